@@ -59,16 +59,16 @@ class Desk:
             for name in sorted(dirs.files.list(dirs.box(box))):
                 if name.startswith("."):
                     continue
-                told = names.parse(name, claimed=box is Box.CUR)
+                parsed = names.parse(name, claimed=box is Box.CUR)
                 verdict, evidence = None, ""
-                if told.token is not None:
-                    verdict, evidence = presence.judge(presence.look(dirs, told.token), presence.Vantage.of(dirs))
+                if parsed.token is not None:
+                    verdict, evidence = presence.judge(presence.look(dirs, parsed.token), presence.Vantage.of(dirs))
                 elif box is not Box.NEW:
                     verdict, evidence = self.verdicts.get(name, Verdict.UNKNOWN), "as the test says"
-                attempt = None if told.attempts is None else told.attempts + (box is Box.CUR)
+                attempt = None if parsed.attempts is None else parsed.attempts + (box is Box.CUR)
                 yield Row(
-                    key=(box.value, name), box=box, id=told.id, name=name, source=told.source, attempt=attempt,
-                    enqueued_at=(told.enqueued_us or 0) / 1e6, in_box_since=(told.claimed_us or 0) / 1e6, verdict=verdict,
+                    key=(box.value, name), box=box, id=parsed.id, name=name, source=parsed.source, attempt=attempt,
+                    enqueued_at=(parsed.enqueued_us or 0) / 1e6, in_box_since=(parsed.claimed_us or 0) / 1e6, verdict=verdict,
                     evidence=evidence,
                 )  # fmt: skip
 

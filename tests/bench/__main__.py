@@ -45,7 +45,7 @@ def place(name: str) -> re.Pattern[str]:
 
 def measured(name: str) -> tuple[str, float]:
     """Returns the output of the runs of ``name``, and the share of the processors' time that a host took meanwhile, per cent."""
-    told = []
+    outputs = []
     before = psutil.cpu_times()
     for run in RUNS[name]:
         command = (sys.executable, "-m", f"tests.bench.{run[0]}", *run[1:])
@@ -53,18 +53,18 @@ def measured(name: str) -> tuple[str, float]:
         run_through = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if run_through.returncode:
             sys.exit(f"{run_through.stdout}{' '.join(run)} ended with {run_through.returncode}")
-        told.append(run_through.stdout.strip())
+        outputs.append(run_through.stdout.strip())
     after = psutil.cpu_times()
-    return "\n\n".join(told), 100 * (_stolen(after) - _stolen(before)) / max(0.01, sum(after) - sum(before))
+    return "\n\n".join(outputs), 100 * (_stolen(after) - _stolen(before)) / max(0.01, sum(after) - sum(before))
 
 
 def _stolen(times: object) -> float:
     return float(getattr(times, "steal", 0.0))
 
 
-def renewed(text: str, name: str, told: str, stolen: float = 0.0) -> str:
+def renewed(text: str, name: str, report: str, stolen: float = 0.0) -> str:
     """The ``text`` of RESULTS.md with what ``name`` printed in its place."""
-    spaced = re.sub(r"(?m)^([^|\n].*)\n(?=\|)", r"\1\n\n", told)
+    spaced = re.sub(r"(?m)^([^|\n].*)\n(?=\|)", r"\1\n\n", report)
     share = f"; {stolen:.1f} % of its time was taken by the host" if stolen >= 0.05 else ""
     when = f"\nMeasured on {machine()}, {time.strftime('%Y-%m-%d')}, by `python -m tests.bench {name}`{share}.\n"
     return place(name).sub(lambda found: f"{found[1]}\n{spaced}\n{when}{found[3]}", text)
@@ -78,10 +78,10 @@ def main() -> None:
     if unknown := [name for name in args.names if name not in RUNS]:
         parser.error(f"no measurement {', '.join(unknown)}; there are {', '.join(RUNS)}")
     for name in args.names or RUNS:
-        told, stolen = measured(name)
-        print(told, flush=True)
+        report, stolen = measured(name)
+        print(report, flush=True)
         if args.write:
-            RESULTS.write_text(renewed(RESULTS.read_text(), name, told, stolen))
+            RESULTS.write_text(renewed(RESULTS.read_text(), name, report, stolen))
 
 
 if __name__ == "__main__":

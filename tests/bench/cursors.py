@@ -4,7 +4,7 @@
 
 Pollers are real processes that share one ``cursors.json``, without a lock but where the run is an honest one. Each notes what it
 published in a log outside, in the order in which it was published: a source that went down in the write of another lost an
-update. The dashboard runs on a terminal and draws; it is asked what its own snapshots told.
+update. The dashboard runs on a terminal and draws; it is asked what its own snapshots reported.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def publish(path, log, source, sections):
     draft = f"{path}.{os.getpid()}"
     with open(draft, "w") as file:
         file.write(json.dumps(sections))
-    with open(log, "a") as told:
-        fcntl.flock(told, fcntl.LOCK_EX)
+    with open(log, "a") as truth:
+        fcntl.flock(truth, fcntl.LOCK_EX)
         os.rename(draft, path)
-        told.write(json.dumps([source, sections]) + "\\n")
+        truth.write(json.dumps([source, sections]) + "\\n")
 def sleep_until(at):
     time.sleep(max(0.0, at - time.monotonic()))
 """
@@ -130,8 +130,8 @@ import json, sys
 from spooltop import tui
 from spooltop.control import open_control
 path, out, logs, who = sys.argv[1:]
-class Told:
-    "The control, which keeps how many lost updates each snapshot told of each source."
+class CountingControl:
+    "The control, which keeps how many lost updates each snapshot reported for each source."
     def __init__(self, control):
         self.control, self.reverts, self.verdicts = control, {}, set()
     def __getattr__(self, name):
@@ -143,10 +143,10 @@ class Told:
             self.verdicts.add(f"{one.source} {one.verdict}")
         return snapshot
 with open_control(path, poll_logs=[logs] if logs else (), who_writes=bool(who)) as control:
-    told = Told(control)
-    code = tui.run(told)
-    told.look()
-json.dump([told.reverts, sorted(told.verdicts)], open(out, "w"))
+    counting = CountingControl(control)
+    code = tui.run(counting)
+    counting.look()
+json.dump([counting.reverts, sorted(counting.verdicts)], open(out, "w"))
 sys.exit(code)
 """
 
@@ -170,7 +170,7 @@ def stepped_back(versions: Sequence[Mapping[str, int]]) -> Counter[str]:
     return found
 
 
-def told(reverts: Mapping[str, int], happened: Mapping[str, int]) -> int:
+def reported(reverts: Mapping[str, int], happened: Mapping[str, int]) -> int:
     """Counts the events that happened and were reported. A report too many for one source does not count for another."""
     return sum(min(count, happened.get(source, 0)) for source, count in reverts.items())
 
@@ -280,7 +280,7 @@ def main() -> None:
         try:
             run = start(folder)
             happened = lost(run.log, run.first) if name != "honest" else Counter()
-            found, floor = told(run.reverts, happened), told(stepped_back(run.bare), happened)
+            found, floor = reported(run.reverts, happened), reported(stepped_back(run.bare), happened)
             more = sum(run.reverts.values()) - found
             writes = len(run.log.read_text().splitlines())
             ratio = f"{found / floor:.2f}" if floor else "—"

@@ -133,8 +133,8 @@ def _costs(place: Path, bounds: Bounds, words: str) -> None:
             _row("claim, read and ack", 0.55, takes, bounds.count)
             if compiled.program is not None:
                 _row("put, beside C", None, [(c, ours) for (c, _), (_, ours) in zip(in_c, puts, strict=True)], bounds.count)
-                beside = [(c, ours) for (_, c), (_, ours) in zip(in_c, takes, strict=True)]
-                _row("claim, read, ack, beside C", None, beside, bounds.count)
+                pairs = [(c, ours) for (_, c), (_, ours) in zip(in_c, takes, strict=True)]
+                _row("claim, read, ack, beside C", None, pairs, bounds.count)
             else:
                 print("| beside C | | skipped: no compiler | | |")
             if kind(folder) not in ("tmpfs", "ramfs"):

@@ -113,6 +113,6 @@ class CompiledLoop:
     def run(self, count: int, size: int) -> tuple[float, float]:
         """Seconds for the puts and for the takes of ``count`` messages."""
         assert self.program is not None
-        told = subprocess.run([self.program, self._at, str(count), str(size)], check=True, capture_output=True, text=True).stdout
-        put, take = told.split()
+        out = subprocess.run([self.program, self._at, str(count), str(size)], check=True, capture_output=True, text=True).stdout
+        put, take = out.split()
         return float(put), float(take)

@@ -63,10 +63,10 @@ def grow(place: Path, depth: int, moved: int) -> None:
         for step, (shallow, deep) in spent.items():
             verdict = "" if deep <= 2 * shallow else " **above**"
             print(f"| {step} | ≤ 2 | {deep / shallow:.2f}{verdict} | {deep / moved * 1e6:.1f} | {shallow / moved * 1e6:.1f} |")
-        told = subprocess.run(
+        output = subprocess.run(
             [sys.executable, "-m", __name__, folder / "deep", str(moved)], check=True, capture_output=True, text=True
         ).stdout.split()
-        memory, scan, seen = int(told[0]), float(told[1]), float(told[2])
+        memory, scan, seen = int(output[0]), float(output[1]), float(output[2])
         bound = max(1.0, 20 * scan)
         print(f"| memory of a consumer | < 80 MB | {memory >> 10} MB{'' if memory < 80 << 10 else ' **above**'} | | |")
         print(

@@ -69,8 +69,8 @@ def found_by(folder: Path) -> float:
 
 def most(screen: Terminal) -> int:
     """The most bytes that were resident so far, proc(5)."""
-    told = Path(f"/proc/{screen.process.pid}/status").read_text()
-    return int(told.split("VmHWM:")[1].split()[0]) << 10
+    status = Path(f"/proc/{screen.process.pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) << 10
 
 
 class Floor(NamedTuple):

@@ -142,13 +142,13 @@ def _sum(peers: list[Peer], cells: Sequence[Cell]) -> None:
         print(f"| queue | {' | '.join(head)} | what it gives |")
         print(f"|---|{'---:|' * len(head)}---|")
         for peer in group:
-            said = [_beside(peer, group[0], cell) for cell in cells]
+            said = [_compared(peer, group[0], cell) for cell in cells]
             rows = [row for cell in cells for row in cell.rows if row.peer is peer]
             print(f"| {peer.name} | {' | '.join(said)} | {peer.gives}{_troubles(rows)} |")
         print()
 
 
-def _beside(peer: Peer, own: Peer, cell: Cell) -> str:
+def _compared(peer: Peer, own: Peer, cell: Cell) -> str:
     found = {row.peer: row.blocks for row in cell.rows}
     if peer is own:
         return f"{statistics.median(block.rate for block in found[own]):,.0f}/s"

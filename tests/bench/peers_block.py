@@ -118,15 +118,15 @@ def _together(parts: list[Callable[[], Callable[[float], tuple[int, list[str]]]]
     os.close(gate_write)
     ends, taken, seen, errors = [began], 0, Counter[str](), []
     for pid, pipe in pipes:
-        told = json.loads(pipe.readline() or "{}")
+        record = json.loads(pipe.readline() or "{}")
         pipe.close()
         os.waitpid(pid, 0)
-        if "error" in told or not told:
-            errors.append(told.get("error", "died"))
+        if "error" in record or not record:
+            errors.append(record.get("error", "died"))
             continue
-        taken += told["taken"]
-        ends.append(told["ended"])
-        seen.update(told["seen"])
+        taken += record["taken"]
+        ends.append(record["ended"])
+        seen.update(record["seen"])
     twice = sum(times - 1 for times in seen.values())
     return Block(taken, max(max(ends) - began, 1e-6), twice, tuple(errors))
 
@@ -141,10 +141,10 @@ def _child(part: Callable[[], Callable[[float], tuple[int, list[str]]]], gate: i
                 pipe.flush()
                 os.read(gate, 1)
                 taken, seen = go(time.monotonic() + PATIENCE)
-                told = {"taken": taken, "ended": time.monotonic(), "seen": seen}
+                record = {"taken": taken, "ended": time.monotonic(), "seen": seen}
             except Exception:  # noqa: BLE001  a peer that breaks is a result
-                told = {"error": traceback.format_exc().strip().rpartition("\n")[2][:100]}
+                record = {"error": traceback.format_exc().strip().rpartition("\n")[2][:100]}
                 pipe.write("failed\n")
-            pipe.write(json.dumps(told) + "\n")
+            pipe.write(json.dumps(record) + "\n")
     finally:
         os._exit(0)

@@ -197,11 +197,11 @@ class PersistAck(_Endless):
 
     def take(self) -> bytes | None:
         try:
-            told = self._queue.get(block=False, raw=True)
+            item = self._queue.get(block=False, raw=True)
         except self._empty:
             return None
-        self._queue.ack(id=told["pqid"])
-        return bytes(told["data"])
+        self._queue.ack(id=item["pqid"])
+        return bytes(item["data"])
 
     def fill(self, messages: Iterator[bytes]) -> None:
         pickle = importlib.import_module("pickle")

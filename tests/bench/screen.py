@@ -68,14 +68,14 @@ TOLD = re.compile(r" in +([\d,.]+)/s +done +([\d,.]+)/s")
 def stream(spool: Path, rate: float) -> Iterator[list[float]]:
     """Messages are put, claimed and acked at ``rate`` a second. The list holds the true rate once the block is over."""
     got: list[float] = []
-    with tempfile.TemporaryFile("w+") as told:
-        with subprocess.Popen([sys.executable, "-c", STREAM, str(spool), str(rate)], stdout=told) as process:
+    with tempfile.TemporaryFile("w+") as output:
+        with subprocess.Popen([sys.executable, "-c", STREAM, str(spool), str(rate)], stdout=output) as process:
             try:
                 yield got
             finally:
                 process.kill()
-        told.seek(0)
-        done, seconds = told.read().split("\n")[-2].split()
+        output.seek(0)
+        done, seconds = output.read().split("\n")[-2].split()
         got.append(float(done) / float(seconds))
 
 
@@ -132,8 +132,8 @@ def rates_told(argv: Sequence[str], spool: Path, rate: float, seconds: float) ->
         found = TOLD.search(screen.wait_for(lambda text: TOLD.search(text) is not None, 60.0))
     if found is None:
         raise AssertionError(f"no rates; the screen is:\n{screen.text}")
-    came, went = (float(figure.replace(",", "")) for figure in found.groups())
-    return came, went, got[0]
+    arrived, finished = (float(figure.replace(",", "")) for figure in found.groups())
+    return arrived, finished, got[0]
 
 
 def measured(
@@ -186,9 +186,9 @@ def main() -> None:
             screen.type("2/arrival\r")
             screen.wait_for("nothing matches arrival")
             times = arrivals(screen, path)
-        came, went, really = rates_told(ours, path, args.rate, max(15.0, args.seconds))
-        print(f"\nRates on the Overview: in {came:,.0f}/s, done {went:,.0f}/s; really {really:,.0f}/s", end="")
-        print(f" ({100 * (came / really - 1):+.1f} %, {100 * (went / really - 1):+.1f} %)")
+        arrived, finished, really = rates_told(ours, path, args.rate, max(15.0, args.seconds))
+        print(f"\nRates on the Overview: in {arrived:,.0f}/s, done {finished:,.0f}/s; really {really:,.0f}/s", end="")
+        print(f" ({100 * (arrived / really - 1):+.1f} %, {100 * (finished / really - 1):+.1f} %)")
         print(f"\nA rename to its place on the screen, without a storm, p50 / p99 / most: {spread_of(times)}")
 
 

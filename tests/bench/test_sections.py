@@ -14,8 +14,8 @@ def test_the_results_have_a_place_for_each_measurement(name: str) -> None:
 
 def test_what_is_printed_stands_in_its_place_alone() -> None:
     text = "a\n<!-- bench idle -->\nold\n<!-- /bench -->\n<!-- bench soak -->\nkept\n<!-- /bench -->\nz\n"
-    told = renewed(text, "idle", "1 message\n| a |\n|---|")
-    assert told.startswith("a\n<!-- bench idle -->\n\n1 message\n\n| a |\n|---|\n\nMeasured on ")
-    assert "old" not in told
-    assert told.endswith("<!-- /bench -->\n<!-- bench soak -->\nkept\n<!-- /bench -->\nz\n")
-    assert renewed(told, "idle", "1 message\n| a |\n|---|") == told
+    section = renewed(text, "idle", "1 message\n| a |\n|---|")
+    assert section.startswith("a\n<!-- bench idle -->\n\n1 message\n\n| a |\n|---|\n\nMeasured on ")
+    assert "old" not in section
+    assert section.endswith("<!-- /bench -->\n<!-- bench soak -->\nkept\n<!-- /bench -->\nz\n")
+    assert renewed(section, "idle", "1 message\n| a |\n|---|") == section

@@ -91,8 +91,8 @@ def main() -> None:
     print("| lock | µs a turn, median | FileTicketQueue costs |\n|---|---:|---|")
     for name, times in taken.items():
         ratios = sorted(mine / theirs for mine, theirs in zip(taken["FileTicketQueue"], times, strict=True))
-        beside = "" if name == "FileTicketQueue" else f"{statistics.median(ratios):.2f}× ({ratios[0]:.2f}–{ratios[-1]:.2f})"
-        print(f"| {name} | {statistics.median(times) * 1e6:.0f} | {beside} |")
+        ratio = "" if name == "FileTicketQueue" else f"{statistics.median(ratios):.2f}× ({ratios[0]:.2f}–{ratios[-1]:.2f})"
+        print(f"| {name} | {statistics.median(times) * 1e6:.0f} | {ratio} |")
     for name in skipped:
         print(f"skipped, not installed: {name}")
 

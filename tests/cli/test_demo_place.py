@@ -94,9 +94,9 @@ def test_a_link_to_a_leftover_elsewhere_is_not_followed(tmp_path: Path, left_beh
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another owner needs root")
-@pytest.mark.parametrize("whose", ["", demo_dir.MARKER])
-def test_what_another_user_owns_is_left_alone(tmp_path: Path, left_behind: Path, whose: str) -> None:
-    os.chown(left_behind / whose, 65534, 65534)
+@pytest.mark.parametrize("content", ["", demo_dir.MARKER])
+def test_what_another_user_owns_is_left_alone(tmp_path: Path, left_behind: Path, content: str) -> None:
+    os.chown(left_behind / content, 65534, 65534)
     assert demo_dir.sweep(str(tmp_path)) == []
     assert (left_behind / "memex").is_dir()
 

@@ -91,7 +91,7 @@ def test_status_of_a_lock_that_is_held(spool: Path) -> None:
         holder.communicate(b"")
     assert {"path", "kind", "holders", "waiters", "verdict"} <= set(found)
     assert found["path"].endswith("job.lock")
-    assert [party["pid"] for party in found["holders"]] == [holder.pid]
+    assert [one["pid"] for one in found["holders"]] == [holder.pid]
     assert set(found["holders"][0]) == {"pid", "command", "user", "since"}
 
 
@@ -213,7 +213,7 @@ def test_a_canary_is_followed_until_it_is_gone(tmp_path: Path) -> None:
         worker = start("work", spool.path, "--", "true")
         try:
             done = spooltop("inject", spool.path, "--canary", "--timeout", "60", "--yes")
-            told = spooltop("inject", spool.path, "--canary", "--count", "2", "--timeout", "60", "--yes", "--json")
+            counted = spooltop("inject", spool.path, "--canary", "--count", "2", "--timeout", "60", "--yes", "--json")
         finally:
             worker.kill()
             worker.communicate()
@@ -224,7 +224,7 @@ def test_a_canary_is_followed_until_it_is_gone(tmp_path: Path) -> None:
         f"cur, claimed by {worker.pid}", "gone",
     ]  # fmt: skip
     assert done.out.splitlines()[-1].startswith("1 of 1 went through, after ")
-    trace = json.loads(told.out)["trace"]
+    trace = json.loads(counted.out)["trace"]
     assert [one["pid"] for one in trace] == [worker.pid] * 2
     assert all(one["put_at"] <= one["claimed_at"] <= one["gone_at"] for one in trace)
 
@@ -288,9 +288,9 @@ def test_init_put_and_put_again(tmp_path: Path) -> None:
 def test_put_tells_whether_the_message_was_there_already(tmp_path: Path, words: tuple[str, ...]) -> None:
     path = tmp_path / "s"
     spooltop("init", path)
-    told = [json.loads(spooltop("put", path, *words, "--json", "--no-durable", stdin=b"x").out) for _ in range(2)]
-    assert [one["duplicate"] for one in told] == [False, bool(words)]
-    assert (told[0]["id"] == told[1]["id"]) is bool(words)
+    records = [json.loads(spooltop("put", path, *words, "--json", "--no-durable", stdin=b"x").out) for _ in range(2)]
+    assert [one["duplicate"] for one in records] == [False, bool(words)]
+    assert (records[0]["id"] == records[1]["id"]) is bool(words)
     assert len(listed(path)) == (1 if words else 2)
 
 
@@ -500,8 +500,8 @@ def test_what_is_held_purged_or_deleted_and_back(tmp_path: Path) -> None:
     ids = [spooltop("put", spool, "--source", source, stdin=source.encode()).out.strip() for source in ("a", "b", "c")]
 
     def boxes() -> dict[str, int]:
-        told = json.loads(spooltop("status", spool, "--json").out)["boxes"]
-        return {box: told[box]["count"] for box in ("new", "held", "trash")}
+        states = json.loads(spooltop("status", spool, "--json").out)["boxes"]
+        return {box: states[box]["count"] for box in ("new", "held", "trash")}
 
     assert spooltop("hold", spool, "--source", "a", "--dry-run").code == 0
     assert boxes() == {"new": 3, "held": 0, "trash": 0}

@@ -61,16 +61,16 @@ def test_who_it_was_and_what_became_of_each_item_comes_back(spool: Path) -> None
     assert shown.returncode == 0, shown.stderr
     assert "sudo by ann" in shown.stdout and shown.stdout.count("done  ") >= len(NAMES)
     assert shown.stdout.replace("\n", "").isprintable() and "a\\x1b[31mb" in shown.stdout
-    told = json.loads(spooltop("ops", str(spool), operation, "--json").stdout)
-    assert [line["ssh_connection"] for line in told["audit"]] == [who["SSH_CONNECTION"]] * 2
-    assert {item["outcome"] for item in told["items"]} == {"done"}
+    record = json.loads(spooltop("ops", str(spool), operation, "--json").stdout)
+    assert [line["ssh_connection"] for line in record["audit"]] == [who["SSH_CONNECTION"]] * 2
+    assert {item["outcome"] for item in record["items"]} == {"done"}
     lost = spooltop("ops", str(spool), "nope")
     assert lost.returncode != 0 and len(lost.stderr.splitlines()) == 1 and "no operation nope" in lost.stderr
 
 
 def line(**more: object) -> bytes:
-    told = {"schema": 1, "time": 5.0, "event": "after", "operation": "op1", "action": "purge", "user": "root", "results": []}
-    return json.dumps({**told, **more}).encode()
+    record = {"schema": 1, "time": 5.0, "event": "after", "operation": "op1", "action": "purge", "user": "root", "results": []}
+    return json.dumps({**record, **more}).encode()
 
 
 FORGED = [

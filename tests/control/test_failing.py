@@ -188,8 +188,8 @@ def test_one_look_tells_what_fails_by_names_alone(spool: Spool) -> None:
         f"{ids[4]},n=2,e=exit-1", f"{ids[5]},n=5", f"{ids[6]},n=9,e=exit-1,x=1",
     ):  # fmt: skip
         _waiting(spool, name)
-    told = json.loads(spooltop("status", spool.path, "--json").out)
-    [problem] = [one for one in told["problems"] if one["code"] == "failing"]
+    status = json.loads(spooltop("status", spool.path, "--json").out)
+    [problem] = [one for one in status["problems"] if one["code"] == "failing"]
     assert problem["text"] == "3 messages retried 15 times, none done; last exit 1"
     assert (problem["count"], problem["severity"]) == (3, "critical")
     assert sorted(problem["selection"]["ids"]) == ids[:3] and problem["selection"]["box"] == "new"

@@ -27,7 +27,7 @@ class Watched:
         draft.write_text(json.dumps(sections))
         draft.replace(self.path)
 
-    def heard(self, sections: Mapping[str, Json]) -> None:
+    def received(self, sections: Mapping[str, Json]) -> None:
         """Waits until it was read as well."""
         self.write(sections)
         while not self.control.changes(0.2):
@@ -48,9 +48,9 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
 
 def test_each_lost_update_between_two_looks_is_told(watched: Watched) -> None:
     for turn in range(4):
-        watched.heard({"imessage": 11 + turn, "email": 1 + turn})
-        watched.heard({"imessage": 10 + turn, "email": 2 + turn})
-        watched.heard({"imessage": 11 + turn, "email": 2 + turn})
+        watched.received({"imessage": 11 + turn, "email": 1 + turn})
+        watched.received({"imessage": 10 + turn, "email": 2 + turn})
+        watched.received({"imessage": 11 + turn, "email": 2 + turn})
     found = watched.cursor()
     assert (found.reverts, found.verdict, found.writes_unread, found.reverts_is_bound) == (4, "reverted", 0, False)
     assert found.suspects == (("email", 4),)
@@ -73,9 +73,9 @@ def test_a_rewind_by_hand_and_a_reset_of_all_are_none(watched: Watched, source: 
         for step in range(1, 6):
             for name in sections:
                 sections[name] = step + (10 if name == "imessage" else 0)
-                watched.heard(sections)
-        watched.heard({**sections, source: 12 if source == "imessage" else 2})
-        watched.heard({"imessage": 10, "email": 1})
+                watched.received(sections)
+        watched.received({**sections, source: 12 if source == "imessage" else 2})
+        watched.received({"imessage": 10, "email": 1})
         assert [one.reverts for one in watched.control.look().cursors] == [0, 0], turn
 
 
@@ -105,7 +105,7 @@ def test_more_sources_than_are_watched_are_said(watched: Watched) -> None:
 
 def test_a_large_section_is_watched_by_its_cursor(watched: Watched) -> None:
     for value in (1, 2, 1):
-        watched.heard({"imessage": {"cursor": value, "seen": "x" * 100_000}, "email": value + 1})
+        watched.received({"imessage": {"cursor": value, "seen": "x" * 100_000}, "email": value + 1})
     found = watched.cursor()
     assert (found.value, found.cut, found.shown) == ({"cursor": 1}, True, "1")
     assert all(len(json.dumps(one.value)) < 300 for one in found.history)

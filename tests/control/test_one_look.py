@@ -48,8 +48,8 @@ def test_what_waits_while_nobody_holds_a_presence_lock_is_told_at_once(spool: Sp
     put_before(spool.path, 190, 5)
     done = spooltop("status", spool.path)
     assert "no consumer is running while 5 wait for 3m  [no-consumer]" in done.out
-    told = json.loads(spooltop("status", spool.path, "--json").out)
-    assert "no-consumer" not in told["not_judged"] and told["consumers"] == 0
+    status = json.loads(spooltop("status", spool.path, "--json").out)
+    assert "no-consumer" not in status["not_judged"] and status["consumers"] == 0
 
 
 def test_while_a_consumer_lives_one_look_cannot_say_so_and_says_that(spool: Spool) -> None:
@@ -57,17 +57,17 @@ def test_while_a_consumer_lives_one_look_cannot_say_so_and_says_that(spool: Spoo
     claim = spool.claim()
     assert claim is not None
     claim.release()
-    told = json.loads(spooltop("status", spool.path, "--json").out)
-    assert told["consumers"] == 1 and "no-consumer" not in [one["code"] for one in told["problems"]]
-    assert told["not_judged"] == ["no-consumer", "new-growing"]
-    assert set(told["not_judged"]) <= set(CODES)
+    status = json.loads(spooltop("status", spool.path, "--json").out)
+    assert status["consumers"] == 1 and "no-consumer" not in [one["code"] for one in status["problems"]]
+    assert status["not_judged"] == ["no-consumer", "new-growing"]
+    assert set(status["not_judged"]) <= set(CODES)
     assert "not judged by one look: no-consumer, new-growing; use --watch 30s" in spooltop("status", spool.path).out.splitlines()
 
 
 def test_a_foreign_producer_says_nothing_of_presence_locks(spool: Spool) -> None:
     Path(spool.path, "new", "1795220920443125.9155.vm").touch()
-    told = json.loads(spooltop("status", spool.path, "--json").out)
-    assert told["consumers"] is None and "no-consumer" in told["not_judged"]
+    status = json.loads(spooltop("status", spool.path, "--json").out)
+    assert status["consumers"] is None and "no-consumer" in status["not_judged"]
 
 
 @pytest.mark.parametrize("unreadable", [False, True], ids=["missing", "not a directory"])
@@ -81,8 +81,8 @@ def test_how_many_consumers_live_is_not_known_where_cur_cannot_be_read(spool: Sp
     cur.rmdir()
     if unreadable:
         cur.touch()
-    told = json.loads(spooltop("status", spool.path, "--json").out)
-    assert told["consumers"] is None and "blind" in [one["code"] for one in told["problems"]]
+    status = json.loads(spooltop("status", spool.path, "--json").out)
+    assert status["consumers"] is None and "blind" in [one["code"] for one in status["problems"]]
     with open_control(spool.path, watch=False) as control:
         snapshot = control.look()
         shown = "".join(span.text for line in flow_lines(snapshot, 120, now=snapshot.taken_at) for span in line)
@@ -109,8 +109,8 @@ def test_a_box_at_rest_is_not_listed_again(spool: Spool, clock: Clock) -> None:
 
 def test_cursors_that_were_seen_once_are_not_judged(spool: Spool) -> None:
     Path(spool.path, "cursors.json").write_text('{"imessage": 5}')
-    told = json.loads(spooltop("status", spool.path, "--json").out)
-    assert told["not_judged"] == [
+    status = json.loads(spooltop("status", spool.path, "--json").out)
+    assert status["not_judged"] == [
         "new-growing", "cursor-reverted", "cursor-stalled", "cursor-stopped", "cursor-rewound", "cursor-missing",
     ]  # fmt: skip
 
@@ -182,9 +182,9 @@ def test_verdicts_are_counted_under_their_own_names_and_thresholds_are_obeyed(sp
         done = spooltop("status", spool.path, "--json", environ={"TERM": "xterm", **settings})
         return dict(json.loads(done.out))
 
-    told = status()
-    assert told["claims"] == {"alive": 0, "dead": 2, "unknown": 3}
-    assert {"poison", "new-old"} <= {one["code"] for one in told["problems"]}
+    reported = status()
+    assert reported["claims"] == {"alive": 0, "dead": 2, "unknown": 3}
+    assert {"poison", "new-old"} <= {one["code"] for one in reported["problems"]}
     with open_control(
         spool.path, watch=False, settings={"SPOOLTOP_POISON_DEATHS": "6", "SPOOLTOP_NEW_OLD": "30m"}
     ) as control:  # fmt: skip
@@ -220,12 +220,12 @@ def test_a_ticket_of_more_digits_is_served_and_shown(tmp_path: Path) -> None:
     for member in reversed(members):
         (tmp_path / member).touch()
     assert FileTicketQueue(tmp_path).is_head(99999999999999999999)
-    told = json.loads(spooltop("status", tmp_path, "--json").out)
-    [lock] = [one for one in told["locks"] if one["kind"] == "ticket"]
+    status = json.loads(spooltop("status", tmp_path, "--json").out)
+    [lock] = [one for one in status["locks"] if one["kind"] == "ticket"]
     assert (len(lock["holders"]), len(lock["waiters"])) == (1, 1)
     (tmp_path / members[0]).unlink()
-    told = json.loads(spooltop("status", tmp_path, "--json").out)
-    assert [len(one["holders"]) for one in told["locks"] if one["kind"] == "ticket"] == [1]
+    status = json.loads(spooltop("status", tmp_path, "--json").out)
+    assert [len(one["holders"]) for one in status["locks"] if one["kind"] == "ticket"] == [1]
 
 
 def test_puts_that_were_none_are_told_by_source(spool: Spool) -> None:

@@ -81,20 +81,20 @@ def test_a_plan_that_is_wanted_no_longer_ends_and_the_next_is_whole(
 
 
 def test_how_far_a_plan_has_come_is_told_on_the_way(control: Control) -> None:
-    told: list[str] = []
-    control.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True), on_progress=told.append)
-    assert "500 of 1,000 claims found" in told
-    assert "1,000 of 1,000 claims judged" in told
-    assert "500 of 1,000 listed" in told
+    steps: list[str] = []
+    control.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True), on_progress=steps.append)
+    assert "500 of 1,000 claims found" in steps
+    assert "1,000 of 1,000 claims judged" in steps
+    assert "500 of 1,000 listed" in steps
 
 
 def test_what_is_more_than_was_thought_is_not_told_as_a_part_of_it() -> None:
-    told: list[str] = []
-    progress = Progress(tell=told.append)
+    steps: list[str] = []
+    progress = Progress(tell=steps.append)
     progress.begin("things", EVERY)
     for _ in progress.each(range(2 * EVERY)):
         pass
-    assert told == ["500 of 500 things", "1,000 things"]
+    assert steps == ["500 of 500 things", "1,000 things"]
 
 
 def test_the_list_of_operations_is_stopped_as_well(control: Control) -> None:

@@ -78,8 +78,8 @@ def test_what_is_vouched_for_of_claims_is_one_of_two_words(tmp_path: Path, table
 def test_a_word_that_is_no_value_of_claims_pids_ends_the_command(spool: Path) -> None:
     with pytest.raises(UsageError, match="this-machine is neither any nor this-host"):
         opened(spool, claims_pids="this-machine")
-    told = finish(["ls", spool], env={**os.environ, "SPOOLTOP_CLAIMS_PIDS": "this-machine"})
-    assert (told.code, told.out) == (2, "") and "write this-host only where" in told.err
+    done = finish(["ls", spool], env={**os.environ, "SPOOLTOP_CLAIMS_PIDS": "this-machine"})
+    assert (done.code, done.out) == (2, "") and "write this-host only where" in done.err
 
 
 def test_the_files_are_the_users_own_then_the_systems(tmp_path: Path) -> None:
@@ -196,8 +196,8 @@ def test_what_is_redacted_is_in_no_payload(spool: Path) -> None:
         [row] = control.listing(ListQuery(Box.NEW)).window(0, 9)
         payload = control.read(row.key)
         cut = control.read(row.key, 25)
-    told = json.loads(payload.data)
-    assert told == {"id": 1, "Token": REDACTED, "deep": {"password": REDACTED}}
+    parsed = json.loads(payload.data)
+    assert parsed == {"id": 1, "Token": REDACTED, "deep": {"password": REDACTED}}
     assert b"s3" not in cut.data and REDACTED.encode() in cut.data
 
 
@@ -219,9 +219,9 @@ def test_no_form_of_a_field_gets_through(data: bytes) -> None:
 
 def test_json_within_a_string_stays_json_and_only_its_field_goes() -> None:
     inner = {"token": "SECRET", "text": 'a "b"\n\\'}
-    told = json.loads(redact(json.dumps({"body": json.dumps(inner), "id": 1}).encode(), ["token"]))
-    assert told["id"] == 1
-    assert json.loads(told["body"]) == {**inner, "token": REDACTED}
+    parsed = json.loads(redact(json.dumps({"body": json.dumps(inner), "id": 1}).encode(), ["token"]))
+    assert parsed["id"] == 1
+    assert json.loads(parsed["body"]) == {**inner, "token": REDACTED}
 
 
 def test_strings_within_strings_without_end_are_hidden_as_a_whole() -> None:
@@ -273,21 +273,21 @@ def secretive(tmp_path: Path) -> Path:
     return path
 
 
-def told_everywhere(path: Path) -> str:
+def all_output(path: Path) -> str:
     """Returns the command line's output about the cursors, and the audit log."""
-    told = []
+    outputs = []
     for words in (["status"], ["cursors"], ["ops"]):
         for more in ([], ["--json"]):
             done = spooltop(words[0], path, *more, opener=redacting)
             assert done.code == 0
-            told.append(done.out + done.err)
+            outputs.append(done.out + done.err)
     audit = path / ".spooltop" / "audit.jsonl"
-    return "".join(told) + (audit.read_text() if audit.exists() else "")
+    return "".join(outputs) + (audit.read_text() if audit.exists() else "")
 
 
 def test_no_command_shows_a_redacted_cursor(secretive: Path) -> None:
-    told = told_everywhere(secretive)
-    assert SECRET not in told and "redacted" in told
+    output = all_output(secretive)
+    assert SECRET not in output and "redacted" in output
 
 
 def test_a_redacted_cursor_is_set_and_undone_unseen(secretive: Path) -> None:
@@ -302,7 +302,7 @@ def test_a_redacted_cursor_is_set_and_undone_unseen(secretive: Path) -> None:
     assert (whole.code, SECRET in whole.out + whole.err) == (0, False)
     sections = json.loads((secretive / "cursors.json").read_text())
     assert (sections["mail"], sections["password"]) == ({"password": "s3cret2"}, "s3cret3")
-    assert SECRET not in told_everywhere(secretive)
+    assert SECRET not in all_output(secretive)
     assert spooltop("undo", secretive, json.loads(spooltop("ops", secretive, "--json").out.splitlines()[0])["operation"], "--yes",
                     opener=redacting).code == 0  # fmt: skip
     assert json.loads((secretive / "cursors.json").read_text())["password"] == SECRET

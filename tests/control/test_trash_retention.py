@@ -91,11 +91,11 @@ def test_of_one_folder_only_what_was_set_aside_long_enough_ago_counts(spool: Pat
     (folder / ".c.meta").unlink()
     (folder / ".c.meta").write_text('{"at": "long ago"}')  # then its ctime, which is today
     with SpoolDirs(spool) as dirs:
-        asides = SetAsideBoxes(30 * DAY)
-        assert [asides.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
+        boxes = SetAsideBoxes(30 * DAY)
+        assert [boxes.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
         (folder / "b").chmod(0o600)
         os.utime(folder)
-        assert [asides.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
+        assert [boxes.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
         without = SetAsideBoxes().look(dirs, at + 999 * DAY)[Box.TRASH]
         assert (without.count, without.retention, without.expired) == (3, None, 0)
 
@@ -110,9 +110,9 @@ def test_what_all_in_a_folder_have_in_common_tells_since_when(spool: Path, monke
         at = json.loads((trash / f".{operation}.meta").read_text())["at"]
         (trash / operation / ".b.meta").write_text(json.dumps({"at": at + 2 * DAY}))  # what it has of its own comes first
         with SpoolDirs(spool) as dirs:
-            asides = SetAsideBoxes(30 * DAY)
-            assert [asides.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
-            row = asides.row(dirs, Box.TRASH, operation, "a")
+            boxes = SetAsideBoxes(30 * DAY)
+            assert [boxes.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
+            row = boxes.row(dirs, Box.TRASH, operation, "a")
         assert (row.in_box_since, row.reason) == (at, f"purge by {user_name(os.geteuid())}")
 
 
@@ -133,8 +133,8 @@ def test_one_command_deletes_what_is_expired_and_says_so(spool: Path) -> None:
     assert spooltop("purge", path, "a", "b", "--box", "new", "--yes", retention="1h").code == 0
     none = spooltop("purge", path, "--expired", "--yes", retention="1h")
     assert none.code == 4 and "nothing matched in trash for 1h or longer" in none.err, none.err
-    told = spooltop("status", path, retention="0.001s").out
-    assert "2 expired, kept 1ms; purge --expired deletes them" in told, told
+    output = spooltop("status", path, retention="0.001s").out
+    assert "2 expired, kept 1ms; purge --expired deletes them" in output, output
     box = json.loads(spooltop("status", path, "--json", retention="0.001s").out)["boxes"]["trash"]
     assert (box["count"], box["expired"], box["retention"]) == (2, 2, 0.001)
     assert "expired" not in json.loads(spooltop("status", path, "--json", retention="0").out)["boxes"]["trash"]

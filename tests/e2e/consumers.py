@@ -14,8 +14,8 @@ import json, sys
 from spooltop.engine import Spool
 spool = Spool(sys.argv[1])
 claim = spool.claim(timeout=float(sys.argv[2]))
-told = claim and {"id": claim.id, "attempt": claim.attempt, "data": claim.data.decode("latin1")}
-print(json.dumps(told), flush=True)
+record = claim and {"id": claim.id, "attempt": claim.attempt, "data": claim.data.decode("latin1")}
+print(json.dumps(record), flush=True)
 word = sys.stdin.readline().strip()
 if claim is not None:
     getattr(claim, word or "ack")()

@@ -82,14 +82,14 @@ class Served:
 
     def _readdir(self, path: Path, body: bytes) -> bytes:
         _, offset, size = struct.unpack_from("QQI", body)
-        told = b""
+        entries = b""
         for at, child in enumerate(sorted(path.iterdir())):
             name = os.fsencode(child.name)
             entry = struct.pack("QQII", self._number(child), at + 1, len(name), stat.S_IFMT(child.lstat().st_mode) >> 12) + name
             entry += bytes(-len(entry) % 8)
-            if at >= offset and len(told) + len(entry) <= size:
-                told += entry
-        return told
+            if at >= offset and len(entries) + len(entry) <= size:
+                entries += entry
+        return entries
 
     def _statfs(self, path: Path, body: bytes) -> bytes:
         return struct.pack("5Q4I24x", 1 << 20, 1 << 19, 1 << 19, 1 << 20, 1 << 19, 4096, 255, 4096, 0)

@@ -10,7 +10,7 @@ ESC = "\x1b"
 ENTER = "\r"
 DOWN = "\x1b[B"
 
-Seen = str | Callable[[str], bool]
+Condition = str | Callable[[str], bool]
 
 
 class Person:
@@ -20,11 +20,11 @@ class Person:
         self.screen = screen
         self.keys = 0
 
-    def sees(self, what: Seen) -> str:
+    def sees(self, what: Condition) -> str:
         """Waits until it stands there; the text of the screen."""
         return self.screen.wait_for(what)
 
-    def press(self, key: str, then: Seen) -> str:
+    def press(self, key: str, then: Condition) -> str:
         """One key, and the look that follows it: waits for ``then``."""
         self.screen.type(key)
         self.keys += 1

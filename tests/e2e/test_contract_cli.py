@@ -54,22 +54,22 @@ def gone_pid() -> int:
 def test_status_json_has_what_was_promised(path: Path) -> None:
     put(path, b"x", b"yy")
     (path / "cursors.json").write_text('{"imessage": {"rowid": 89633}}')
-    told = json.loads(spooltop("status", path, "--json").out)
-    assert told["schema"] == 1 and told["spool"] == str(path) and told["complete"] is True
-    assert abs(told["taken_at"] - time.time()) < 3600
-    assert set(told["boxes"]) >= {"tmp", "new", "cur", "held", "rejected", "trash"}
-    for box in told["boxes"].values():
+    status = json.loads(spooltop("status", path, "--json").out)
+    assert status["schema"] == 1 and status["spool"] == str(path) and status["complete"] is True
+    assert abs(status["taken_at"] - time.time()) < 3600
+    assert set(status["boxes"]) >= {"tmp", "new", "cur", "held", "rejected", "trash"}
+    for box in status["boxes"].values():
         assert isinstance(box["count"], int) and isinstance(box["bytes"], int | None)
         assert isinstance(box["oldest_age"], float | None)
-    assert told["boxes"]["new"]["count"] == 2 and told["boxes"]["new"]["bytes"] == 3
-    assert set(told["claims"]) >= {"alive", "dead", "unknown"}
-    assert told["rates"]["in"] is None and told["rates"]["done"] is None, "one look measures no rate"
-    assert isinstance(told["rates"]["window"], NUMBER)
-    assert told["disk"]["bytes_free"] > 0 and told["disk"]["inodes_free"] >= 0
-    cursor = told["cursors"]["imessage"]
+    assert status["boxes"]["new"]["count"] == 2 and status["boxes"]["new"]["bytes"] == 3
+    assert set(status["claims"]) >= {"alive", "dead", "unknown"}
+    assert status["rates"]["in"] is None and status["rates"]["done"] is None, "one look measures no rate"
+    assert isinstance(status["rates"]["window"], NUMBER)
+    assert status["disk"]["bytes_free"] > 0 and status["disk"]["inodes_free"] >= 0
+    cursor = status["cursors"]["imessage"]
     assert cursor["value"] == {"rowid": 89633} and cursor["file"].endswith("cursors.json")
     assert isinstance(cursor["verdict"], str) and isinstance(cursor["evidence"], str)
-    assert told["locks"] == [] and told["problems"] == []
+    assert status["locks"] == [] and status["problems"] == []
 
 
 def test_ls_json_has_what_was_promised_and_problems_can_be_selected(path: Path) -> None:
@@ -112,9 +112,9 @@ def test_hostile_names_go_through_every_command_and_back(path: Path, form: str) 
     dry = spooltop("purge", path, *words, "--dry-run", "--json", stdin=stdin)
     assert dry.code == 0 and snapshot(path) == before
     done = spooltop("purge", path, *words, "--yes", "--json", stdin=stdin)
-    told = json.loads(done.out)
-    assert told["done"] == len(HOSTILE) - (form == "ids") and told["missing"] == [] and told["failed"] == 0
-    assert spooltop(*told["undo"][1:], "--yes").code == 0
+    result = json.loads(done.out)
+    assert result["done"] == len(HOSTILE) - (form == "ids") and result["missing"] == [] and result["failed"] == 0
+    assert spooltop(*result["undo"][1:], "--yes").code == 0
     assert sorted(os.listdir(os.fsencode(path / "new"))) == sorted(HOSTILE)
 
 

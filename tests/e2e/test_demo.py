@@ -96,7 +96,7 @@ def test_everything_that_it_promises_is_seen_and_the_kept_spool_is_a_good_one(de
         # Where the machine stalls for seconds, others come between the read and the write of the one too: any, not all.
         assert any(line.startswith("imessage reverted 89636→89632") for line in reverted), reverted
         (lock,) = [lock for lock in snapshot.observation.locks if lock.path.endswith("import.lock")]
-        assert [party.command for party in (*lock.holders, *lock.waiters)] == ["import.py", "backup.py"]
+        assert [holder.command for holder in (*lock.holders, *lock.waiters)] == ["import.py", "backup.py"]
         commands = {row.owner.command for row in snapshot.observation.claims if row.owner}
         assert commands <= {"worker-1.py", "worker-2.py", "indexer.py"}
     log = (spool / "logs" / "poll-imessage.log").read_text()

@@ -45,11 +45,11 @@ with open_control(sys.argv[1], settings={}) as control:
             break
         control.changes(1.0)
     print("listening", flush=True)
-    told, heard = 0, []
-    while not heard:
-        told += control.changes(60.0)
-        heard = [name for name in ("arrived", "claimed") if getattr(control.look().observation.flow, name)]
-    print(json.dumps([told > 0, heard, "watchfiles" in sys.modules]))
+    changed, received = 0, []
+    while not received:
+        changed += control.changes(60.0)
+        received = [name for name in ("arrived", "claimed") if getattr(control.look().observation.flow, name)]
+    print(json.dumps([changed > 0, received, "watchfiles" in sys.modules]))
 """
 
 _CURSORS = """

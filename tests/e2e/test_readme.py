@@ -190,7 +190,7 @@ def reverted_cursor(machine: Machine) -> None:
     assert "imessage" in done.stdout
 
 
-def litter(machine: Machine) -> None:
+def left_over(machine: Machine) -> None:
     with_messages(machine)
     dying_writer(machine.spool)
     code = recipe("litter")
@@ -246,7 +246,7 @@ def move(machine: Machine) -> None:
 
 
 RECIPES: dict[str, Callable[[Machine], None]] = {
-    "dead-consumer": dead_consumer, "failing-handler": failing_handler, "reverted-cursor": reverted_cursor, "litter": litter,
+    "dead-consumer": dead_consumer, "failing-handler": failing_handler, "reverted-cursor": reverted_cursor, "litter": left_over,
     "full-disk": full_disk, "alert": alert, "read-only": read_only, "move": move,
 }  # fmt: skip
 

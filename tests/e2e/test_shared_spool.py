@@ -55,9 +55,9 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Path]:
 def run(user: int, command: Sequence[str], code: int = 0, groups: str = "--clear-groups") -> str:
     became = ["setpriv", f"--reuid={user}", f"--regid={user}", groups, "--", *command]
     environ = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CONFIG_HOME")}
-    told = subprocess.run(became, capture_output=True, text=True, check=False, timeout=60, env=environ)
-    assert told.returncode == code, (command, told.stdout, told.stderr)
-    return told.stdout
+    completed = subprocess.run(became, capture_output=True, text=True, check=False, timeout=60, env=environ)
+    assert completed.returncode == code, (command, completed.stdout, completed.stderr)
+    return completed.stdout
 
 
 def engine(user: int, script: str, spool: Path, *words: str, code: int = 0, groups: str = "--clear-groups") -> object:
@@ -134,9 +134,9 @@ from io import StringIO
 from spooltop.__main__ import main
 
 def spooltop(*words):
-    with redirect_stdout(StringIO()) as told:
+    with redirect_stdout(StringIO()) as output:
         assert main(words) == 0, words
-    return told.getvalue()
+    return output.getvalue()
 
 path, depths = sys.argv[1], []
 for back in ("undo", "release"):
@@ -182,7 +182,7 @@ def test_another_user_is_told_that_a_sticky_box_is_not_his_to_move_from(shared: 
     plan = [*SPOOLTOP, "hold", str(shared), "ALL", "--box", "new", "--dry-run"]
     if mode(shared / "new") & stat.S_ISVTX:
         became = ["setpriv", f"--reuid={BOB}", f"--regid={BOB}", "--clear-groups", "--", *plan]
-        told = subprocess.run(became, capture_output=True, text=True, check=False, timeout=60)
-        assert (told.returncode, "new is sticky, so that only its owner" in told.stderr) == (3, True), told
+        completed = subprocess.run(became, capture_output=True, text=True, check=False, timeout=60)
+        assert (completed.returncode, "new is sticky, so that only its owner" in completed.stderr) == (3, True), completed
     else:
         run(BOB, plan)

@@ -142,7 +142,7 @@ def test_the_keeper_on_fuse_stops_goes_on_and_ends_as_the_dashboard_would(spool_
         shell.wait_for("ready>")
         shell.type(f"{opens}\n")
         shell.wait_for("fuse sends no events")
-        (keeper,) = [one for one in psutil.Process(shell.process.pid).children() if one.children()]
+        (supervisor,) = [one for one in psutil.Process(shell.process.pid).children() if one.children()]
         shell.type("\x1a")
         shell.wait_for("Stopped")
         shell.screen.reset()
@@ -151,7 +151,7 @@ def test_the_keeper_on_fuse_stops_goes_on_and_ends_as_the_dashboard_would(spool_
         shell.type("2")
         shell.wait_for("New 3")
         left = len(shell.raw)
-        keeper.terminate()
+        supervisor.terminate()
         shell.wait_for(lambda _: b"ready> " in shell.raw[left:])
         shell.type("echo it was $?\n")
         shell.wait_for("it was 143")
@@ -350,13 +350,13 @@ def test_a_window_that_shrinks_to_nothing_and_back(spool_path: Path, dashboard: 
 NEGATIVE = re.compile(r"(?<![\w.-])-\d")
 
 
-def below_zero(told: object, where: str = "") -> list[str]:
+def below_zero(value_tree: object, where: str = "") -> list[str]:
     """Finds numbers below zero in a JSON value."""
-    if isinstance(told, dict):
-        return [found for name, value in told.items() for found in below_zero(value, f"{where}.{name}")]
-    if isinstance(told, list):
-        return [found for place, value in enumerate(told) for found in below_zero(value, f"{where}[{place}]")]
-    return [f"{where}: {told}"] if isinstance(told, int | float) and told < 0 else []
+    if isinstance(value_tree, dict):
+        return [found for name, value in value_tree.items() for found in below_zero(value, f"{where}.{name}")]
+    if isinstance(value_tree, list):
+        return [found for place, value in enumerate(value_tree) for found in below_zero(value, f"{where}[{place}]")]
+    return [f"{where}: {value_tree}"] if isinstance(value_tree, int | float) and value_tree < 0 else []
 
 
 def test_files_from_the_future_have_no_negative_age(spool_path: Path, dashboard: Dashboard) -> None:
@@ -365,12 +365,12 @@ def test_files_from_the_future_have_no_negative_age(spool_path: Path, dashboard:
         file = spool_path / box / f"{future}000000.P1R0123456789abcdef.vm"
         file.write_bytes(b"x")
         os.utime(file, (future, future))
-    told = subprocess.run([*SPOOLTOP, "ls", str(spool_path)], capture_output=True, text=True, check=True).stdout
-    assert not NEGATIVE.search(told), told
+    out = subprocess.run([*SPOOLTOP, "ls", str(spool_path)], capture_output=True, text=True, check=True).stdout
+    assert not NEGATIVE.search(out), out
     for command in ("status", "ls"):
-        told = subprocess.run([*SPOOLTOP, command, "--json", str(spool_path)], capture_output=True, text=True, check=True).stdout
-        assert str(future) in told
-        assert not [found for line in told.splitlines() for found in below_zero(json.loads(line))], told
+        out = subprocess.run([*SPOOLTOP, command, "--json", str(spool_path)], capture_output=True, text=True, check=True).stdout
+        assert str(future) in out
+        assert not [found for line in out.splitlines() for found in below_zero(json.loads(line))], out
     screen = dashboard(str(spool_path))
     screen.wait_for(all_of("clock", "future"))
     for key, word in (("2", "New 4"), ("3", "Claims 1"), ("4", "Tmp 1")):

@@ -32,11 +32,11 @@ def gone(spool_path: Path) -> int:
 
 
 def contained(*words: str, code: int = 0, **settings: str) -> str:
-    told = subprocess.run(
+    completed = subprocess.run(
         [*CONTAINER, *SPOOLTOP, *words], capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **settings}
     )
-    assert told.returncode == code, (told.stdout, told.stderr)
-    return told.stdout
+    assert completed.returncode == code, (completed.stdout, completed.stderr)
+    return completed.stdout
 
 
 @needs_root

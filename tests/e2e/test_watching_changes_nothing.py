@@ -24,8 +24,8 @@ def spool(tmp_path: Path) -> Path:
 def test_the_eye_of_this_test_sees_a_change(spool: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     subprocess.run([*traced(log), "hold", str(spool), "ALL", "--box", "new", "--yes"], check=True, capture_output=True)
-    told = "\n".join(changes(log, spool))
-    assert "renameat2" in told and "O_CREAT" in told and "mkdir" in told and re.search(r"write\w*\(\d+<", told)
+    changed = "\n".join(changes(log, spool))
+    assert "renameat2" in changed and "O_CREAT" in changed and "mkdir" in changed and re.search(r"write\w*\(\d+<", changed)
 
 
 @pytest.mark.parametrize("words", LOOKING, ids=" ".join)

@@ -26,11 +26,11 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and other 
 
 def claims(spool: Path, inside: Sequence[str] = ()) -> list[dict[str, object]]:
     """The lines of ``ls --json --box cur``, asked from inside something."""
-    told = subprocess.run(
+    completed = subprocess.run(
         [*inside, *SPOOLTOP, "ls", "--json", "--box", "cur", str(spool)], capture_output=True, text=True, check=False, timeout=60
     )
-    assert told.returncode in (0, 4), told.stderr
-    return [json.loads(line) for line in told.stdout.splitlines()]
+    assert completed.returncode in (0, 4), completed.stderr
+    return [json.loads(line) for line in completed.stdout.splitlines()]
 
 
 @contextmanager
@@ -99,8 +99,8 @@ def test_a_command_that_outlives_its_worker_is_named(spool_path: Path) -> None:
     (claim,) = claims(spool_path)
     assert (claim["verdict"], claim["evidence"]) == ("alive", words)
     assert isinstance(claim["owner"], dict) and claim["owner"]["pid"] == pid
-    told = subprocess.run([*SPOOLTOP, "show", str(spool_path), str(claim["id"])], capture_output=True, text=True, check=True)
-    assert words in told.stdout
+    completed = subprocess.run([*SPOOLTOP, "show", str(spool_path), str(claim["id"])], capture_output=True, text=True, check=True)
+    assert words in completed.stdout
     plan = [*SPOOLTOP, "requeue", str(spool_path), "ALL", "--dry-run"]
     assert words in subprocess.run(plan, capture_output=True, text=True, check=False).stdout
     os.kill(pid, signal.SIGKILL)

@@ -36,7 +36,7 @@ with Spool(sys.argv[1], durable=False) as spool:
 
 
 @contextmanager
-def _told(script: str, *args: str) -> Iterator[subprocess.Popen[str]]:
+def _started(script: str, *args: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [sys.executable, "-c", script, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -62,19 +62,19 @@ class Producer:
 
 @contextmanager
 def producer(spool: Path) -> Iterator[Producer]:
-    with _told(_PRODUCER, str(spool)) as process:
+    with _started(_PRODUCER, str(spool)) as process:
         yield Producer(process)
 
 
 @contextmanager
 def slow_writer(spool: Path) -> Iterator[int]:
     """A writer in the middle of its message, for as long as the block lasts. Its pid."""
-    with _told(_WRITER, str(spool), "lives") as process:
+    with _started(_WRITER, str(spool), "lives") as process:
         assert process.stdout is not None and process.stdout.readline() == "writing\n"
         yield process.pid
 
 
 def dying_writer(spool: Path) -> None:
     """Leaves the beginning of a message in ``tmp``."""
-    with _told(_WRITER, str(spool), "dies") as process:
+    with _started(_WRITER, str(spool), "dies") as process:
         process.wait(30)

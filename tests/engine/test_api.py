@@ -43,7 +43,7 @@ def one(spool: Spool) -> Claim:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"data": "text"}, r"data: a message is bytes or a binary file, not str: encode it, as in data.encode\(\)"),
         ({"data": 5}, "data: a message is bytes or a binary file, not int"),
@@ -57,8 +57,8 @@ def one(spool: Spool) -> Claim:
         ({"not_before": True}, "not_before takes epoch seconds, not bool: True"),
     ],
 )
-def test_put_names_the_argument_and_what_it_takes(spool: Spool, wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(TypeError, match=told):
+def test_put_names_the_argument_and_what_it_takes(spool: Spool, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         spool.put(**{"data": b"", **wrong})
     assert places(Path(spool.path)) == {}
 
@@ -90,7 +90,7 @@ def test_put_many_takes_several(spool: Spool, messages: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         (lambda spool: spool.claim("5"), "timeout takes seconds or None, not str: '5'"),
         (lambda spool: next(spool.claims("5")), "timeout takes seconds or None, not str: '5'"),
@@ -105,8 +105,8 @@ def test_put_many_takes_several(spool: Spool, messages: Any) -> None:
         (lambda spool: write_atomic_text(spool.path + "/file", b"x"), "text takes a str, not bytes: b'x'"),
     ],
 )
-def test_every_other_call_does_too(spool: Spool, call: Callable[[Any], object], told: str) -> None:
-    with pytest.raises(TypeError, match=told):
+def test_every_other_call_does_too(spool: Spool, call: Callable[[Any], object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         call(spool)
     assert not Path(spool.path, "file").exists()
 
@@ -120,8 +120,8 @@ def test_the_end_of_a_claim_does_too_and_it_is_held_on_to(spool: Spool) -> None:
         (lambda: claim.release(data=ANY or "text"), "data: a message is bytes or a binary file, not str"),
         (lambda: claim.reject(ANY or 5), "reason takes a str, not int: 5"),
     ]
-    for call, told in calls:
-        with pytest.raises(TypeError, match=told):
+    for call, message in calls:
+        with pytest.raises(TypeError, match=message):
             call()
         assert claim.data == b"first" and not claim.ended
     claim.ack()

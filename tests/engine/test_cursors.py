@@ -280,11 +280,11 @@ def test_a_lock_that_is_not_free_in_time_names_its_holder(tmp_path: Path, said: 
         with pytest.raises(LockTimedOut) as caught:
             file.advance("a", 2, timeout=0.01)
         holder.communicate()
-    told = str(caught.value)
-    assert f"{LOCK} beside it was not free within 0.01 s: held by pid {holder.pid} (python" in told
-    assert told.endswith("; end that process, or try again; nothing was stored")
-    assert ("though the file names pid 999999999" in told) == (said == "999999999")
-    assert ("though" in told) == (said == "999999999")
+    message = str(caught.value)
+    assert f"{LOCK} beside it was not free within 0.01 s: held by pid {holder.pid} (python" in message
+    assert message.endswith("; end that process, or try again; nothing was stored")
+    assert ("though the file names pid 999999999" in message) == (said == "999999999")
+    assert ("though" in message) == (said == "999999999")
     assert file.advance("a", 2) == 1
 
 

@@ -111,8 +111,8 @@ def test_recover_counts_the_attempt_and_rejects_at_the_limit_with_the_reason(tmp
         dies_holding(tmp_path)
         assert spool.recover() == []
         (kept,) = (tmp_path / "spool" / ".spooltop" / "rejected").glob("*/[!.]*")
-        told = json.loads(next(kept.parent.glob(".*.meta")).read_text())
-        assert (kept.read_bytes(), told["origin"], told["attempt"]) == (b"poison", "cur", 2)
+        metadata = json.loads(next(kept.parent.glob(".*.meta")).read_text())
+        assert (kept.read_bytes(), metadata["origin"], metadata["attempt"]) == (b"poison", "cur", 2)
         assert spool.depth() == 0
 
 

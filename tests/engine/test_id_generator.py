@@ -31,8 +31,8 @@ def test_parent_and_child_share_no_random_bits() -> None:
         os.write(write, " ".join(mine.next(time.time).split("R")[1] for _ in range(200)).encode())
         os._exit(0)
     os.close(write)
-    with open(read, "rb") as told:
-        of_child = set(told.read().decode().split())
+    with open(read, "rb") as output:
+        of_child = set(output.read().decode().split())
     assert os.waitpid(child, 0)[1] == 0
     of_parent = {ids.next(time.time).split("R")[1] for _ in range(200)}
     assert len(bits | of_parent) == 203 and len(of_child) == 200 and not of_child & (bits | of_parent)

@@ -32,11 +32,11 @@ ids = st.binary(min_size=1, max_size=30).map(os.fsdecode)
 
 @pytest.mark.parametrize("name", HOSTILE[:-5] + HOSTILE[-3:])
 def test_a_foreign_name_is_all_id_and_comes_back_bare(name: str) -> None:
-    told = names.parse(name, claimed=False)
-    if told.own:
+    parsed = names.parse(name, claimed=False)
+    if parsed.own:
         assert name == "x,s=y"
         return
-    assert told.id == told.base == name and told.attempts is None
+    assert parsed.id == parsed.base == name and parsed.attempts is None
     claimed = names.parse(names.in_cur(name, TOKEN, US, 77), claimed=True)
     assert (claimed.id, claimed.base, claimed.token, claimed.claimed_us, claimed.pid) == (name, name, TOKEN, US, 77)
     assert names.requeued_name(claimed, not_before=5) == name
@@ -44,11 +44,11 @@ def test_a_foreign_name_is_all_id_and_comes_back_bare(name: str) -> None:
 
 @given(on_disk)
 def test_no_name_breaks_the_parser_and_a_claim_gives_back_what_was_claimed(name: str) -> None:
-    told = names.parse(name, claimed=False)
-    assert told.base == name
+    parsed = names.parse(name, claimed=False)
+    assert parsed.base == name
     claimed = names.parse(names.in_cur(name, TOKEN, US, 4242), claimed=True)
-    assert claimed.base == name and claimed.id == told.id and claimed.token == TOKEN
-    if not told.own:
+    assert claimed.base == name and claimed.id == parsed.id and claimed.token == TOKEN
+    if not parsed.own:
         assert names.requeued_name(claimed) == name
 
 
@@ -64,11 +64,11 @@ def test_what_was_said_is_what_is_read(
     id: str, source: str | None, attempts: int, not_before: int | None, canary: bool, ended: str | None
 ) -> None:
     name = names.in_new(id, source=source, attempts=attempts, not_before=not_before, canary=canary, ended=ended)
-    told = names.parse(name, claimed=False)
+    read = names.parse(name, claimed=False)
     room = names.MAX_NEW - len(names.in_new(id, source=source, attempts=attempts, not_before=not_before, canary=canary))
-    assert told.ended == (ended if ended and len(names.encode_value(ended)) + 3 <= room else None)
-    assert (told.id, told.source, told.attempts, told.not_before, told.canary) == (id, source, attempts, not_before, canary)
-    assert told.own and "/" not in name and not name.startswith(".") and name.isascii()
+    assert read.ended == (ended if ended and len(names.encode_value(ended)) + 3 <= room else None)
+    assert (read.id, read.source, read.attempts, read.not_before, read.canary) == (id, source, attempts, not_before, canary)
+    assert read.own and "/" not in name and not name.startswith(".") and name.isascii()
     assert names.not_before(name) == not_before
     again = names.parse(names.requeued_name(names.parse(names.in_cur(name, TOKEN, US, 1), claimed=True)), claimed=False)
     assert again.ended is None
@@ -109,8 +109,8 @@ def test_an_own_id_stands_as_it_is_and_needs_no_attribute() -> None:
     id = names.new_id(US, 4242, "a host/with ü and much too long a name for it")
     assert names.is_own_id(id)
     assert names.in_new(id) == id
-    told = names.parse(id, claimed=False)
-    assert told.own and told.id == id and told.attempts == 0 and told.enqueued_us == US
+    parsed = names.parse(id, claimed=False)
+    assert parsed.own and parsed.id == id and parsed.attempts == 0 and parsed.enqueued_us == US
 
 
 def test_ids_of_one_moment_in_two_containers_differ() -> None:
@@ -133,8 +133,8 @@ def test_ids_of_one_moment_in_two_containers_differ() -> None:
 def test_tails_are_read_only_at_the_end_and_in_the_exact_forms(
     raw: str, id: str, pid: int | None, flags: str | None
 ) -> None:
-    told = names.parse(raw, claimed=True)
-    assert (told.id, told.pid, told.flags, told.token) == (id, pid, flags, None)
+    parsed = names.parse(raw, claimed=True)
+    assert (parsed.id, parsed.pid, parsed.flags, parsed.token) == (id, pid, flags, None)
     assert names.parse(raw, claimed=False).id == raw
 
 

@@ -126,9 +126,9 @@ def test_where_the_lock_cannot_be_asked_for_nobody_is_dead(dirs: SpoolDirs) -> N
 def test_a_file_of_an_older_version_is_judged_by_flock(dirs: SpoolDirs) -> None:
     hold = PresenceLock.take(dirs, now=0)
     path = Path(dirs.path, ".spooltop/consumers", hold.token)
-    told = json.loads(path.read_text())
+    record = json.loads(path.read_text())
     hold.drop(dirs, remove=False)
-    path.write_text(json.dumps({key: value for key, value in told.items() if key not in ("lock", "machine_id", "device")}))
+    path.write_text(json.dumps({key: value for key, value in record.items() if key not in ("lock", "machine_id", "device")}))
     assert judge(look(dirs, hold.token), Vantage.of(dirs))[0] is DEAD
     with path.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -147,17 +147,17 @@ def test_another_device_number_is_a_later_mount_only_of_a_disk(
 ) -> None:
     """A disk that is mounted anew may get another number; a layer or a server's mount may not meet the lock."""
 
-    class Seen(SpoolDirs):
+    class ReplacingDirs(SpoolDirs):
         kind = ours
 
     Spool.create(tmp_path / "s", durable=False).close()
-    dirs = Seen(tmp_path / "s")
+    dirs = ReplacingDirs(tmp_path / "s")
     hold = PresenceLock.take(dirs, now=0)
     path = Path(dirs.path, ".spooltop/consumers", hold.token)
-    told = json.loads(path.read_text())
-    assert (told["file_system"], judge(look(dirs, hold.token), Vantage.of(dirs))[0]) == (ours, ALIVE)
+    record = json.loads(path.read_text())
+    assert (record["file_system"], judge(look(dirs, hold.token), Vantage.of(dirs))[0]) == (ours, ALIVE)
     hold.drop(dirs, remove=False)
-    path.write_text(json.dumps(told | {"device": told["device"] + 1, "file_system": theirs}))
+    path.write_text(json.dumps(record | {"device": record["device"] + 1, "file_system": theirs}))
     assert judge(look(dirs, hold.token), Vantage.of(dirs))[0] is verdict
 
 

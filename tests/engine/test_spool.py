@@ -111,8 +111,8 @@ def test_real_spools_open_and_their_mail_folder_does_not(real_spools: Path) -> N
 def test_put_says_what_it_put(spool: Spool) -> None:
     id = spool.put(b"hello", source="a b")
     [name] = box(spool, "new")
-    told = names.parse(name, claimed=False)
-    assert (told.id, told.source, told.attempts) == (id, "a b", 0)
+    parsed = names.parse(name, claimed=False)
+    assert (parsed.id, parsed.source, parsed.attempts) == (id, "a b", 0)
     assert spool.peek() == id and spool.depth() == 1 and box(spool, "tmp") == []
 
 
@@ -154,10 +154,10 @@ def test_several_that_were_put_and_may_not_last_are_all_named(tmp_path: Path) ->
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     Spool.create(tmp_path).close()
-    with Spool(tmp_path, files=Interposed(fail)) as spool, pytest.raises(PutUnknown, match="the sync of new failed") as told:
+    with Spool(tmp_path, files=Interposed(fail)) as spool, pytest.raises(PutUnknown, match="the sync of new failed") as caught:
         spool.put_many([b"1", b"2", b"3"])
-    assert len(told.value.ids) == 3
-    assert sorted(told.value.ids) == sorted(os.listdir(tmp_path / "new"))
+    assert len(caught.value.ids) == 3
+    assert sorted(caught.value.ids) == sorted(os.listdir(tmp_path / "new"))
 
 
 def test_ids_of_one_instant_stay_in_order(tmp_path: Path, clock: Callable[[], float]) -> None:
@@ -205,7 +205,7 @@ def test_a_foreign_message_of_that_id_counts(spool: Spool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"id": "x" * 130}, "the id takes 134 bytes in the name, 124 are allowed"),
         ({"id": ""}, "an id is not empty"),
@@ -217,8 +217,8 @@ def test_a_foreign_message_of_that_id_counts(spool: Spool) -> None:
         ({"not_before": 1e12}, "no time from 1970 to 5000"),
     ],
 )
-def test_what_a_name_cannot_carry_is_refused(spool: Spool, wrong: dict[str, str], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_what_a_name_cannot_carry_is_refused(spool: Spool, wrong: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         spool.put(b"", **wrong)  # type: ignore[arg-type]
     assert places(Path(spool.path)) == {}
 
@@ -1056,12 +1056,12 @@ def test_the_whole_life_of_a_message_without_renameat2(tmp_path: Path) -> None:
 
 def test_one_pair_of_directories_without_renameat2_says_nothing_of_another(tmp_path: Path) -> None:
     def refuse(_number: int, name: str) -> None:
-        if name == "rename_noreplace" and not told:
-            told.append(name)
+        if name == "rename_noreplace" and not refused:
+            refused.append(name)
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
     Spool.create(tmp_path, False).close()
-    told: list[str] = []
+    refused: list[str] = []
     files = Interposed(refuse)
     with Spool(tmp_path, False, files=files) as spool:
         spool.put(b"")

@@ -10,7 +10,7 @@ from spooltop.model.vocabulary import Box, Owner, Verdict
 
 
 def test_another_verdict_leaves_all_else_as_it_is() -> None:
-    told: dict[str, Any] = {field.name: f"any {field.name}" for field in fields(Row)}
-    row = Row(**{**told, "box": Box.CUR})
+    values: dict[str, Any] = {field.name: f"any {field.name}" for field in fields(Row)}
+    row = Row(**{**values, "box": Box.CUR})
     verdict, evidence, owner = Verdict.DEAD, "exited", Owner(pid=7)
     assert row.judged(verdict, evidence, owner) == replace(row, verdict=verdict, evidence=evidence, owner=owner)

@@ -113,8 +113,8 @@ def sources(paths: Iterable[str]) -> list[tuple[str, bytes]]:
 def printed(text: str) -> list[Mutation]:
     """The mutations that stand in the output of a run, as far as the source has them still."""
     lines = [line for line in text.splitlines() if line.startswith(("survived", "no test"))]
-    told = [line.partition(": ")[2].rpartition("  [")[0] for line in lines]
-    places = [place for line in told if (place := re.match(r"([^:]+):([0-9]+)(  .*)", line)) is not None]
+    descriptions = [line.partition(": ")[2].rpartition("  [")[0] for line in lines]
+    places = [place for line in descriptions if (place := re.match(r"([^:]+):([0-9]+)(  .*)", line)) is not None]
     possible: dict[str, list[Mutation]] = {}
     for path, source in sources(sorted({place[1] for place in places})):
         for one in mutations(path, source):
@@ -154,11 +154,11 @@ def planned(mutation: Mutation, reach: Reach, budget: float) -> tuple[Job, int]:
 def outcomes(jobs: Sequence[Job], tree: Path) -> list[Outcome]:
     """Runs the jobs in one pytest and returns their outcomes; "broken" for those that it did not reach."""
     with tempfile.TemporaryDirectory(prefix="spooltop-mutate-") as scratch:
-        asked, told = Path(scratch) / "jobs", Path(scratch) / "outcomes"
+        asked, reported = Path(scratch) / "jobs", Path(scratch) / "outcomes"
         asked.write_text(json.dumps([asdict(job) for job in jobs]))
-        told.touch()
+        reported.touch()
         files = sorted({test.partition("::")[0] for job in jobs for test in job.tests})
-        extra = {"SPOOLTOP_JOBS": str(asked), "SPOOLTOP_OUTCOMES": str(told), "TMPDIR": scratch}
+        extra = {"SPOOLTOP_JOBS": str(asked), "SPOOLTOP_OUTCOMES": str(reported), "TMPDIR": scratch}
         command = [sys.executable, *PYTEST, "-p", "tests.mutate.trial", *files]
         log = tree / "pytest.log"
         with log.open("w") as output:
@@ -170,7 +170,7 @@ def outcomes(jobs: Sequence[Job], tree: Path) -> list[Outcome]:
             finally:
                 process.kill()
                 process.wait()
-        found = [Outcome(**json.loads(line)) for line in told.read_text().splitlines()]
+        found = [Outcome(**json.loads(line)) for line in reported.read_text().splitlines()]
     return found + [Outcome("broken", log.read_text()[-300:])] * (len(jobs) - len(found))
 
 

@@ -73,18 +73,18 @@ class Reach:
         path.parent.mkdir(parents=True, exist_ok=True)
         tests = sorted(self.seconds)
         number = {test: at for at, test in enumerate(tests)}
-        told = {
+        record = {
             "tests": [[test, round(self.seconds[test], 3)] for test in tests],
             "functions": {key: [number[test] for test in tests] for key, tests in sorted(self.functions.items())},
         }
-        path.write_text(json.dumps(told))
+        path.write_text(json.dumps(record))
 
     @classmethod
     def load(cls, path: Path) -> Reach:
-        told = json.loads(path.read_text())
-        tests = [test for test, _ in told["tests"]]
-        functions = {key: [tests[number] for number in numbers] for key, numbers in told["functions"].items()}
-        return cls(functions, dict(told["tests"]))
+        record = json.loads(path.read_text())
+        tests = [test for test, _ in record["tests"]]
+        functions = {key: [tests[number] for number in numbers] for key, numbers in record["functions"].items()}
+        return cls(functions, dict(record["tests"]))
 
 
 class _Recorder:

@@ -138,9 +138,9 @@ def _child(mutation: Mutation | None, items: list[pytest.Item], scratch: str, no
         replace_code(mutation)
     first = First()
     items[0].config.pluginmanager.register(first)
-    for item, following in zip(items, [*items[1:], None], strict=True):
+    for item, next_item in zip(items, [*items[1:], None], strict=True):
         notes.write_text(item.nodeid)
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=next_item)
         if first.failed:
             return 1
     notes.unlink()

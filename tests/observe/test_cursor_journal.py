@@ -71,7 +71,7 @@ def watching(tmp_path: Path) -> Watching:
     return Watching(tmp_path)
 
 
-def told(cursor: Cursor) -> list[tuple[float, Json, int | None]]:
+def moves(cursor: Cursor) -> list[tuple[float, Json, int | None]]:
     return [(one.at - T0, one.value, one.writer.pid if one.writer else None) for one in cursor.history]
 
 
@@ -83,7 +83,7 @@ def test_one_who_comes_later_knows_the_past_hour(watching: Watching) -> None:
     assert (cursor.verdict, cursor.every, cursor.writes) == ("advancing", 60.0, 5)
     assert cursor.evidence == "every 60s, last 10s ago"
     me = os.getpid()
-    assert told(cursor)[:5] == [(300, 15, me), (240, 14, me), (180, 13, me), (120, 12, me), (60, 11, me)]
+    assert moves(cursor)[:5] == [(300, 15, me), (240, 14, me), (180, 13, me), (120, 12, me), (60, 11, me)]
     assert cursor.history[0].held_by[0].pid == me
 
 
@@ -115,10 +115,10 @@ def test_a_line_that_comes_after_its_write_was_seen_names_the_writer_and_nothing
     line = journal.read_bytes()
     journal.write_bytes(b"")
     before = watching.cursor(11)
-    assert told(before)[0] == (10, 6, None)
+    assert moves(before)[0] == (10, 6, None)
     journal.write_bytes(line)
     after = watching.cursor(12)
-    assert told(after)[0] == (10, 6, os.getpid())
+    assert moves(after)[0] == (10, 6, os.getpid())
     assert len(after.history) == len(before.history)
     assert after.reverts_recent == 0
 
@@ -130,7 +130,7 @@ def test_a_line_of_later_names_nobody_for_a_write_of_the_same_value_long_before(
         watching.unsafe(at, imessage=value, email=1)
         watching.look(at + 1)
     watching.engine(60, "imessage", 6)
-    assert told(watching.cursor(61))[:3] == [(60, 6, os.getpid()), (30, 5, None), (10, 6, None)]
+    assert moves(watching.cursor(61))[:3] == [(60, 6, os.getpid()), (30, 5, None), (10, 6, None)]
 
 
 def test_at_the_first_look_too(watching: Watching) -> None:
@@ -155,14 +155,14 @@ def test_a_write_of_the_same_value_is_a_write(watching: Watching) -> None:
     assert watching.cursor(32, "email").writes in (None, 1)
 
 
-@pytest.mark.parametrize(("strange", "verdict"), [(False, "stopped"), (True, "not advancing")])
+@pytest.mark.parametrize(("bypassed", "verdict"), [(False, "stopped"), (True, "not advancing")])
 def test_in_a_shared_file_it_stopped_only_where_every_write_of_it_is_in_the_journal(
-    watching: Watching, strange: bool, verdict: str
+    watching: Watching, bypassed: bool, verdict: str
 ) -> None:
     watching.unsafe(0, imessage=1, email=1)
     watching.look(0.5)
     for n in range(1, 7):
-        if strange and n == 3:
+        if bypassed and n == 3:
             watching.unsafe(60 * n, imessage=n + 1, email=1)
         else:
             watching.engine(60 * n, "imessage", n + 1)
@@ -254,4 +254,4 @@ def test_the_same_value_again_is_not_taken_for_the_write_before_it(watching: Wat
     watching.unsafe(10, imessage=6, email=1)
     watching.look(10.5)
     watching.engine(11, "imessage", 6)
-    assert told(watching.cursor(12))[:2] == [(11, 6, os.getpid()), (10, 6, None)]
+    assert moves(watching.cursor(12))[:2] == [(11, 6, os.getpid()), (10, 6, None)]

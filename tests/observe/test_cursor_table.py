@@ -44,14 +44,14 @@ def play(script: Sequence[Put], until: float, *, shared: bool = True) -> Cursor:
         for name in step.gone:
             disk.sections = {key: value for key, value in disk.sections.items() if key != name}
         disk.error = step.error
-        told: dict[str, Any] = {"writer": step.writer}
+        optional: dict[str, Any] = {"writer": step.writer}
         if step.journal is not None:
-            told["journal"] = (CursorWrite(T0 + step.at, *step.journal, LockHolder(1)),)
+            optional["journal"] = (CursorWrite(T0 + step.at, *step.journal, LockHolder(1)),)
         rest: dict[str, Any] = {}
         if step.logs is not None:
             rest["polls"] = (Poll("a", T0 + step.at, *step.logs),)
         flow = Flow(arrived=step.new, arrived_by_source={"a": step.new} if step.new else {}, measured=True)
-        observer.add(look(step.at + 0.3, cursors=(disk.read(**told),), flow=flow, **rest))
+        observer.add(look(step.at + 0.3, cursors=(disk.read(**optional),), flow=flow, **rest))
     snapshot = observer.add(look(until, cursors=(disk.read(),)))
     return next(cursor for cursor in snapshot.cursors if cursor.source == "a")
 

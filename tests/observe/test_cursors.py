@@ -378,16 +378,16 @@ def test_a_heartbeat_in_the_section_is_a_write_and_no_move() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "unsafe"),
     [(("cursors.json.tmp",), True), (("cursors.json.bak", "cursors.json.3fa9c1"), False), (("cursors.tmp.4312",), False)],
 )
-def test_unsafe_writers_are_told_by_their_temporary_names(names: tuple[str, ...], told: bool) -> None:
+def test_unsafe_writers_are_told_by_their_temporary_names(names: tuple[str, ...], unsafe: bool) -> None:
     disk = CursorDisk()
     disk.put(0, {"imessage": 5})
     watcher = Watcher(disk)
     watcher.look(0, temp_files=names)
     after = watcher.look(1)
-    assert [problem.code for problem in after.problems] == (["unsafe-writer"] if told else [])
+    assert [problem.code for problem in after.problems] == (["unsafe-writer"] if unsafe else [])
 
 
 def test_a_temporary_file_left_behind_is_told_after_a_minute() -> None:

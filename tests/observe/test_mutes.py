@@ -110,10 +110,10 @@ def test_a_broken_file_is_one_line_and_is_kept(tmp_path: Path, clock: Clock, con
     file = tmp_path / "mutes.json"
     file.write_text(content)
     mutes = MuteFile(str(tmp_path), "/s", clock=clock)
-    ends, trouble = mutes.ends()
+    ends, problem = mutes.ends()
     assert ends == {}
-    assert str(file) in trouble
-    (line,) = apply_mutes(snapshot(), ends, trouble).problems
+    assert str(file) in problem
+    (line,) = apply_mutes(snapshot(), ends, problem).problems
     assert (line.code, line.severity) == ("muted", Severity.NOTE)
     with pytest.raises(Unreadable, match="left as it is"):
         mutes.set("a", 60)

@@ -24,7 +24,7 @@ PATTERN = re.compile(POLL_LINE)
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         ("poll ok: 4 new (cursor 89632 -> 89636)", (T0, 4, "89632", "89636")),
         ("poll ok: 0 new (cursor=89636)", (T0, 0, "89636", "89636")),
@@ -36,9 +36,9 @@ PATTERN = re.compile(POLL_LINE)
         ("poll ok: many new (cursor=1)", None),
     ],
 )
-def test_a_line(line: str, told: tuple[float, int, str, str] | None) -> None:
+def test_a_line(line: str, expected: tuple[float, int, str, str] | None) -> None:
     poll = parse_poll("imessage", line, T0, PATTERN)
-    assert (None if poll is None else (poll.at, poll.new, poll.start, poll.end)) == told
+    assert (None if poll is None else (poll.at, poll.new, poll.start, poll.end)) == expected
 
 
 def test_another_form_is_a_setting() -> None:

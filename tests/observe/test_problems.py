@@ -24,7 +24,7 @@ LONG_AGO = -2460.0
 GB = 10**9
 
 
-def told(*observations: Observation, thresholds: Thresholds | None = None) -> dict[str, Problem]:
+def raised(*observations: Observation, thresholds: Thresholds | None = None) -> dict[str, Problem]:
     """Problems after the last look, by code."""
     observer = Observer(thresholds)
     snapshot = [observer.add(observation) for observation in observations][-1]
@@ -32,7 +32,7 @@ def told(*observations: Observation, thresholds: Thresholds | None = None) -> di
 
 
 def test_a_quiet_spool_has_none() -> None:
-    assert told(look(0), look(100), look(3600)) == {}
+    assert raised(look(0), look(100), look(3600)) == {}
 
 
 # --- who takes work ---
@@ -43,8 +43,8 @@ def waiting(until: int, *, step: int = 5, **rest: Any) -> list[Observation]:
 
 
 def test_no_consumer_after_a_minute_of_watching() -> None:
-    assert told(*waiting(55)) == {}
-    problem = told(*waiting(130, consumers=0))["no-consumer"]
+    assert raised(*waiting(55)) == {}
+    problem = raised(*waiting(130, consumers=0))["no-consumer"]
     assert problem.text == "no claim for 2m while 3 wait; no consumer is running"
     assert (problem.severity, problem.view) == (Severity.CRITICAL, "new")
 
@@ -58,11 +58,11 @@ def test_no_consumer_after_a_minute_of_watching() -> None:
     ids=str,
 )  # fmt: skip
 def test_a_single_look_accuses_nobody_where_somebody_may_be_at_work(rest: dict[str, Any]) -> None:
-    assert "no-consumer" not in told(look(0, 5, **{"oldest": 180.0, "consumers": 0, **rest}))
+    assert "no-consumer" not in raised(look(0, 5, **{"oldest": 180.0, "consumers": 0, **rest}))
 
 
 def test_a_single_look_tells_that_nobody_is_there_to_take_what_waits() -> None:
-    problem = told(look(0, 5, oldest=180.0, consumers=0))["no-consumer"]
+    problem = raised(look(0, 5, oldest=180.0, consumers=0))["no-consumer"]
     assert problem.text == "no consumer is running while 5 wait for 3m"
     assert (problem.severity, problem.view) == (Severity.CRITICAL, "new")
 
@@ -80,8 +80,8 @@ def test_a_single_look_tells_that_nobody_is_there_to_take_what_waits() -> None:
     ids=["claimed", "done", "shorter", "last claim", "stands in cur", "was empty"],
 )
 def test_any_sign_that_work_is_taken_silences_it(sign: Observation) -> None:
-    assert "no-consumer" not in told(*waiting(95), sign, look(101, 3), look(140, 3))
-    assert "no-consumer" in told(*waiting(95), sign, look(101, 3), look(162, 3))
+    assert "no-consumer" not in raised(*waiting(95), sign, look(101, 3), look(140, 3))
+    assert "no-consumer" in raised(*waiting(95), sign, look(101, 3), look(162, 3))
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,13 @@ def test_any_sign_that_work_is_taken_silences_it(sign: Observation) -> None:
     ],
 )
 def test_where_somebody_may_be_at_work_it_only_warns(rest: dict[str, Any], words: str) -> None:
-    problem = told(*waiting(70, **rest))["no-consumer"]
+    problem = raised(*waiting(70, **rest))["no-consumer"]
     assert problem.severity is Severity.WARNING
     assert problem.text == "no claim for 1m while 3 wait" + words
 
 
 def test_a_claim_from_the_future_is_not_fresh_for_ever() -> None:
-    assert "no-consumer" in told(look(0, 3, last_claim_at=T0 + 9e6), *[look(at, 3) for at in (1, 70)])
+    assert "no-consumer" in raised(look(0, 3, last_claim_at=T0 + 9e6), *[look(at, 3) for at in (1, 70)])
 
 
 def growing(seconds: int, **rest: Any) -> list[Observation]:
@@ -107,14 +107,14 @@ def growing(seconds: int, **rest: Any) -> list[Observation]:
 
 
 def test_growth_is_told_over_its_window() -> None:
-    assert told(*growing(55)) == {}
-    problem = told(*growing(300, consumers=1))["new-growing"]
+    assert raised(*growing(55)) == {}
+    problem = raised(*growing(300, consumers=1))["new-growing"]
     assert problem.text == "new grows 2.0/s over 5m, oldest waits 7m; 1 consumer takes work"
 
 
 def test_the_oldest_over_ten_minutes() -> None:
-    assert told(look(0, 7, oldest=600.0)) == {}
-    problem = told(look(0, 7, oldest=725.0))["new-old"]
+    assert raised(look(0, 7, oldest=600.0)) == {}
+    problem = raised(look(0, 7, oldest=725.0))["new-old"]
     assert problem.text == "the oldest of 7 in new waits 12m"
     assert problem.selection is not None
     assert problem.selection.words() == ["--box", "new", "--older-than", "600s"]
@@ -129,21 +129,21 @@ def test_claims_of_the_dead() -> None:
         claim("b", Verdict.DEAD, -60, pid=4313),
         claim("c", Verdict.ALIVE, -1, pid=5201),
     )
-    problem = told(look(0, claims=claims))["claims-dead"]
+    problem = raised(look(0, claims=claims))["claims-dead"]
     assert problem.text == "2 claims of dead consumers, pid 4312 and 4313, longest 41m"
     assert (problem.count, problem.severity) == (2, Severity.CRITICAL)
     assert problem.selection is not None
     assert problem.selection.words() == ["--box", "cur", "--verdict", "dead"]
-    assert list(told(look(0, claims=claims))) == ["claims-dead"]
+    assert list(raised(look(0, claims=claims))) == ["claims-dead"]
 
 
 def test_one_dead_claim_and_many() -> None:
     one = claim("a", Verdict.DEAD, LONG_AGO, since_is_bound=True)
-    assert told(look(0, claims=(one,)))["claims-dead"].text == "1 claim of a dead consumer, held ≤41m"
-    assert told(look(LONG_AGO + 5, claims=(one,)))["claims-dead"].text == "1 claim of a dead consumer, held ≤5s"
+    assert raised(look(0, claims=(one,)))["claims-dead"].text == "1 claim of a dead consumer, held ≤41m"
+    assert raised(look(LONG_AGO + 5, claims=(one,)))["claims-dead"].text == "1 claim of a dead consumer, held ≤5s"
     many = tuple(claim(str(n), Verdict.DEAD, -60, pid=4000 + n) for n in range(5))
     seen = look(0, claims=many, counts=VerdictCounts(dead=4310), judged_all=False)
-    assert told(seen)["claims-dead"].text == "≥4,310 claims of dead consumers, pid 4000 and 4 more, longest 1m"
+    assert raised(seen)["claims-dead"].text == "≥4,310 claims of dead consumers, pid 4000 and 4 more, longest 1m"
 
 
 def test_poison_is_what_died_with_three() -> None:
@@ -152,28 +152,28 @@ def test_poison_is_what_died_with_three() -> None:
         claim("b", Verdict.ALIVE, -1, attempt=9),
         claim("c", Verdict.DEAD, -60, attempt=4),
     )
-    problem = told(look(0, claims=claims))["poison"]
+    problem = raised(look(0, claims=claims))["poison"]
     assert problem.text == "4 consumers died while processing c"
     assert problem.selection is not None
     assert problem.selection.keys == ("c",)
-    assert "poison" not in told(look(0, claims=claims[:2]))
-    two = told(look(0, claims=(*claims, claim("d", Verdict.DEAD, -9, attempt=3))))["poison"]
+    assert "poison" not in raised(look(0, claims=claims[:2]))
+    two = raised(look(0, claims=(*claims, claim("d", Verdict.DEAD, -9, attempt=3))))["poison"]
     assert two.text == "2 messages with 3 or more dead consumers each, one with 4"
 
 
 def test_a_long_claim_of_a_living_holder() -> None:
     claims = (claim("a", Verdict.ALIVE, -3300, pid=5200, command="worker.py"), claim("b", Verdict.ALIVE, -599, pid=1))
-    problem = told(look(0, claims=claims))["claim-long"]
+    problem = raised(look(0, claims=claims))["claim-long"]
     assert problem.text == "1 claim held 55m by 5200 worker.py: alive"
     assert problem.selection is not None
     assert problem.selection.words() == ["--box", "cur", "--verdict", "alive", "--older-than", "600s"]
-    both = told(look(30, claims=claims))["claim-long"]
+    both = raised(look(30, claims=claims))["claim-long"]
     assert both.text == "2 claims held long by running consumers, longest 55m by 5200 worker.py"
 
 
 def test_unknown_holders_are_a_note_with_the_evidence() -> None:
     one = claim("a", Verdict.UNKNOWN, LONG_AGO, pid=4242, evidence="no pid 4242 here", since_is_bound=True)
-    problem = told(look(0, claims=(one,)))["claims-unknown"]
+    problem = raised(look(0, claims=(one,)))["claims-unknown"]
     assert problem.text == "1 claim of unknown holders, held ≤41m: no pid 4242 here"
     assert problem.severity is Severity.NOTE
     assert problem.selection is not None
@@ -191,7 +191,7 @@ def test_files_in_tmp() -> None:
         temporary("d", Verdict.UNKNOWN, -80000),
         temporary("e", Verdict.UNKNOWN, -5),
     )
-    found = told(look(0, tmp=tmp))
+    found = raised(look(0, tmp=tmp))
     assert list(found) == ["tmp-abandoned", "tmp-old"]
     assert found["tmp-abandoned"].text == "2 abandoned in tmp, oldest 12m"
     assert found["tmp-old"].text == "1 in tmp for over 5m, writer unknown, oldest 22h"
@@ -210,7 +210,7 @@ def test_a_line_selects_as_many_as_it_says() -> None:
         claim("d", Verdict.UNKNOWN, -3),
     )
     files = (temporary("e", Verdict.ABANDONED, -3), temporary("f", Verdict.UNKNOWN, -301), temporary("g", Verdict.UNKNOWN, -299))
-    found = told(look(0, claims=rows, tmp=files))
+    found = raised(look(0, claims=rows, tmp=files))
     assert set(found) == {"poison", "claims-dead", "claim-long", "claims-unknown", "tmp-abandoned", "tmp-old"}
     for problem in found.values():
         chosen = problem.selection
@@ -246,7 +246,7 @@ def test_a_line_selects_as_many_as_it_says() -> None:
     ],
 )  # fmt: skip
 def test_the_disk(disk: Disk, code: str | None, severity: Severity | None, words: str) -> None:
-    found = told(look(0, disk=disk, who=Viewer("memex", 1000)))
+    found = raised(look(0, disk=disk, who=Viewer("memex", 1000)))
     assert [(problem.code, problem.severity, problem.text) for problem in found.values()] == (
         [(code, severity, words)] if code else []
     )
@@ -259,7 +259,7 @@ def test_what_cannot_be_seen_comes_first() -> None:
     assert snapshot.problems[0].text == "new: permission denied"
     assert [problem.code for problem in snapshot.problems] == ["blind", "claims-dead"]
     assert snapshot.not_visible == ("new (permission denied)", "free space")
-    missing = told(look(0, states=[BoxState(Box.TMP, None, complete=False, error="is missing")]))["blind"]
+    missing = raised(look(0, states=[BoxState(Box.TMP, None, complete=False, error="is missing")]))["blind"]
     assert (missing.text, missing.severity) == ("tmp is missing", Severity.WARNING)
 
 
@@ -276,17 +276,17 @@ def test_in_a_mail_folder_nothing_is_stuck() -> None:
         look(at, 50, layout="mail", oldest=9e6, claims=claims, tmp=(temporary("t", Verdict.UNKNOWN, -9e6),))
         for at in (0, 60, 130)
     ]
-    assert told(*observations) == {}
+    assert raised(*observations) == {}
 
 
 def test_another_clock() -> None:
     assert (
-        told(look(0, clock_jumped=7200.0))["clock-skew"].text == "the clock jumped forward by 2h: ages from before it are wrong"
+        raised(look(0, clock_jumped=7200.0))["clock-skew"].text == "the clock jumped forward by 2h: ages from before it are wrong"
     )
-    assert told(look(0, clock_jumped=-60.0))["clock-skew"].text == "the clock jumped back by 1m: ages from before it are wrong"
-    ahead = told(look(0, claims=(claim("a", Verdict.ALIVE, 7200),)))["clock-skew"]
+    assert raised(look(0, clock_jumped=-60.0))["clock-skew"].text == "the clock jumped back by 1m: ages from before it are wrong"
+    ahead = raised(look(0, claims=(claim("a", Verdict.ALIVE, 7200),)))["clock-skew"]
     assert ahead.text == "1 message is dated up to 2h in the future: clocks differ"
-    assert told(look(0, claims=(claim("a", Verdict.ALIVE, 3),))) == {}
+    assert raised(look(0, claims=(claim("a", Verdict.ALIVE, 3),))) == {}
 
 
 @pytest.mark.parametrize(
@@ -295,14 +295,14 @@ def test_another_clock() -> None:
 )
 def test_what_waits_from_the_future_behind_what_is_old(ahead: int, looked_at: int, text: str) -> None:
     ages = Ages(AGE_BOUNDS, (looked_at, 0, 0, 0, 0, 0), (), 1, looked_at, 90, 0, ahead, T0 + 7200)
-    found = told(look(0, 90, oldest=50.0, ages=ages))["clock-skew"]
+    found = raised(look(0, 90, oldest=50.0, ages=ages))["clock-skew"]
     assert (found.text, found.count) == (f"{text} dated up to 2h in the future: clocks differ", ahead)
 
 
 def test_after_a_jump_watching_begins_anew() -> None:
     observations = [*waiting(100), look(7300, 3, clock_jumped=7200.0)]
-    assert set(told(*observations)) == {"clock-skew"}
-    assert "no-consumer" in told(*observations, look(7361, 3, clock_jumped=7200.0))
+    assert set(raised(*observations)) == {"clock-skew"}
+    assert "no-consumer" in raised(*observations, look(7361, 3, clock_jumped=7200.0))
 
 
 # --- locks and oddities ---
@@ -311,18 +311,18 @@ def test_after_a_jump_watching_begins_anew() -> None:
 def test_a_lock_that_others_wait_for() -> None:
     holder = LockHolder(5200, "worker.py", since=T0)
     lock = Lock("/var/spool/memex/a.lock", "flock", (holder,), (LockHolder(1), LockHolder(2)), "blocked")
-    assert told(look(60, locks=(lock,))) == {}
-    problem = told(look(150, locks=(lock,)))["lock-blocked"]
+    assert raised(look(60, locks=(lock,))) == {}
+    problem = raised(look(150, locks=(lock,)))["lock-blocked"]
     assert problem.text == "a.lock held 2m by 5200 worker.py, 2 wait"
     assert (problem.view, problem.subject) == ("locks", "/var/spool/memex/a.lock")
 
 
 def test_stale_locks_are_one_line() -> None:
-    party = LockHolder(7, since=T0 - 301)
-    stale = [Lock(f"/s/{n}.lock", "soft", (party,), verdict="stale", evidence="pid 7 has exited") for n in range(3)]
-    assert "lock-stale" not in told(look(-2, locks=tuple(stale)))
-    assert told(look(0, locks=tuple(stale[:1])))["lock-stale"].text == "stale lock 0.lock: pid 7 has exited"
-    assert told(look(0, locks=tuple(stale)))["lock-stale"].text == "stale lock 0.lock and 2 more"
+    holder = LockHolder(7, since=T0 - 301)
+    stale = [Lock(f"/s/{n}.lock", "soft", (holder,), verdict="stale", evidence="pid 7 has exited") for n in range(3)]
+    assert "lock-stale" not in raised(look(-2, locks=tuple(stale)))
+    assert raised(look(0, locks=tuple(stale[:1])))["lock-stale"].text == "stale lock 0.lock: pid 7 has exited"
+    assert raised(look(0, locks=tuple(stale)))["lock-stale"].text == "stale lock 0.lock and 2 more"
 
 
 def test_a_lock_is_a_problem_only_past_its_limit() -> None:
@@ -330,7 +330,7 @@ def test_a_lock_is_a_problem_only_past_its_limit() -> None:
 
     def codes(at: float, *, kind: str = "soft", waiters: tuple[LockHolder, ...] = (), verdict: str = "held") -> set[str]:
         lock = Lock("/s/a.lock", kind, (holder,), waiters, verdict)
-        return set(told(look(at, locks=(lock,)))) | set(observed(at, lock))
+        return set(raised(look(at, locks=(lock,)))) | set(observed(at, lock))
 
     def observed(at: float, lock: Lock) -> list[str]:
         return list(Observer().add(look(at, locks=(lock,))).lock_problems.values())
@@ -415,9 +415,9 @@ def test_thresholds_are_settings() -> None:
         {"SPOOLTOP_CLAIM_LONG": "15s", "SPOOLTOP_POISON_DEATHS": "2", "SPOOLTOP_ID": "x", "HOME": "/"}
     )
     assert changed == Thresholds(claim_long=15.0, poison_deaths=2)
-    assert "claim-long" in told(look(0, claims=(claim("a", Verdict.ALIVE, -16),)), thresholds=changed)
+    assert "claim-long" in raised(look(0, claims=(claim("a", Verdict.ALIVE, -16),)), thresholds=changed)
     twice = look(0, claims=(claim("a", Verdict.DEAD, -9, attempt=2),))
-    assert "poison" in told(twice, thresholds=changed) and "poison" not in told(twice)
+    assert "poison" in raised(twice, thresholds=changed) and "poison" not in raised(twice)
     assert Thresholds.from_settings({}) == Thresholds()
 
 
@@ -437,7 +437,7 @@ def test_nothing_wrong_says_what_is_not_judged_yet() -> None:
 
 
 def test_locks_that_time_out_are_told_from_a_share_and_a_number_on() -> None:
-    assert "lock-failures" not in told(look(150, locks_had=17, locks_given_up=2))
-    assert "lock-failures" not in told(look(150, locks_had=95, locks_given_up=5))
-    problem = told(look(150, locks_had=94, locks_given_up=6))["lock-failures"]
+    assert "lock-failures" not in raised(look(150, locks_had=17, locks_given_up=2))
+    assert "lock-failures" not in raised(look(150, locks_had=95, locks_given_up=5))
+    problem = raised(look(150, locks_had=94, locks_given_up=6))["lock-failures"]
     assert problem.count == 6 and "6 of 100" in problem.text and problem.view == "locks"

@@ -92,8 +92,8 @@ def test_each_thousand_is_announced_before_it_is_touched_and_reported_after():
     operate = operations(fake)
     result = operate.apply(operate.plan(Action.REQUEUE, Selection(everything=True)))
     assert result.count(Outcome.DONE) == 2 * BATCH + 1
-    told = [(entry["event"], len(entry.get("ids", entry.get("results"))), moved) for entry, moved in fake.lines]
-    assert told == [
+    audited = [(entry["event"], len(entry.get("ids", entry.get("results"))), moved) for entry, moved in fake.lines]
+    assert audited == [
         ("before", BATCH, 0), ("after", BATCH, BATCH), ("before", BATCH, BATCH), ("after", BATCH, 2 * BATCH),
         ("before", 1, 2 * BATCH), ("after", 1, 2 * BATCH + 1),
     ]  # fmt: skip
@@ -149,7 +149,7 @@ def test_an_audit_that_fails_in_between_ends_it_and_the_result_says_what_was_don
 
 
 def test_what_was_announced_and_did_not_happen_is_written_down_as_well():
-    def told(fake, **more):
+    def audited(fake, **more):
         operate = operations(fake)
         try:
             operate.apply(operate.plan(Action.REQUEUE, Selection(everything=True)), **more)
@@ -159,18 +159,18 @@ def test_what_was_announced_and_did_not_happen_is_written_down_as_well():
 
     failing = FakeOperator([row(1)])
     failing.fails_in = 0
-    assert told(failing) == [("before", None, ""), ("after", 0, "the journal is full")]
+    assert audited(failing) == [("before", None, ""), ("after", 0, "the journal is full")]
 
     def break_down(done):
         raise KeyError("in a callback")
 
     many = FakeOperator(row(number) for number in range(5))
     stops = iter([False, False, True])
-    assert told(many, stop=lambda: next(stops, True)) == [("before", None, ""), ("after", 2, ""), ("after", 2, "stopped")]
-    assert told(FakeOperator()) == [("before", None, ""), ("after", 0, "nothing to do")]
+    assert audited(many, stop=lambda: next(stops, True)) == [("before", None, ""), ("after", 2, ""), ("after", 2, "stopped")]
+    assert audited(FakeOperator()) == [("before", None, ""), ("after", 0, "nothing to do")]
     broken = FakeOperator(row(number) for number in range(BATCH + 1))
     ended = ("after", BATCH, "KeyError('in a callback')")
-    assert told(broken, on_progress=break_down) == [("before", None, ""), ("after", BATCH, ""), ended]
+    assert audited(broken, on_progress=break_down) == [("before", None, ""), ("after", BATCH, ""), ended]
 
 
 def test_a_journal_that_fails_in_between_ends_it_too():
@@ -187,9 +187,9 @@ def test_what_is_not_allowed_is_refused_with_its_reason_at_both_doors():
     operate = operations(fake)
     plan = operate.plan(Action.REQUEUE, Selection(everything=True))
     fake.refusals = Capabilities.nothing("read-only, by --read-only")
-    for door in (lambda: operate.plan(Action.PURGE, Selection(ids=("a",))), lambda: operate.apply(plan)):
+    for step in (lambda: operate.plan(Action.PURGE, Selection(ids=("a",))), lambda: operate.apply(plan)):
         with pytest.raises(Refused, match="read-only, by --read-only"):
-            door()
+            step()
     assert (fake.moved, fake.lines) == ([], [])
 
 
@@ -294,8 +294,8 @@ def test_the_command_of_a_plan():
     assert words(Action.REQUEUE, items) == ("spooltop", "requeue", "/spool", "id0", "id1")
     assert words(Action.PURGE, items[:1]) == ("spooltop", "purge", "/spool", "--box", "cur", "id0")
     assert words(Action.REQUEUE, items[:1], force=True) == ("spooltop", "requeue", "/spool", "--force", "id0")
-    twins = [Item(row(7), None), Item(Row(key="k", box=Box.CUR, id="id7", name="other"), None)]
-    assert words(Action.REQUEUE, twins)[-2:] == ("7", "other")
+    same_id = [Item(row(7), None), Item(Row(key="k", box=Box.CUR, id="id7", name="other"), None)]
+    assert words(Action.REQUEUE, same_id)[-2:] == ("7", "other")
     assert words(Action.REQUEUE, items * 200)[-1] == "-"
     assert words(Action.UNDO, items, options={"undoes": "abc"}) == ("spooltop", "undo", "/spool", "abc")
     at_most = {"rate": 1200 / 60, "undoes": "abc"}

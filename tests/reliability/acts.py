@@ -112,7 +112,7 @@ class Ground:
         shutil.rmtree(self.root, ignore_errors=True)
         shutil.copytree(self.template, self.root)
         if self.act in FIRST:
-            code, out, err = self._told(*self._how, *FIRST[self.act])
+            code, out, err = self._run(*self._how, *FIRST[self.act])
             found = OPERATION.search(out)
             assert code == 0 and found is not None, err
             self.operation = found[1]
@@ -134,10 +134,10 @@ class Ground:
         return self._state() == self._ready
 
     def words(self, *words: str) -> list[str]:
-        told = {"ROOT": str(self.root), "OPERATION": self.operation}
-        return [told.get(word, word) for word in words]
+        replaced = {"ROOT": str(self.root), "OPERATION": self.operation}
+        return [replaced.get(word, word) for word in words]
 
-    def _told(self, *words: str) -> tuple[int, str, str]:
+    def _run(self, *words: str) -> tuple[int, str, str]:
         out, err = io.StringIO(), io.StringIO()
         return do(self.words(*words), out, err), out.getvalue(), err.getvalue()
 
@@ -199,7 +199,7 @@ class Ground:
     def finish(self) -> list[str]:
         """Does the act again, or takes it back, and returns what is wrong afterwards."""
         wrong = []
-        code, _, err = self._told("ops", "ROOT")
+        code, _, err = self._run("ops", "ROOT")
         if code not in (0, 4):
             wrong.append(f"ops afterwards: {code} {err}")
         if self.act == "inject":
@@ -207,7 +207,7 @@ class Ground:
         elif not self.done:
             if self.act == "unlock":  # what the operator put in its place, who was killed, is as old
                 os.utime(self.root / LOCK, (1.0, 1.0))
-            code, out, err = self._told(*self._act, *(("--force",) if self.act == "unlock" else ()))
+            code, out, err = self._run(*self._act, *(("--force",) if self.act == "unlock" else ()))
             if not self.done:
                 wrong.append(f"again, it ends with {code} and is not done: {out} {err}")
         wrong += self.lost()
@@ -220,12 +220,12 @@ class Ground:
     def _injected_taken_back(self) -> list[str]:
         """Takes back an inject that was cut off, as far as it came; an inject that never began is done anew."""
         if not self.census().get(INJECTED):
-            code, _, err = self._told(*ACTS["inject"])
+            code, _, err = self._run(*ACTS["inject"])
             return [] if self.done else [f"again, it ends with {code}: {err}"]
-        code, out, _ = self._told("ops", "ROOT", "--json")
+        code, out, _ = self._run("ops", "ROOT", "--json")
         operations = [json.loads(line) for line in out.splitlines()]
         if code or not operations:
             return [f"no operation is known, and yet there are {self.census()[INJECTED]}"]
-        code, out, err = self._told("undo", "ROOT", operations[0]["operation"], "--yes")
+        code, out, err = self._run("undo", "ROOT", operations[0]["operation"], "--yes")
         left = [place for place in self.census().get(INJECTED, []) if place.startswith("new/")]
         return [f"undo: {code} {out} {err}: {left} are left"] if left else []

@@ -192,13 +192,13 @@ def run(quick: bool, say: Callable[[str], None]) -> Figure:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for step, pending in [(step, pool.submit(traced, step)) for step in STEPS]:
             try:
-                calls, told, wrong = pending.result()
+                calls, reports, wrong = pending.result()
             except OSError as error:
                 skipped += 1
                 say(f"{step}: not to be traced here: {error}")
                 continue
             count += calls
-            operations += told
+            operations += reports
             violations += len(wrong)
             for words in wrong:
                 say(words)

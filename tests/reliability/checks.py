@@ -165,9 +165,9 @@ def living_holder(base: Path, made: Made) -> list[str]:
         with SpoolDirs(root, kind()) as dirs:
             look(dirs, claim.token)
         killed_in_child(recover)
-        told = json.loads(taken.read_text())
-        wrong = [f"{id} was taken from a consumer that lives" for id in told]
-        if not (root / "cur" / claim.name).exists() and not told:
+        record = json.loads(taken.read_text())
+        wrong = [f"{id} was taken from a consumer that lives" for id in record]
+        if not (root / "cur" / claim.name).exists() and not record:
             wrong.append("the claim has gone")
         claim.end()
     return wrong

@@ -22,7 +22,7 @@ from tests.backends.operate.tripwire import CHANGES, Tripwire
 from tests.scratch import scratch
 
 from .figures import Figure
-from .world import OPERATIONS, Told, World, after, build, killed_in_child
+from .world import OPERATIONS, Expected, World, after, build, killed_in_child
 
 __all__ = ["BAR", "NAME", "points", "run", "sequences"]
 
@@ -78,10 +78,10 @@ def points(
         passed = not killed_in_child(work)
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe:
-            told = Told(pipe.read().decode().splitlines(), aside=True)
+            expected = Expected(pipe.read().decode().splitlines(), aside=True)
         if shapes is not None:
             shapes.add(shape(root))
-        wrong = after(root, told)
+        wrong = after(root, expected)
         shutil.rmtree(root)
         shutil.rmtree(f"{root}.state", ignore_errors=True)
         yield k, wrong

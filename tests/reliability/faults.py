@@ -233,10 +233,10 @@ def in_copy(check: str, change: Change | None) -> list[str]:
         )
         if ran.returncode:
             raise ValueError(f"the child failed: {ran.stderr}")
-        told = json.loads(ran.stdout)
-        if told["package"] != str(copy):
-            raise ValueError(f"the child ran {told['package']}")
-        return list(told["wrong"])
+        reply = json.loads(ran.stdout)
+        if reply["package"] != str(copy):
+            raise ValueError(f"the child ran {reply['package']}")
+        return list(reply["wrong"])
 
 
 def tried(task: tuple[str, str]) -> list[str]:

@@ -52,8 +52,8 @@ def store(figures: Mapping[str, Figure]) -> None:
     """Keeps ``figures`` beside those of other proofs that were measured before."""
     now = {"date": time.strftime("%Y-%m-%d"), "machine": machine()}
     kept = load() | {name: replace(figure, **now) for name, figure in figures.items()}
-    told = {name: asdict(kept[name]) for name in sorted(kept)}
-    FIGURES.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    record = {name: asdict(kept[name]) for name in sorted(kept)}
+    FIGURES.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 def table(figures: Iterable[Figure]) -> str:

@@ -83,7 +83,7 @@ class Life:
             spool.put(body("last"))
             self.confirmed["last"] = ""
             for claim in spool.claims():
-                self._came(uid_of(claim.data))
+                self._check_drained(uid_of(claim.data))
                 claim.ack()
         self.wrong += [f"{uid} is lost" for uid in self.confirmed]
         self.wrong += [f"{box} holds {name}" for box in ("tmp", "new", "cur") for name in os.listdir(self.path / box)]
@@ -145,7 +145,7 @@ class Life:
         self._expect(len(plan.items) == len(ids), f"{action} found {len(plan.items)} of {len(ids)}")
         self.confirmed = {uid: id for uid, id in self.confirmed.items() if id not in ids}
 
-    def _came(self, uid: str | None) -> None:
+    def _check_drained(self, uid: str | None) -> None:
         if uid is None:  # one of the tiny ones, which do not say which
             uid = next((one for one in self.confirmed if one.startswith("tiny ")), None)
         if uid is None or self.confirmed.pop(uid, None) is None:

@@ -48,8 +48,8 @@ def uid_of(data: bytes) -> str | None:
 
 
 def key_of(name_in_cur: str) -> str:
-    told = parse(name_in_cur, claimed=True)
-    return f"{told.token}.{told.claimed_us}"
+    parsed = parse(name_in_cur, claimed=True)
+    return f"{parsed.token}.{parsed.claimed_us}"
 
 
 class History:
@@ -72,7 +72,7 @@ class History:
 
 
 @dataclass(slots=True)
-class Hold:
+class HeldClaim:
     """Claim as its holder saw it. ``sure`` is the last moment (ns) at which it certainly still had it; ``how`` it ended: acked,
     released, lost, killed, or killed in an ``ack`` (cut); open as long as no end is known."""
 
@@ -91,7 +91,7 @@ class Message:
 
     id: str | None = None
     confirmed: bool = False
-    holds: list[Hold] = field(default_factory=list)
+    holds: list[HeldClaim] = field(default_factory=list)
 
 
 @dataclass
@@ -132,10 +132,10 @@ def check(folder: Path, standing: Iterable[str], *, drained: bool = True) -> Fou
     messages: dict[str, Message] = defaultdict(Message)
     tried: set[str] = set()
     hidden = 0
-    nameless: list[Hold] = []
+    nameless: list[HeldClaim] = []
     for actor, path in files.items():
         ended, pending = False, False
-        holds: dict[int, Hold] = {}
+        holds: dict[int, HeldClaim] = {}
         acking: set[int] = set()
         for at, word, rest in _lines(path):
             pending = word == "C?"
@@ -146,7 +146,7 @@ def check(folder: Path, standing: Iterable[str], *, drained: bool = True) -> Fou
                     message = messages[uid]
                     message.id, message.confirmed = id, True
             elif word == "B":
-                hold = holds[int(rest[0])] = Hold(at, actor, int(rest[3]), rest[2], rest[4])
+                hold = holds[int(rest[0])] = HeldClaim(at, actor, int(rest[3]), rest[2], rest[4])
                 if rest[1] == "-":
                     nameless.append(hold)
                 else:
@@ -229,7 +229,7 @@ def _taken(files: dict[str, Path], found: Found) -> _Taken:
     return taken
 
 
-def _name(messages: dict[str, Message], nameless: list[Hold], found: Found, drained: bool) -> None:
+def _name(messages: dict[str, Message], nameless: list[HeldClaim], found: Found, drained: bool) -> None:
     """Gives the claims that were lost before anybody could read them to their messages."""
     if not nameless:
         return

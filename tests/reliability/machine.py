@@ -310,11 +310,11 @@ class Consumers(RuleBasedStateMachine):
 
     def holder(self, id: str) -> int:
         """Returns the holder of the claim on ``id``, by the token in its name."""
-        told = next(one for name in os.listdir(self.root / "cur") if (one := names.parse(name, claimed=True)).id == id)
+        parsed = next(one for name in os.listdir(self.root / "cur") if (one := names.parse(name, claimed=True)).id == id)
         for who, spool in enumerate(self.spools):
-            if spool._consumer.token == told.token:
+            if spool._consumer.token == parsed.token:
                 return who
-        assert self.known(told.token), "given back to a consumer that is forgotten: nobody could tell that it is dead"
+        assert self.known(parsed.token), "given back to a consumer that is forgotten: nobody could tell that it is dead"
         return DEAD
 
     def known(self, token: str | None) -> bool:

@@ -1,7 +1,7 @@
 """Hostile names through everything that shows or takes one: the drawings, a real terminal, plain output, JSON, the operations.
 
 What is drawn is printable, no wider than asked, and the cells that a terminal shows of it are the ones that were meant. What is
-printed has no control character but its line ends. Each message is acted on by the id that ``ls --json`` told, and comes back
+printed has no control character but its line ends. Each message is acted on by the id that ``ls --json`` gave, and comes back
 under the same bytes.
 """
 
@@ -102,11 +102,11 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
     yield from plan_lines(plan, width, 60, now=NOW, zone=ZONE)
     results = [ItemResult(one, one, Outcome.FAILED, one) for one in names]
     yield from result_lines(replace(asked.result(), items=results, notes=(name,)), width, 60, since=(other,), zone=ZONE)
-    party = LockHolder(1, other, name, NOW)
+    holder = LockHolder(1, other, name, NOW)
     base = snapshot()
-    section = CursorSection(NOW, other, 1, (name,), (party,))
+    section = CursorSection(NOW, other, 1, (name,), (holder,))
     cursors = tuple(replace(base.cursors[0], source=one, shown=escape(one), file=one, history=(section,)) for one in names)
-    locks = tuple(Lock(one, "flock", (party,), (LockHolder(None),), "blocked", one) for one in names)
+    locks = tuple(Lock(one, "flock", (holder,), (LockHolder(None),), "blocked", one) for one in names)
     problems = tuple(replace(base.problems[0], text=one, subject=one) for one in names)
     hostile = replace(
         base, cursors=cursors, problems=problems, not_judged=(other,), not_visible=(other,),
@@ -153,8 +153,8 @@ def judged_cells(lines: Sequence[Line], width: int) -> list[str]:
             stream.feed(f"\x1b[{y + 1};1H{_composed(line_text(line))}".encode())
         for y, line in enumerate(some):
             cells = "".join(screen.buffer[y][x].data for x in range(width + 2)).rstrip()
-            if cells != (meant := _composed(line_text(line)).rstrip()):
-                wrong.append(f"a terminal shows {cells!r} for {meant!r}")
+            if cells != (expected := _composed(line_text(line)).rstrip()):
+                wrong.append(f"a terminal shows {cells!r} for {expected!r}")
         if screen.title or screen.icon_name:
             wrong.append("the title was set")
     return wrong
@@ -167,7 +167,7 @@ def _composed(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(kept))
 
 
-def told(*words: str, given: str = "") -> tuple[int, str, str]:
+def run_command(*words: str, given: str = "") -> tuple[int, str, str]:
     """The exit code, the output and the errors of a command."""
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
     stdin = io.TextIOWrapper(io.BytesIO(given.encode()), "utf-8")
@@ -209,7 +209,7 @@ class Acting:
 
     def command(self, *words: str, given: str = "", codes: Sequence[int] = (0,)) -> str:
         # A name as of mail makes the spool a mail folder, which its owner may want as well as an attacker.
-        code, out, err = told(words[0], str(self.root), "--as", "spool", *words[1:], given=given)
+        code, out, err = run_command(words[0], str(self.root), "--as", "spool", *words[1:], given=given)
         if code not in codes:
             self.wrong.append(f"{' '.join(words)} ended with {code}: {err[:300]} {out[-300:]}")
         if raw(out) or raw(err):
@@ -252,8 +252,8 @@ class Acting:
         for start in range(0, len(self.names), LOCKS):
             made = {name[: LONGEST - 5] + b".lock" for name in self.names[start : start + LOCKS]}
             self.make(self.root, made)
-            told_of = [json.loads(line)["path"] for line in self.command("locks", "--json").splitlines()]
-            shown = {os.path.basename(os.fsencode(unescape(path))) for path in told_of}
+            paths = [json.loads(line)["path"] for line in self.command("locks", "--json").splitlines()]
+            shown = {os.path.basename(os.fsencode(unescape(path))) for path in paths}
             if not made <= shown:
                 self.wrong.append(f"locks lists {len(made & shown)} of {len(made)}, without {sorted(made - shown)[:3]}")
             self.command("locks")
@@ -269,7 +269,7 @@ class Acting:
         self.make(queue, {(b"%020d.%d." % (1, pid) + name)[:LONGEST] for name in self.names})
         self.make(queue, [b"seq", b"%020d.%d.%s" % (2, pid, b"a" * 32)])
         for words in ((), ("--json",)):
-            code, out, err = told("tickets", str(queue), *words)
+            code, out, err = run_command("tickets", str(queue), *words)
             if code or raw(out) or raw(err):
                 self.wrong.append(f"tickets ended with {code} or printed a control character: {out[:200]!r} {err[:200]!r}")
         if [one["pid"] for one in json.loads(out)["holders"]] != [pid]:

@@ -46,14 +46,14 @@ def _operator_cuts(
     build(root, False)
     disk = Disk(root, keeps_order=keeps_order)
     files = RecordingFiles(old=old, keeps_order=keeps_order)
-    began, told = 0, ""
+    began, operation = 0, ""
     boxes: list[tuple[Box | None, Box | None]] = [(Box.CUR, Box.NEW)]
     """Boxes of d1 and of the others, before any action and after each."""
     for action in work:
         began, now = len(files.events), boxes[-1]
         desk = operations(root, files)
         if action is Action.UNDO:
-            plan, goes = desk.plan(action, Selection(), options={"undoes": told}), boxes[-2]
+            plan, goes = desk.plan(action, Selection(), options={"undoes": operation}), boxes[-2]
         else:
             box = (Box.CUR if action is Action.REQUEUE else now[1]) or Box.NEW
             plan = desk.plan(action, Selection(box=box, everything=True))
@@ -65,7 +65,7 @@ def _operator_cuts(
         result = desk.apply(plan)
         if result.count(Outcome.DONE) != plan.count or not plan.count:
             raise AssertionError(f"{action}: {result}")
-        told = plan.operation
+        operation = plan.operation
         boxes.append(goes)
     for number, event in enumerate(files.events):
         disk.apply(event)
@@ -75,7 +75,7 @@ def _operator_cuts(
         for cut in disk.cuts(number):
             where = base / "cut"
             disk.lay_out(cut, where)
-            wrong = [*_wrong(where, boxes[-2], boxes[-1], ended), *(_untold(where, told, len(plan.items)) if ended else ())]
+            wrong = [*_wrong(where, boxes[-2], boxes[-1], ended), *(_untold(where, operation, len(plan.items)) if ended else ())]
             # Only what comes out of a box has them in common; what a message has of its own is not synced.
             yield number, [*wrong, *(_nothing_known(where) if in_common and boxes[-2][1] in LIVE else ())]
             shutil.rmtree(where)

@@ -27,7 +27,7 @@ from spooltop.backends.directory.journal.log_files import LogFiles
 __all__ = ["Cut", "Disk", "Event", "RecordingFiles"]
 
 Event: TypeAlias = tuple[object, ...]
-"""("told", line), ("enter", directory, name, node, is a directory), ("content", node, bytes), ("sync", node), ("lost", node),
+"""("line", text), ("enter", directory, name, node, is a directory), ("content", node, bytes), ("sync", node), ("lost", node),
 ("leave", directory, name), ("move", directory, name, directory, name), ("syncdir", directory), ("syncall",). Directories and
 nodes are numbers; the same file has the same number under each of its names."""
 
@@ -47,7 +47,7 @@ class RecordingFiles(LogFiles):
         self.syncs = 0
 
     def tell(self, line: str) -> None:
-        self.events.append(("told", line))
+        self.events.append(("line", line))
 
     def _entered(self, name: str, dir_fd: int, directory: bool = False) -> None:
         node = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_ino
@@ -100,7 +100,7 @@ class RecordingFiles(LogFiles):
 
     def sync_dir(self, fd: int) -> None:
         node = os.fstat(fd).st_ino
-        self._synced(("syncdir", node), ("told", ""))
+        self._synced(("syncdir", node), ("line", ""))
 
     def ordered(self, fd: int) -> bool:
         return self.keeps_order
@@ -194,9 +194,9 @@ class Disk:
     def apply(self, event: Event) -> bool:
         """Applies an event. Returns whether it changed what the disk may hold."""
         getattr(self, f"_{event[0]}")(*event[1:])
-        return event[0] != "told"
+        return event[0] != "line"
 
-    def _told(self, line: str) -> None:
+    def _line(self, line: str) -> None:
         return
 
     def _directory(self, node: int) -> _Directory:
@@ -224,8 +224,8 @@ class Disk:
         self._change(directory, name, None)
 
     def _move(self, source: int, name: str, target: int, to: str) -> None:
-        came = self._change(target, to, self._directory(source).now[name])
-        self._change(source, name, None, came)
+        changed = self._change(target, to, self._directory(source).now[name])
+        self._change(source, name, None, changed)
 
     def _content(self, node: int, data: bytes) -> None:
         self.files[node].now = data

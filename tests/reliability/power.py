@@ -17,7 +17,7 @@ from tests.scratch import scratch
 
 from .disks import Disk, missing
 from .figures import Figure
-from .world import OPERATIONS, Told, World, after, body, build, killed_in_child
+from .world import OPERATIONS, Expected, World, after, body, build, killed_in_child
 
 __all__ = ["BAR", "NAME", "cuts", "run"]
 
@@ -71,11 +71,11 @@ def cuts(
             passed = not killed_in_child(work)
             os.close(writing)
             with os.fdopen(reading, "rb") as pipe:
-                told = Told(pipe.read().decode().splitlines(), aside=True)
+                expected = Expected(pipe.read().decode().splitlines(), aside=True)
             if commit:
                 disk.commit()
             disk.cut()
-            wrong = after(root, told)
+            wrong = after(root, expected)
         finally:
             disk.unmount()
         yield k, wrong

@@ -19,7 +19,7 @@ from .crash import sequences
 from .figures import Figure
 from .operatorcut import WORK, operator_cuts
 from .pagecache import Disk, RecordingFiles
-from .world import Told, World, after, build
+from .world import Expected, World, after, build
 
 __all__ = ["BAR", "NAME", "cuts", "run"]
 
@@ -43,11 +43,11 @@ def recorded(
         if not fail_sync:
             raise
     finally:
-        told = len(files.events)
+        event_count = len(files.events)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # what is held goes back, which is told to nobody here
             world.spool.close()
-        del files.events[told:]
+        del files.events[event_count:]
     return files, began
 
 
@@ -72,11 +72,11 @@ def cuts(
         files, began = recorded(world, sequence, old=old, fail_sync=fail_sync, kind=kind)
         if fail_sync > files.syncs:
             return
-        told: list[str] = []
+        lines: list[str] = []
         fresh = True
         for number, event in enumerate(files.events):
-            if event[0] == "told":
-                told.append(str(event[1]))
+            if event[0] == "line":
+                lines.append(str(event[1]))
                 fresh = fresh or str(event[1]).partition(" ")[0].endswith("!")
             if disk.apply(event):
                 fresh = True
@@ -87,7 +87,7 @@ def cuts(
             for cut in disk.cuts(number):
                 root = base / "cut"
                 disk.lay_out(cut, root)
-                yield number, after(root, Told(told, aside=True))
+                yield number, after(root, Expected(lines, aside=True))
                 shutil.rmtree(root)
     finally:
         shutil.rmtree(world)

@@ -36,12 +36,12 @@ class Seam(LogFiles):
         if name not in CALLS or not super().__getattribute__("armed"):
             return real
 
-        def told(*arguments: Any, **options: Any) -> Any:
+        def recorded(*arguments: Any, **options: Any) -> Any:
             self.calls.append(name)
             done = (lambda *changed: real(*changed, **options)) if options else real
             return done(*arguments) if self.around is None else self.around(len(self.calls), name, done, arguments)
 
-        return told
+        return recorded
 
     def rename_noreplace(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
         if self.old:

@@ -40,13 +40,13 @@ def explore(folder: Path, *defines: str, dead_ends: bool = True) -> Explored:
     make = ["gcc", "-O2", "-w", "-DSAFETY", f"-DMEMLIM={MEGABYTES}", "-o", "pan", "pan.c"]
     subprocess.run(make, cwd=folder, check=True, capture_output=True)
     words = ["./pan", "-m100000", *([] if dead_ends else ["-E"])]
-    told = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=SECONDS).stdout
-    states = re.search(r"(\d+) states, stored", told)
-    errors = re.search(r"errors: (\d+)", told)
-    error = re.search(r"^pan:\d+: (.*?)(?: \(at depth.*)?$", told, re.MULTILINE)
-    if states is None or errors is None or ("not completed" in told and error is None) or "too small" in told:
-        return Explored(0, told[-500:] or "the verifier said nothing")
-    return Explored(int(states[1]), error[1] if error else "" if errors[1] == "0" else told[-500:])
+    output = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=SECONDS).stdout
+    states = re.search(r"(\d+) states, stored", output)
+    errors = re.search(r"errors: (\d+)", output)
+    error = re.search(r"^pan:\d+: (.*?)(?: \(at depth.*)?$", output, re.MULTILINE)
+    if states is None or errors is None or ("not completed" in output and error is None) or "too small" in output:
+        return Explored(0, output[-500:] or "the verifier said nothing")
+    return Explored(int(states[1]), error[1] if error else "" if errors[1] == "0" else output[-500:])
 
 
 def run(quick: bool, say: Callable[[str], None]) -> Figure:

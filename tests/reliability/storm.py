@@ -168,19 +168,19 @@ def operate(path: Path, history: History, over: Callable[[], bool], *, forces: f
             time.sleep(0.05)
             plan = control.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True))
             if plan.items:
-                told(control, history, plan, "Q")
+                apply_recorded(control, history, plan, "Q")
                 if random.random() < 0.1:
                     undo(control, history, plan)
             living = [one.row.id for one in plan.refused if one.forceable]
             if living and random.random() < forces:
                 forced = control.plan(Action.REQUEUE, Selection(box=Box.CUR, ids=(random.choice(living),)), force=True)
                 if forced.items:
-                    told(control, history, forced, "F")
+                    apply_recorded(control, history, forced, "F")
                     if random.random() < 0.3:
                         undo(control, history, forced)
 
 
-def told(control: Control, history: History, plan: Plan, word: str) -> None:
+def apply_recorded(control: Control, history: History, plan: Plan, word: str) -> None:
     """Applies a plan and writes down what it was to take, and what it took."""
     history.tell(f"{word}?", *(key_of(item.row.name) for item in plan.items))
     result = control.apply(plan)

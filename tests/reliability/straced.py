@@ -118,8 +118,8 @@ class Range:
             struck = [line for line in lines.get(one.pid, ()) if "(INJECTED)" in line or "killed by SIGKILL" in line]
             hit += bool(struck)
             at = f"{ground.act}, {shot.what} at {shot.call} {shot.number}"
-            told = struck[0][:160] if struck else "not struck"
-            wrong += [f"{at}: {words} [{told}]" for words in judged(ground, shot.what, one)]
+            outcome = struck[0][:160] if struck else "not struck"
+            wrong += [f"{at}: {words} [{outcome}]" for words in judged(ground, shot.what, one)]
         return hit, wrong
 
 

@@ -118,7 +118,7 @@ def test_nothing_is_wrong_where_all_is_explained(case: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_found(case: str, tmp_path: Path) -> None:
     files, standing, words = WRONG[case]
-    assert any(words in told for told in judged(tmp_path, files, standing).wrong)
+    assert any(words in message for message in judged(tmp_path, files, standing).wrong)
 
 
 REJECTED = consumer(*HELD, "20 J? 1", "21 J! 1")
@@ -148,7 +148,7 @@ def test_what_was_rejected_begins_anew_where_an_operator_said_so(tmp_path: Path)
 def test_what_is_wrong_where_nothing_was_drained(
     files: dict[str, list[str]], standing: tuple[str, ...], words: str, tmp_path: Path
 ) -> None:
-    assert any(words in told for told in judged(tmp_path, {**PUT, **files}, standing, drained=False).wrong)
+    assert any(words in message for message in judged(tmp_path, {**PUT, **files}, standing, drained=False).wrong)
 
 
 def test_redeliveries_are_counted_by_what_explains_them(tmp_path: Path) -> None:

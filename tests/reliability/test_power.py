@@ -47,5 +47,5 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Disk:
 def test_a_put_that_forgets_a_sync_is_found(
     template: Disk, tmp_path: Path, trap: type[Tripwire], commit: bool, words: str | None
 ) -> None:
-    found = [told for _, wrong in cuts(template, tmp_path, ("put",), commit=commit, trap=trap) for told in wrong]
+    found = [message for _, wrong in cuts(template, tmp_path, ("put",), commit=commit, trap=trap) for message in wrong]
     assert (words in found) if words else not found, found

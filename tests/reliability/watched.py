@@ -137,7 +137,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Figure:
             trials += calls(log, spool)
         wrong += ["something in the spool is not as it was"] if state(spool) != before else []
         if not quick:
-            trials += beside(log, spool, wrong, say)
+            trials += among_others(log, spool, wrong, say)
     for line in wrong:
         say(line)
     seen = (
@@ -147,7 +147,7 @@ def run(quick: bool, say: Callable[[str], None]) -> Figure:
     return Figure(NAME, BAR, trials, len(wrong), explained=seen)
 
 
-def beside(log: Path, spool: Path, wrong: list[str], say: Callable[[str], None]) -> int:
+def among_others(log: Path, spool: Path, wrong: list[str], say: Callable[[str], None]) -> int:
     """A dashboard while others put and work."""
     workers = [subprocess.Popen([sys.executable, "-c", WORKER, str(spool)]) for _ in range(2)]
     screen = Terminal([*traced(log), str(spool)], cols=160, rows=50)

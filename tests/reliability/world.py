@@ -28,7 +28,7 @@ from spooltop.operate.operations import Operations
 from tests.desk import Desk
 
 __all__ = [
-    "LOCK", "OPERATIONS", "Told", "World", "after", "build", "drain", "killed_in_child", "leave_lock", "operations",
+    "LOCK", "OPERATIONS", "Expected", "World", "after", "build", "drain", "killed_in_child", "leave_lock", "operations",
     "requeue_dead",
 ]  # fmt: skip
 
@@ -135,8 +135,8 @@ class Seeing(Processes):
 def unlock(root: Path, files: LogFiles | None = None) -> None:
     """An operator removes the stale locks."""
     files = files or LogFiles()
-    books = SpoolPathLogs(str(root), files, state_dir=f"{root}.state")
-    operator = LockOperator(str(root), books, None, Around(files, processes=Seeing()), above=False, user="proof")
+    logs = SpoolPathLogs(str(root), files, state_dir=f"{root}.state")
+    operator = LockOperator(str(root), logs, None, Around(files, processes=Seeing()), above=False, user="proof")
     desk = Operations(operator, str(root), time.time)
     plan = desk.plan(Action.UNLOCK, Selection(everything=True))
     if plan.items:
@@ -234,7 +234,7 @@ class World:
         self.tell(f"cursor! {value}")
 
 
-class Told:
+class Expected:
     """Expected state of the spool, derived from the lines that a process wrote."""
 
     def __init__(self, lines: Iterable[str], *, aside: bool = False) -> None:
@@ -312,7 +312,7 @@ def drain(root: Path) -> tuple[list[bytes], list[str]]:
     return out, two
 
 
-def after(root: Path, told: Told) -> list[str]:
+def after(root: Path, expected: Expected) -> list[str]:
     """Returns what is wrong with a spool after its process was cut off; empty where all is as it must be. Takes everything
     out."""
     wrong = []
@@ -324,39 +324,39 @@ def after(root: Path, told: Told) -> list[str]:
     shown = inodes(root)
     wrong += [f"{label} stands in {len(found)} files" for label, found in shown.items() if len(found) > 1]
     with Spool(root, False) as spool:
-        for key in sorted(told.keys):  # by the key it is one message, however far the first put came, and after its ack none
+        for key in sorted(expected.keys):  # by the key it is one message, however far the first put came, and after its ack none
             spool.put(body(key), key=key)
-    sure = told.sure | (told.keys - told.acked)
-    if told.either & {"h1", "t1"} and any(path.lstat().st_nlink > 1 for path in (root / "new").iterdir()):
+    sure = expected.sure | (expected.keys - expected.acked)
+    if expected.either & {"h1", "t1"} and any(path.lstat().st_nlink > 1 for path in (root / "new").iterdir()):
         # Between the link and the unlink of a file system that has no other way: what an operator was killed in, the next change
         # of an operator ends. A consumer that is quicker takes what is visible, and the name that was left is there again.
-        whole_box(root, Action.RELEASE, Box.HELD) if "h1" in told.either else whole_box(root, Action.RESTORE, Box.TRASH)
-    came, two = drain(root)
+        whole_box(root, Action.RELEASE, Box.HELD) if "h1" in expected.either else whole_box(root, Action.RESTORE, Box.TRASH)
+    drained, two = drain(root)
     wrong += [f"{name} has two names after a recover" for name in two]
-    out, aside = (Counter(data.decode().partition(":")[0] for data in found) for found in (came, set_aside_now(root)))
+    out, aside = (Counter(data.decode().partition(":")[0] for data in found) for found in (drained, set_aside_now(root)))
     got = out + aside
     wrong += [f"{label} is lost" for label in sorted(sure - set(got))]
     wrong += [f"{label} was there and has vanished" for label in sorted(set(shown) - sure - set(got))]
     wrong += [f"{label} came {count} times" for label, count in got.items() if count > 1]
-    wrong += [f"{label} came back" for label in sorted(set(got) - sure - told.maybe)]
-    wrong += [f"{label} came out, and was set aside" for label in sorted(set(out) & told.aside)]
-    wrong += [f"{label} is set aside" for label in sorted(set(aside) - told.aside - told.either)]
-    wrong += _lock_wrong(root, told)
+    wrong += [f"{label} came back" for label in sorted(set(got) - sure - expected.maybe)]
+    wrong += [f"{label} came out, and was set aside" for label in sorted(set(out) & expected.aside)]
+    wrong += [f"{label} is set aside" for label in sorted(set(aside) - expected.aside - expected.either)]
+    wrong += _lock_wrong(root, expected)
     wrong += [f"{path.name} is left in cur" for path in (root / "cur").iterdir()]
     try:
         cursors = json.loads((root / "cursors.json").read_text())
     except ValueError:
         return [*wrong, "cursors.json does not parse"]
-    if cursors.get("email") != CURSORS["email"] or cursors.get("imessage") not in told.cursor:
-        wrong.append(f"the cursors are {cursors}, not {sorted(told.cursor)}")
+    if cursors.get("email") != CURSORS["email"] or cursors.get("imessage") not in expected.cursor:
+        wrong.append(f"the cursors are {cursors}, not {sorted(expected.cursor)}")
     return wrong
 
 
-def _lock_wrong(root: Path, told: Told) -> list[str]:
+def _lock_wrong(root: Path, expected: Expected) -> list[str]:
     """A stale lock stands until it is removed, and one whose removal was cut off can be removed again."""
-    if (root / LOCK).exists() is told.unlocked:
-        return [f"{LOCK} {'stands' if told.unlocked else 'has gone'}"]
-    if told.unlocked is None and (root / LOCK).exists() and (root / LOCK).read_text().partition("\n")[0] != str(os.getpid()):
+    if (root / LOCK).exists() is expected.unlocked:
+        return [f"{LOCK} {'stands' if expected.unlocked else 'has gone'}"]
+    if expected.unlocked is None and (root / LOCK).exists() and (root / LOCK).read_text().partition("\n")[0] != str(os.getpid()):
         os.utime(root / LOCK, (1.0, 1.0))  # what an operator put in its place, who was killed, is as old
         unlock(root)
         return [f"{LOCK} cannot be removed any more"] if (root / LOCK).exists() else []

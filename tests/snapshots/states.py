@@ -26,7 +26,7 @@ def calm() -> Snapshot:
         Box.NEW: BoxState(Box.NEW, 5, True, 11_000, False, NOW - 0.4),
         Box.CUR: BoxState(Box.CUR, 2, True, 2400, False, NOW - 0.2),
     }
-    steady = tuple(
+    advancing = tuple(
         replace(one, verdict="advancing", evidence="every 60s, last 20s ago", every=60.0, writes=5, reverts_recent=0,
                 moved_at=NOW - 20 - i * 7, history=())
         for i, one in enumerate(whole.cursors)
@@ -43,7 +43,7 @@ def calm() -> Snapshot:
             60, 714, 714, 0, False, 0.0, 300, Percentiles(714, 0.3, 0.5, 0.9), Percentiles(714, 0.1, 0.3, 0.6), retried=0
         ),
         problems=(),
-        cursors=steady,
+        cursors=advancing,
         history={
             Box.TMP: (0.0,) * 20,
             Box.NEW: tuple(float(3 + i * i % 7) for i in range(20)),

@@ -77,11 +77,11 @@ def test_a_thread_that_ends_after_the_dashboard_tells_nobody() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
     app._loop = loop
-    told: list[bool] = []
-    thread = threading.Thread(target=lambda: told.append(deliver(app, app.Arrived())))
+    delivered: list[bool] = []
+    thread = threading.Thread(target=lambda: delivered.append(deliver(app, app.Arrived())))
     thread.start()
     thread.join()
-    assert told == [False]
+    assert delivered == [False]
 
 
 async def test_what_arrives_after_the_screens_were_torn_down_is_dropped() -> None:

@@ -120,7 +120,7 @@ async def test_the_result_goes_on_following_when_its_timeline_is_left() -> None:
         fake.whereabouts[ids[0]] = TrackedMessage(ids[0], claimed_at=NOW + 1, pid=77, gone_at=NOW + 3)
         fake.change()
         await driver.see("claimed by 77")
-        assert {followed for followed, _ in fake.follows} == {ids}
+        assert {ids_asked for ids_asked, _ in fake.follows} == {ids}
 
 
 async def test_what_was_purged_goes_nowhere() -> None:

@@ -197,8 +197,8 @@ async def test_injecting_by_the_form() -> None:
         await driver.press("backspace", "3", "tab", "ctrl+u", *"hello", "tab", "tab", "tab", *"email")
         await driver.press("tab", "5", "x", "0")  # a rate is a number
         await planned(driver, "enter")
-        told = {"count": 3, "canary": True, "text": "hello", "source": "email", "rate": 50}
-        assert driver.control.planned[0][3] == told
+        options = {"count": 3, "canary": True, "text": "hello", "source": "email", "rate": 50}
+        assert driver.control.planned[0][3] == options
         await driver.press("y")
         await driver.see("Injected")
         await driver.press("escape")

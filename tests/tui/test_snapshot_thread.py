@@ -216,13 +216,13 @@ def test_a_list_that_was_broken_off_is_made_again_where_it_is_wanted_again(posts
 
 
 def test_only_a_list_of_which_nothing_stands_there_yet_is_shown_while_it_is_made(posts: Posts) -> None:
-    heard: list[bool] = []
+    progressive: list[bool] = []
 
     class Hearing(FakeControl):
         def listing(
             self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
         ) -> FakeListing:
-            heard.append(progress is not None)
+            progressive.append(progress is not None)
             if progress is not None:
                 progress.advanced(0.25, [], 0)
                 progress.advanced(0.5, self.rows[3:9], 6)
@@ -244,9 +244,9 @@ def test_only_a_list_of_which_nothing_stands_there_yet_is_shown_while_it_is_made
         assert (taken.page.share, taken.page.length) == (None, 20)
         assert taken.page.generation > page.generation
         control.change()
-        while len(heard) < 2:
+        while len(progressive) < 2:
             next_of(posts, SnapshotTaken)
-        assert heard[:2] == [True, False]
+        assert progressive[:2] == [True, False]
     finally:
         assert snapshot_thread.stop(timeout=20)
 
@@ -263,11 +263,11 @@ def test_the_longer_a_list_takes_the_seldomer_it_is_shown() -> None:
 
 
 def test_where_the_cursor_stands_is_looked_for_once_in_each_list(posts: Posts) -> None:
-    sought: list[Key] = []
+    keys: list[Key] = []
 
     class Sought(FakeListing):
         def find(self, key: Key) -> int | None:
-            sought.append(key)
+            keys.append(key)
             return super().find(key)
 
     class Seeking(FakeControl):
@@ -286,9 +286,9 @@ def test_where_the_cursor_stands_is_looked_for_once_in_each_list(posts: Posts) -
         for _ in range(3):
             snapshot_thread.look_again()
             next_of(posts, SnapshotTaken)
-        assert sought == [("new", 7)]
+        assert keys == [("new", 7)]
         control.change()
-        while len(sought) < 2:
+        while len(keys) < 2:
             next_of(posts, SnapshotTaken)
     finally:
         control.hang.set()
@@ -492,12 +492,12 @@ def test_a_large_spool_costs_a_quarter_of_a_core() -> None:
 def test_what_was_found_before_anybody_took_it_stays_in_the_mailbox() -> None:
     looked, woken = threading.Event(), threading.Event()
 
-    class Told(FakeControl):
+    class SignallingControl(FakeControl):
         def changes(self, timeout: float) -> bool:
             looked.set()  # the first look is over
             return super().changes(timeout)
 
-    control = Told([waiting(1)])
+    control = SignallingControl([waiting(1)])
     snapshot_thread = SnapshotThread(control, pace=Pace(0.02, 0.0))
     snapshot_thread.start()
     snapshot_thread.start()

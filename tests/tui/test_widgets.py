@@ -154,7 +154,7 @@ async def test_the_cursor_stays_on_its_key_and_on_its_line_when_rows_come_above(
         await pilot.pause()
         before = app.screen_text()
         assert "> m028" in before
-        told = list(app.moved)
+        moved = list(app.moved)
         app.names = [*(f"new{i}" for i in range(7)), *names]
         app.list.set_list(207, 2, cursor=35, anchor="m028")
         assert app.screen_text() == before
@@ -162,7 +162,7 @@ async def test_the_cursor_stays_on_its_key_and_on_its_line_when_rows_come_above(
         assert app.list.cursor_key == "m028"
         assert app.list.cursor_index == 35
         assert app.screen_text() == before
-        assert [key for _, key in app.moved[len(told) :]] == ["m028"]
+        assert [key for _, key in app.moved[len(moved) :]] == ["m028"]
 
 
 async def test_rows_that_go_above_do_not_move_the_cursor_either() -> None:
@@ -233,13 +233,13 @@ async def test_what_is_shown_before_the_end_leaves_the_cursor_where_it_was() -> 
         app.list.set_list(60, 1, start=0, items=names)
         app.list.go_to(37)
         await pilot.pause()
-        told = list(app.moved)
+        moved = list(app.moved)
         app.list.set_passing(20, 2, cursor=0, items=names[10:30])
         app.list.set_passing(25, 3, cursor=0, items=names[5:30])  # others came before them
         await pilot.pause()
         assert (app.list.cursor_index, app.list.top) == (0, 0)
         assert app.screen_text()[0] == "> m005"
-        assert app.moved == told
+        assert app.moved == moved
         app.list.set_list(50, 4, cursor=36, anchor="m037", start=20, items=names[21:51])
         await pilot.pause()
         assert (app.list.cursor_index, app.list.cursor_key) == (36, "m037")

@@ -44,11 +44,11 @@ class Desks:
         copies = {ino: path.stat() for path, ino in self._files.items()}
         lines = [json.loads(line) for line in journal.read_text().splitlines()]
         for line in lines:
-            for told in (*line.get("items", ()), *line.get("results", ())):
-                copy = copies[told["ino"]]
-                told["ino"] = copy.st_ino
-                if line["line"] == "result" and told["ctime"]:
-                    told["ctime"] = copy.st_ctime_ns
+            for record in (*line.get("items", ()), *line.get("results", ())):
+                copy = copies[record["ino"]]
+                record["ino"] = copy.st_ino
+                if line["line"] == "result" and record["ctime"]:
+                    record["ctime"] = copy.st_ctime_ns
             if "between" in line:
                 ctimes = [copy.st_ctime_ns for copy in copies.values()]
                 line["between"] = [min(ctimes), max(ctimes)]

@@ -139,8 +139,8 @@ def test_what_was_purged_is_restored_to_where_it_came_from(desk):
         "1": "new/waits", "2": f"new/{desk.id(1)},n=1,e=died", "3": "tmp/half", "4": f".spooltop/held/{plan.operation}/kept",
         "5": f".spooltop/rejected/{plan.operation}/bad,n=2",
     }  # fmt: skip
-    beside = json.loads((desk.path / ".spooltop" / "rejected" / plan.operation / ".bad,n=2.meta").read_text())
-    assert (beside["origin"], beside["reason"], beside["at"]) == ("cur", "schema", 3.0)
+    metadata = json.loads((desk.path / ".spooltop" / "rejected" / plan.operation / ".bad,n=2.meta").read_text())
+    assert (metadata["origin"], metadata["reason"], metadata["at"]) == ("cur", "schema", 3.0)
     assert undo(operations, plan.operation).count(Outcome.DONE) == 5
     assert all(where.startswith(f".spooltop/trash/{purge.operation}/") for [where] in desk.census().values())
     _, result = do(operations, Action.RESTORE, Selection(box=Box.TRASH, everything=True))

@@ -119,9 +119,9 @@ def test_an_error_at_any_call_loses_nothing_and_is_told(desks, act, code, in_com
     while True:
         at += 1
         desk = made.another()
-        told, over = failed(at, code, partial(run, desk, act, ids))
+        reported, over = failed(at, code, partial(run, desk, act, ids))
         each_in_one_place(desk, at)
-        assert any(told) or finished(desk, act), at
+        assert any(reported) or finished(desk, act), at
         if over:
             assert finished(desk, act)
             break

@@ -160,8 +160,8 @@ def in_order(desk, at):
         above = desk.path / ".spooltop" / box
         for folder in above.glob("[!.]*"):
             names = set(os.listdir(folder))
-            beside = {f".{name}.meta" for name in names if not name.startswith(".")}
-            assert beside <= names or (above / f".{folder.name}.meta").read_bytes().endswith(b"}\n"), (at, names)
+            meta_names = {f".{name}.meta" for name in names if not name.startswith(".")}
+            assert meta_names <= names or (above / f".{folder.name}.meta").read_bytes().endswith(b"}\n"), (at, names)
         for path in above.glob(".*.meta"):
             assert (above / path.name[1:-5]).is_dir(), (at, path)
 
@@ -216,9 +216,9 @@ def test_an_error_at_any_call_loses_nothing_and_is_told(desks, name, code, in_co
     while True:
         at += 1
         desk = made.another()
-        told, over = failed(at, code, partial(run, desk, act, operation))
+        reported, over = failed(at, code, partial(run, desk, act, operation))
         none_lost(desk, act, at)
-        assert any(told) or finished(desk, act, before), at
+        assert any(reported) or finished(desk, act, before), at
         if over:
             assert finished(desk, act, before)
             break

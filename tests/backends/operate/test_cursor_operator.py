@@ -57,8 +57,8 @@ class CursorDesk:
         self.operations = Operations(self.operator, str(path), self.clock)
 
     def new_operator(self) -> CursorOperator:
-        books = StateLogs(str(self.path), LogFiles(), state_dir=str(self.state))
-        return CursorOperator(str(self.path), books, None, World(clock=self.clock), above=False, wait=self.wait, user="ann")
+        logs = StateLogs(str(self.path), LogFiles(), state_dir=str(self.state))
+        return CursorOperator(str(self.path), logs, None, World(clock=self.clock), above=False, wait=self.wait, user="ann")
 
     def wait(self, seconds: float) -> None:
         self.waited += 1
@@ -376,8 +376,8 @@ def test_a_forged_journal_leads_nowhere(desk: CursorDesk, tmp_path: Path) -> Non
     victim.write_text('{"imessage": 2}')
     (folder,) = desk.state.iterdir()
     journal = folder / "cursors.jsonl"
-    told = [line.replace(str(desk.path / "cursors.json"), str(victim)) for line in journal.read_text().splitlines(keepends=True)]
-    journal.write_text("".join(told) + '{"schema":1,"line":"intent","operation":"../x"}\n[]\n')
+    lines = [line.replace(str(desk.path / "cursors.json"), str(victim)) for line in journal.read_text().splitlines(keepends=True)]
+    journal.write_text("".join(lines) + '{"schema":1,"line":"intent","operation":"../x"}\n[]\n')
     plan = desk.undo(done.operation)
     assert plan.count == 0
     assert "no cursor file of this target" in plan.refused[0].reason

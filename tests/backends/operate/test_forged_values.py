@@ -69,13 +69,13 @@ def everything(control: Control) -> None:
     """All that a front end asks, and what it prints. Nothing but a ``SpooltopError`` of one printable line may come of it."""
     snapshot = control.look(rescan=True)
     printed = [*render_text.status(snapshot, "spool"), *render_text.cursors(snapshot), *render_text.locks(snapshot)]
-    told = [render_json.dumps(render_json.status(snapshot, "spool"))]
+    documents = [render_json.dumps(render_json.status(snapshot, "spool"))]
     now = control.now()
     for box in Box:
         found = control.listing(ListQuery(box)).window(0, 99)
         printed += render_text.rows(found, now)
         for row in found:
-            told.append(render_json.dumps(render_json.row(row, now)))
+            documents.append(render_json.dumps(render_json.row(row, now)))
             printed += said(lambda row=row: render_text.message(row, control.read(row.key), now))
     for record in control.operations():
         printed += render_changes_text.audited(record, control.audit(record.operation), now)
@@ -85,7 +85,7 @@ def everything(control: Control) -> None:
         printed += said(lambda action=action, box=box: render_changes_text.plan(
             control.plan(action, Selection(box=box, everything=True), force=True)))  # fmt: skip
     assert all(line.isprintable() for line in printed), [line for line in printed if not line.isprintable()]
-    for line in told:
+    for line in documents:
         json.loads(line, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
 
 
@@ -142,9 +142,9 @@ def test_any_value_in_any_member_of_what_lies_beside_the_boxes_is_borne(spool: P
     for way, place in shots if WHOLE else [*shots[::199], *times]:
         for path, lines in found.items():
             if any(way in set(members(line)) for line in lines):
-                told = [forged(line, way, VALUES[place]) if way in set(members(line)) else line for line in lines]
+                forged_lines = [forged(line, way, VALUES[place]) if way in set(members(line)) else line for line in lines]
                 path.unlink()
-                path.write_text("".join(json.dumps(line) + "\n" for line in told))
+                path.write_text("".join(json.dumps(line) + "\n" for line in forged_lines))
         with open_control(str(spool), watch=False, settings={}) as control:
             try:
                 everything(control)

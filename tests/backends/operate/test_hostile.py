@@ -85,8 +85,8 @@ class Ground:
             found[str(path)] = (at.st_mode, at.st_ino, at.st_uid, at.st_gid, at.st_size, at.st_mtime_ns, at.st_ctime_ns, data)
         return found
 
-    def door(self) -> Control:
-        """As ``open_control`` puts it together, with the books of root here and not on this machine."""
+    def control(self) -> Control:
+        """As ``open_control`` puts it together, with the logs of root here and not on this machine."""
         path = str(self.spool)
         reader = DirectoryReader(path, OpenOptions("spool", watch=False))
         return Control(path, OpenOptions("spool"), reader, partial(self.operations, reader.path), Observer(Thresholds()))
@@ -112,7 +112,7 @@ class Ground:
                     os.setresgid(NOBODY, NOBODY, NOBODY)
                     os.setresuid(NOBODY, NOBODY, NOBODY)
                 said: list[str] = []
-                with self.door() as control:
+                with self.control() as control:
                     session(control, work, said)
                 os.write(writing, json.dumps(said).encode())
                 code = 0
@@ -126,10 +126,10 @@ class Ground:
         status = os.waitpid(pid, 0)[1]
         assert not os.WIFSIGNALED(status), "it blocked"
         assert status == 0
-        told: list[str] = json.loads(said)
+        messages: list[str] = json.loads(said)
         assert self.seen_outside() == self.before
-        assert all(line.isprintable() and len(line) < 1000 for line in told), told
-        return told
+        assert all(line.isprintable() and len(line) < 1000 for line in messages), messages
+        return messages
 
 
 def session(control: Control, work: Callable[[Control], None], said: list[str]) -> None:
@@ -235,7 +235,7 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Loads what is loaded late: in a child that is nobody, the interpreter's own files may be out of reach."""
     ground = Ground(tmp_path_factory.mktemp("loaded"), "root")
-    with ground.door() as control:
+    with ground.control() as control:
         session(control, every_operation, [])
 
 

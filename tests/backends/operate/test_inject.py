@@ -22,8 +22,8 @@ def test_messages_come_whole_under_the_ids_that_the_result_names(desk):
     result = inject(desk, count=3, text="hello", source="test", canary=True)
     assert result.count(Outcome.DONE) == 3
     assert desk.names(Box.NEW) == sorted(one.name for one in result.items)
-    told = [names.parse(one.name, claimed=False) for one in result.items]
-    assert [(name.id, name.source, name.canary) for name in told] == [(one.id, "test", True) for one in result.items]
+    parsed = [names.parse(one.name, claimed=False) for one in result.items]
+    assert [(name.id, name.source, name.canary) for name in parsed] == [(one.id, "test", True) for one in result.items]
     assert (desk.path / "new" / result.items[0].name).read_text() == "hello"
     assert desk.names(Box.TMP) == []
 
@@ -38,8 +38,8 @@ def test_what_stands_in_braces_is_filled_in_for_each_and_all_other_braces_stay(d
     for number, one in enumerate(result.items, 1):
         data = (desk.path / "new" / one.name).read_bytes()
         assert data.endswith(b"\xff")
-        told = json.loads(data[:-1])
-        assert told == {
+        record = json.loads(data[:-1])
+        assert record == {
             "n": number, "of": {"count": 3, "id": one.id}, "from": "test", "at": int(desk.clock.now), "as is": "{n} {m} {}",
         }  # fmt: skip
 
@@ -112,7 +112,7 @@ def test_root_leaves_nothing_that_locks_the_owner_out(desk):
         assert stat.S_IMODE(found.st_mode) == (0o2770 if path.is_dir() else 0o660), path
     assert not (desk.path / ".spooltop" / "journal.jsonl").exists()
     assert not (desk.path / ".spooltop" / "audit.jsonl").exists()
-    [books] = desk.state.iterdir()
-    assert sorted(path.name for path in books.iterdir()) == ["audit.jsonl", "journal.jsonl"]
-    assert stat.S_IMODE(books.stat().st_mode) == 0o700
+    [logs] = desk.state.iterdir()
+    assert sorted(path.name for path in logs.iterdir()) == ["audit.jsonl", "journal.jsonl"]
+    assert stat.S_IMODE(logs.stat().st_mode) == 0o700
     assert [record.action for record in operations.records()] == [Action.PURGE, Action.INJECT]

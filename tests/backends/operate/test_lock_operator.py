@@ -89,9 +89,9 @@ class LockDesk:
         self.operations = self.operating()
 
     def operating(self, **more: Any) -> Operations:
-        books = StateLogs(str(self.path), LogFiles(), state_dir=str(self.state))
+        logs = StateLogs(str(self.path), LogFiles(), state_dir=str(self.state))
         options, world, rest = opening({"files": self.files, "processes": self.table, "clock": self.clock, **more})
-        operator = LockOperator(str(self.path), books, options, world, user="ann", **rest)
+        operator = LockOperator(str(self.path), logs, options, world, user="ann", **rest)
         return Operations(operator, str(self.path), self.clock)
 
     def lock(self, name: str, content: str, age: float = 400) -> Path:
@@ -247,8 +247,8 @@ def test_what_is_not_removed_says_why(desk: LockDesk, name: str, content: str, a
 def test_a_kernel_lock_is_never_removed_held_or_not(tmp_path: Path, how: Callable[[int, int], None]) -> None:
     (tmp_path / "spool").mkdir()
     path = tmp_path / "spool" / "import.lock"
-    books = StateLogs(str(path.parent), LogFiles(), state_dir=str(tmp_path / "state"))
-    operations = Operations(LockOperator(str(path.parent), books), str(path.parent))
+    logs = StateLogs(str(path.parent), LogFiles(), state_dir=str(tmp_path / "state"))
+    operations = Operations(LockOperator(str(path.parent), logs), str(path.parent))
     with path.open("w") as file:
         how(file.fileno(), fcntl.LOCK_EX)
         held = operations.plan(Action.UNLOCK, Selection(ids=("import.lock",)), force=True)
@@ -282,8 +282,8 @@ def test_the_forms_of_filelock_can_be_had_after_it(tmp_path: Path, form: str) ->
     path = tmp_path / "x.lock"
     code = f"import filelock, os; l = filelock.{form}({str(path)!r}); l.acquire(); os._exit(0)"
     subprocess.run([sys.executable, "-c", code], check=True)
-    books = StateLogs(str(tmp_path), LogFiles(), state_dir=str(tmp_path / "state"))
-    operations = Operations(LockOperator(str(tmp_path), books, OpenOptions(stale_after=-1.0)), str(tmp_path))
+    logs = StateLogs(str(tmp_path), LogFiles(), state_dir=str(tmp_path / "state"))
+    operations = Operations(LockOperator(str(tmp_path), logs, OpenOptions(stale_after=-1.0)), str(tmp_path))
     done = operations.apply(operations.plan(Action.UNLOCK, Selection(ids=("x.lock",)), force=True))
     assert [one.outcome for one in done.items] == [Outcome.DONE]
     operations.apply(operations.plan(Action.UNDO, Selection(), options={"undoes": done.operation}))
@@ -420,13 +420,13 @@ def test_a_forged_journal_leads_nowhere(desk: LockDesk, tmp_path: Path) -> None:
     done = desk.unlock("a.lock")
     (folder,) = desk.state.iterdir()
     journal = folder / "locks.jsonl"
-    told = journal.read_text()
+    records = journal.read_text()
     outside = tmp_path / "outside"
     outside.mkdir()
     for old, new in (
         (str(desk.path), str(outside)), ('"below":""', '"below":".."'), ('["a.lock"]', '["../outside/a.lock"]'),
     ):  # fmt: skip
-        journal.write_text(told.replace(old, new))
+        journal.write_text(records.replace(old, new))
         if done.operation in [record.operation for record in desk.operations.records()]:
             assert desk.undo(done.operation).count == 0
     assert list(outside.iterdir()) == []

@@ -121,13 +121,13 @@ def test_the_fast_path_moves_as_the_slow_one_and_says_the_same(tmp_path, action,
     slow_batch, slow, slow_files = moved(slow_desk, action, box, together=False, large=large, force=force, ordered=ordered)
     assert fast_batch.uniform is not None and slow_batch.uniform is None
     assert fast_files == slow_files
-    told = []
+    compared = []
     for batch, outcomes in ((fast_batch, fast), (slow_batch, slow)):
         assert len(outcomes) == COUNT
         pinned = zip(outcomes, batch.column("ino"), strict=True)
-        told.append([(one.outcome, one.reason, one.moved, one.moved and one.ino == ino) for one, ino in pinned])
-    assert told[0] == told[1]
-    done = [place for place, (outcome, *_) in enumerate(told[0]) if outcome is Outcome.DONE]
+        compared.append([(one.outcome, one.reason, one.moved, one.moved and one.ino == ino) for one, ino in pinned])
+    assert compared[0] == compared[1]
+    done = [place for place, (outcome, *_) in enumerate(compared[0]) if outcome is Outcome.DONE]
     assert done == sorted([*PLAIN, *([] if action is Action.REQUEUE else [9])]), "another message is in the way in new alone"
     results = [
         [(one.id, anonymous(one.name), one.outcome, one.reason, anonymous(one.became)) for one in batch.results(outcomes)]

@@ -66,15 +66,15 @@ def test_what_is_known_of_many_is_written_once_and_each_has_it_for_itself(desk, 
     plan = operations.plan(Action.PURGE, Selection(ids=(*waiting, *(name.partition(":")[0] for name in claims), long)))
     assert operations.apply(plan).count(Outcome.DONE) == 8
     folder = desk.path / ".spooltop" / "trash" / plan.operation
-    beside = {name: folder / f".{name}.meta" for name in (*waiting, *claims)}
-    assert [json.loads(beside[name].read_text())["origin"] for name in (*waiting, *claims)] == ["new"] * 3 + ["cur"] * 4
-    assert max(path.stat().st_nlink for path in beside.values()) == links
-    [apart] = [path for path in folder.glob(".*.meta") if path not in beside.values()]
+    metas = {name: folder / f".{name}.meta" for name in (*waiting, *claims)}
+    assert [json.loads(metas[name].read_text())["origin"] for name in (*waiting, *claims)] == ["new"] * 3 + ["cur"] * 4
+    assert max(path.stat().st_nlink for path in metas.values()) == links
+    [apart] = [path for path in folder.glob(".*.meta") if path not in metas.values()]
     assert json.loads(apart.read_text())["name"] == long  # as its own name is too long to tell whose it is
     back = operations.plan(Action.RESTORE, Selection(ids=("job0", "job3", "job4")))
     assert operations.apply(back).count(Outcome.DONE) == 3
-    assert [json.loads(beside[name].read_text())["origin"] for name in (*waiting[1:], *claims[2:])] == ["new"] * 2 + ["cur"] * 2
-    assert not beside["job0"].exists() and not beside[claims[0]].exists()
+    assert [json.loads(metas[name].read_text())["origin"] for name in (*waiting[1:], *claims[2:])] == ["new"] * 2 + ["cur"] * 2
+    assert not metas["job0"].exists() and not metas[claims[0]].exists()
 
 
 def common(desk, operation, box="trash"):
@@ -114,8 +114,8 @@ def test_what_comes_out_of_more_than_one_box_has_its_own(desk, in_common):
     desk.put("whole")
     plan = desk.operations().plan(Action.PURGE, Selection(ids=("half", "whole")))
     assert desk.operations().apply(plan).count(Outcome.DONE) == 2
-    beside = (desk.path / ".spooltop" / "trash").rglob(".*.meta")
-    assert sorted((path.name, json.loads(path.read_text())["origin"]) for path in beside) == [
+    metas = (desk.path / ".spooltop" / "trash").rglob(".*.meta")
+    assert sorted((path.name, json.loads(path.read_text())["origin"]) for path in metas) == [
         (".half.meta", "tmp"), (".whole.meta", "new"),
     ]  # fmt: skip
 
@@ -189,8 +189,8 @@ def test_so_many_messages_have_it_in_common(desk):
     operations = desk.operations()
     hold = operations.plan(Action.HOLD, Selection(box=Box.NEW, everything=True))
     assert operations.apply(hold).count(Outcome.DONE) == BATCH + 1
-    [beside] = (desk.path / ".spooltop" / "held").rglob(".*.meta")
-    assert beside == common(desk, hold.operation, "held")
+    [meta_path] = (desk.path / ".spooltop" / "held").rglob(".*.meta")
+    assert meta_path == common(desk, hold.operation, "held")
     purge = operations.plan(Action.PURGE, Selection(box=Box.HELD, everything=True))
     assert operations.apply(purge).count(Outcome.DONE) == BATCH + 1
     was = {json.loads(path.read_text())["was"]["reason"] for path in (desk.path / ".spooltop" / "trash").rglob(".*.meta")}
@@ -370,8 +370,8 @@ def test_root_leaves_everything_to_whom_the_spool_belongs(desk, umask):
         os.umask(before)
     found = {path: path.stat() for path in desk.path.rglob("*")}
     assert desk.path / ".spooltop" / "trash" / plan.operation / ".job0:2,P4242.meta" in found
-    assert {(told.st_uid, told.st_gid) for told in found.values()} == {(65534, 65534)}
-    modes = {path: stat.S_IMODE(told.st_mode) for path, told in found.items()}
+    assert {(status.st_uid, status.st_gid) for status in found.values()} == {(65534, 65534)}
+    modes = {path: stat.S_IMODE(status.st_mode) for path, status in found.items()}
     made = {path: mode for path, mode in modes.items() if not path.name.startswith("job")}
     assert {mode for path, mode in made.items() if path.is_dir()} == {0o2770}
     assert {mode for path, mode in made.items() if path.is_file()} == {0o660}

@@ -75,17 +75,17 @@ def failed(at, code, run):
         raise OSError(code, os.strerror(code))
 
     files = Tripwire(at, fail, seen=LASTING if code == errno.ENOSPC else SEEN)
-    told = []
+    reported = []
     descriptors = len(os.listdir("/proc/self/fd"))
     over = False
     try:
-        result = run(files, told.append)
+        result = run(files, reported.append)
         notes = [note for note in result.notes if " of those done: " not in note]  # no trouble: what else came of them
-        told += [one.reason for one in result.items if one.outcome is not Outcome.DONE] + notes
+        reported += [one.reason for one in result.items if one.outcome is not Outcome.DONE] + notes
         over = files.count < at
         assert not over or (result.count(Outcome.DONE) == len(result.items) and not notes)
     except SpooltopError as error:
-        told.append(str(error))
+        reported.append(str(error))
         assert files.count >= at, error
     assert len(os.listdir("/proc/self/fd")) == descriptors, at
-    return told, over
+    return reported, over

@@ -79,9 +79,9 @@ def looking(path: Path, table: Processes) -> Iterator[tuple[ClaimJudge, SpoolDir
         yield ClaimJudge(table, boot_clock), dirs, boot_clock
 
 
-def look(owners: ClaimJudge, dirs: SpoolDirs, scan: int, sure: Certainty = SURE) -> list[Row]:
+def look(judge: ClaimJudge, dirs: SpoolDirs, scan: int, sure: Certainty = SURE) -> list[Row]:
     names = sorted(os.listdir(os.path.join(dirs.path, "cur")))
-    rows, whole = owners.look(dirs, names, len(names), scan, sure)
+    rows, whole = judge.look(dirs, names, len(names), scan, sure)
     assert whole
     return list(rows)
 
@@ -98,8 +98,8 @@ TOKEN = "ab" * 16
 
 def test_row_of_a_foreign_claim(spool: Path) -> None:
     claim(spool, FOREIGN)
-    with looking(spool, FakeProcesses()) as (owners, dirs, _):
-        (row,) = look(owners, dirs, 1)
+    with looking(spool, FakeProcesses()) as (judge, dirs, _):
+        (row,) = look(judge, dirs, 1)
     assert (row.id, row.verdict, row.evidence, row.attempt) == ("1795220920443125.9155.vm", DEAD, "exited", None)
     assert row.since_is_bound and row.owner is not None and row.owner.pid == 4242
     assert row.enqueued_at == 1_795_220_920.443125
@@ -108,34 +108,34 @@ def test_row_of_a_foreign_claim(spool: Path) -> None:
 def test_the_dead_are_not_asked_for_again(spool: Path) -> None:
     claim(spool, FOREIGN)
     table = FakeProcesses()
-    with looking(spool, table) as (owners, dirs, _):
-        look(owners, dirs, 1)
+    with looking(spool, table) as (judge, dirs, _):
+        look(judge, dirs, 1)
         table.pids[4242] = Process(4242, 5_000.0)
-        (row,) = look(owners, dirs, 2)
+        (row,) = look(judge, dirs, 2)
     assert (row.verdict, table.sweeps) == (DEAD, 1)
 
 
 def test_reused_pid_is_seen_to_be_another_process(spool: Path) -> None:
     claim(spool, FOREIGN)
     table = FakeProcesses(pids={4242: BEFORE})
-    with looking(spool, table) as (owners, dirs, _):
-        assert look(owners, dirs, 1)[0].verdict is ALIVE
+    with looking(spool, table) as (judge, dirs, _):
+        assert look(judge, dirs, 1)[0].verdict is ALIVE
         table.boot += 60
         table.pids[4242] = Process(4242, table.boot - 1)
-        assert look(owners, dirs, 1)[0].evidence == "pid 4242 is running, but started after the claim"
-        assert look(owners, dirs, 1)[0].verdict is DEAD
+        assert look(judge, dirs, 1)[0].evidence == "pid 4242 is running, but started after the claim"
+        assert look(judge, dirs, 1)[0].verdict is DEAD
 
 
 @pytest.mark.parametrize("step", [3_600.0, -3_600.0])
 def test_a_step_of_the_clock_makes_nobody_dead(spool: Path, step: float) -> None:
     table = FakeProcesses(pids={4242: BEFORE})
     table.offset = os.stat(claim(spool, FOREIGN)).st_ctime - table.boot
-    with looking(spool, table) as (owners, dirs, boot_clock):
-        assert look(owners, dirs, 1)[0].verdict is ALIVE
+    with looking(spool, table) as (judge, dirs, boot_clock):
+        assert look(judge, dirs, 1)[0].verdict is ALIVE
         table.offset += step
         boot_clock.look()
         assert boot_clock.jumped == pytest.approx(step)
-        assert look(owners, dirs, 2)[0].verdict is ALIVE
+        assert look(judge, dirs, 2)[0].verdict is ALIVE
 
 
 def test_a_clock_set_before_the_first_look_makes_nobody_dead(spool: Path) -> None:
@@ -143,17 +143,17 @@ def test_a_clock_set_before_the_first_look_makes_nobody_dead(spool: Path) -> Non
     table = FakeProcesses(pids={4242: Process(4242, 900.0)})
     # Stamped by a clock that has since been put forward by an hour: by the clock of now its owner started after the claim.
     table.offset = os.stat(path).st_ctime + 3_600 - table.boot
-    with looking(spool, table) as (owners, dirs, _):
-        assert look(owners, dirs, 1)[0].verdict is ALIVE
+    with looking(spool, table) as (judge, dirs, _):
+        assert look(judge, dirs, 1)[0].verdict is ALIVE
 
 
 def test_claim_that_ended_while_we_looked_is_not_dead(spool: Path) -> None:
     path = claim(spool, FOREIGN)
-    with looking(spool, FakeProcesses()) as (owners, dirs, _):
+    with looking(spool, FakeProcesses()) as (judge, dirs, _):
         names = [FOREIGN]
-        owners.look(dirs, [], 0, 1, SURE)
+        judge.look(dirs, [], 0, 1, SURE)
         path.unlink()
-        assert owners.look(dirs, names, 1, 2, SURE) == ((), True)
+        assert judge.look(dirs, names, 1, 2, SURE) == ((), True)
 
 
 class Acking(FakeProcesses):
@@ -170,23 +170,23 @@ class Acking(FakeProcesses):
 
 def test_claim_that_ended_between_listing_and_test_is_not_dead(spool: Path) -> None:
     path = claim(spool, FOREIGN)
-    with looking(spool, Acking(path)) as (owners, dirs, _):
-        assert look(owners, dirs, 1) == []
+    with looking(spool, Acking(path)) as (judge, dirs, _):
+        assert look(judge, dirs, 1) == []
 
 
 def test_claim_without_an_owner_is_unknown(spool: Path) -> None:
     claim(spool, "nobody")
     claim(spool, "x:2,P0")
-    with looking(spool, FakeProcesses()) as (owners, dirs, _):
-        rows = look(owners, dirs, 1)
+    with looking(spool, FakeProcesses()) as (judge, dirs, _):
+        rows = look(judge, dirs, 1)
     assert [row.verdict for row in rows] == [UNKNOWN, UNKNOWN]
 
 
 def test_strange_things_are_no_claims(spool: Path) -> None:
     os.mkfifo(spool / "cur" / "fifo:2,P1")
-    with looking(spool, FakeProcesses()) as (owners, dirs, _):
-        assert look(owners, dirs, 1) == []
-        assert [row.note for row in owners.irregular] == ["a fifo, not a message"]
+    with looking(spool, FakeProcesses()) as (judge, dirs, _):
+        assert look(judge, dirs, 1) == []
+        assert [row.note for row in judge.irregular] == ["a fifo, not a message"]
 
 
 def presence(spool: Path, boot_id: str | None, **more: str) -> int:
@@ -194,9 +194,9 @@ def presence(spool: Path, boot_id: str | None, **more: str) -> int:
     folder = spool / ".spooltop" / "consumers"
     folder.mkdir(parents=True, exist_ok=True)
     namespace = os.readlink("/proc/self/ns/pid")
-    told = {"host": "here", "boot_id": boot_id, "pid_ns": namespace, "pid": os.getpid(), "command": "work", **more}
+    record = {"host": "here", "boot_id": boot_id, "pid_ns": namespace, "pid": os.getpid(), "command": "work", **more}
     fd = os.open(folder / TOKEN, os.O_RDWR | os.O_CREAT)
-    os.write(fd, json.dumps(told).encode())
+    os.write(fd, json.dumps(record).encode())
     fcntl.flock(fd, fcntl.LOCK_EX)
     return fd
 
@@ -205,22 +205,22 @@ def test_own_claim_follows_the_presence_lock(spool: Path) -> None:
     claim(spool, f"order-17,s=email,n=3,c={TOKEN}.1795220920443125:2,P7")
     table = FakeProcesses(first=False, pids={os.getpid(): Process(os.getpid(), 1.0)})
     fd = presence(spool, table.boot_id())
-    with looking(spool, table) as (owners, dirs, _):
-        (row,) = look(owners, dirs, 1)
+    with looking(spool, table) as (judge, dirs, _):
+        (row,) = look(judge, dirs, 1)
         assert (row.verdict, row.evidence, row.attempt, row.source) == (ALIVE, "running", 4, "email")
         assert (row.in_box_since, row.since_is_bound) == (1_795_220_920.443125, False)
-        assert owners.count_running(dirs, SURE) == 1
+        assert judge.count_running(dirs, SURE) == 1
         os.close(fd)
-        (row,) = look(owners, dirs, 1)
+        (row,) = look(judge, dirs, 1)
         assert (row.verdict, row.evidence) == (DEAD, "exited")
-        assert owners.count_running(dirs, SURE) == 0
+        assert judge.count_running(dirs, SURE) == 0
 
 
 def test_own_claim_without_presence_file_is_unknown(spool: Path) -> None:
     claim(spool, f"a,n=0,c={TOKEN}.1795220920443125:2,P7")
-    with looking(spool, FakeProcesses()) as (owners, dirs, _):
-        assert look(owners, dirs, 1)[0].verdict is UNKNOWN
-        assert owners.count_running(dirs, SURE) is None
+    with looking(spool, FakeProcesses()) as (judge, dirs, _):
+        assert look(judge, dirs, 1)[0].verdict is UNKNOWN
+        assert judge.count_running(dirs, SURE) is None
 
 
 @pytest.mark.parametrize(("local", "verdict"), [(True, DEAD), (False, UNKNOWN)])
@@ -228,27 +228,27 @@ def test_own_claim_from_before_the_restart(spool: Path, local: bool, verdict: Ve
     claim(spool, f"a,n=0,c={TOKEN}.1795220920443125:2,P7")
     table = FakeProcesses()
     os.close(presence(spool, "another boot", machine_id=table.machine().machine_id))
-    with looking(spool, table) as (owners, dirs, _):
-        assert look(owners, dirs, 1, Certainty(local, True))[0].verdict is verdict
+    with looking(spool, table) as (judge, dirs, _):
+        assert look(judge, dirs, 1, Certainty(local, True))[0].verdict is verdict
 
 
 def test_a_free_lock_that_proves_nothing_is_asked_again(spool: Path) -> None:
     """A client's lock looks free until the restarted server has it back."""
     claim(spool, f"a,n=0,c={TOKEN}.1795220920443125:2,P7")
     os.close(presence(spool, "another boot"))
-    with looking(spool, FakeProcesses()) as (owners, dirs, _):
-        assert (look(owners, dirs, 1)[0].verdict, owners.count_running(dirs, SURE)) == (UNKNOWN, 0)
+    with looking(spool, FakeProcesses()) as (judge, dirs, _):
+        assert (look(judge, dirs, 1)[0].verdict, judge.count_running(dirs, SURE)) == (UNKNOWN, 0)
         with open(spool / ".spooltop" / "consumers" / TOKEN) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            assert (look(owners, dirs, 1)[0].verdict, owners.count_running(dirs, SURE)) == (ALIVE, 1)
+            assert (look(judge, dirs, 1)[0].verdict, judge.count_running(dirs, SURE)) == (ALIVE, 1)
 
 
-def held_by(owners: ClaimJudge, dirs: SpoolDirs, table: FakeProcesses, seconds: float) -> str:
+def held_by(judge: ClaimJudge, dirs: SpoolDirs, table: FakeProcesses, seconds: float) -> str:
     """The evidence on the one claim after so many seconds, looked at every second."""
     evidence = ""
     for _ in range(int(seconds)):
         table.boot += 1
-        evidence = look(owners, dirs, 1)[0].evidence
+        evidence = look(judge, dirs, 1)[0].evidence
     return evidence
 
 
@@ -257,21 +257,21 @@ def test_a_living_holder_that_does_nothing_for_a_minute_is_said_to(spool: Path) 
     table = FakeProcesses(pids={4242: BEFORE})
     table.offset = os.stat(path).st_ctime - table.boot + 61
     table.used[4242] = 7.0
-    with looking(spool, table) as (owners, dirs, _):
-        assert held_by(owners, dirs, table, 60) == "running"
-        assert held_by(owners, dirs, table, 11) == "running · no CPU for 1m"
-        assert held_by(owners, dirs, table, 240) == "running · no CPU for 5m"
+    with looking(spool, table) as (judge, dirs, _):
+        assert held_by(judge, dirs, table, 60) == "running"
+        assert held_by(judge, dirs, table, 11) == "running · no CPU for 1m"
+        assert held_by(judge, dirs, table, 240) == "running · no CPU for 5m"
         assert table.asked_cpu <= 32
         table.used[4242] += 0.01
-        assert held_by(owners, dirs, table, 11) == "running"
+        assert held_by(judge, dirs, table, 11) == "running"
 
 
 def test_nobody_is_asked_what_it_does_with_a_claim_just_taken(spool: Path) -> None:
     path = claim(spool, FOREIGN)
     table = FakeProcesses(pids={4242: BEFORE})
     table.offset = os.stat(path).st_ctime - table.boot
-    with looking(spool, table) as (owners, dirs, _):
-        assert held_by(owners, dirs, table, 50) == "running"
+    with looking(spool, table) as (judge, dirs, _):
+        assert held_by(judge, dirs, table, 50) == "running"
     assert table.asked_cpu == 0
 
 
@@ -279,8 +279,8 @@ def test_the_owner_of_a_claim_is_described(spool: Path) -> None:
     claim(spool, f"a:2,P{os.getpid()}")
     with SpoolDirs(spool) as dirs:
         processes = Processes()
-        owners = ClaimJudge(processes, BootClock(processes))
-        (row,) = look(owners, dirs, 1)
+        judge = ClaimJudge(processes, BootClock(processes))
+        (row,) = look(judge, dirs, 1)
     assert row.verdict is ALIVE and row.owner is not None
     assert (row.owner.pid, row.owner.user) == (os.getpid(), pwd.getpwuid(os.geteuid()).pw_name)
     assert row.owner.start == pytest.approx(psutil.Process().create_time(), abs=0.1)
@@ -314,15 +314,15 @@ def test_a_stopped_holder_lives_and_is_said_to_be_stopped(spool: Path, own: bool
             for held in (spool / "cur").iterdir():
                 held.unlink()
             claim(spool, f"1795220920443125.9155.vm:2,P{holder.pid}")
-        with looking(spool, Processes()) as (owners, dirs, _):
-            assert look(owners, dirs, 1)[0].evidence == "running"
+        with looking(spool, Processes()) as (judge, dirs, _):
+            assert look(judge, dirs, 1)[0].evidence == "running"
             holder.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)
-            row = look(owners, dirs, 2)[0]
+            row = look(judge, dirs, 2)[0]
             assert (row.verdict, row.evidence) == (ALIVE, "running · stopped (T)")
             holder.send_signal(signal.SIGCONT)
             os.waitid(os.P_PID, holder.pid, os.WCONTINUED | os.WNOWAIT)
-            assert look(owners, dirs, 3)[0].evidence == "running"
+            assert look(judge, dirs, 3)[0].evidence == "running"
         holder.communicate("")
 
 
@@ -332,19 +332,19 @@ def test_a_look_that_was_stopped_on_the_way_is_made_anew_by_the_next(spool: Path
         (spool / "cur" / f"1795220920{number:06}.9155.vm:2,P{pid}").touch()
     names = sorted(os.listdir(spool / "cur"))
     table = FakeProcesses(pids={4242: Process(4242, 1.0), 7: Process(7, 1.0)})
-    with looking(spool, table) as (owners, dirs, _):
-        assert {row.verdict for row in look(owners, dirs, 1)} == {ALIVE}
+    with looking(spool, table) as (judge, dirs, _):
+        assert {row.verdict for row in look(judge, dirs, 1)} == {ALIVE}
         del table.pids[4242]
         asked = iter([False, True])
         with pytest.raises(Stopped):
-            owners.look(dirs, names, len(names), 1, SURE, Progress(lambda: next(asked)))
-        assert {row.name.rpartition("P")[2]: row.verdict for row in look(owners, dirs, 1)} == {"4242": DEAD, "7": ALIVE}
+            judge.look(dirs, names, len(names), 1, SURE, Progress(lambda: next(asked)))
+        assert {row.name.rpartition("P")[2]: row.verdict for row in look(judge, dirs, 1)} == {"4242": DEAD, "7": ALIVE}
 
 
 def test_a_clock_set_back_while_watching_makes_nobody_dead(spool: Path) -> None:
     """By the clock of before, its owner was started after the claim."""
     table = FakeProcesses()
-    with looking(spool, table) as (owners, dirs, boot_clock):
+    with looking(spool, table) as (judge, dirs, boot_clock):
         table.boot += 1_000
         table.offset -= 500
         boot_clock.look()
@@ -354,15 +354,15 @@ def test_a_clock_set_back_while_watching_makes_nobody_dead(spool: Path) -> None:
         table.boot = os.stat(path).st_ctime - 1_795_000_000.0 + 500
         table.pids[4242] = Process(4242, table.boot - 1)
         assert boot_clock.jumped == pytest.approx(-500)
-        assert look(owners, dirs, 1)[0].verdict is ALIVE
+        assert look(judge, dirs, 1)[0].verdict is ALIVE
 
 
 def test_a_foreign_claim_that_was_made_anew_under_its_name_is_looked_up_again(spool: Path) -> None:
     """The same process took the same message again."""
     path = claim(spool, FOREIGN)
     table = FakeProcesses(pids={4242: BEFORE})
-    with looking(spool, table) as (owners, dirs, _):
-        assert [row.size for row in look(owners, dirs, 1)] == [1]
+    with looking(spool, table) as (judge, dirs, _):
+        assert [row.size for row in look(judge, dirs, 1)] == [1]
         (spool / "new" / "again").write_text("longer")
         os.rename(spool / "new" / "again", path)
-        assert [row.size for row in look(owners, dirs, 2)] == [6]
+        assert [row.size for row in look(judge, dirs, 2)] == [6]

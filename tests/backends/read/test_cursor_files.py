@@ -71,7 +71,7 @@ def test_a_temporary_file_that_all_share_is_heard_of_though_it_stands_at_no_look
         write("cursors.tmp.4242")
         write("cursors.json.3fa9c1")
         CursorFile(tmp_path / "cursors.json").advance("imessage", 2)
-        assert not any("seen" in told for told in control.look().cursors[0].unsafe)
+        assert not any("seen" in label for label in control.look().cursors[0].unsafe)
         write("cursors.json.tmp")
         assert "common temp cursors.json.tmp seen" in control.look().cursors[0].unsafe
         assert "common temp cursors.json.tmp seen" in control.look().cursors[0].unsafe

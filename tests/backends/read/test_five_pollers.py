@@ -99,13 +99,13 @@ def fives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Five]]
 
 Turns = list[tuple[int, str, bool]]
 """Poller, action, and whether a look follows."""
-Seen = tuple[int, int, frozenset[str]]
+LostUpdate = tuple[int, int, frozenset[str]]
 """A reset: what the source had, what it was reverted to, and what else changed since the look before."""
 
 
-def truth(looks: list[dict[str, int]]) -> dict[str, list[Seen]]:
+def truth(looks: list[dict[str, int]]) -> dict[str, list[LostUpdate]]:
     """The resets between one look and the next. A poller only ever counts up, so each step down was a lost update."""
-    found: dict[str, list[Seen]] = {source: [] for source in SOURCES}
+    found: dict[str, list[LostUpdate]] = {source: [] for source in SOURCES}
     for before, after in pairwise(looks):
         changed = {source for source in SOURCES if before[source] != after[source]}
         for source in SOURCES:
@@ -114,7 +114,7 @@ def truth(looks: list[dict[str, int]]) -> dict[str, list[Seen]]:
     return found
 
 
-def told(cursor: Cursor) -> list[Seen]:
+def lost_updates(cursor: Cursor) -> list[LostUpdate]:
     """The resets in the ring, oldest first."""
     ring = cursor.history[::-1]
     return [
@@ -153,12 +153,12 @@ ONCE = settings(max_examples=40, suppress_health_check=[HealthCheck.function_sco
 def test_every_reset_that_stood_at_a_look_is_found_and_none_invented(fives: dict[str, Five], turns: Turns) -> None:
     looks, cursors = watched(fives["unsafe"], turns)
     for source, resets in truth(looks).items():
-        found = told(cursors[source])
+        found = lost_updates(cursors[source])
         assert all(found.count(reset) <= resets.count(reset) for reset in found)
         assert all(found.count(reset) == resets.count(reset) for reset in sure(looks, source))
 
 
-def sure(looks: list[dict[str, int]], source: str) -> Iterator[Seen]:
+def sure(looks: list[dict[str, int]], source: str) -> Iterator[LostUpdate]:
     """The resets of this source that nobody can take for a rewind by hand: another went forward in the same write, and what it
     went back to had been there within its last three moves."""
     moves: list[tuple[int, int]] = []
@@ -176,7 +176,7 @@ def sure(looks: list[dict[str, int]], source: str) -> Iterator[Seen]:
 @given(turns=TURNS)
 def test_written_by_advance_there_is_none(fives: dict[str, Five], turns: Turns) -> None:
     looks, cursors = watched(fives["safe"], turns)
-    assert {source: told(cursor) for source, cursor in cursors.items()} == {source: [] for source in SOURCES}
+    assert {source: lost_updates(cursor) for source, cursor in cursors.items()} == {source: [] for source in SOURCES}
     assert all(cursor.reverts == 0 for cursor in cursors.values())
     assert {cursor.verdict for cursor in cursors.values()}.isdisjoint({"reverted", "rewound", "stalled"})
     assert cursors["imessage"].value == looks[-1]["imessage"]
@@ -188,7 +188,7 @@ def test_the_classic_is_found_with_what_the_same_write_changed(fives: dict[str, 
         turns += [(2, "read", False), (0, "read", False), (0, "write", True), (2, "write", True)]
     looks, cursors = watched(fives["unsafe"], [(0, "nothing", True), *turns])
     assert [look["imessage"] for look in looks] == [100, 101, 100, 101, 100, 101, 100, 100]
-    assert told(cursors["imessage"]) == [(101, 100, frozenset({"email"}))] * 3
+    assert lost_updates(cursors["imessage"]) == [(101, 100, frozenset({"email"}))] * 3
     assert cursors["imessage"].verdict == "reverted"
     assert cursors["imessage"].suspects == (("email", 3),)
     assert [cursors[source].reverts_recent for source in SOURCES] == [3, 0, 0, 0, 0]

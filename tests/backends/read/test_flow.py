@@ -118,9 +118,9 @@ def test_the_flow_is_of_the_time_that_was_listened_to() -> None:
 
 
 def test_difference_of_two_scans() -> None:
-    told = difference(1.0, ({"a", "b"}, set()), ({"b"}, {"a:2,P1"}))
-    assert told.added == {Box.NEW: set(), Box.CUR: {"a:2,P1"}}
-    assert told.deleted == {Box.NEW: {"a"}, Box.CUR: set()}
+    changes = difference(1.0, ({"a", "b"}, set()), ({"b"}, {"a:2,P1"}))
+    assert changes.added == {Box.NEW: set(), Box.CUR: {"a:2,P1"}}
+    assert changes.deleted == {Box.NEW: {"a"}, Box.CUR: set()}
 
 
 def test_the_first_look_measures_nothing() -> None:

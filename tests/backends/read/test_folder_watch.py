@@ -45,14 +45,14 @@ def started() -> Iterator[Callable[..., queue.Queue[str]]]:
 
     def start(source: Source | None, **wanted: Path) -> queue.Queue[str]:
         """Watches the folders for names that end with the name of the argument."""
-        told: queue.Queue[str] = queue.Queue()
+        notices: queue.Queue[str] = queue.Queue()
         ends: dict[str, Callable[[str], bool]] = {
             str(folder): (lambda name, end=f".{end}": name.endswith(end)) for end, folder in wanted.items()
         }
         more = {} if source is None else {"source": source, "again": 0.01}
-        watches.append(FolderWatch(ends, lambda: told.put("changed"), **more))  # type: ignore[arg-type]
+        watches.append(FolderWatch(ends, lambda: notices.put("changed"), **more))  # type: ignore[arg-type]
         watches[-1].start()
-        return told
+        return notices
 
     yield start
     for watch in watches:
@@ -61,65 +61,65 @@ def started() -> Iterator[Callable[..., queue.Queue[str]]]:
 
 
 def test_only_names_that_matter_are_told(source: Source, started: Callable[..., queue.Queue[str]], tmp_path: Path) -> None:
-    told = started(source, lock=tmp_path)
+    notices = started(source, lock=tmp_path)
     assert source.watched.get(timeout=30) == [str(tmp_path)]
     source.changes.put({(ADDED, f"{tmp_path}/message"), (MODIFIED, f"{tmp_path}/below/x.lock"), (ADDED, "/elsewhere/x.lock")})
     source.changes.put(set())
     source.changes.put({(MODIFIED, f"{tmp_path}/x.lock"), (ADDED, f"{tmp_path}/y.lock")})
-    assert told.get(timeout=30) == "changed"
+    assert notices.get(timeout=30) == "changed"
     source.changes.put({(REMOVED, f"{tmp_path}/x.lock")})
-    assert told.get(timeout=30) == "changed" and told.empty()
+    assert notices.get(timeout=30) == "changed" and notices.empty()
 
 
 def test_a_folder_that_comes_is_watched_and_one_that_was_replaced_again(
     source: Source, started: Callable[..., queue.Queue[str]], tmp_path: Path
 ) -> None:
     later = tmp_path / "later"
-    told = started(source, lock=tmp_path, log=later)
+    notices = started(source, lock=tmp_path, log=later)
     assert source.watched.get(timeout=30) == [str(tmp_path)]
     later.mkdir()
     source.changes.put(set())
     assert source.watched.get(timeout=30) == [str(tmp_path), str(later)]
     source.changes.put({(REMOVED, str(later))})
     assert source.watched.get(timeout=30) == [str(tmp_path), str(later)]
-    assert told.get(timeout=30) == "changed"
+    assert notices.get(timeout=30) == "changed"
 
 
 def test_a_watch_that_fails_is_begun_again(source: Source, started: Callable[..., queue.Queue[str]], tmp_path: Path) -> None:
-    told = started(source, lock=tmp_path)
+    notices = started(source, lock=tmp_path)
     for failure in (OSError("OS file watch limit reached"), ValueError("Unable to decode path")):
         source.changes.put(failure)
         source.watched.get(timeout=30)
     source.changes.put({(ADDED, f"{tmp_path}/x.lock")})
-    assert told.get(timeout=30) == "changed"
+    assert notices.get(timeout=30) == "changed"
 
 
 def test_watchfiles_tells(started: Callable[..., queue.Queue[str]], tmp_path: Path) -> None:
-    told = started(None, lock=tmp_path)
+    notices = started(None, lock=tmp_path)
     for number in range(300):  # until it listens: the library does not say when
         (tmp_path / f"{number}.lock").touch()
         try:
-            assert told.get(timeout=0.2) == "changed"
+            assert notices.get(timeout=0.2) == "changed"
             return
         except queue.Empty:
             continue
-    raise AssertionError("nothing was told")
+    raise AssertionError("no change was reported")
 
 
 @pytest.mark.parametrize("changed", ["spool/x.lock", "spool.lock", "logs/poll-im.log", "config/config.toml", "state/mutes.json"])
 def test_what_a_look_reads_besides_the_boxes_is_watched(tmp_path: Path, changed: str) -> None:
     for folder in ("spool", "logs", "config", "state"):
         (tmp_path / folder).mkdir()
-    told = threading.Event()
+    changed_event = threading.Event()
     files = [str(tmp_path / "config/config.toml"), "/etc/spooltop.toml", str(tmp_path / "state/mutes.json")]
-    watch = folder_watch(str(tmp_path / "spool"), [f"im={tmp_path}/lo*/poll-*.log"], [], files, told.set)
+    watch = folder_watch(str(tmp_path / "spool"), [f"im={tmp_path}/lo*/poll-*.log"], [], files, changed_event.set)
     watch.start()
     try:
         for number in range(300):  # until it listens
             (tmp_path / "spool" / "cursors.json").write_text(str(number))
             (tmp_path / changed).write_text(str(number))
-            if told.wait(0.2):
+            if changed_event.wait(0.2):
                 return
     finally:
         watch.close()
-    raise AssertionError("nothing was told")
+    raise AssertionError("no change was reported")

@@ -107,10 +107,10 @@ def look(folder: Path) -> dict[str, Lock]:
 def test_who_holds_it(tmp_path: Path, how: str) -> None:
     with holder(how, tmp_path / "job.lock") as pid:
         lock = look(tmp_path)["job.lock"]
-        told = json.loads(subprocess.run([shutil.which("lslocks") or "lslocks", "-J"], capture_output=True, check=True).stdout)
-        oracle = [line for line in told["locks"] if line["path"] == str(tmp_path / "job.lock")]
+        listed = json.loads(subprocess.run([shutil.which("lslocks") or "lslocks", "-J"], capture_output=True, check=True).stdout)
+        oracle = [line for line in listed["locks"] if line["path"] == str(tmp_path / "job.lock")]
     assert (lock.verdict, lock.kind) == ("held", how)
-    assert [party.pid for party in lock.holders] == [pid]
+    assert [one.pid for one in lock.holders] == [pid]
     assert lock.holders[0].alive and lock.holders[0].user
     # lslocks reads the table in pieces, and prints a lock twice if others come and go meanwhile.
     assert how == "ofd" or {line["pid"] for line in oracle} == {pid}
@@ -122,8 +122,8 @@ def test_waiters_block(tmp_path: Path) -> None:
         for _ in range(10_000):
             if (lock := look(tmp_path)[".cursors.lock"]).waiters:
                 break
-        assert (lock.verdict, [party.pid for party in lock.holders]) == ("blocked", [pid])
-        assert [party.pid for party in lock.waiters] == [waiter]
+        assert (lock.verdict, [one.pid for one in lock.holders]) == ("blocked", [pid])
+        assert [one.pid for one in lock.waiters] == [waiter]
 
 
 def test_a_waiter_behind_a_waiter_waits_too(tmp_path: Path) -> None:
@@ -132,10 +132,10 @@ def test_a_waiter_behind_a_waiter_waits_too(tmp_path: Path) -> None:
         for _ in range(10_000):
             if len((lock := look(tmp_path)["job.lock"]).waiters) == 2:
                 break
-        told = json.loads(subprocess.run(["lslocks", "-J", "-o", "PID,MODE"], capture_output=True, check=True).stdout)["locks"]
-    assert [party.pid for party in lock.holders] == [pid]
-    assert {party.pid for party in lock.waiters} == {first, second}
-    waiting = {line["pid"] for line in told if line["mode"].endswith("*")}  # so lslocks(8) marks who waits
+        listed = json.loads(subprocess.run(["lslocks", "-J", "-o", "PID,MODE"], capture_output=True, check=True).stdout)["locks"]
+    assert [one.pid for one in lock.holders] == [pid]
+    assert {one.pid for one in lock.waiters} == {first, second}
+    waiting = {line["pid"] for line in listed if line["mode"].endswith("*")}  # so lslocks(8) marks who waits
     assert {first, second} <= waiting and pid not in waiting
 
 
@@ -205,9 +205,9 @@ def test_on_an_overlay_it_is_held_by_who_holds_it(overlay: Path, name: str, how:
     assert look(overlay).get(name) is None or look(overlay)[name].verdict == "unknown"
     with holder(how, overlay / name) as pid:
         lock = look(overlay)[name]
-        told = json.loads(subprocess.run(["lslocks", "-J", "-o", "PID,PATH"], capture_output=True, check=True).stdout)["locks"]
-    assert (lock.verdict, lock.kind, [party.pid for party in lock.holders]) == ("held", how, [pid])
-    assert how == "ofd" or pid in [line["pid"] for line in told]
+        listed = json.loads(subprocess.run(["lslocks", "-J", "-o", "PID,PATH"], capture_output=True, check=True).stdout)["locks"]
+    assert (lock.verdict, lock.kind, [one.pid for one in lock.holders]) == ("held", how, [pid])
+    assert how == "ofd" or pid in [line["pid"] for line in listed]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting is root's")
@@ -216,13 +216,13 @@ def test_on_an_overlay_a_lock_on_a_file_that_was_only_read(overlay: Path) -> Non
     with (overlay / "lower.lock").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         (lock,) = look(overlay).values()
-    assert (lock.verdict, [party.pid for party in lock.holders]) == ("held", [os.getpid()])
+    assert (lock.verdict, [one.pid for one in lock.holders]) == ("held", [os.getpid()])
 
 
 def test_child_of_a_dead_holder_is_the_holder(tmp_path: Path) -> None:
     with holder("flock", tmp_path / "job.lck", "fork") as pid:
         lock = look(tmp_path)["job.lck"]
-    assert [party.pid for party in lock.holders] == [pid]
+    assert [one.pid for one in lock.holders] == [pid]
 
 
 def test_a_file_that_merely_exists_is_free_only_where_it_is_known_to_be_locked_through_the_kernel(tmp_path: Path) -> None:
@@ -424,7 +424,7 @@ def test_what_filelock_writes_is_held_by_this_process(tmp_path: Path, form: str)
     lock = getattr(filelock, form)(tmp_path / "x.lock")
     with lock:
         found = look(tmp_path)["x.lock"]
-        assert (found.verdict, found.kind, [party.pid for party in found.holders]) == ("held", "soft", [os.getpid()])
+        assert (found.verdict, found.kind, [one.pid for one in found.holders]) == ("held", "soft", [os.getpid()])
     after = look(tmp_path).get("x.lock")
     assert after is None or (after.verdict, after.kind) == ("free", "soft")
 
@@ -436,7 +436,7 @@ def test_readers_and_writers_of_a_read_write_lock_are_listed(tmp_path: Path) -> 
         with acquire():
             found = look(tmp_path)["x.lock.rw"]
             assert (found.kind, found.verdict, found.evidence) == ("rw", "held", words)
-            assert [party.pid for party in found.holders] == [os.getpid()] and found.waiters == ()
+            assert [one.pid for one in found.holders] == [os.getpid()] and found.waiters == ()
         assert look(tmp_path)["x.lock.rw"].verdict == "free"
     lock.close()
     newest = max((path / "gen").glob("0*"))
@@ -450,7 +450,7 @@ def test_readers_and_writers_of_a_read_write_lock_are_listed(tmp_path: Path) -> 
     ):
         (found,) = looked(tmp_path, FakeProcesses(pids=pids))
         assert (found.verdict, found.evidence) == (verdict, evidence)
-        assert [[party.pid for party in side] for side in (found.holders, found.waiters)] == [[78], [77]]
+        assert [[one.pid for one in side] for side in (found.holders, found.waiters)] == [[78], [77]]
     (path / "holders" / reader).write_text("pid=78\nhost=there\n")
     (found,) = looked(tmp_path, FakeProcesses(pids={78: LIVING}))
     assert (found.verdict, found.evidence.partition(";")[0]) == ("unknown", "taken on host there, ask there")
@@ -499,8 +499,8 @@ def test_the_lock_of_a_message_in_a_box_is_among_the_locks_and_a_message_besides
         assert {name: lock.verdict for name, lock in locks.items()} == {
             "cur/a.lock": "held", "new/b.lock": "unknown", "tmp/c.lock": "unknown",
         }  # fmt: skip
-        assert [party.pid for party in locks["cur/a.lock"].holders] == [pid]
-        assert [party.pid for party in reader.holders(str(spool / "cur/a.lock")).parties if "holds" in party.how] == [pid]
+        assert [one.pid for one in locks["cur/a.lock"].holders] == [pid]
+        assert [one.pid for one in reader.holders(str(spool / "cur/a.lock")).parties if "holds" in one.how] == [pid]
     listed = reader.listing(ListQuery(Box.NEW))
     assert sorted(row.name for row in listed.window(0, 9)) == ["alone.lock", "b", "b.lock"]
 

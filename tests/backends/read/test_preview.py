@@ -27,7 +27,7 @@ NAMES = [
 class Hearing:
     """Hears of it at each question."""
 
-    told: list[tuple[float, list[str], int]] = field(default_factory=list)
+    reports: list[tuple[float, list[str], int]] = field(default_factory=list)
     asked = 0
     deaf: bool = False
 
@@ -36,7 +36,7 @@ class Hearing:
         return not self.deaf
 
     def advanced(self, share: float, rows: Sequence[Row], count: int) -> None:
-        self.told.append((share, [row.name for row in rows], count))
+        self.reports.append((share, [row.name for row in rows], count))
 
 
 def listed(query: ListQuery, progress: ListProgress | None, known: Order | None = None) -> NameListing:
@@ -52,7 +52,7 @@ def test_it_is_heard_how_far_a_list_has_come(column: str, filter: str) -> None:
     hearing = Hearing()
     query = ListQuery(Box.NEW, filter, Sort(column))
     made = listed(query, hearing)
-    shares = [share for share, _, _ in hearing.told]
+    shares = [share for share, _, _ in hearing.reports]
     assert shares == sorted(shares) and len(set(shares)) > 10
     assert 0.0 <= shares[0] < 0.05 and 0.49 < shares[-1] <= 1.0
     plain = listed(query, None)
@@ -68,17 +68,17 @@ def test_what_matches_so_far_is_heard_of_with_the_first_of_it(filter: str, desce
     keys = list(made.keys())
     final = [key[1] for key in keys if isinstance(key, tuple)]
     standing = set(final)
-    counts = [count for _, _, count in hearing.told]
+    counts = [count for _, _, count in hearing.reports]
     assert counts == sorted(counts) and counts[-1] <= len(final)
     assert not final or len(set(counts)) > 10
-    for _, names, count in hearing.told:
+    for _, names, count in hearing.reports:
         assert len(names) == min(count, AT_ONCE) and standing.issuperset(names)
         assert names == sorted(names, reverse=not descending)
     assert len(final) - counts[-1] <= 256  # but for the last of the chunks
-    assert len(set(final[:AT_ONCE]) & set(hearing.told[-1][1])) >= min(len(final), AT_ONCE) - 10
+    assert len(set(final[:AT_ONCE]) & set(hearing.reports[-1][1])) >= min(len(final), AT_ONCE) - 10
 
 
 def test_nothing_is_made_for_who_does_not_want_to_hear_of_it_yet() -> None:
     hearing = Hearing(deaf=True)
     listed(ListQuery(Box.NEW, "src:s3", Sort("size")), hearing)
-    assert hearing.told == [] and hearing.asked > 100
+    assert hearing.reports == [] and hearing.asked > 100

@@ -359,12 +359,12 @@ def test_who_may_not_write_is_told_what_to_try(memory: Path) -> None:
         "r = DirectoryReader(sys.argv[1], OpenOptions(watch=False)); s = r.see(); r.close()\n"
         "print(s.who.words, '|', s.capabilities.why_not(Action.REQUEUE), '|', s.complete)"
     )
-    told = subprocess.run(
+    completed = subprocess.run(
         ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", script, str(spool)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert told.returncode == 0, told.stderr
-    words, why, complete = told.stdout.strip().split(" | ")
+    assert completed.returncode == 0, completed.stderr
+    words, why, complete = completed.stdout.strip().split(" | ")
     assert (words, complete) == ("read-only: cur is root:root 0755", "True")
     assert why == f"you are nobody, new belongs to root 0755. Try: sudo -u root spooltop {spool}"
 
@@ -396,11 +396,11 @@ def test_what_a_look_allows_is_what_an_operator_does(
     if gone != "new":  # without it no operator opens
         options = OpenOptions(read_only=read_only)
         messages = DirectoryOperator(str(spool), options, rows=lambda box, _: [], again=lambda box, names: {})
-        books = SpoolPathLogs(str(spool), LogFiles(), state_dir=str(spool / "state"))
+        logs = SpoolPathLogs(str(spool), LogFiles(), state_dir=str(spool / "state"))
         operator = OperatorChain(
-            messages, CursorOperator(str(spool), books, options, above=True), Action.SET_CURSOR
+            messages, CursorOperator(str(spool), logs, options, above=True), Action.SET_CURSOR
         )
-        operator = OperatorChain(operator, LockOperator(str(spool), books, options), Action.UNLOCK)
+        operator = OperatorChain(operator, LockOperator(str(spool), logs, options), Action.UNLOCK)
         assert observation.capabilities == operator.capabilities()
         assert (observation.capabilities.why_not(Action.SET_CURSOR) is None) is (cursors and read_only is None)
     words = {None: "read-write", "tmp": "read-write in part", "cur": "read-write in part", "new": "read-only"}[gone]
@@ -429,11 +429,11 @@ def test_a_living_consumer_whose_presence_may_not_be_seen_is_unknown(open_spool:
     )
     with consumer(spool):
         (spool / ".spooltop" / "consumers").chmod(0o700)
-        told = subprocess.run(
+        done = subprocess.run(
             ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-c", script, str(spool)],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-    assert (told.returncode, told.stdout) == (0, "[('unknown', 'its presence file cannot be read')] None\n"), told.stderr
+    assert (done.returncode, done.stdout) == (0, "[('unknown', 'its presence file cannot be read')] None\n"), done.stderr
 
 
 @needs_root
@@ -446,9 +446,9 @@ def test_a_viewer_in_a_container_calls_nobody_dead_by_a_pid(spool: Path) -> None
         "r = DirectoryReader(sys.argv[1], OpenOptions(watch=False)); looks = [r.see() for _ in range(3)]; r.close()\n"
         "print([(row.verdict.value, row.evidence) for row in (*looks[-1].claims, *looks[-1].tmp)])"
     )
-    told = subprocess.run([*CONTAINER, sys.executable, "-c", script, str(spool)], capture_output=True, text=True, check=False)
+    done = subprocess.run([*CONTAINER, sys.executable, "-c", script, str(spool)], capture_output=True, text=True, check=False)
     gone = f"('unknown', 'no pid {os.getpid()} here')"
-    assert (told.returncode, told.stdout) == (0, f"[{gone}, {gone}]\n"), told.stderr
+    assert (done.returncode, done.stdout) == (0, f"[{gone}, {gone}]\n"), done.stderr
 
 
 def test_a_dead_claim_with_two_names_is_dead_and_noted(spool: Path, opened: Opened) -> None:

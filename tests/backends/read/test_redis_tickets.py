@@ -70,11 +70,11 @@ def test_each_queue_with_its_holder_and_who_waits_in_their_order(client: Any, se
         ("a/b", "redis", "blocked"), ("other", "redis", "held"),
     ]  # fmt: skip
     mine, other = locks
-    assert [party.command for party in (*mine.holders, *mine.waiters)] == [
+    assert [holder.command for holder in (*mine.holders, *mine.waiters)] == [
         f"ticket {number} {member.split(':')[1][:8]}" for number, member in enumerate(members, 2)
     ]
-    assert [party.since for party in (*mine.holders, mine.waiters[0])] == [began + 10, began + 5]
-    assert all(party.pid is None and party.alive is None for party in mine.holders) and first == 1
+    assert [holder.since for holder in (*mine.holders, mine.waiters[0])] == [began + 10, began + 5]
+    assert all(holder.pid is None and holder.alive is None for holder in mine.holders) and first == 1
     assert mine.evidence.startswith("10 wait for it") and "cannot be checked" in other.evidence
     assert other.holders[0].since is None and server.look()[1].holders[0].since == 2e9
 

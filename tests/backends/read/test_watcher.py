@@ -33,9 +33,9 @@ def started() -> Iterator[Callable[[Watcher], Watcher]]:
 
 def take_until(watcher: Watcher, changed: threading.Event, condition: Callable[[EventReport], bool]) -> EventReport:
     for _ in range(300):
-        heard = watcher.take()
-        if condition(heard):
-            return heard
+        report = watcher.take()
+        if condition(report):
+            return report
         changed.wait(0.1)
         changed.clear()
     raise AssertionError(f"not heard: {watcher.take()}")
@@ -48,23 +48,23 @@ def paths(spool: Path) -> dict[Box, str]:
 def test_a_move_is_heard_in_both_boxes(spool: Path, started: Callable[[Watcher], Watcher]) -> None:
     changed = threading.Event()
     watcher = started(Watcher(paths(spool), changed))
-    take_until(watcher, changed, lambda heard: heard.listening)
+    take_until(watcher, changed, lambda report: report.listening)
     (spool / "new" / "m").touch()
-    heard = take_until(watcher, changed, lambda heard: bool(heard.batches))
-    assert heard.exact and heard.batches[0].added == {Box.NEW: {"m"}}
+    report = take_until(watcher, changed, lambda report: bool(report.batches))
+    assert report.exact and report.batches[0].added == {Box.NEW: {"m"}}
     (spool / "new" / "m").rename(spool / "cur" / "m:2,P1")
-    (batch,) = take_until(watcher, changed, lambda heard: bool(heard.batches)).batches
+    (batch,) = take_until(watcher, changed, lambda report: bool(report.batches)).batches
     assert (batch.deleted, batch.added) == ({Box.NEW: {"m"}}, {Box.CUR: {"m:2,P1"}})
 
 
 def test_any_name_is_heard_but_that_of_a_dot_file(spool: Path, started: Callable[[Watcher], Watcher]) -> None:
     changed = threading.Event()
     watcher = started(Watcher(paths(spool), changed))
-    take_until(watcher, changed, lambda heard: heard.listening)
+    take_until(watcher, changed, lambda report: report.listening)
     (spool / "new" / ".hidden").touch()
     Path(os.fsdecode(os.fsencode(spool) + b"/new/\xff")).touch()
-    heard = take_until(watcher, changed, lambda heard: bool(heard.batches))
-    assert heard.exact and heard.batches[0].added == {Box.NEW: {"\udcff"}}
+    report = take_until(watcher, changed, lambda report: bool(report.batches))
+    assert report.exact and report.batches[0].added == {Box.NEW: {"\udcff"}}
 
 
 def event(wd: int, mask: int, name: bytes = b"") -> bytes:
@@ -126,8 +126,8 @@ def test_what_the_queue_lost_is_listed_again(spool: Path, started: Callable[[Wat
 
     changed = threading.Event()
     watcher = started(Watcher(paths(spool), changed, source=overflown))
-    heard = take_until(watcher, changed, lambda heard: bool(heard.batches))
-    assert heard.restarted and heard.listening and not heard.exact
+    report = take_until(watcher, changed, lambda report: bool(report.batches))
+    assert report.restarted and report.listening and not report.exact
 
 
 def test_a_name_that_is_not_utf8_ends_one_watch_and_not_the_watching(
@@ -135,22 +135,22 @@ def test_a_name_that_is_not_utf8_ends_one_watch_and_not_the_watching(
 ) -> None:
     changed = threading.Event()
     watcher = started(Watcher(paths(spool), changed, source=watchfiles_source, back_off=(0.01,)))
-    take_until(watcher, changed, lambda heard: heard.listening)
+    take_until(watcher, changed, lambda report: report.listening)
     Path(os.fsdecode(os.fsencode(spool) + b"/new/\xff")).touch()
-    heard = take_until(watcher, changed, lambda heard: heard.restarted)
-    assert not heard.exact and not heard.listening and "change events failed" in heard.reason
-    take_until(watcher, changed, lambda heard: heard.listening)
+    report = take_until(watcher, changed, lambda report: report.restarted)
+    assert not report.exact and not report.listening and "change events failed" in report.reason
+    take_until(watcher, changed, lambda report: report.listening)
     (spool / "new" / "m").touch()
-    heard = take_until(watcher, changed, lambda heard: bool(heard.batches))
-    assert heard.batches[0].added == {Box.NEW: {"m"}}
+    report = take_until(watcher, changed, lambda report: bool(report.batches))
+    assert report.batches[0].added == {Box.NEW: {"m"}}
 
 
 def test_a_removed_directory_is_noticed(spool: Path, started: Callable[[Watcher], Watcher]) -> None:
     changed = threading.Event()
     watcher = started(Watcher(paths(spool), changed))
-    take_until(watcher, changed, lambda heard: heard.listening)
+    take_until(watcher, changed, lambda report: report.listening)
     (spool / "new").rmdir()
-    assert take_until(watcher, changed, lambda heard: heard.restarted).reason
+    assert take_until(watcher, changed, lambda report: report.restarted).reason
 
 
 def test_so_many_changes_that_some_may_be_lost(spool: Path, started: Callable[[Watcher], Watcher]) -> None:
@@ -161,8 +161,8 @@ def test_so_many_changes_that_some_may_be_lost(spool: Path, started: Callable[[W
 
     changed = threading.Event()
     watcher = started(Watcher(paths(spool), changed, source=flood))
-    heard = take_until(watcher, changed, lambda heard: bool(heard.batches))
-    assert heard.restarted and not heard.exact
+    report = take_until(watcher, changed, lambda report: bool(report.batches))
+    assert report.restarted and not report.exact
 
 
 def test_after_a_silence_of_the_thread_all_is_listed_again(spool: Path, started: Callable[[Watcher], Watcher]) -> None:
@@ -176,7 +176,7 @@ def test_after_a_silence_of_the_thread_all_is_listed_again(spool: Path, started:
 
     changed = threading.Event()
     watcher = started(Watcher(paths(spool), changed, source=beats, monotonic=lambda: next(steps, 60.0)))
-    assert take_until(watcher, changed, lambda heard: heard.restarted).listening
+    assert take_until(watcher, changed, lambda report: report.restarted).listening
 
 
 def test_a_watch_that_fails_again_and_again_says_why(spool: Path, started: Callable[[Watcher], Watcher]) -> None:
@@ -189,6 +189,6 @@ def test_a_watch_that_fails_again_and_again_says_why(spool: Path, started: Calla
 
     changed = threading.Event()
     watcher = started(Watcher(paths(spool), changed, source=broken, back_off=(0.0, 0.0, 0.0, 0.0, 3_600.0)))
-    heard = take_until(watcher, changed, lambda _: len(rounds) == 5)
-    heard = take_until(watcher, changed, lambda heard: not heard.listening)
-    assert heard.reason == "change events failed: inotify watch limit reached"
+    report = take_until(watcher, changed, lambda _: len(rounds) == 5)
+    report = take_until(watcher, changed, lambda report: not report.listening)
+    assert report.reason == "change events failed: inotify watch limit reached"

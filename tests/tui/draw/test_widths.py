@@ -63,8 +63,8 @@ def test_ids_are_cut_where_they_differ() -> None:
 
 
 def test_percentiles_stand_beside_what_they_are_of() -> None:
-    flow, people = (line_text(line) for line in flow_lines(values.trouble(), 80, now=NOW))
-    assert "waited p50   6m p99   7m" in flow and "of 606  worked p50 0.1s p99 0.6s" in people
+    flow, processed = (line_text(line) for line in flow_lines(values.trouble(), 80, now=NOW))
+    assert "waited p50   6m p99   7m" in flow and "of 606  worked p50 0.1s p99 0.6s" in processed
 
 
 def test_cursors_keep_their_places_whatever_their_verdicts() -> None:

@@ -398,12 +398,12 @@ def test_the_locks_view_names_each_who_holds_and_each_who_waits() -> None:
 
 def test_the_locks_view_tells_the_share_of_tries_that_were_in_vain() -> None:
     whole = values.trouble()
-    told = {
+    expected = {
         (604, 3): " the engine's own locks: 3 timed out (<1%) of 607 attempts over 5m",
         (9, 10): "10 timed out (—) of 19 attempts",
         (15, 5): "5 timed out (25%) of 20 attempts",
     }  # fmt: skip
-    for (had, given_up), words in told.items():
+    for (had, given_up), words in expected.items():
         observation = replace(whole.observation, locks_had=had, locks_given_up=given_up)
         assert words in text(lock_table(replace(whole, observation=observation), 80, 40, now=NOW))
     unused = replace(whole, observation=replace(whole.observation, locks_had=0, locks_given_up=0))
@@ -506,10 +506,10 @@ def test_every_screen_judges_a_lock_by_the_rule_of_the_problems(many: int) -> No
     for locks in itertools.combinations(LOCKS, many):
         snapshot = Observer().add(look(0, locks=locks))
         loud = {lock.path: PROBLEM_VERDICTS[lock.path] for lock in locks if lock.path in PROBLEM_VERDICTS}
-        told = {"lock-blocked": 0, "lock-stale": 0, "ticket-orphan": 0}
+        counts = {"lock-blocked": 0, "lock-stale": 0, "ticket-orphan": 0}
         for problem in snapshot.problems:
-            told[problem.code] += 1 if problem.code != "lock-stale" else problem.count
-        assert sum(told.values()) == len(loud)
+            counts[problem.code] += 1 if problem.code != "lock-stale" else problem.count
+        assert sum(counts.values()) == len(loud)
         table = text(lock_table(snapshot, 80, 60, now=T0))
         for shown in (table, text(lock_lines(snapshot, 200, 20, now=T0)), "\n".join(render_text.locks(snapshot))):
             words = [(line, word) for line in shown.splitlines() for word in ("BLOCKED", "STALE") if word in line]
