@@ -169,14 +169,14 @@ def change(
         _confirm(plan, terminal, shown=not args.json)
     began = control.now() if traced else 0.0
     result = _apply(control, plan, terminal)
-    told = render_changes_json.outcome(plan, result, dry_run=False) if args.json else {}
+    document = render_changes_json.outcome(plan, result, dry_run=False) if args.json else {}
     if not args.json:
         for line in render_changes_text.result(replace(result, notes=()) if plan.deletes else result):
             terminal.out(line)
     code = _code(plan, result)
     if traced and (ids := [one.id for one in result.items if one.outcome is Outcome.DONE]):
         found = trace.trace(control, ids, began, traced, (lambda line: None) if args.json else terminal.out)
-        told["trace"] = trace.as_json(found, began)
+        document["trace"] = trace.as_json(found, began)
         words = trace.verdict(found, began, traced)
         if all(map(trace.finished, found.values())):
             terminal.status("")
@@ -186,7 +186,7 @@ def change(
             terminal.error(f"inject: {words}")
             code = code or SOME
     if args.json:
-        terminal.out(render_json.dumps(told))
+        terminal.out(render_json.dumps(document))
     if plan.deletes:
         for note in result.notes:  # what was not written down, of what goes on all the same
             terminal.error(note)
@@ -266,10 +266,10 @@ def _apply(control: Control, plan: Plan, terminal: Terminal) -> Result:
 def _interrupts(*, once: bool = False) -> Iterator[list[int]]:
     """Lets Ctrl-C and SIGTERM end an operation between two items, so that its result is still written and shown. ``once``: while
     nothing has been changed yet, a second signal ends the command wherever it is, for example in a listing that hangs."""
-    came: list[int] = []
+    received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        received.append(number)
         if once:
             signal.signal(number, before[number])
 
@@ -281,7 +281,7 @@ def _interrupts(*, once: bool = False) -> Iterator[list[int]]:
     except ValueError:
         before = {}  # only the main thread may; elsewhere nobody sends us any
     try:
-        yield came
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -119,12 +119,12 @@ def put(args: argparse.Namespace, context: Context) -> int:
                 terminal.error(f"put: {escape(file)}: {os.strerror(error.errno or 0)}; not enqueued")
                 failed += 1
                 continue
-            terminal.out(_told(done) if args.json else escape(done))
+            terminal.out(_json(done) if args.json else escape(done))
             terminal.flush()
     return SOME if failed else 0
 
 
-def _told(id: str) -> str:
+def _json(id: str) -> str:
     from ..engine import MessageId
 
     return render_json.dumps(render_json.put(id, duplicate=isinstance(id, MessageId) and id.duplicate))

@@ -56,14 +56,14 @@ def run(
         return error.exit_code
     except OSError as error:
         _debug(terminal)
-        terminal.error(str(_in_words(error)))
+        terminal.error(str(_translated(error)))
         return Unreadable.exit_code
     except ImportError as error:
         # If a library cannot be opened for lack of descriptors there is no errno, only the text of the system's message.
         if (words_of := os.strerror(errno.EMFILE)) not in str(error):
             return _unexpected(error, terminal)
         _debug(terminal)
-        terminal.error(str(_in_words(OSError(errno.EMFILE, words_of))))
+        terminal.error(str(_translated(OSError(errno.EMFILE, words_of))))
         return Unreadable.exit_code
     except Exception as error:  # noqa: BLE001  the one place where what nobody foresaw becomes a line instead of a traceback
         return _unexpected(error, terminal)
@@ -144,7 +144,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
         raise NotASpool(error.what, path=error.path, advice=f"did you mean the command: spooltop {near}?") from None
 
 
-def _in_words(error: OSError) -> SpooltopError:
+def _translated(error: OSError) -> SpooltopError:
     """Builds the error for an ``OSError`` that no other code has translated."""
     from spooltop.engine.os_errors import advice
 

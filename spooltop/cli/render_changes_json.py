@@ -74,7 +74,7 @@ def audited(record: OperationRecord, trail: AuditTrail, now: float) -> dict[str,
         }
         for line in trail.lines
     ]  # fmt: skip
-    thing["notes"] = list(trail.troubles)
+    thing["notes"] = list(trail.problems)
     return thing
 
 

@@ -123,7 +123,7 @@ def audited(record: OperationRecord, trail: AuditTrail, now: float) -> list[str]
         lines += [f"{date(line.at)}  {line.event:<6}  {said(line)}"]
     if not trail.lines:
         lines.append("the audit log has no line about it")
-    lines += [f"note: {printable(trouble)}" for trouble in trail.troubles]
+    lines += [f"note: {printable(problem)}" for problem in trail.problems]
     results = [one for line in trail.lines for one in line.results]
     if results:
         lines.append("")

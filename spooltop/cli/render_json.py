@@ -207,7 +207,7 @@ def holders(found: Holders, row: Row | None = None) -> dict[str, Any]:
                 "of": escape(one.of) or None,
                 "since": one.since,
             }
-            for one in found.parties
+            for one in found.processes
         ],
         "complete": found.complete,
         "notes": list(found.notes),

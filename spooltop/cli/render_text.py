@@ -150,13 +150,13 @@ def locks(snapshot: Snapshot) -> list[str]:
 
 def holders(found: Holders) -> list[str]:
     """Lines of the processes that have a file open or locked, and of what could not be seen."""
-    known = "no process has it open or locked" if not found.parties and found.complete else "open or locked by"
+    known = "no process has it open or locked" if not found.processes and found.complete else "open or locked by"
     lines = [f"{found.path}: {known}"]
-    if not found.parties and not found.complete:
+    if not found.processes and not found.complete:
         lines = [f"{found.path}: no visible process has it open or locked"]
-    if found.parties:
+    if found.processes:
         lines.append("     pid  user        how                   command")
-    for one in found.parties:
+    for one in found.processes:
         pid = "?" if one.pid is None else str(one.pid)
         how = one.how + (f" ({escape(one.of)})" if one.of else "")
         lines.append(f"{pid:>8}  {fit(escape(one.user or '?'), 10, cut='right')}  {how:<20}  {escape(one.command or '?')}")
@@ -169,9 +169,9 @@ def tickets(queues: Sequence[Lock], snapshot: Snapshot) -> list[str]:
     for queue in queues:
         said = f", {printable(queue.evidence)}" if queue.evidence else ""
         lines += [*([""] if lines else []), f"{escape(queue.path)}: {snapshot.lock_verdict(queue)}{said}"]
-        parties = (*queue.holders, *queue.waiters)
-        lines += ["place       pid   age  state    command"] if parties else []
-        for place, holder in enumerate(parties):
+        queued = (*queue.holders, *queue.waiters)
+        lines += ["place       pid   age  state    command"] if queued else []
+        for place, holder in enumerate(queued):
             since = age(None if holder.since is None else max(0.0, snapshot.taken_at - holder.since))
             state = RUNNING if holder.alive else EXITED if holder.alive is False else "?"
             where = f"{place:>5}" if place else "owner"

@@ -24,13 +24,13 @@ def trace(
     """Follows ``ids``, put since ``began`` (epoch seconds), until all have gone through or ``seconds`` are over. Returns the
     state of each message."""
     end = control.now() + seconds
-    told: set[tuple[str, str, float | None]] = set()
+    reported: set[tuple[str, str, float | None]] = set()
     while True:
         found = control.follow(ids, began)
         for id, one in found.items() if len(ids) <= _EACH else ():
             for step, words in _steps(one, began):
-                if (id, step, one.claimed_at) not in told:
-                    told.add((id, step, one.claimed_at))
+                if (id, step, one.claimed_at) not in reported:
+                    reported.add((id, step, one.claimed_at))
                     say(f"{escape(id)}  {step}{words}")
         left = end - control.now()
         if left <= 0 or all(finished(one) or one.box in ASIDE for one in found.values()):

@@ -32,7 +32,7 @@ class SpoolDirs:
     """Open descriptors of a spool. They are closed by ``close``, or when nothing refers to this object any more: every user of a
     descriptor refers to the object, so that no number is used after it was closed and assigned to another file.
 
-    ``tmp``, ``new`` and ``cur`` are None if the box is missing, is not a directory, or may not be opened; ``troubles`` says why.
+    ``tmp``, ``new`` and ``cur`` are None if the box is missing, is not a directory, or may not be opened; ``errors`` says why.
     Opening the root raises ``OSError``. The path itself may contain links; below it, none are followed.
     """
 
@@ -44,7 +44,7 @@ class SpoolDirs:
     def __init__(self, path: str | os.PathLike[str], files: Files | None = None) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
         self.files = files or Files()
-        self.troubles: dict[Box, OSError] = {}
+        self.errors: dict[Box, OSError] = {}
         self._own: dict[tuple[str, ...], int] = {}
         self._like: os.stat_result | None = None
         self._format_checked = False
@@ -58,19 +58,19 @@ class SpoolDirs:
         try:
             return self.files.open_dir(box.value, self.root)
         except OSError as error:
-            self.troubles[box] = error
+            self.errors[box] = error
             return None
 
     @property
     def missing(self) -> tuple[Box, ...]:
         """The boxes that are not there, or are no directories."""
-        return tuple(box for box in LIVE if isinstance(self.troubles.get(box), (FileNotFoundError, NotADirectoryError)))
+        return tuple(box for box in LIVE if isinstance(self.errors.get(box), (FileNotFoundError, NotADirectoryError)))
 
     def box(self, box: Box) -> int:
         """The descriptor of ``tmp``, ``new`` or ``cur``. If there is none, raises the error that opening it gave."""
         fd = {Box.TMP: self.tmp, Box.NEW: self.new, Box.CUR: self.cur}[box]
         if fd is None:
-            raise self.troubles[box]
+            raise self.errors[box]
         return fd
 
     @property

@@ -14,7 +14,7 @@ from spooltop.model.vocabulary import LIVE, Box
 from .dirs import OWN, SpoolDirs
 from .names import is_mail_name, may_be_mail_name, parse
 
-__all__ = ["LOOKED_AT", "MailSign", "looks_like_mail", "mail_sign", "refuse_mail"]
+__all__ = ["LOOKED_AT", "MailSign", "looks_like_mail", "refuse_mail"]
 
 LOOKED_AT = 4096
 """Maximum number of names of a directory that are examined."""
@@ -41,7 +41,7 @@ class MailSign(NamedTuple):
         return f"a mail folder or a job spool, which cannot be told apart here ({self.words})"
 
 
-class _Seen:
+class _NameSigns:
     """Signs found in the names in the boxes. ``claims`` and ``own`` are evidence for a job spool."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ def looks_like_mail(list_names: Callable[[str], Iterable[str] | None], exists: C
     root = list(listed or ())
     if listed is None or len(root) >= LOOKED_AT:
         root += [name for name in _MAIL_FILES if exists(name)]
-    seen = _Seen()
+    seen = _NameSigns()
     for box in LIVE:
         seen.add(list_names(box) or (), box)
     certain = []
@@ -124,7 +124,7 @@ def _mail_folders(root: Iterable[str], list_names: Callable[[str], Iterable[str]
             yield name, "maildirfolder" in inside
 
 
-def mail_sign(dirs: SpoolDirs) -> MailSign | None:
+def _sign_in(dirs: SpoolDirs) -> MailSign | None:
     """Applies ``looks_like_mail`` to an open spool. Raises ``OSError`` if a box fails."""
     files = dirs.files
     opened = {".": dirs.root, Box.TMP: dirs.tmp, Box.NEW: dirs.new, Box.CUR: dirs.cur}
@@ -158,5 +158,5 @@ def mail_sign(dirs: SpoolDirs) -> MailSign | None:
 
 def refuse_mail(dirs: SpoolDirs) -> None:
     """Raises ``MailFolder`` if the open spool is a mail folder, or may be one."""
-    if (sign := mail_sign(dirs)) is not None:
+    if (sign := _sign_in(dirs)) is not None:
         raise MailFolder(sign.sentence, path=dirs.path, advice="if it is a job spool all the same: Spool(path, as_spool=True)")

@@ -55,13 +55,13 @@ def open_dirs(path: str, files: Files) -> SpoolDirs:
         raise NotASpool("a file, not a directory", path=path) from None
     except OSError as error:
         raise Unreadable(os.strerror(error.errno or 0), path=path, advice=advice(error)) from error
-    if dirs.troubles:
+    if dirs.errors:
         try:
             if dirs.missing:
                 what = ", ".join(dirs.missing)
                 raise NotASpool(f"{what} missing or no directory", path=path, advice=f"make it: Spool.create({path!r})")
-            box, trouble = next(iter(dirs.troubles.items()))
-            raise Unreadable(f"{box}: {os.strerror(trouble.errno or 0)}", path=path, advice=advice(trouble)) from trouble
+            box, reason = next(iter(dirs.errors.items()))
+            raise Unreadable(f"{box}: {os.strerror(reason.errno or 0)}", path=path, advice=advice(reason)) from reason
         finally:
             try:
                 dirs.close()

@@ -89,12 +89,12 @@ def set_aside(
     files = dirs.files
     target = folder(dirs, box, operation, create=True)
     assert target is not None  # create=True makes it or raises
-    beside = meta_name(name)
-    write_new(files, target, beside, json.dumps({**meta, "name": name}).encode() + b"\n", dirs.owner_model, durable=durable)
+    meta_file = meta_name(name)
+    write_new(files, target, meta_file, json.dumps({**meta, "name": name}).encode() + b"\n", dirs.owner_model, durable=durable)
     try:
         files.move(name, dir_fd, name, target, inode=inode)
     except OSError:
-        _drop(dirs, beside, target)
+        _drop(dirs, meta_file, target)
         raise
 
 

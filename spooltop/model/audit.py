@@ -57,7 +57,7 @@ class AuditTrail:
     """All lines of one operation, oldest first, and the faults of the log, in words."""
 
     lines: tuple[AuditLine, ...] = ()
-    troubles: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 def said(line: AuditLine) -> str:

@@ -60,6 +60,6 @@ class Holders:
     visible."""
 
     path: str
-    parties: tuple[Holding, ...] = ()
+    processes: tuple[Holding, ...] = ()
     complete: bool = True
     notes: tuple[str, ...] = ()

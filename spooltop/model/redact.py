@@ -162,8 +162,8 @@ def _inside(string: bytes, wanted: Collection[str], depth: int) -> bytes | None:
     hidden = _redact(plain, wanted, depth + 1)
     if hidden == plain:
         return None
-    for meant, written in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n"), (b"\t", b"\\t"), (b"\r", b"\\r")):
-        hidden = hidden.replace(meant, written)
+    for char, escaped in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n"), (b"\t", b"\\t"), (b"\r", b"\\r")):
+        hidden = hidden.replace(char, escaped)
     return b'"' + hidden + (b'"' if closed else b"")
 
 

@@ -155,8 +155,8 @@ class CursorWatch:
             yield f"{bare} of {len(writes)} writes without the lock: there is no .cursors.lock"
         elif shared and file.lock_there is False:
             yield "nobody locks by .cursors.lock: it is not there"
-        elif file.journaled and (strange := sum(not write.journaled for write in writes)):
-            yield f"{strange} of {len(writes)} writes not in .cursors.journal"
+        elif file.journaled and (bypassed := sum(not write.journaled for write in writes)):
+            yield f"{bypassed} of {len(writes)} writes not in .cursors.journal"
         for name in file.unsafe_names(self._looked_at):
             yield f"{'common temp ' if COMMON_TEMP.fullmatch(name) else 'left behind '}{escape(name)} seen"
 

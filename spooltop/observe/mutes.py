@@ -71,14 +71,14 @@ def encode(targets: Mapping[str, Mapping[str, float]]) -> bytes:
     return json.dumps({"schema": 1, "targets": escaped}, indent=1).encode() + b"\n"
 
 
-def apply_mutes(snapshot: Snapshot, ends: Mapping[str, float], trouble: str = "") -> Snapshot:
+def apply_mutes(snapshot: Snapshot, ends: Mapping[str, float], reason: str = "") -> Snapshot:
     """Returns the snapshot without the cursor problems of the sources in ``ends``, plus one last line that names them.
 
     Mutes that ended before the look are ignored. A shared file that does not parse concerns no single source and stays.
-    ``trouble`` says why mutes are not known.
+    ``reason`` says why mutes are not known.
     """
     ends = {source: end for source, end in ends.items() if end > snapshot.taken_at}
-    if not ends and not trouble:
+    if not ends and not reason:
         return snapshot
     own = {cursor.source for cursor in snapshot.cursors if not cursor.shared}
     problems = [
@@ -95,8 +95,8 @@ def apply_mutes(snapshot: Snapshot, ends: Mapping[str, float], trouble: str = ""
         named = sorted(ends.items(), key=lambda item: (item[1], item[0]))
         words = ", ".join(f"{escape(source)} until {_until(end, snapshot.taken_at)}" for source, end in named)
         problems.append(Problem("muted", Severity.NOTE, f"muted: {words}", len(named), view="cursors", subject=named[0][0]))
-    if trouble:
-        problems.append(Problem("muted", Severity.NOTE, f"nothing is muted: {trouble}", view="cursors"))
+    if reason:
+        problems.append(Problem("muted", Severity.NOTE, f"nothing is muted: {reason}", view="cursors"))
     return replace(snapshot, problems=tuple(problems), muted=ends)
 
 
@@ -140,10 +140,10 @@ class MuteFile:
         known = self._known
         if known is None or known[0] != state:
             try:
-                ends, trouble = self._read(None).get(self._target, {}), ""
+                ends, reason = self._read(None).get(self._target, {}), ""
             except Unreadable as error:
-                ends, trouble = {}, escape(str(error))
-            known = self._known = (state, ends, trouble)
+                ends, reason = {}, escape(str(error))
+            known = self._known = (state, ends, reason)
         return known[1], known[2]
 
     def set(self, source: str, seconds: float) -> float:

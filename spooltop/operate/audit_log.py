@@ -52,7 +52,7 @@ def after_line(head: Mapping[str, Json], results: Sequence[ItemResult]) -> bytes
 def trail_of(logs: Iterable[AuditLog], operation: str) -> AuditTrail:
     """Collects the lines about ``operation`` from ``logs``, of which the trusted ones come first."""
     found: list[AuditLine] = []
-    troubles: list[str] = []
+    problems: list[str] = []
     mark = json.dumps(operation).encode()
     for log in logs:
         bad = 0
@@ -68,12 +68,12 @@ def trail_of(logs: Iterable[AuditLog], operation: str) -> AuditTrail:
                 found.append(decoded)
         where = "audit log" if log.trusted else "audit log in the spool"
         if log.unread:
-            troubles.append(f"the first {log.unread / 1e6:.0f} MB of the {where} were not read")
+            problems.append(f"the first {log.unread / 1e6:.0f} MB of the {where} were not read")
         if log.torn:
-            troubles.append(f"the last line of the {where} is cut off: a crash or a full disk")
+            problems.append(f"the last line of the {where} is cut off: a crash or a full disk")
         if bad:
-            troubles.append(f"{bad} lines of the {where} are not audit lines and were left out")
-    return AuditTrail(tuple(sorted(found, key=lambda line: line.at)), tuple(troubles))
+            problems.append(f"{bad} lines of the {where} are not audit lines and were left out")
+    return AuditTrail(tuple(sorted(found, key=lambda line: line.at)), tuple(problems))
 
 
 def _decode(line: bytes, operation: str, *, trusted: bool) -> AuditLine | None:

@@ -33,7 +33,7 @@ _GRACE = 1.0
 _RESTORE = b"\x1b[?25h\x1b[?1049l\r\n"
 
 
-def _heard() -> tuple[Signals, ...]:
+def _handled_signals() -> tuple[Signals, ...]:
     """Returns the signals that the supervisor forwards or receives."""
     import signal
 
@@ -88,7 +88,7 @@ def fork_if_fs_may_hang(words: Sequence[str], target: str, environ: Mapping[str,
         return None  # the mounts are unknown
     import signal
 
-    signal.pthread_sigmask(signal.SIG_BLOCK, _heard())
+    signal.pthread_sigmask(signal.SIG_BLOCK, _handled_signals())
     read, write = os.pipe()
     supervisor, child = os.getpid(), os.fork()
     if child:
@@ -96,7 +96,7 @@ def fork_if_fs_may_hang(words: Sequence[str], target: str, environ: Mapping[str,
         os._exit(_supervise(child, read))
     os.close(read)
     _end_with_parent(supervisor)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _heard())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _handled_signals())
 
     def leave(code: int) -> None:
         os.write(write, bytes([code & 0xFF]))
@@ -112,9 +112,9 @@ def _supervise(child: int, leaving: int) -> int:
     import signal
 
     code, last, left = 128 + signal.SIGINT, None, False
-    heard = _heard()
+    handled = _handled_signals()
     while True:
-        info = signal.sigtimedwait(heard, _FOR_EVER if last is None else max(0.0, last - time.monotonic()))
+        info = signal.sigtimedwait(handled, _FOR_EVER if last is None else max(0.0, last - time.monotonic()))
         if info is None:
             if last is None:
                 continue

@@ -206,7 +206,7 @@ def has_file(context: CommandContext) -> str | None:
 
 def followable(context: CommandContext) -> str | None:
     if context.view is View.RESULT:
-        return None if context.followed else "none of its messages moves on by itself"
+        return None if context.tracked else "none of its messages moves on by itself"
     return None if context.row is not None else "nothing is chosen: the list is empty"
 
 

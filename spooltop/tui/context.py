@@ -90,7 +90,7 @@ class CommandContext:
     ``rows`` is the length of the list in front (messages, problems, sources, operations), ``depth`` the number of steps that
     lead back to the Overview. ``last_filter`` is the filter that was set last; ``refined`` is True where a filter or a
     selection limits the list. ``plan`` is the plan in front; ``applying`` while it is being applied, ``early`` while no key
-    confirms it yet. ``undoable`` says why the chosen operation cannot be undone ("" where it can). ``followed`` counts the
+    confirms it yet. ``undoable`` says why the chosen operation cannot be undone ("" where it can). ``tracked`` counts the
     messages that a result or a timeline follows.
     """
 
@@ -110,7 +110,7 @@ class CommandContext:
     applying: bool = False
     early: bool = False
     undoable: str = ""
-    followed: int = 0
+    tracked: int = 0
     depth: int = 0
     frozen: bool = False
 

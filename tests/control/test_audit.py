@@ -47,7 +47,7 @@ def test_who_it_was_and_what_became_of_each_item_comes_back(spool: Path) -> None
         assert control.audit("nothing").lines == ()
         control.apply(control.plan(Action.UNDO, Selection(), options={"undoes": operation}))
         assert control.audit(operation) == trail  # a line of the undo names the operation, and is none of it
-    assert trail.troubles == ()
+    assert trail.problems == ()
     assert [line.event for line in trail.lines] == ["before", "after"]
     before, after = trail.lines
     assert (before.sudo_user, before.ssh_connection) == ("ann", who["SSH_CONNECTION"])
@@ -84,7 +84,7 @@ FORGED = [
 def test_a_line_that_is_none_is_left_out_and_counted(forged: dict[str, object]) -> None:
     trail = trail_of([AuditLog([line(**forged), b'"op1" {', line()], torn=True, unread=3_000_000, trusted=False)], "op1")
     assert len(trail.lines) == 1
-    unread, torn, bad = trail.troubles
+    unread, torn, bad = trail.problems
     assert "3 MB of the audit log in the spool" in unread and "cut off" in torn and bad.startswith("2 lines")
 
 
@@ -117,7 +117,7 @@ def test_a_log_that_is_cut_off_or_a_link_is_told_and_not_followed(spool: Path, t
         whole = log.read_bytes()
         log.write_bytes(whole[:-9])
         trail = control.audit(result.operation)
-        assert [one.event for one in trail.lines] == ["before"] and "cut off" in trail.troubles[0]
+        assert [one.event for one in trail.lines] == ["before"] and "cut off" in trail.problems[0]
         (tmp_path / "other").write_bytes(whole)
         log.unlink()
         log.symlink_to(tmp_path / "other")

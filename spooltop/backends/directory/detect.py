@@ -84,7 +84,7 @@ def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Tar
             raise NotASpool(f"its {box} is a symbolic link", path=path, advice=advice)
     if is_spool_like(modes):
         missing = tuple(box for box in LIVE if not stat.S_ISDIR(modes.get(box, 0)))
-        if (sign := _mail_sign(path, fd)) is None or as_spool:
+        if (sign := _looks_like_mail(path, fd)) is None or as_spool:
             return Target("spool", path, missing=missing)
         return Target("mail", path, read_only=_why_read_only(path, sign), missing=missing)
     names = first_names(".", fd)
@@ -127,7 +127,7 @@ def _only_locks(names: list[str]) -> bool:
     return bool(locks) and all(name in locks or name in belongs or name.startswith(".") for name in names)
 
 
-def _mail_sign(path: str, fd: int) -> MailSign | None:
+def _looks_like_mail(path: str, fd: int) -> MailSign | None:
     """Returns the evidence that it is a mail folder; None without any. Raises ``Unreadable`` if none of the boxes can be
     listed."""
     seen = 0

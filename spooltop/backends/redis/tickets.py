@@ -104,21 +104,21 @@ class RedisTickets:
         self._client.close()  # half an answer may be on its way
         wait = min(_AGAIN * 2**self._failures, _AGAIN_AT_MOST)
         self._failures = min(self._failures + 1, 10)
-        return (self._trouble(why, failed=True),), wait
+        return (self._problem(why, failed=True),), wait
 
-    def _trouble(self, why: str, *, failed: bool = False) -> Lock:
+    def _problem(self, why: str, *, failed: bool = False) -> Lock:
         return Lock(self.shown, "redis", verdict="unknown", evidence=why, failed=failed)
 
     def _look(self) -> tuple[Lock, ...]:
-        names = self._named or self._sought()
+        names = self._named or self._scanned_names()
         self._seen, self._seen_before = {}, self._seen
         locks = [lock for name in names if (lock := self._queue(name)) is not None]
         if not self._named and not self._whole:
             why = f"looked through some {_STEPS * _STEP:,} keys so far; name the queues: {self.shown}#NAME,NAME"
-            locks.append(self._trouble(why))
+            locks.append(self._problem(why))
         return tuple(locks)
 
-    def _sought(self) -> list[str]:
+    def _scanned_names(self) -> list[str]:
         for _ in range(_STEPS):
             if self._client.seconds_left < self._seconds / 2:
                 break  # it goes on from there at the next look
@@ -163,11 +163,11 @@ class RedisTickets:
         """Returns when the ticket was taken or became the head, epoch seconds. If only another clock has that, it is the
         time of the first look that saw the ticket, and None at that look itself."""
         ticket = parse_redis_ticket(member)
-        came = 0 if ticket is None else ticket.at_ms or 0
+        registered_ms = 0 if ticket is None else ticket.at_ms or 0
         digits = head_since if isinstance(head_since, bytes) else b""
         became = int(digits) if digits.isdigit() and len(digits) <= 20 else 0
-        if max(came, became) >= EPOCH_MS:
-            return max(came, became) / 1000
+        if max(registered_ms, became) >= EPOCH_MS:
+            return max(registered_ms, became) / 1000
         seen = self._seen_before.get((name, member))
         self._seen[name, member] = self._clock() if seen is None else seen
         return seen

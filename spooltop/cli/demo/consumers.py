@@ -48,10 +48,10 @@ def slow(spool: str) -> Callable[[Child], None]:
 def is_poison(data: bytes) -> bool:
     """True for a message whose attachment needs more memory than there is."""
     try:
-        told = json.loads(data)
+        record = json.loads(data)
     except ValueError:
         return False  # what a person puts into a demo need not be JSON
-    return isinstance(told, dict) and isinstance(told.get("attachment"), dict)
+    return isinstance(record, dict) and isinstance(record.get("attachment"), dict)
 
 
 def work(child: Child, claim: Claim, seconds: float, *, poison: float = speed.POISON_WORK) -> None:

@@ -37,8 +37,8 @@ _SAID = (
 def row(source: str, rowid: int) -> bytes:
     """The payload of one row."""
     who = _WHO[source]
-    told = {"source": source, "rowid": rowid, "from": who[rowid % len(who)], "text": _SAID[rowid * 7 % len(_SAID)]}
-    return json.dumps(told, indent=1).encode() + b"\n"
+    record = {"source": source, "rowid": rowid, "from": who[rowid % len(who)], "text": _SAID[rowid * 7 % len(_SAID)]}
+    return json.dumps(record, indent=1).encode() + b"\n"
 
 
 def export(source: str, count: int) -> bytes:
@@ -48,8 +48,8 @@ def export(source: str, count: int) -> bytes:
 
 def poison(rowid: int) -> bytes:
     """The payload of a row that kills every worker: its attachment needs more memory than there is."""
-    told = {
+    record = {
         "source": "teams", "rowid": rowid, "from": "Tom Okafor", "text": "the whole scan, sorry about the size",
         "attachment": {"name": "scan.tiff", "width": 200000, "height": 280000},
     }  # fmt: skip
-    return json.dumps(told, indent=1).encode() + b"\n"
+    return json.dumps(record, indent=1).encode() + b"\n"

@@ -44,12 +44,12 @@ def holders_lines(
 
 def _answer(holders: Holders, inner: int, at: float) -> list[Line]:
     lines: list[Line] = []
-    if holders.parties:
+    if holders.processes:
         user = f"{'user':<9}" if inner >= _NARROW else ""
-        dated = any(one.since is not None for one in holders.parties)  # the kernel gives no time for most locks
+        dated = any(one.since is not None for one in holders.processes)  # the kernel gives no time for most locks
         since = f"{'for':>6}  " if dated else ""
         lines.append(plain(f"{'pid':>8}  {user}{since}{'how':<19}command", inner, Style.DIM))
-        lines += [line for one in holders.parties for line in _holder_line(one, inner, at if dated else None)]
+        lines += [line for one in holders.processes for line in _holder_line(one, inner, at if dated else None)]
     else:
         nobody = "no process has it open or locked" if holders.complete else "no process visible from here has it open or locked"
         lines += [plain(part, inner) for part in wrap(nobody, inner)]

@@ -137,21 +137,21 @@ def _block(lock: Lock, snapshot: Snapshot, width: int, now: float, *, chosen: bo
     lines: list[Line] = [join(sign, Span(pad(verdict.text, _INDENT - 1), verdict.style), path, Span(kind, Style.DIM))]
     alone = lock.verdict == "stale" and lock.kind == "soft" and "lease" not in lock.evidence
     facts = [("", shown(lock.evidence) + (_STALE if alone else ""))] if lock.evidence else []
-    facts += _parties("held by", lock.holders, now)
-    facts += _parties("waits", lock.waiters, now)
+    facts += _holder_facts("held by", lock.holders, now)
+    facts += _holder_facts("waits", lock.waiters, now)
     for label, text in facts:
         for i, part in enumerate(wrap(text, room)):
             lines.append(crop(join(Span(f"   {'' if i else label:<{_INDENT - 3}}", Style.DIM), part), width))
     return lines
 
 
-def _parties(label: str, parties: tuple[LockHolder, ...], now: float) -> list[tuple[str, str]]:
+def _holder_facts(label: str, holders: tuple[LockHolder, ...], now: float) -> list[tuple[str, str]]:
     facts = []
-    for i, one in enumerate(parties[:_MOST_HOLDERS]):
+    for i, one in enumerate(holders[:_MOST_HOLDERS]):
         user = f" of {safe(one.user)}" if one.user else ""
         since = "" if one.since is None else f", for {units.at_least(max(0.0, now - one.since))}"
         gone = ", exited" if one.alive is False else ""
         facts.append(("" if i else label, f"{clip(holder_info(one), 40)}{user}{gone}{since}"))
-    if len(parties) > _MOST_HOLDERS:
-        facts.append(("", f"{len(parties) - _MOST_HOLDERS:,} more"))
+    if len(holders) > _MOST_HOLDERS:
+        facts.append(("", f"{len(holders) - _MOST_HOLDERS:,} more"))
     return facts

@@ -94,7 +94,7 @@ def _audit(trail: AuditTrail, inner: int, zone: datetime.tzinfo | None) -> list[
             if one.outcome is not Outcome.DONE or one.reason:
                 words = f"{one.outcome.value}{f': {shown(one.reason)}' if one.reason else ''} "
                 lines.append(plain(f"  {words}{clip_left(safe(one.name), max(4, inner - 2 - text_width(words)))}", inner))
-    return [*lines, *(plain(part, inner, Style.WARN) for problem in trail.troubles for part in wrap(shown(problem), inner))]
+    return [*lines, *(plain(part, inner, Style.WARN) for problem in trail.problems for part in wrap(shown(problem), inner))]
 
 
 def _labelled(label: str, text: str, inner: int, style: Style = Style.NORMAL) -> list[Line]:

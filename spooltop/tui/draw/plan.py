@@ -301,8 +301,8 @@ def _how_else(rows: Sequence[Row]) -> str:
     if any(row.verdict is not Verdict.ALIVE for row in rows):
         return ""
     # Of a process that is not visible here, the number may be another's by now; whose user is known was seen.
-    owners = {(row.owner.host, row.owner.pid, row.owner.user) if row.owner is not None else (None, None, None) for row in rows}
-    pids = [pid if user is not None else None for _, pid, user in owners]
+    holders = {(row.owner.host, row.owner.pid, row.owner.user) if row.owner is not None else (None, None, None) for row in rows}
+    pids = [pid if user is not None else None for _, pid, user in holders]
     it = "it is" if len(rows) == 1 else "they are"
     who = f"{pids[0]}" if len(pids) == 1 and pids[0] is not None else "its holder" if len(pids) == 1 else "the holders"
     return f"Once {who} {'exits' if len(pids) == 1 else 'exit'}, {it} DEAD; "

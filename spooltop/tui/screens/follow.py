@@ -58,7 +58,7 @@ class FollowScreen(ScrollingScreen[None]):
             self.paint()
 
     def context(self) -> CommandContext:
-        return CommandContext(View.FOLLOW, snapshot=self.session.snapshot, rows=1, depth=1, followed=len(self.timeline.ids))
+        return CommandContext(View.FOLLOW, snapshot=self.session.snapshot, rows=1, depth=1, tracked=len(self.timeline.ids))
 
     def paint(self) -> None:
         if not self.ready:

@@ -70,7 +70,7 @@ class OperationScreen(TextScreen[bool]):
 
     def on_operation_screen_audited(self, message: Audited) -> None:
         trail = message.trail
-        self.trail = AuditTrail(troubles=(str(trail),)) if isinstance(trail, SpooltopError) else trail
+        self.trail = AuditTrail(problems=(str(trail),)) if isinstance(trail, SpooltopError) else trail
         self.paint()
 
     def context(self) -> CommandContext:

@@ -43,7 +43,7 @@ class ResultScreen(ScrollingScreen[bool]):
 
     def context(self) -> CommandContext:
         why = "" if self.result.undo else "nothing can be undone"
-        return CommandContext(View.RESULT, snapshot=self.session.snapshot, rows=1, depth=1, undoable=why, followed=len(self.ids))
+        return CommandContext(View.RESULT, snapshot=self.session.snapshot, rows=1, depth=1, undoable=why, tracked=len(self.ids))
 
     def take(self, found: Found) -> None:
         """Takes the places of the messages at a new look."""

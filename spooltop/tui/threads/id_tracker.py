@@ -16,13 +16,13 @@ class IdTracker:
     def __init__(self, control: ControlProtocol, post: Callable[[Found], object]) -> None:
         self._control = control
         self._post = post
-        self._following = False
+        self._tracking = False
 
     def track(self, ids: Sequence[str], since: float, *, looked: bool) -> None:
         """Finds the messages ``ids``; the control is told once when there are none any more."""
-        if not ids and not self._following:
+        if not ids and not self._tracking:
             return
         found = self._control.follow(ids, since)
         if looked and ids:
             self._post(MessagesTracked(self._control.now(), found))
-        self._following = bool(ids)
+        self._tracking = bool(ids)

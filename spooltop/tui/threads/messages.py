@@ -21,10 +21,10 @@ __all__ = [
     "MessagesTracked",
     "Page",
     "PayloadRead",
+    "Requested",
     "RowsRead",
     "Search",
     "SnapshotTaken",
-    "Wanted",
 ]  # fmt: skip
 
 
@@ -57,7 +57,7 @@ class ListRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Requested:
     """All that the screens want of the snapshot thread. ``version`` counts up with each change; messages are followed from
     ``since`` on (epoch seconds). The rescan and the jobs are wanted once."""
 

@@ -2,7 +2,7 @@
 
 It runs a loop: look, list the view in front, read the chosen message, wait for a change. A look may hang for ever (a dead NFS
 server): the thread is a daemon thread, so quitting does not wait for it, and ``looking_for`` says how long it has lasted. What
-the screens want is one frozen ``Wanted``; a newer request replaces an older one that was not served yet.
+the screens want is one frozen ``Requested``; a newer request replaces an older one that was not served yet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .current_step import CurrentStep
 from .id_tracker import IdTracker
 from .list_server import ListServer
 from .mailbox import Mailbox
-from .messages import ListRequest, LookFailed, Wanted
+from .messages import ListRequest, LookFailed, Requested
 from .pace import Pace
 from .payloads import PayloadReader
 from .worker import outcome
@@ -49,7 +49,7 @@ class SnapshotThread:
         self._lists = ListServer(control, self.mailbox.put, monotonic)
         self._ids = IdTracker(control, self.mailbox.put)
         self._payloads = PayloadReader(control, self.mailbox.put)
-        self._wanted = Wanted()
+        self._wanted = Requested()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
 
@@ -90,13 +90,13 @@ class SnapshotThread:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _want(self, change: Callable[[Wanted], Wanted]) -> None:
+    def _want(self, change: Callable[[Requested], Requested]) -> None:
         with self._changed:
             self._wanted = replace(change(self._wanted), version=self._wanted.version + 1)
             self._changed.notify_all()
         self._control.wake()
 
-    def _take(self) -> Wanted:
+    def _take(self) -> Requested:
         """Returns what is wanted now; what is wanted once is not any more."""
         with self._changed:
             wanted = self._wanted
@@ -122,7 +122,7 @@ class SnapshotThread:
                 self._pace.looked(began, self._monotonic())
             due = self._wait(wanted.version)
 
-    def _serve(self, wanted: Wanted, look: bool) -> None:
+    def _serve(self, wanted: Requested, look: bool) -> None:
         query = wanted.list.query
         with self._step.working():
             snapshot = self._control.look(wanted.rescan) if look else None
@@ -132,7 +132,7 @@ class SnapshotThread:
             self._step.name = "reading a message"
             self._payloads.read(wanted.list.payload, looked=look)
 
-    def _overtaken(self, served: Wanted, replaceable: bool) -> bool:
+    def _overtaken(self, served: Requested, replaceable: bool) -> bool:
         """True where the list that is being made for ``served`` is not needed any more: another one is wanted; where an older
         one may be shown instead, where anything else is."""
         self._step.made_progress()

@@ -125,7 +125,7 @@ def test_the_trail_of_an_operation_has_its_own_lines_only(desk):
     trail = operations.audited(operation)
     assert [(line.action, line.event) for line in trail.lines] == [("hold", "before"), ("hold", "after")]
     assert {line.action for line in operations.audited(back.operation).lines} == {"undo"}
-    assert trail.troubles == ()
+    assert trail.problems == ()
 
 
 def test_what_was_never_tried_is_counted_without_what_was_missing(desk):

@@ -45,7 +45,7 @@ def opener(path: Path, how: str) -> Iterator[int]:
 
 
 def how(found: Holders) -> set[tuple[int | None, str]]:
-    return {(one.pid, one.how) for one in found.parties}
+    return {(one.pid, one.how) for one in found.processes}
 
 
 @needs_root
@@ -60,12 +60,12 @@ def test_of_a_message_in_any_box(spool: Path, opened: Opened, box: Box, modes: s
     reader = opened(spool)
     reader.see()
     (row,) = reader.listing(ListQuery(box)).window(0, 1)
-    assert reader.holders(row.key).parties == ()
+    assert reader.holders(row.key).processes == ()
     with opener(path, modes) as pid:
         found = reader.holders(row.key)
         assert how(found) == {(pid, words)}
-        assert found.parties[0].user == "root"
-        assert found.parties[0].command is not None
+        assert found.processes[0].user == "root"
+        assert found.processes[0].command is not None
     assert found.path == f"{box}/1700000000.1.vm"
     assert (found.complete, found.notes) == (True, ())
 
@@ -134,10 +134,10 @@ def test_of_a_claim_its_consumer(tmp_path: Path) -> None:
             (row,) = control.look().observation.claims
             found = control.holders(row.key)
         claim.ack()
-    claims = [one for one in found.parties if one.how == "holds the claim"]
+    claims = [one for one in found.processes if one.how == "holds the claim"]
     assert [(one.pid, one.of) for one in claims] == [(os.getpid(), "its holder's presence file")]
     assert claims[0].since == row.in_box_since  # as the name of the claim tells; of the others nobody knows
-    assert {one.since for one in found.parties if one not in claims} <= {None}
+    assert {one.since for one in found.processes if one not in claims} <= {None}
 
 
 @pytest.mark.parametrize("kind", ["flock", "posix", "ofd"])
@@ -166,8 +166,8 @@ def test_of_a_cursor_file_and_the_lock_beside_it(spool: Path, opened: Opened) ->
     with holder("flock", spool.parent / ".cursors.lock") as pid, opener(file, "r") as reads:
         found = reader.holders(shared.path)
         assert how(found) == {(pid, "flock, holds"), (reads, "open for reading")}
-        assert [one.of for one in found.parties if one.pid == pid] == [".cursors.lock"]
-        assert reader.holders(own.path).parties == ()
+        assert [one.of for one in found.processes if one.pid == pid] == [".cursors.lock"]
+        assert reader.holders(own.path).processes == ()
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_link_is_not_followed(spool: Path, opened: Opened, tmp_path: Path) -> 
     reader = opened(spool)
     reader.see()
     with opener(real, "w"):
-        assert reader.holders(str(spool / "x.lock")).parties == ()
+        assert reader.holders(str(spool / "x.lock")).processes == ()
 
 
 @needs_root
@@ -203,7 +203,7 @@ def test_what_another_user_cannot_see_is_said(spool: Path, opened: Opened) -> No
             found = reader.holders(("new", path.name))
         finally:
             os.seteuid(0)
-    assert found.parties == ()
+    assert found.processes == ()
     assert not found.complete
     assert found.notes == ("open files of other users' processes are not visible: you are nobody",)
 

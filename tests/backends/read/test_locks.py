@@ -500,7 +500,7 @@ def test_the_lock_of_a_message_in_a_box_is_among_the_locks_and_a_message_besides
             "cur/a.lock": "held", "new/b.lock": "unknown", "tmp/c.lock": "unknown",
         }  # fmt: skip
         assert [one.pid for one in locks["cur/a.lock"].holders] == [pid]
-        assert [one.pid for one in reader.holders(str(spool / "cur/a.lock")).parties if "holds" in one.how] == [pid]
+        assert [one.pid for one in reader.holders(str(spool / "cur/a.lock")).processes if "holds" in one.how] == [pid]
     listed = reader.listing(ListQuery(Box.NEW))
     assert sorted(row.name for row in listed.window(0, 9)) == ["alone.lock", "b", "b.lock"]
 

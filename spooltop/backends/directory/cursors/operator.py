@@ -144,23 +144,23 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
                 raise Skipped(escape(error.what)) from None
 
     def _undo(self, undoes: str, sources: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> Candidates:
-        logged, undos, troubles = self._logged(undoes)
+        logged, undos, problems = self._logged(undoes)
         if logged is None:
-            return Candidates((), (), troubles)
+            return Candidates((), (), problems)
         if any(changed(undo) for undo in undos):
-            return Candidates((), (), ("1 of 1 undone already.", *troubles))
+            return Candidates((), (), ("1 of 1 undone already.", *problems))
         one, outcome = logged.steps[0]
         file = next((source for source in sources if _real_path(source.path) == one.file), None)
         row = Row(key=one.file, box=Box.CUR, id=one.source, name=one.file, source=one.source)
         if outcome is not None and outcome.outcome is not Outcome.DONE:
-            return Candidates((), (), ("it changed nothing", *troubles))
+            return Candidates((), (), ("it changed nothing", *problems))
         why = self._too_late(one, file)
         if file is None or why is not None:
             if outcome is None and file is not None and same_json((file.sections or {}).get(one.source), one.before):
-                return Candidates((), (), ("it was cut short and changed nothing", *troubles))
-            return Candidates((), [Refusal(row, why or "")], troubles)
+                return Candidates((), (), ("it was cut short and changed nothing", *problems))
+            return Candidates((), [Refusal(row, why or "")], problems)
         found = self._pinner.pin(file, one.source, one.before, folders, force=True, highest=None)
-        return replace(found, notes=(*found.notes, *troubles))
+        return replace(found, notes=(*found.notes, *problems))
 
     def _too_late(self, one: CursorSetIntent, file: CursorSource | None) -> str | None:
         """Returns the reason why ``one`` cannot be undone now, None if it can. ``file`` is its cursor file, just read."""

@@ -134,30 +134,30 @@ class CursorWatcher:
         self._watches: dict[int, _Folder] = {}
         self._untaken = 0
         self._foreign = 0
-        self._heard = False
+        self._event_seen = False
 
     def follow(self, folder: int) -> None:
         """Reads every ``*.json`` of this open folder from now on. If no inotify watches are left, only looks find changes."""
         with self._lock:
             self._drain()  # first: it tells of a folder that is gone, whose number may be that of another one now
-            followed = self._follow(folder)
-            if followed is not None:
-                followed.names = None
+            tracked = self._follow(folder)
+            if tracked is not None:
+                tracked.names = None
 
     def take(self, folder: int, name: str) -> list[Version] | None:
         """The versions of this file since the last call, oldest first; the last one is the present content. Empty if nothing
         was written since, or there is no such file; None if the folder is not watched."""
         with self._lock:
             self._drain()
-            followed = self._follow(folder)
-            if followed is None:
+            tracked = self._follow(folder)
+            if tracked is None:
                 return None
-            if followed.names is not None:
-                followed.names.add(name)
-            file = followed.files.get(name) or _File()
-            if len(followed.files) < _FILES_AT_MOST:
-                followed.files[name] = file
-            self._read_if_changed(followed, name, file)
+            if tracked.names is not None:
+                tracked.names.add(name)
+            file = tracked.files.get(name) or _File()
+            if len(tracked.files) < _FILES_AT_MOST:
+                tracked.files[name] = file
+            self._read_if_changed(tracked, name, file)
             self._drain()
             versions, file.untaken = file.untaken, []
             self._untaken -= sum(len(one.data) for one in versions)
@@ -168,8 +168,8 @@ class CursorWatcher:
         made in this open folder since the last call or since it was followed; sorted."""
         with self._lock:
             self._drain()
-            followed = self._follow(folder)
-            return tuple(sorted(followed.shared)) if followed is not None else ()
+            tracked = self._follow(folder)
+            return tuple(sorted(tracked.shared)) if tracked is not None else ()
 
     def close(self) -> None:
         """Ends the thread. May be called twice."""
@@ -224,17 +224,17 @@ class CursorWatcher:
         ending.register(end, select.POLLIN)
         second, since = time.monotonic(), 0.0
         while True:
-            ready = both.poll(_QUIET if self._heard else None)
+            ready = both.poll(_QUIET if self._event_seen else None)
             if any(one == end for one, _ in ready):
                 return
             if ready:
                 with self._lock:
                     self._drain()
             now = time.monotonic()
-            if not self._heard:
+            if not self._event_seen:
                 since = now
             elif not ready or now - since > _AT_LATEST:
-                self._heard = False
+                self._event_seen = False
                 self._changed.set()  # not before: a look would take the processor from the reading of what comes next
                 since = now
             if now - second > 1.0:
@@ -256,7 +256,7 @@ class CursorWatcher:
                 if event.lost:
                     for file in [file for one in self._folders.values() for file in one.files.values()]:
                         file.unread += 1  # at least: the kernel's queue was full
-                    self._heard = True
+                    self._event_seen = True
                 folder = self._watches.get(event.watch)
                 if folder is None or not event.name:
                     continue
@@ -266,7 +266,7 @@ class CursorWatcher:
                     continue
                 self._foreign += 1
                 if event.made and event.name.endswith(".json"):
-                    self._heard = True
+                    self._event_seen = True
                 if (
                     event.made and event.name.startswith(_BEGINS) and len(folder.shared) < _NAMES_AT_MOST
                     and not any(map(str.isdigit, event.name))
@@ -278,7 +278,7 @@ class CursorWatcher:
     def _written(self, folder: _Folder, name: str, writes: int) -> None:
         """Counts the files that were moved to this name (0: it was written in place), and reads the last of them if it still
         exists."""
-        self._heard = True
+        self._event_seen = True
         file = folder.files.setdefault(name, _File())
         if self._untaken >= _UNTAKEN:
             file.unread += writes

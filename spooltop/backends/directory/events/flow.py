@@ -129,7 +129,7 @@ class FlowCounter:
     def _count(self, id: str, moved: _Moves, batch: EventBatch, aside: Set[str], in_new: Callable[[str], bool]) -> None:
         operators = self._operators
         put_back: list[Name] = []
-        came: list[Name] = []
+        arrived: list[Name] = []
         requeued = 0
         for name in moved.new_added:
             many = batch.came(Box.NEW, name.raw)
@@ -140,20 +140,20 @@ class FlowCounter:
             if back_again:
                 put_back.append(name)
             if back_again + again < many:
-                came.append(name)
+                arrived.append(name)
         for name in moved.new_gone:
             self._shifted -= operators.take(operators.out_of_new, name.raw, batch.went(Box.NEW, name.raw))
         self._requeued += requeued
         if id in aside and not (moved.cur_added or moved.cur_gone or id in self._gone):
-            put_back, came = put_back + came, []  # by an operator whose journal cannot be read here
+            put_back, arrived = put_back + arrived, []  # by an operator whose journal cannot be read here
         taken = [name for name in moved.cur_added if not operators.take(operators.claims, name.raw)]
         undone = len(taken) < len(moved.cur_added)
         ended = [name for name in moved.cur_gone if not operators.take(operators.out_of_cur, name.raw)]
-        moved = _Moves(came, moved.new_gone, taken, ended)
+        moved = _Moves(arrived, moved.new_gone, taken, ended)
         back = bool(requeued or put_back or undone)
-        gone = self._back(id) if came or taken or back else None
+        gone = self._back(id) if arrived or taken or back else None
         claims = (*taken, *moved.cur_gone)
-        exact = all(name.token for name in claims) and all(name.attempts is not None for name in came)
+        exact = all(name.token for name in claims) and all(name.attempts is not None for name in arrived)
         if exact and (gone is None or gone.attempts is not None):
             self._count_exact(id, moved, batch, gone, back=back)
         else:
@@ -162,19 +162,19 @@ class FlowCounter:
     def _count_exact(self, id: str, moved: _Moves, batch: EventBatch, gone: _Gone | None, *, back: bool) -> None:
         """Counts the moves of a message with names of our own. They hold the number of attempts, so each return is counted, in
         any order and at any speed."""
-        came, taken, ended = moved.new_added, moved.cur_added, moved.cur_gone
-        returns = sorted((name for name in came if name.attempts), key=lambda name: name.attempts or 0)
+        arrived, taken, ended = moved.new_added, moved.cur_added, moved.cur_gone
+        returns = sorted((name for name in arrived if name.attempts), key=lambda name: name.attempts or 0)
         before = [name.attempts or 0 for name in (*moved.new_gone, *ended)]
         if gone is not None:
             before.append(gone.attempts or 0)
-        after = [name.attempts or 0 for name in (*came, *taken)]
+        after = [name.attempts or 0 for name in (*arrived, *taken)]
         many = len(returns)
         if before and after:
             many = max(many, max(after) - min(before))
         elif after and not before and batch.back is None:
             many = max(after)  # two scans: it came and was tried in between
-        if any(not name.attempts for name in came) or (came and not before and batch.back is None):
-            self._arrives(came)
+        if any(not name.attempts for name in arrived) or (arrived and not before and batch.back is None):
+            self._arrives(arrived)
             if gone is not None and not returns:  # the id was put once more: the one before is done
                 self._gone[id] = gone
         self._retries(id, many, returns, batch.at)
@@ -201,18 +201,18 @@ class FlowCounter:
     ) -> None:
         """Counts the moves of a message that foreign consumers take. All its returns share one name, and so do all its claims:
         they are counted from how often each name appeared and where the message is now."""
-        came, left, taken, ended = moved.new_added, moved.new_gone, moved.cur_added, moved.cur_gone
+        arrived, left, taken, ended = moved.new_added, moved.new_gone, moved.cur_added, moved.cur_gone
         passed = bool({name.raw for name in taken} & {name.raw for name in ended}) and len(taken) == len(ended)
-        here = back or (bool(came) and (not left or any(in_new(name.raw) for name in came)))
-        puts = sum(batch.came(Box.NEW, name.raw) for name in came)
+        here = back or (bool(arrived) and (not left or any(in_new(name.raw) for name in arrived)))
+        puts = sum(batch.came(Box.NEW, name.raw) for name in arrived)
         claims = sum(batch.came(Box.CUR, name.raw) for name in taken)
         began_claimed = gone is not None or (bool(ended) and not passed) or id in self._claimed_at
         # Each return ends a claim; of the claims one may stand there still, or have ended for good.
         returns = max(0, claims + began_claimed - (0 if here or not claims else 1))
-        if came:
+        if arrived:
             returns = min(returns, puts)
             if puts > returns:
-                self._arrives(came)
+                self._arrives(arrived)
         else:
             returns = int(gone is not None and bool(taken))
         self._retries(id, returns, [], batch.at)
@@ -228,9 +228,9 @@ class FlowCounter:
                 claimed_at = None  # when within the batch nobody knows
             self._leaves(id, batch, name, claimed_at)
 
-    def _arrives(self, came: list[Name]) -> None:
+    def _arrives(self, arrived: list[Name]) -> None:
         self._arrived += 1
-        source = next((name.source for name in came if name.source), None)
+        source = next((name.source for name in arrived if name.source), None)
         if source is not None:
             self._sources[source] += 1
 

@@ -75,9 +75,9 @@ class ShortLived:
 def split_short_lived(batch: EventBatch, turn: int) -> tuple[ShortLived, list[tuple[bool, set[str], str]]]:
     """Separates the messages of our own, in their plain form, that came and went within the batch. Also returns the other
     names, as (claimed, names, the attribute of ``_Moves`` that gets them)."""
-    came, went = batch.added.get(Box.NEW, set()), batch.deleted.get(Box.NEW, set())
+    added, deleted = batch.added.get(Box.NEW, set()), batch.deleted.get(Box.NEW, set())
     taken, ended = batch.added.get(Box.CUR, set()), batch.deleted.get(Box.CUR, set()) - batch.back_in_cur
-    within = came & went
+    within = added & deleted
     if again := batch.repeats.get(Box.NEW):
         within -= again.keys()
     found = [one for one in _FIRST_CLAIM.findall("/".join(taken & ended)) if one[0] in within]
@@ -88,7 +88,7 @@ def split_short_lived(batch: EventBatch, turn: int) -> tuple[ShortLived, list[tu
                 del short_lived.found[id]
     new, cur = {one[0] for one in short_lived.found.values()}, {one[0] + one[4] for one in short_lived.found.values()}
     names = [
-        (False, came - new, "new_added"), (False, went - new, "new_gone"),
+        (False, added - new, "new_added"), (False, deleted - new, "new_gone"),
         (True, taken - cur, "cur_added"), (True, ended - cur, "cur_gone"),
     ]  # fmt: skip
     return short_lived, names

@@ -170,10 +170,10 @@ class ItemOperator(ABC, Generic[IntentT]):
         self, operation: str
     ) -> tuple[LoggedOperation[IntentT, ItemOutcome] | None, list[LoggedOperation[IntentT, ItemOutcome]], tuple[str, ...]]:
         """The operation that is to be undone, None if there is none; those that undo it; and notes for the plan."""
-        operations, troubles = self._log.read()
+        operations, problems = self._log.read()
         logged = operations.get(operation)
         missing = (f"no operation {operation} in {self._kind.what}",) if logged is None else ()
-        return logged, undos_of(operations).get(operation, []), (*missing, *troubles)
+        return logged, undos_of(operations).get(operation, []), (*missing, *problems)
 
     def knows(self, operation: str) -> bool:
         """True if this operation was this operator's."""

@@ -155,14 +155,14 @@ def _rest(token: str | None, meta: Mapping[str, Json] | None) -> str:
     return f'"token":{"null" if token is None else quoted(token)}{metadata}'
 
 
-def _encode_result(operation: str, batch: int, at: float, came: BatchOutcome) -> bytes:
-    ctime = 0 if came.between is None else "null"
-    spelled = [f'{_AS_PLANNED}{ino},"ctime":{ctime}}}' for ino in came.inos]
-    for place, one in came.others.items():
+def _encode_result(operation: str, batch: int, at: float, outcome: BatchOutcome) -> bytes:
+    ctime = 0 if outcome.between is None else "null"
+    spelled = [f'{_AS_PLANNED}{ino},"ctime":{ctime}}}' for ino in outcome.inos]
+    for place, one in outcome.others.items():
         spelled[place] = f'{{{_how(one)},"ino":{one.ino},"ctime":{one.ctime_ns}}}'
     head: dict[str, Json] = {"schema": 1, "line": "result", "operation": operation, "batch": batch, "time": at}
-    if came.between is not None:
-        head["between"] = list(came.between)
+    if outcome.between is not None:
+        head["between"] = list(outcome.between)
     return encode_line(head, results=spelled)
 
 
@@ -182,18 +182,18 @@ def unfinished_lines(data: bytes) -> Iterator[bytes]:
     """The lines of batches without a result in a journal, found by the form in which this program writes a line, without
     parsing the rest of it. A line that it would not write so is among them."""
     waiting: dict[tuple[bytes, bytes], tuple[int, int]] = {}
-    strange: list[tuple[int, int]] = []
+    unknown: list[tuple[int, int]] = []
     start = 0
     while (end := data.find(b"\n", start)) >= 0:
         head = _HEAD.match(data, start, end)
         if head is None or not data.endswith(b"]}", start, end):
-            strange.append((start, end))
+            unknown.append((start, end))
         elif head[1] == b"intent":
             waiting.setdefault((head[2], head[3]), (start, end))
         else:
             waiting.pop((head[2], head[3]), None)
         start = end + 1
-    for start, end in (*waiting.values(), *strange):
+    for start, end in (*waiting.values(), *unknown):
         if start < end:
             yield data[start:end]
 

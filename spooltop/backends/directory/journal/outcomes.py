@@ -60,6 +60,6 @@ class BatchOutcome:
             outcomes[place], reasons[place], there[place] = one[:3]
         return outcomes, reasons, there
 
-    def in_trouble(self, trouble: str) -> BatchOutcome:
+    def failed_with(self, problem: str) -> BatchOutcome:
         """The same outcomes, where the moves may not survive power loss."""
-        return BatchOutcome.of([one._replace(outcome=Outcome.FAILED, reason=trouble) if one.moved else one for one in self])
+        return BatchOutcome.of([one._replace(outcome=Outcome.FAILED, reason=problem) if one.moved else one for one in self])

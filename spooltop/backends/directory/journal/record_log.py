@@ -228,7 +228,7 @@ class RecordLog(Generic[IntentT, ResultT]):
         self, narrow: Callable[[bytes], Iterable[bytes]], progress: Progress, *, required: bool
     ) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
         found: dict[str, LoggedOperation[IntentT, ResultT]] = {}
-        troubles: list[str] = []
+        problems: list[str] = []
         what = self._kind.what
         try:
             for text in self._store.read(self._name):
@@ -236,22 +236,22 @@ class RecordLog(Generic[IntentT, ResultT]):
                     words = f"{what} cannot be read: {text.error.strerror}"
                     if required and text.trusted:
                         raise Unreadable(words, path=self._store.path, advice=advice(text.error)) from text.error
-                    troubles.append(words)
+                    problems.append(words)
                     continue
                 progress.begin("lines of the journal read", every=1)
                 operations, bad = gather(progress.each(narrow(text.data)), self._kind, trusted=text.trusted)
                 if text.unread:
                     lost = f"the first {text.unread / 1e6:.0f} MB of {what} were not read"
-                    troubles.append(f"{lost}: operations recorded there cannot be undone")
+                    problems.append(f"{lost}: operations recorded there cannot be undone")
                 if text.torn:
-                    troubles.append(f"the last line of {what} is cut off: a crash or a full disk")
+                    problems.append(f"the last line of {what} is cut off: a crash or a full disk")
                 if bad:
-                    troubles.append(f"{bad} lines of {what} are not journal lines and were left out")
+                    problems.append(f"{bad} lines of {what} are not journal lines and were left out")
                 for operation, logged in operations.items():
                     found.setdefault(operation, logged)
         except OSError as error:
-            troubles.append(f"{what} cannot be read: {error.strerror}")
-        return found, troubles
+            problems.append(f"{what} cannot be read: {error.strerror}")
+        return found, problems
 
 
 def write_failed(store: LogStore, what: str, error: OSError) -> AuditFailed:

@@ -97,8 +97,8 @@ def facts_of(
             words += f" of {escape(owner.user)}" if owner.user else ""
             words += f" on {escape(owner.host)}" if owner.host else ""
             facts.append(("owner", words))
-        told = sentences.get(name.token, "") if name.token is not None else ""
-        facts.append(("holder" if box is Box.CUR else "writer", told or row.evidence))
+        sentence = sentences.get(name.token, "") if name.token is not None else ""
+        facts.append(("holder" if box is Box.CUR else "writer", sentence or row.evidence))
         if row.verdict is Verdict.DEAD and owner is not None and owner.pid is not None:
             facts.append(("look up", f"journalctl _PID={owner.pid}"))
     if row is not None and row.reason:

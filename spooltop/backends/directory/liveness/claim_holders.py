@@ -64,7 +64,7 @@ class ClaimHolders:
         out = {token: Holder(process, "") for token, process in named.items() if token not in asked}
         for token, seen in asked.items():
             ours = bool(seen.boot_id) and (seen.boot_id, seen.pid_ns) == (here.boot_id, here.pid_ns)
-            out[token] = self._told(seen, named[token], self._found.get(token, ()), ours=ours)
+            out[token] = self._holder(seen, named[token], self._found.get(token, ()), ours=ours)
         return out
 
     def _named(self, seen: Presence) -> Process | None:
@@ -109,7 +109,7 @@ class ClaimHolders:
                     found[one.pid] = _Found(one.pid, at == asked[token].size)
             self._found[token] = tuple(found.values())
 
-    def _told(self, seen: Presence, named: Process | None, found: tuple[_Found, ...], *, ours: bool) -> Holder:
+    def _holder(self, seen: Presence, named: Process | None, found: tuple[_Found, ...], *, ours: bool) -> Holder:
         itself = next((one for one in found if seen.pid in self._processes.numbers(one.pid)[1:]), None) if not ours else None
         if itself is not None:
             return Holder(self._processes.process(itself.pid), "")

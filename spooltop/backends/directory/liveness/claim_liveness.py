@@ -275,7 +275,7 @@ class ClaimJudge:
             self._described = {key: described for key, described in self._described.items() if key[0] in pids}
         if len(self.sentences) > 2 * len(self._claims) + 100:
             tokens = {claim.name.token for claim in self._claims.values()}
-            self.sentences = {token: said for token, said in self.sentences.items() if token in tokens}
+            self.sentences = {token: sentence for token, sentence in self.sentences.items() if token in tokens}
 
 
 def _also(evidence: str, more: str) -> str:

@@ -35,7 +35,7 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user:
     asked = list(files)
     by_inode = {(one.found.st_dev, one.found.st_ino): one for one in asked}
     seen = processes.descriptors(set(by_inode))
-    parties: dict[Holding, None] = {}
+    found: dict[Holding, None] = {}
     described: dict[int, tuple[str | None, str | None]] = {}
 
     def holder_info(pid: int | None, how: str, of: str, since: float | None = None) -> Holding:
@@ -57,13 +57,13 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user:
             for pid in _pids(line, opened, processes):
                 own = bool(one.holds) and not line.waits
                 words = one.holds if own else f"{line.kind}, {'waits' if line.waits else 'holds'}"
-                parties[holder_info(pid, words, one.of, one.since if own else None)] = None
+                found[holder_info(pid, words, one.of, one.since if own else None)] = None
         if one.locks_only:
             continue
         for pid, how in _opened(opened):
-            parties[holder_info(pid, how, one.of)] = None
+            found[holder_info(pid, how, one.of)] = None
     notes = list(_notes(asked, unseen, seen.all_seen, processes, user))
-    return Holders(path, tuple(parties), complete=not notes, notes=tuple(notes))
+    return Holders(path, tuple(found), complete=not notes, notes=tuple(notes))
 
 
 def _opened(opened: Iterable[Descriptor]) -> Iterator[tuple[int, str]]:

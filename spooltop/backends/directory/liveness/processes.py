@@ -152,10 +152,10 @@ class Processes:
         seen = self._procfs.stat(pid)
         if seen is not None:
             found = Process(pid, self.seconds(seen.started), seen.zombie, stopped=seen.stopped)
-        elif self._procfs.exists() or (told := self._by_psutil(pid)) is None:
+        elif self._procfs.exists() or (by_psutil := self._by_psutil(pid)) is None:
             return None
         else:
-            found = told
+            found = by_psutil
         return _described(found) if described else found
 
     def _by_psutil(self, pid: int) -> Process | None:

@@ -160,12 +160,12 @@ class LockOperator(ItemOperator[LockRecord]):
 
     def _undo(self, undoes: str, folders: list[tuple[str, int]]) -> Candidates:
         """The locks that ``undoes`` removed, according to the user's own log, in the open ``folders`` (path, descriptor)."""
-        logged, undos, troubles = self._logged(undoes)
+        logged, undos, problems = self._logged(undoes)
         if logged is None:
-            return Candidates((), (), troubles)
+            return Candidates((), (), problems)
         if not logged.trusted:
             why = "its journal may have been written by another user, so nothing is restored from it"
-            return Candidates((), (), (why, *troubles))
+            return Candidates((), (), (why, *problems))
         again = [
             record
             for undo in undos
@@ -184,7 +184,7 @@ class LockOperator(ItemOperator[LockRecord]):
                 found += [item] if isinstance(item, Item) else []
                 refused += [item] if isinstance(item, Refusal) else []
         taken_back = (f"{len(again)} of {len(logged.steps)} undone already.",) if again else ()
-        return Candidates(found, refused, (*taken_back, *troubles))
+        return Candidates(found, refused, (*taken_back, *problems))
 
 
 def _ref_of(item: Item) -> LockRef:

@@ -52,11 +52,11 @@ def read_write_lock(path: str, name: str, dir_fd: int, judge: Judge, *, local: b
     writers = [record for role, record in records if role == "writer"]
     waiters = [_judged(path, record, since, judge, local=local)[0] for record in (writers if readers else ())]
     held = [_judged(path, record, since, judge, local=local) for record in readers or writers]
-    parties = tuple(holder for holder, _, _ in held), tuple(waiters)
+    held_and_awaited = tuple(holder for holder, _, _ in held), tuple(waiters)
     if any(verdict is Verdict.ALIVE for _, verdict, _ in held):
         words = f"{len(held)} read{'s' if len(held) == 1 else ''}" if readers else "1 writes"
-        return Lock(path, KIND, *parties, "blocked" if waiters else "held", words)
-    return Lock(path, KIND, *parties, "unknown", f"{held[0][2]}; filelock evicts it when its heartbeat stays away")
+        return Lock(path, KIND, *held_and_awaited, "blocked" if waiters else "held", words)
+    return Lock(path, KIND, *held_and_awaited, "unknown", f"{held[0][2]}; filelock evicts it when its heartbeat stays away")
 
 
 def _record(token: str, holders: int) -> dict[str, str]:

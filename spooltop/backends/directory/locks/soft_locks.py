@@ -103,11 +103,11 @@ def _plain(data: bytes, since: float) -> Marker | None:
 def _strict(name: str, dir_fd: int, since: float) -> Marker:
     claims = -1
     try:
-        beside = os.open(f"{name}.filelock", _FOLDER, dir_fd=dir_fd)
+        folder = os.open(f"{name}.filelock", _FOLDER, dir_fd=dir_fd)
         try:
-            claims = os.open("claims", _FOLDER, dir_fd=beside)
+            claims = os.open("claims", _FOLDER, dir_fd=folder)
         finally:
-            os.close(beside)
+            os.close(folder)
         names = sorted(os.listdir(claims))
         for claim in names[:_AT_MOST]:
             found = _content(claim, claims) if claim.startswith("held-v1-") and claim.endswith(".claim") else None

@@ -13,7 +13,7 @@ __all__ = ["ChangedFolders"]
 
 
 class ChangedFolders:
-    """The changed folders of one operation. No method raises ``OSError``: ``take_trouble`` returns the first error."""
+    """The changed folders of one operation. No method raises ``OSError``: ``take_problem`` returns the first error."""
 
     def __init__(self, dirs: SpoolDirs, lookup: NameLookup) -> None:
         self._dirs = dirs
@@ -22,7 +22,7 @@ class ChangedFolders:
         """The folders in the order of the last change, and whether each was a target."""
         self._last: tuple[Folder | None, Folder | None] = (None, None)
         self._emptied: set[str] = set()
-        self._trouble = ""
+        self._problem = ""
         self._claims_synced = False
 
     def note(self, source: Folder, to: Folder | None) -> None:
@@ -49,7 +49,7 @@ class ChangedFolders:
             if not self._lookup.ordered(new):
                 self._dirs.files.sync_dir(new)
         except OSError as error:
-            self._trouble = f"moved, but a power failure may return it to new: {describe(error)}"
+            self._problem = f"moved, but a power failure may return it to new: {describe(error)}"
 
     def sync(self) -> None:
         """Syncs the targets, then the sources, of all moves since the last call."""
@@ -73,11 +73,11 @@ class ChangedFolders:
             drop_folder(self._dirs, Box.TRASH, operation)
         self._emptied.clear()
 
-    def report(self, trouble: str) -> None:
-        """Keeps ``trouble`` unless there was another before."""
-        self._trouble = self._trouble or trouble
+    def report(self, problem: str) -> None:
+        """Keeps ``problem`` unless there was another before."""
+        self._problem = self._problem or problem
 
-    def take_trouble(self) -> str:
+    def take_problem(self) -> str:
         """Returns what went wrong since the last call, or ""."""
-        trouble, self._trouble = self._trouble, ""
-        return trouble
+        problem, self._problem = self._problem, ""
+        return problem

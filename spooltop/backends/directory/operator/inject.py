@@ -123,7 +123,7 @@ def put_batch(dirs: SpoolDirs, content: InjectedContent, batch: PutBatch, stop: 
         if any(one.moved for one in moved):
             dirs.files.sync_dir(dirs.box(Box.NEW))
     except OSError as error:
-        return outcome.in_trouble(f"put, but a power failure may remove it: {error.strerror}")
+        return outcome.failed_with(f"put, but a power failure may remove it: {error.strerror}")
     return outcome
 
 

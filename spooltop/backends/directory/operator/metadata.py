@@ -50,14 +50,14 @@ class MetaWriter:
         self._large = large
         self._lookup = NameLookup(dirs.files)
         self._fit: set[int] = set()
-        self._beside: dict[tuple[int, str], str] = {}
+        self._meta_names: dict[tuple[int, str], str] = {}
         self._common: dict[tuple[Box, str], _Common] = {}
         self._covered: dict[tuple[Box, str, str], bool] = {}
 
     def forget(self) -> None:
         """Forgets what is known by descriptor. To be called before a folder is closed: another may get its descriptor."""
         self._fit.clear()
-        self._beside.clear()
+        self._meta_names.clear()
 
     def settle(self) -> None:
         """Writes the common metadata again where they are gone. To be called after a batch: whoever empties the folder
@@ -118,12 +118,12 @@ class MetaWriter:
     def link(self, name: str, meta: tuple[int, str]) -> bool:
         """Links equal metadata of another message, if there are any, under the name for ``name``: a third of the time of a
         file. False where they have to be written."""
-        beside = set_aside.meta_name(name)
-        before = self._beside.get(meta)
-        if before is None or name not in beside:
+        meta_name = set_aside.meta_name(name)
+        before = self._meta_names.get(meta)
+        if before is None or name not in meta_name:
             return False
         try:
-            self._files.link(before, meta[0], beside, meta[0])
+            self._files.link(before, meta[0], meta_name, meta[0])
         except OSError:
             return False  # writing them shows what is wrong: no links here, too many of them, or that one is gone
         return True
@@ -131,15 +131,15 @@ class MetaWriter:
     def write(self, name: str, meta: tuple[int, str]) -> None:
         """Writes the metadata of one message. Raises ``OSError``, and leaves nothing then."""
         folder, words = meta
-        beside = set_aside.meta_name(name)
+        meta_name = set_aside.meta_name(name)
         try:
-            fd = self._files.create(beside, folder)
+            fd = self._files.create(meta_name, folder)
         except FileExistsError:
             if self._lookup.inode(name, folder) is not None:
                 raise
-            self._files.unlink(beside, folder)  # left by one that was cut off
-            fd = self._files.create(beside, folder)
-        shared = name in beside  # else the name is too long to stand there, and stands inside
+            self._files.unlink(meta_name, folder)  # left by one that was cut off
+            fd = self._files.create(meta_name, folder)
+        shared = name in meta_name  # else the name is too long to stand there, and stands inside
         inside = "" if shared else f', "name": {quoted(name)}'
         try:
             try:
@@ -152,7 +152,7 @@ class MetaWriter:
             self.drop(name, folder)
             raise
         if shared:
-            self._beside[meta] = beside
+            self._meta_names[meta] = meta_name
 
     def drop(self, name: str, folder: int) -> None:
         try:

@@ -54,8 +54,8 @@ class Mover:
         if batch.removes_claims():
             self._changed.sync_claims(self.folders)
         outcome = self._run(batch, stop)
-        trouble = self._sync()
-        return outcome.in_trouble(trouble) if trouble else outcome
+        problem = self._sync()
+        return outcome.failed_with(problem) if problem else outcome
 
     def _run(self, batch: MoveBatch, stop: Callable[[], bool]) -> BatchOutcome:
         moved: list[MoveOutcome] = []
@@ -75,7 +75,7 @@ class Mover:
         except OSError as error:
             self._changed.report(f"moved, but: {describe(error)}")
         self._changed.drop_emptied()
-        return self._changed.take_trouble()
+        return self._changed.take_problem()
 
     def _before_closing(self) -> None:
         self._changed.sync()

@@ -100,9 +100,9 @@ class DirectoryOperator:
             if action is Action.INJECT:
                 return Candidates((), notes=InjectedContent(options).notes(int(now * 1e6), self._redactor))
             if action is Action.UNDO:
-                operations, troubles = self._read(dirs, progress)
+                operations, problems = self._read(dirs, progress)
                 found = undo_candidates(dirs, operations, str(options.get("undoes", "")), progress, hosts=self._hosts)
-                return replace(found, notes=(*found.notes, *troubles))
+                return replace(found, notes=(*found.notes, *problems))
             halves = half_moved(self._interrupted(dirs))
             return find_candidates(
                 dirs, self._settled, action, selection, force=force, now=now, options=options, half_moved=halves,

@@ -35,28 +35,28 @@ def can_change(dirs: SpoolDirs) -> Capabilities:
         if action not in (*_OFFERED, *_OF_LOCKS)
     }
     boxes = {box: _why_not(dirs, box) for box in (Box.TMP, Box.NEW, Box.CUR)}
-    beside = _why_not_beside(dirs)
+    side_reason = _why_not_beside(dirs)
     for action in _OFFERED:
         # Emptying the trash writes nothing into new; but without it nothing here is a spool any more.
-        needed = [boxes[Box.NEW]] if action is not Action.EMPTY or Box.NEW in dirs.troubles else []
+        needed = [boxes[Box.NEW]] if action is not Action.EMPTY or Box.NEW in dirs.errors else []
         if action in (Action.REQUEUE, Action.PURGE, Action.HOLD):
             needed += [boxes[Box.CUR], _sticky(dirs, Box.CUR)]
         if action in (Action.PURGE, Action.HOLD):
             needed.append(_sticky(dirs, Box.NEW))
         if action is Action.INJECT:
             needed.append(boxes[Box.TMP])
-        if not beside:
+        if not side_reason:
             needed += [_why_not_aside(dirs, box) for box in _ASIDE_OF.get(action, ())]
-        reason = next((why for why in (*needed, beside) if why), None)
+        reason = next((why for why in (*needed, side_reason) if why), None)
         if reason is not None:
             refusals[action] = reason
     return Capabilities(refusals)
 
 
 def _why_not(dirs: SpoolDirs, box: Box) -> str | None:
-    if box in dirs.troubles:
-        trouble = dirs.troubles[box]
-        return f"{box} is missing" if isinstance(trouble, FileNotFoundError) else f"{box} cannot be opened: {trouble.strerror}"
+    if box in dirs.errors:
+        error = dirs.errors[box]
+        return f"{box} is missing" if isinstance(error, FileNotFoundError) else f"{box} cannot be opened: {error.strerror}"
     return _refusal(dirs, box.value)
 
 

@@ -187,8 +187,8 @@ def _left_behind(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Iterat
             place = move.source
             if result is not None or move.target is not None or place is None or not place.folder:
                 continue
-            beside = Place(place.box, set_aside.meta_name(place.name), place.folder)
-            if _there(dirs, folders, beside) and not _there(dirs, folders, place):
+            metadata = Place(place.box, set_aside.meta_name(place.name), place.folder)
+            if _there(dirs, folders, metadata) and not _there(dirs, folders, place):
                 yield place
             elif place.box is Box.TRASH and place.folder not in looked_at:
                 looked_at.add(place.folder)

@@ -67,8 +67,8 @@ class Boxes:
         there. ``unseen``: the file system does not report all changes."""
         scans = {}
         for box, fd in ((Box.CUR, dirs.cur), (Box.NEW, dirs.new), (Box.TMP, dirs.tmp)):
-            trouble = dirs.troubles.get(box)
-            missing = f"{box} is missing" if trouble is None or isinstance(trouble, FileNotFoundError) else _why(box, trouble)
+            error = dirs.errors.get(box)
+            missing = f"{box} is missing" if error is None or isinstance(error, FileNotFoundError) else _why(box, error)
             ids = self._ids if box is Box.NEW else frozenset[str]()
             self.doing = f"readdir of {box}"
             scans[box] = self._scanners[box].look(fd, force=force, ids=ids, missing=missing, unseen=unseen)
@@ -126,9 +126,9 @@ def irregular_rows(dirs: SpoolDirs, new: BoxScan, judged: Iterable[Row], duplica
     return tuple({row.key: row for row in (*rows, *judged, *duplicates.linked)}.values())
 
 
-def _why(box: Box, trouble: OSError) -> str:
-    if isinstance(trouble, PermissionError):
+def _why(box: Box, error: OSError) -> str:
+    if isinstance(error, PermissionError):
         return "permission denied"
-    if isinstance(trouble, NotADirectoryError):
+    if isinstance(error, NotADirectoryError):
         return f"{box} is not a directory of its own"
-    return f"{box} cannot be opened ({trouble.strerror})"
+    return f"{box} cannot be opened ({error.strerror})"

@@ -34,6 +34,6 @@ def quoted(path: str) -> str:
 def closed_words(what: str, found: os.stat_result, *command: str) -> str:
     """``you are deploy, cur belongs to memex 0750. Try: sudo -u memex spooltop …``, where ``found`` is the status of ``what``
     and ``command`` the words behind ``spooltop``."""
-    whose = f"{what} belongs to {user_name(found.st_uid)} {stat.S_IMODE(found.st_mode):04o}"
+    ownership = f"{what} belongs to {user_name(found.st_uid)} {stat.S_IMODE(found.st_mode):04o}"
     words = " ".join(quoted(word) for word in command)
-    return f"you are {user_name(os.geteuid())}, {whose}. Try: sudo -u {sudo_name(found.st_uid)} spooltop {words}"
+    return f"you are {user_name(os.geteuid())}, {ownership}. Try: sudo -u {sudo_name(found.st_uid)} spooltop {words}"

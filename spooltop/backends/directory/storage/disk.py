@@ -64,8 +64,8 @@ def _closed(dirs: SpoolDirs | None) -> str:
     for box, fd in ((Box.CUR, dirs.cur), (Box.NEW, dirs.new)) if dirs is not None else ():
         if fd is not None and not os.access(".", os.W_OK | os.X_OK, dir_fd=fd, effective_ids=True):
             found = os.fstat(fd)
-            whose = f"{user_name(found.st_uid)}:{_group_name(found.st_gid)}"
-            return f"{box} is {escape(whose)} {stat.S_IMODE(found.st_mode):04o}"
+            owner = f"{user_name(found.st_uid)}:{_group_name(found.st_gid)}"
+            return f"{box} is {escape(owner)} {stat.S_IMODE(found.st_mode):04o}"
     return ""
 
 

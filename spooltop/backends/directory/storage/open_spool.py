@@ -98,12 +98,12 @@ def _same(dirs: SpoolDirs) -> bool:
 
 def _still_closed(dirs: SpoolDirs, box: Box) -> bool:
     """True where a box could not be opened before and could not be now for the same reason."""
-    trouble = dirs.troubles.get(box)
-    if trouble is None:
+    error = dirs.errors.get(box)
+    if error is None:
         return False
     try:
         fd = dirs.files.open_dir(box.value, dirs.root)
     except OSError as problem:
-        return problem.errno == trouble.errno
+        return problem.errno == error.errno
     dirs.files.close(fd)
     return False
