@@ -264,12 +264,12 @@ def tries(row: Row) -> str:
 
 
 def verdict(row: Row) -> str:
-    """The verdict, in capitals if it means trouble."""
+    """The verdict, in capitals if it means a problem."""
     return "" if row.verdict is None else _loud(row.verdict)
 
 
 def _loud(word: str) -> str:
-    """Returns the word in capitals if it means trouble, as on the screen."""
+    """Returns the word in capitals if it means a problem, as on the screen."""
     return word.upper() if word in (Verdict.DEAD, "reverted", "rewound", "unreadable") else str(word)
 
 

@@ -107,7 +107,7 @@ class RateWindow:
         while self._completions and self._completions[0].gone_at < now - _SLOW_SPOOL:
             self._completions.popleft()
         recent = [one for one in self._completions if one.gone_at >= now - WINDOW]
-        if len(recent) < FEWEST:  # a slow spool: the last few say more than nothing, and their number is told
+        if len(recent) < FEWEST:  # a slow spool: the last few say more than nothing, and their number is shown
             recent = list(self._completions)[-FEWEST:]
         key = (recent[0].gone_at, recent[-1].gone_at, len(recent)) if recent else None
         if self._cached is None or self._cached[0] != key:

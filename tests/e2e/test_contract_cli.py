@@ -184,7 +184,7 @@ def test_an_attempt_is_counted_the_same_in_every_box_and_undo_says_when_nothing_
     assert redriven == [0], "at the limit it would be rejected again as soon as it is given back"
     assert spooltop(*undo, "--yes").code == 0
     again = spooltop(*undo, "--yes")
-    assert again.code == 4 and "nothing is left of it to take back" in again.err
+    assert again.code == 4 and "nothing is left to undo" in again.err
 
 
 def test_a_live_holder_wants_force_besides_yes(path: Path) -> None:

@@ -149,7 +149,7 @@ def test_a_consumer_in_a_container_is_named_by_its_number_here(spool_path: Path)
         children = Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text().split()
         container.communicate("")
     assert isinstance(claim["owner"], dict)
-    assert (claim["verdict"], claim["evidence"], [str(claim["owner"]["pid"])]) == ("alive", "lives", children)
+    assert (claim["verdict"], claim["evidence"], [str(claim["owner"]["pid"])]) == ("alive", "running", children)
 
 
 @needs_root
@@ -161,7 +161,7 @@ def test_a_holder_that_is_not_visible_is_said_to_be(spool_path: Path) -> None:
     (claim,) = claims(spool_path, CONTAINER)  # another pid namespace: nobody out here is visible in there
     assert (claim["verdict"], claim["evidence"]) == ("alive", "held; holder not visible")
     (claim,) = claims(spool_path, NOBODY)  # it lives under its number, and the lock is held
-    assert (claim["verdict"], claim["evidence"]) == ("alive", "lives")
+    assert (claim["verdict"], claim["evidence"]) == ("alive", "running")
     consumer.kill()
 
 

@@ -89,7 +89,7 @@ class SideFiles:
         try:
             own = dirs.private_dir()
         except OSError:
-            own = None  # closed to this user: what cannot be seen is no trouble of the locks
+            own = None  # closed to this user: what cannot be seen is not an error of the locks
         with self._folders(dirs) as folders:
             return counters.locks_used(dirs.files, own, (fd for _, fd in folders), since=self._world.clock() - LOCKS_FOR)
 

@@ -19,7 +19,7 @@ class IdTracker:
         self._tracking = False
 
     def track(self, ids: Sequence[str], since: float, *, looked: bool) -> None:
-        """Finds the messages ``ids``; the control is told once when there are none any more."""
+        """Finds the messages ``ids``. Tells the control once when there are none left."""
         if not ids and not self._tracking:
             return
         found = self._control.follow(ids, since)

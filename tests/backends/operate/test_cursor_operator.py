@@ -45,7 +45,7 @@ sys.stdin.read()
 
 
 class CursorDesk:
-    """Operations on the cursors in ``path`` alone; the books lie in ``state``. ``waited`` counts the waits for the lock."""
+    """Operations on the cursors in ``path`` alone; the logs are in ``state``. ``waited`` counts the waits for the lock."""
 
     def __init__(self, path: Path, state: Path) -> None:
         self.path = path
@@ -229,7 +229,7 @@ def test_the_books_hold_before_and_after(desk: CursorDesk) -> None:
 
 def test_what_cannot_be_written_down_does_not_happen(desk: CursorDesk) -> None:
     desk.write({"imessage": 89632})
-    desk.state.write_text("a file where the books should lie")
+    desk.state.write_text("a file where the logs should be")
     with pytest.raises(AuditFailed):
         desk.set("imessage", 89640)
     assert desk.read() == {"imessage": 89632}

@@ -78,7 +78,7 @@ class Meddling(LogFiles):
 
 
 class LockDesk:
-    """Operations on the locks in ``path``, where ``DEAD`` is gone and ``ALIVE`` lives; the books lie in ``state``."""
+    """Operations on the locks in ``path``, where ``DEAD`` is gone and ``ALIVE`` lives; the logs are in ``state``."""
 
     def __init__(self, path: Path, state: Path) -> None:
         self.path = path
@@ -409,7 +409,7 @@ def test_all_are_the_stale_ones(desk: LockDesk) -> None:
 
 def test_what_cannot_be_written_down_does_not_happen(desk: LockDesk) -> None:
     desk.lock("a.lock", STALE)
-    desk.state.write_text("a file where the books should lie")
+    desk.state.write_text("a file where the logs should be")
     with pytest.raises(AuditFailed):
         desk.unlock("a.lock")
     assert desk.names() == ["a.lock"]

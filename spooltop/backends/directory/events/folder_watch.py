@@ -22,7 +22,7 @@ Source = Callable[[Iterable[str], threading.Event], Iterator[Changes]]
 
 _REMOVED = 3
 _STEP, _DEBOUNCE, _BEAT = 200, 400, 5_000
-"""Milliseconds: from one look at the gathered changes to the next, until many are told at the latest, and without any."""
+"""Milliseconds: from one look at the gathered changes to the next, until many are reported at the latest, and without any."""
 _AGAIN = 30.0
 """Seconds after which folders are watched again that could not be watched."""
 

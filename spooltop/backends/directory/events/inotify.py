@@ -1,7 +1,7 @@
 """Change events straight from the kernel, inotify(7): read in bulk, without a thread of another library or an object an event.
 
 It reads ``new``, ``cur`` and the folders of cursor files, where watchfiles is not enough. The kernel tells each change in its
-order; watchfiles gathers them in a set: of 89 cursor updates that a stale copy overwrote it told 16, this reader 88. The kernel
+order; watchfiles gathers them in a set: of 89 cursor updates that a stale copy overwrote it gave 16, this reader 88. The kernel
 also says when it lost some (IN_Q_OVERFLOW) and when a directory went away (IN_IGNORED), and its names are bytes, whatever is in
 them; watchfiles says neither, and ends at a name that is not UTF-8. Everything else is watched by ``folder_watch``.
 """
@@ -37,7 +37,7 @@ _HEAD = struct.Struct("iIII")
 _ENCODING = sys.getfilesystemencoding()
 _READ = 1 << 18
 _GATHER = 0.1
-"""Seconds from one read to the next where much happens: what comes first is told at once."""
+"""Seconds from one read to the next where much happens: what comes first is reported at once."""
 _HURRY = 0.02
 """The same where the kernel's queue (16,384 events by default) would else fill up between two reads."""
 _MANY = 2_000
@@ -66,7 +66,7 @@ class Events:
     lost: bool = False
     ended: bool = False
     late: float = 0.0
-    """Seconds for which nobody had read before: what is told may have happened so long ago."""
+    """Seconds for which nobody had read before: what is reported may have happened that long ago."""
 
 
 class Event(NamedTuple):

@@ -85,7 +85,7 @@ class Processes:
         return socket.gethostname()
 
     def boot_id(self) -> str:
-        """Empty where it is not told."""
+        """Empty where it is not known."""
         if not self._boot_id:
             self._boot_id = boot_id(self._procfs.root)
         return self._boot_id
@@ -97,7 +97,7 @@ class Processes:
         return Machine(self.host(), self.boot_id(), pid_ns, this_machine().machine_id)
 
     def namespace(self) -> int | None:
-        """The inode of this process's pid namespace, None where it is not told."""
+        """The inode of this process's pid namespace, None where it is not known."""
         return self._procfs.namespace()
 
     def starts_shifted(self) -> bool:
@@ -140,7 +140,7 @@ class Processes:
         return found
 
     def numbers(self, pid: int) -> tuple[int, ...]:
-        """The numbers of a process in pid namespaces, the outermost first; empty where they are not told."""
+        """The numbers of a process in pid namespaces, the outermost first; empty where they are not known."""
         try:
             return self._procfs.numbers(pid)
         except OSError:
