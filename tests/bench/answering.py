@@ -16,9 +16,9 @@ from pathlib import Path
 
 from tests.e2e.terminal import SPOOLTOP, Terminal
 
+from .directories import arguments, kind
 from .list import Done, took
 from .operate import claim_all, fill, floor
-from .places import arguments, kind
 from .screen import FLOOR, latencies, spread_of
 
 ESCAPES = 10

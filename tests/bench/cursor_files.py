@@ -21,7 +21,7 @@ import psutil
 
 from tests.e2e.terminal import SPOOLTOP, Terminal
 
-from .places import arguments
+from .directories import arguments
 
 MEASURED = """
 import resource, subprocess, sys, time

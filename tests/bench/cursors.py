@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.e2e.terminal import Terminal
 
-from .places import arguments
+from .directories import arguments
 
 SOURCES = ("imessage", "signal", "email", "teams", "messenger")
 GAPS = (1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.005)

@@ -25,9 +25,9 @@ from time import perf_counter
 from spooltop.engine import Spool
 
 from ..reliability.disks import Disk
+from .directories import kind
 from .engine_floor import BareLoop, CompiledLoop
 from .engine_growth import grow
-from .places import kind
 
 SIZE = 1024
 GROUP = 1000

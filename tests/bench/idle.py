@@ -18,7 +18,7 @@ import psutil
 import spooltop
 from tests.e2e.terminal import SPOOLTOP, Terminal
 
-from .places import arguments, filled
+from .directories import arguments, filled
 
 PAGE_DOWN = "\x1b[6~"
 

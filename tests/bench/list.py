@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from tests.e2e.terminal import SPOOLTOP, Terminal
 
-from .places import arguments, filled
+from .directories import arguments, filled
 from .screen import FLOOR, latencies
 
 TIMES = 3

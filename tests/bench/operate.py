@@ -23,7 +23,7 @@ from spooltop.model.plan import Outcome
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 
-from .places import arguments, kind
+from .directories import arguments, kind
 
 CIRCLES = (
     ((Action.REQUEUE, Box.CUR),),

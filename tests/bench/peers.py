@@ -24,9 +24,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .directories import kind
 from .peers_block import Block, payload, run
 from .peers_queues import PEERS, Peer
-from .places import kind
 
 WORKERS = ((1, 1), (1, 4), (4, 4))
 

@@ -21,7 +21,7 @@ import psutil
 
 from tests.e2e.terminal import SPOOLTOP, Terminal
 
-from .places import arguments, filled
+from .directories import arguments, filled
 
 FLOOR = """
 import os

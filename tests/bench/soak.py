@@ -19,7 +19,7 @@ import psutil
 
 from tests.e2e.terminal import SPOOLTOP, Terminal
 
-from .places import arguments, filled
+from .directories import arguments, filled
 from .screen import STANDING, stream
 
 KEYS = ("2", "j", "/standing\r", "\x7f", "3", "4", "5", "6", "7", "?", "q", "2", "\r", "\x7f", "a", "U", "1", "R")

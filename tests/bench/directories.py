@@ -1,4 +1,4 @@
-"""Places where something is measured, described in words that tell nothing of the machine."""
+"""Directories in which something is measured, described in words that tell nothing of the machine."""
 
 from __future__ import annotations
 
