@@ -132,7 +132,7 @@ class FlowCounter:
         arrived: list[Name] = []
         requeued = 0
         for name in moved.new_added:
-            many = batch.came(Box.NEW, name.raw)
+            many = batch.times_added(Box.NEW, name.raw)
             back_again = operators.take(operators.put_back, name.raw, many)
             again = operators.take(operators.requeued, name.raw, many - back_again)
             requeued += again
@@ -142,7 +142,7 @@ class FlowCounter:
             if back_again + again < many:
                 arrived.append(name)
         for name in moved.new_gone:
-            self._shifted -= operators.take(operators.out_of_new, name.raw, batch.went(Box.NEW, name.raw))
+            self._shifted -= operators.take(operators.out_of_new, name.raw, batch.times_deleted(Box.NEW, name.raw))
         self._requeued += requeued
         if id in aside and not (moved.cur_added or moved.cur_gone or id in self._gone):
             put_back, arrived = put_back + arrived, []  # by an operator whose journal cannot be read here
@@ -204,8 +204,8 @@ class FlowCounter:
         arrived, left, taken, ended = moved.new_added, moved.new_gone, moved.cur_added, moved.cur_gone
         passed = bool({name.raw for name in taken} & {name.raw for name in ended}) and len(taken) == len(ended)
         here = back or (bool(arrived) and (not left or any(in_new(name.raw) for name in arrived)))
-        puts = sum(batch.came(Box.NEW, name.raw) for name in arrived)
-        claims = sum(batch.came(Box.CUR, name.raw) for name in taken)
+        puts = sum(batch.times_added(Box.NEW, name.raw) for name in arrived)
+        claims = sum(batch.times_added(Box.CUR, name.raw) for name in taken)
         began_claimed = gone is not None or (bool(ended) and not passed) or id in self._claimed_at
         # Each return ends a claim; of the claims one may stand there still, or have ended for good.
         returns = max(0, claims + began_claimed - (0 if here or not claims else 1))

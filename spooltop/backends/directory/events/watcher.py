@@ -53,11 +53,11 @@ class EventBatch:
     gone_again: Mapping[Box, Mapping[str, int]] = field(default_factory=dict)
     """Number of times each name was deleted after the first time, by box."""
 
-    def came(self, box: Box, name: str) -> int:
+    def times_added(self, box: Box, name: str) -> int:
         """Returns how often ``name``, one of ``added``, was added."""
         return 1 + self.repeats.get(box, {}).get(name, 0)
 
-    def went(self, box: Box, name: str) -> int:
+    def times_deleted(self, box: Box, name: str) -> int:
         """Returns how often ``name``, one of ``deleted``, was deleted."""
         return 1 + self.gone_again.get(box, {}).get(name, 0)
 

@@ -35,7 +35,7 @@ def can_change(dirs: SpoolDirs) -> Capabilities:
         if action not in (*_OFFERED, *_OF_LOCKS)
     }
     boxes = {box: _why_not(dirs, box) for box in (Box.TMP, Box.NEW, Box.CUR)}
-    side_reason = _why_not_beside(dirs)
+    own_dir_reason = _why_not_own_dir(dirs)
     for action in _OFFERED:
         # Emptying the trash writes nothing into new; but without it nothing here is a spool any more.
         needed = [boxes[Box.NEW]] if action is not Action.EMPTY or Box.NEW in dirs.errors else []
@@ -45,9 +45,9 @@ def can_change(dirs: SpoolDirs) -> Capabilities:
             needed.append(_sticky(dirs, Box.NEW))
         if action is Action.INJECT:
             needed.append(boxes[Box.TMP])
-        if not side_reason:
+        if not own_dir_reason:
             needed += [_why_not_aside(dirs, box) for box in _ASIDE_OF.get(action, ())]
-        reason = next((why for why in (*needed, side_reason) if why), None)
+        reason = next((why for why in (*needed, own_dir_reason) if why), None)
         if reason is not None:
             refusals[action] = reason
     return Capabilities(refusals)
@@ -80,7 +80,7 @@ def _belongs_to(dirs: SpoolDirs, name: str, fd: int, user: int) -> bool:
         return False
 
 
-def _why_not_beside(dirs: SpoolDirs) -> str | None:
+def _why_not_own_dir(dirs: SpoolDirs) -> str | None:
     try:
         found = dirs.files.stat(OWN, dirs.root)
     except FileNotFoundError:
