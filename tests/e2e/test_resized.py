@@ -24,7 +24,7 @@ VIEWS = ("1", "2", "3", "4", "5", "6", "7", "?", BACK, "z", BACK)
 def shape(text: str) -> list[str]:
     """The lines of a screen without what goes by the clock: times, rates, graphs, numbers by age."""
     lines = (" ".join(re.sub(r"\d\d:\d\d:\d\d|[<≤≥]?[\d.]+(?:s|/s)(?!\w)", "T", line).split()) for line in text.split("\n"))
-    return [re.sub(r"(?:\d+ ){6}\d+", "AGES", re.sub(r"[▁-█][▁-█ ]*", "#", line)) for line in lines]
+    return [re.sub(r"(?:\d+ ){6}\d+", "AGES", re.sub(r"·*[▁-█][·▁-█ ]*", "#", line)) for line in lines]
 
 
 @pytest.mark.long

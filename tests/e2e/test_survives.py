@@ -235,7 +235,7 @@ def test_rights_that_go_and_come_back(anybodys: Path) -> None:  # noqa: F811
         screen.wait_for(depth("new", 3))
         (path / "new").chmod(0o700)
         put(path, 1)
-        screen.wait_for("Permission denied")
+        screen.wait_for("new: permission denied")
         (path / "new").chmod(0o755)
         screen.wait_for(depth("new", 4))
         leaves(screen)
