@@ -127,7 +127,7 @@ def load(environ: Mapping[str, str], files: Sequence[str] | None = None) -> Sett
 
 
 class SettingsFiles:
-    """The settings files of a process that goes on, and the settings in them whenever they change."""
+    """The settings files of a long-running process: reads them again whenever one changes."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ

@@ -20,7 +20,7 @@ _CHUNK = 1 << 20
 
 
 class TmpWriter:
-    """The files in ``tmp`` of one process that puts. What the system refuses is raised as ``OSError``."""
+    """Writes the files in ``tmp`` of one producer process. System errors are raised as ``OSError``."""
 
     def __init__(self, dirs: SpoolDirs) -> None:
         self._files = dirs.files

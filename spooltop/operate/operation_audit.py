@@ -131,7 +131,7 @@ class OperationAudit:
             self._write(head, after_line(head, batch), counts, sync=not self._more())
         except AuditFailed as error:
             raise AuditFailed(
-                f"{tried} of {count} were tried, and what came of them could not be audited: {error.what}",
+                f"{tried} of {count} were attempted, but their outcome could not be audited: {error.what}",
                 path=error.path,
                 advice=error.advice,
                 full=error.full,

@@ -73,8 +73,10 @@ class ShortLived:
 
 
 def split_short_lived(batch: EventBatch, turn: int) -> tuple[ShortLived, list[tuple[bool, set[str], str]]]:
-    """Separates the messages of our own, in their plain form, that came and went within the batch. Also returns the other
-    names, as (claimed, names, the attribute of ``_Moves`` that gets them)."""
+    """Separates the messages that arrived and were finished within the batch. Only plain names of the engine are recognised.
+
+    Also returns all other names, as tuples (claimed, names, name of the attribute of ``_Moves`` that takes them).
+    """
     added, deleted = batch.added.get(Box.NEW, set()), batch.deleted.get(Box.NEW, set())
     taken, ended = batch.added.get(Box.CUR, set()), batch.deleted.get(Box.CUR, set()) - batch.back_in_cur
     within = added & deleted

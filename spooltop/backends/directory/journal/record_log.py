@@ -216,8 +216,8 @@ class RecordLog(Generic[IntentT, ResultT]):
         return self._gathered(lines_of, Progress(), required=False)
 
     def read_required(self, progress: Progress) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
-        """As ``read``. Raises ``Unreadable`` where the user's own log cannot be read: an operation that is not known of may have
-        been done; ``Stopped``."""
+        """As ``read``, but raises ``Unreadable`` if the user's own log cannot be read, because it may record operations that
+        nothing else shows. Raises ``Stopped``."""
         return self._gathered(lines_of, progress, required=True)
 
     def read_some(self, narrow: Callable[[bytes], Iterable[bytes]]) -> dict[str, LoggedOperation[IntentT, ResultT]]:

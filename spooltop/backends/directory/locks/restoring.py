@@ -32,7 +32,7 @@ class LockRestorer:
     def pin(self, one: LockRecord, row: Row, folders: list[tuple[str, int]]) -> Item | Refusal | None:
         fd = next((fd for path, fd in folders if os.path.realpath(path) == one.folder), None)
         if fd is None:
-            return Refusal(row, f"{escape(one.folder)} is no directory of this target now")
+            return Refusal(row, f"{escape(one.folder)} no longer belongs to this target")
         try:
             with opened_below(fd, one.below, self._files) as own:
                 why = self.blocked(one, fd, own)

@@ -79,7 +79,7 @@ class SelectedRows:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The names on disk that were given and not found."""
+        """The selected names that were not found on disk."""
         return self._conditions.missing()
 
     @property
