@@ -74,6 +74,7 @@ def codes(snapshot: Snapshot) -> set[str]:
     return {problem.code for problem in snapshot.problems}
 
 
+@pytest.mark.long
 @pytest.mark.early
 def test_everything_that_it_promises_is_seen_and_the_kept_spool_is_a_good_one(demo: Demo, tmp_path: Path) -> None:
     spool = tmp_path / "kept"
@@ -124,6 +125,7 @@ def test_the_status_is_printed_and_the_spool_removed(demo: Demo, tmp_path: Path)
     assert os.listdir(tmp_path / "temp") == []
 
 
+@pytest.mark.long
 def test_nothing_runs_on_when_it_is_killed_and_the_next_one_sweeps(demo: Demo, tmp_path: Path) -> None:
     process = demo()
     processes = family_of(process)
@@ -144,6 +146,7 @@ def test_two_at_once_leave_each_other_alone(demo: Demo, tmp_path: Path) -> None:
     assert (tmp_path / "temp" / left / "memex" / "new").is_dir()
 
 
+@pytest.mark.long
 def test_it_ends_tidily_though_its_first_child_was_killed(demo: Demo, tmp_path: Path) -> None:
     process = demo()
     processes = family_of(process)
@@ -205,6 +208,7 @@ def test_the_tour_that_its_last_line_names_works_and_works_again(dashboard: Dash
     assert person.leaves("\x03") == 0
 
 
+@pytest.mark.long
 def test_it_is_killed_on_its_terminal_and_nothing_runs_on(dashboard: Dashboard, tmp_path: Path) -> None:
     screen = dashboard("demo", env={"TMPDIR": str(tmp_path)})
     screen.wait_for("live · as of")

@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from .terminal import Terminal
 
 Dashboard = Callable[..., Terminal]
@@ -23,6 +25,7 @@ def test_ctrl_l_paints_over_what_was_written_into_the_terminal(spool_path: Path,
     screen.wait_for(lambda text: "wall: lunch!" not in text and text.split("\n")[row].startswith(was))
 
 
+@pytest.mark.long
 def test_after_many_keys_and_sizes_a_full_repaint_changes_nothing(spool_path: Path, dashboard: Dashboard) -> None:
     screen = dashboard(str(spool_path))
     screen.wait_for("live · as of")

@@ -38,6 +38,7 @@ def test_a_command_that_looks_changes_nothing(spool: Path, tmp_path: Path, words
     assert state(spool) == before
 
 
+@pytest.mark.long
 @pytest.mark.early
 def test_a_dashboard_that_is_only_watched_changes_nothing(spool: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"

@@ -28,7 +28,10 @@ LEAST = {
 case by case."""
 
 
-LONG = ("storm", "operators", "power", "faults", "spin", "calls", "tickets", "machine", "straced")
+LONG = (
+    "storm", "operators", "power", "faults", "spin", "calls", "tickets", "machine", "straced", "errors", "containers", "crash",
+    "names",
+)  # fmt: skip
 
 
 @pytest.mark.early

@@ -27,6 +27,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.early
 def test_each_picture_is_what_the_code_draws_now() -> None:
     done = run("--check")

@@ -109,6 +109,7 @@ async def test_options_of_the_drawing(options: Options) -> None:
             assert colours <= {"default"}
 
 
+@pytest.mark.long
 async def test_a_screen_that_was_left_leaves_nothing_behind_of_what_it_had_drawn() -> None:
     def drawn() -> int:
         gc.collect()

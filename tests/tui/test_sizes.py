@@ -15,7 +15,9 @@ from .driving import Driver, dashboard
 from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting, written
 from .test_plans import planned
 
-SIZES = [(40, 10), (60, 15), (80, 23), (120, 30), (160, 50), (200, 60)]
+SIZES = [
+    (40, 10), (80, 23), (160, 50), *(pytest.param(size, marks=pytest.mark.long) for size in ((60, 15), (120, 30), (200, 60))),
+]  # fmt: skip
 TINY = [(39, 10), (40, 9), (20, 5), (9, 3), (1, 1)]
 
 
@@ -105,6 +107,7 @@ async def test_below_the_least_it_says_what_it_needs(size: tuple[int, int]) -> N
         await driver.see("Claims 7")
 
 
+@pytest.mark.long
 @pytest.mark.early
 async def test_a_storm_of_sizes() -> None:
     sizes = random.Random(5)

@@ -160,6 +160,7 @@ def test_only_what_frees_space_goes_on_without_an_audit_log_and_only_on_a_full_d
     assert os.listdir(desk.path / "new") == ["a"]
 
 
+@pytest.mark.long
 @pytest.mark.early
 def test_without_descriptors_a_list_is_whole_or_says_that_it_is_not(tmp_path):
     with Spool.create(tmp_path / "s", durable=False) as box:

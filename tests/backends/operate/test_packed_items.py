@@ -58,6 +58,7 @@ def test_it_is_the_list_that_was_put_in():
     assert verdicts_of(packed) == verdicts_of(plain) and len(verdicts_of(plain)) > 1
 
 
+@pytest.mark.long
 @pytest.mark.early
 def test_a_plan_of_many_takes_at_most_150_bytes_an_item_and_is_done(desk):
     count = 3 * CHUNK

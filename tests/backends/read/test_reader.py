@@ -490,6 +490,7 @@ def test_who_has_a_message_is_its_holder_or_its_writer(spool: Path, opened: Open
     assert (facts[word], {"holder", "writer"} & facts.keys()) == (row.evidence, {word})
 
 
+@pytest.mark.long
 @pytest.mark.early
 def test_claims_that_are_gone_take_no_memory(spool: Path, opened: Opened) -> None:
     """A dashboard runs for weeks."""
