@@ -22,7 +22,8 @@ VIEWS = ("1", "2", "3", "4", "5", "6", "7", "?", BACK, "z", BACK)
 
 
 def shape(text: str) -> list[str]:
-    """The lines of a screen without what goes by the clock: times, rates, graphs, numbers by age."""
+    """The lines of a screen without what changes by itself: times, rates, graphs, numbers by age, free space."""
+    text = re.sub(r"\S+B free \d+%(, inodes free \d+%)?", "DISK", text)
     lines = (" ".join(re.sub(r"\d\d:\d\d:\d\d|[<≤≥]?[\d.]+(?:s|/s)(?!\w)", "T", line).split()) for line in text.split("\n"))
     return [re.sub(r"(?:\d+ ){6}\d+", "AGES", re.sub(r"·*[▁-█][·▁-█ ]*", "#", line)) for line in lines]
 

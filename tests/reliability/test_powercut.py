@@ -24,7 +24,7 @@ def test_a_power_cut_after_any_change_loses_nothing_that_was_confirmed(memory: P
     assert len(found) > 5
 
 
-@pytest.mark.parametrize("keeps_order", [True, False])
+@pytest.mark.parametrize("keeps_order", [pytest.param(True, marks=pytest.mark.long), False])
 @pytest.mark.parametrize(
     ("work", "old", "in_common"),
     [*product(WORK, [False], [False, True]), *product(WORK, [True], [False]), (WORK[0], True, True)],

@@ -351,6 +351,7 @@ def test_a_look_that_hangs_is_known_to(control: FakeControl, posts: Posts) -> No
     assert snapshot_thread.stop(timeout=20)
 
 
+@pytest.mark.early
 async def test_while_a_look_hangs_the_header_says_so_keys_answer_plans_open_and_q_quits() -> None:
     control = FakeControl([claim(1), claim(2, Verdict.ALIVE)])
     passed = [0.0]

@@ -201,11 +201,12 @@ def test_killed_at_any_call_nothing_is_lost_and_a_rerun_finishes(desks, name, ol
     assert at > 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "in_common", "code"),
     [
         *((*one, errno.ENOSPC) for one in EACH),
-        *(pytest.param(name, False, errno.EIO, marks=pytest.mark.long) for name in ("empty", "purge now")),
+        *((name, False, errno.EIO) for name in ("empty", "purge now")),
     ],
     indirect=["in_common"],
 )
