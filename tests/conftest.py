@@ -52,10 +52,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def is_left_out(item: pytest.Item, config: pytest.Config) -> bool:
-    """True for a long test, unless ``--all``, an expression after ``-m`` that speaks of long, or its own name asks for it."""
+    """True for a long test that nothing asks for: neither ``--all`` nor an expression after ``-m`` that speaks of long, nor the
+    name of its file or of the test."""
     if not item.get_closest_marker("long") or config.getoption("--all") or "long" in config.getoption("-m"):
         return False
-    named = [arg.partition("::") for arg in config.args if "::" in arg]
+    named = [arg.partition("::") for arg in config.args if ".py" in arg]
     asked = tuple(f"{(config.invocation_params.dir / path).resolve()}::{name}" for path, _, name in named)
     return not f"{item.path}::{item.nodeid.partition('::')[2]}".startswith(asked)
 

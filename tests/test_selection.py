@@ -32,9 +32,10 @@ def names(items: list[Any]) -> list[str]:
     ("asked", "out"),
     [
         (config("tests"), ["whole[0/1]", "other"]),
-        (config("tests/test_a.py"), ["whole[0/1]", "other"]),
+        (config("tests/test_a.py"), []),
         (config("tests/test_a.py::whole"), ["other"]),
         (config("test_a.py::whole[0/1]", folder=ROOT / "tests"), ["other"]),
+        (config("tests/test_b.py"), ["whole[0/1]", "other"]),
         (config("tests/test_b.py::whole"), ["whole[0/1]", "other"]),
         (config(f"{ROOT}/tests/test_a.py::other"), ["whole[0/1]"]),
         (config("tests", every=True), []),

@@ -17,6 +17,8 @@ from spooltop.engine import Spool
 
 from .terminal import Terminal
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = (sys.executable, "-m", "tests.e2e.elsewhere")
 

@@ -6,8 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from .consumers import Consumer
 from .terminal import Terminal
+
+pytestmark = pytest.mark.long
 
 Dashboard = Callable[..., Terminal]
 

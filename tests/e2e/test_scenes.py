@@ -20,6 +20,8 @@ from .terminal import SPOOLTOP, Terminal
 from .test_who_lives import NOBODY, needs_root
 from .writers import dying_writer, producer, slow_writer
 
+pytestmark = pytest.mark.long
+
 Dashboard = Callable[..., Terminal]
 
 

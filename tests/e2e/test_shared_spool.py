@@ -16,6 +16,8 @@ import pytest
 
 from .terminal import SPOOLTOP
 
+pytestmark = pytest.mark.long
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becoming other users is root's")
 ANN, BOB, STAFF = 65533, 65532, 65531
 """ANN owns the spool; BOB comes first; STAFF is a group."""

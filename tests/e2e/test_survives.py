@@ -25,6 +25,8 @@ from .test_resized import shape
 from .test_scenes import anybodys  # noqa: F401  a fixture
 from .test_who_lives import NOBODY, needs_root
 
+pytestmark = pytest.mark.long
+
 Dashboard = Callable[..., Terminal]
 
 
@@ -52,7 +54,6 @@ def test_a_name_that_is_not_utf8_and_what_comes_after_it(spool_path: Path, dashb
     leaves(screen)
 
 
-@pytest.mark.long
 def test_a_box_that_goes_and_comes_back(spool_path: Path, dashboard: Dashboard) -> None:
     screen = dashboard(str(spool_path))
     count = 3
@@ -115,7 +116,6 @@ def server_of(screen: Terminal) -> psutil.Process:
     return next(one for one in psutil.Process(screen.process.pid).children() if "tests.e2e.fusefs" in one.cmdline())
 
 
-@pytest.mark.long
 @needs_root
 @pytest.mark.early
 def test_through_fuse_it_lists_by_time_and_lives_and_ends_while_the_server_does_not_answer(spool_path: Path) -> None:
@@ -303,7 +303,6 @@ def test_a_terminal_that_does_not_read(spool_path: Path, dashboard: Dashboard) -
     leaves(screen)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("how", ["q", "SIGTERM", "gone"])
 def test_a_terminal_that_takes_nothing_any_more_keeps_nobody(spool_path: Path, dashboard: Dashboard, how: str) -> None:
     screen = dashboard(str(spool_path), cols=300, rows=80)
@@ -362,7 +361,6 @@ def below_zero(value_tree: object, where: str = "") -> list[str]:
     return [f"{where}: {value_tree}"] if isinstance(value_tree, int | float) and value_tree < 0 else []
 
 
-@pytest.mark.long
 def test_files_from_the_future_have_no_negative_age(spool_path: Path, dashboard: Dashboard) -> None:
     future = 4_102_444_800
     for box in ("tmp", "new", "cur"):
@@ -386,7 +384,6 @@ def test_files_from_the_future_have_no_negative_age(spool_path: Path, dashboard:
     leaves(screen)
 
 
-@pytest.mark.long
 def test_a_clock_that_is_set_back_an_hour(spool_path: Path, tmp_path: Path) -> None:
     (spool_path / "cursors.json").write_text('{"imessage": 5}')
     setting = tmp_path / "clock"

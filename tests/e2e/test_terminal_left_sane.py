@@ -13,6 +13,8 @@ import pytest
 
 from .terminal import Terminal
 
+pytestmark = pytest.mark.long
+
 Dashboard = Callable[..., Terminal]
 
 ALTERNATE = b"\x1b[?1049h"

@@ -13,7 +13,7 @@ import pytest
 from ..reliability.watched import LOOKING, changes, filled, look_around, looked, state, traced
 from .terminal import Terminal
 
-pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")]
 
 
 @pytest.fixture
@@ -38,7 +38,6 @@ def test_a_command_that_looks_changes_nothing(spool: Path, tmp_path: Path, words
     assert state(spool) == before
 
 
-@pytest.mark.long
 @pytest.mark.early
 def test_a_dashboard_that_is_only_watched_changes_nothing(spool: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"

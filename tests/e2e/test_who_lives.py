@@ -18,6 +18,8 @@ from spooltop.engine import FileTicketQueue
 from .consumers import Consumer
 from .terminal import SPOOLTOP
 
+pytestmark = pytest.mark.long
+
 CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc")
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 

@@ -213,7 +213,7 @@ WHOLE = bool(os.environ.get("SPOOLTOP_WHOLE"))
 """All things in all places, which takes three minutes; else those of each kind."""
 FEW = THINGS if WHOLE else ("link", "hard link", "fifo", "zeros", "sparse")
 NO_MESSAGE = [thing for thing in THINGS if thing != "sparse"]
-QUICK = ("link", "fifo")
+QUICK = ("link",)
 
 
 def each(things: Iterable[str]) -> list[Any]:
