@@ -8,8 +8,10 @@ The packages, from the lowest layer to the highest. Imports go down only (``impo
 - ``backends`` kinds of spools: how they are read, watched and changed
 - ``observe`` rates, histories, verdicts on cursors, problems worst first
 - ``operate`` plan, confirm, apply in batches, result, audit, undo
+- ``settings`` what the user has set: environment, configuration files
 - ``wiring`` the operators and readers for each kind of target
 - ``control`` the application's API: open, look, listing, read, plan, apply, undo
+- ``startup`` the first picture within 50 ms, and a process apart where a file system may hang
 - ``cli`` the command line: arguments in, text and JSON out
 - ``tui`` the Textual dashboard; accesses no file, process or clock itself
 """

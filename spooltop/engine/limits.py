@@ -6,4 +6,4 @@ from __future__ import annotations
 __all__ = ["MAX_ATTEMPTS"]
 
 MAX_ATTEMPTS = 10
-"""Times in work, after which a release, a requeue and a recover reject instead."""
+"""Attempts after which a release, a requeue and a recover reject instead."""

@@ -6,7 +6,7 @@
 ``src:imessage``      from a source with this in its name (also ``source:``); ``src:=imessage`` from just this one, ``src:""``
                       from none that is known
 ``pid:4312``          held or written by this process
-``tries:>3``          in work so often; ``tries:3`` exactly
+``tries:>3``          more than 3 attempts; ``tries:3`` exactly 3
 ``verdict:dead``      alive, dead, unknown, writing, abandoned
 ``!term``             not so
 ``"two words"``       blanks, and text that looks like a term; ``""`` inside is a quotation mark
