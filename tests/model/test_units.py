@@ -158,3 +158,9 @@ def test_a_character_has_one_width_on_the_command_line_and_in_the_dashboard() ->
     characters = (chr(code) for code in range(0x110000) if code not in excepted)
     differing = [char for char in characters if char.isprintable() and cells(char) != get_character_cell_size(char)]
     assert differing == []
+
+
+def test_the_highest_rate_is_a_thousand_million_a_second() -> None:
+    assert units.parse_rate("1000000000") == 1e9
+    with pytest.raises(UsageError, match="invalid rate"):
+        units.parse_rate("1000000001")

@@ -108,3 +108,11 @@ def test_a_removed_lock_is_written_in_the_same_bytes(desk: LogDesk) -> None:
     plan = desk.locks.plan(Action.UNLOCK, Selection(everything=True))
     desk.locks.apply(plan)
     assert (desk.logs / "locks.jsonl").read_text() == desk.lines(UNLOCKED, plan.operation)
+
+
+@pytest.mark.parametrize("time", ['"soon"', "null", "1e300"])
+def test_a_lock_whose_time_is_invalid_is_not_put_back(desk: LogDesk, time: str) -> None:
+    valid = '"mtime":1000000000.0'
+    assert valid in UNLOCKED
+    desk.write_log("locks.jsonl", UNLOCKED.replace(valid, f'"mtime":{time}'))
+    assert [record for record in desk.locks.records() if record.why_not_undo is None] == []
