@@ -138,6 +138,12 @@ def test_no_place_to_keep_it_is_said(tmp_path: Path, clock: Clock) -> None:
             mutes.set("a", 60)
 
 
+def test_a_lock_that_cannot_be_opened_is_one_line(tmp_path: Path, clock: Clock) -> None:
+    (tmp_path / ".mutes.lock").mkdir()
+    with pytest.raises(Refused, match="mute: "):
+        MuteFile(str(tmp_path), "/s", clock=clock).set("a", 60)
+
+
 @pytest.mark.parametrize(
     ("settings", "folder"),
     [
