@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
-from .errors import Closed
+from .engine.closed import closed
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,7 +33,7 @@ class OpenCalls:
     def __enter__(self) -> None:
         with self._counting:
             if self._closed:
-                raise Closed(f"this {self._what} is closed", path=self._path, advice="open it again")
+                raise closed(self._path, self._what)
             self._running += 1
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:

@@ -8,6 +8,7 @@ from typing import BinaryIO, NoReturn, TypeAlias
 
 from spooltop.errors import PutUnknown, Refused, Unreadable
 
+from .atomic import discard
 from .dirs import SpoolDirs
 from .files import UNSUPPORTED, is_inode
 from .names import parse
@@ -131,10 +132,7 @@ class TmpWriter:
 
     def discard(self, name: str) -> None:
         """Removes the file from ``tmp``, as far as that is possible."""
-        try:
-            self._files.unlink(name, self._tmp)
-        except OSError:
-            return  # it stays in tmp, where nothing is taken for a message; the first error is the one to report
+        discard(self._files, name, self._tmp)  # if it stays in tmp, nothing there is taken for a message
 
 
 class SourceFailed(Exception):

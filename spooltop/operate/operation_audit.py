@@ -45,7 +45,7 @@ class OperationAudit:
         self._batches = batches
         self._operator = operator
         self._options = options
-        self._who = who
+        self._who = who or Actor.here()
         self._clock = clock
         self._syslog = syslog
         self._copies = copies
@@ -107,7 +107,7 @@ class OperationAudit:
     def _warn(self, words: str) -> None:
         if words not in self.notes:
             self.notes.append(words)
-            who, plan = self._who or Actor.here(), self._plan
+            who, plan = self._who, self._plan
             self._syslog(
                 f"{who.user} (uid {who.uid}): {plan.action} {plan.operation} of {plan.count} in {escape(plan.target)}: {words}"
             )
@@ -157,7 +157,7 @@ class OperationAudit:
             "action": str(plan.action),
             "target": escape(os.path.abspath(plan.target)),
             "force": plan.force,
-            **(self._who or Actor.here()).words(),
+            **self._who.words(),
         }
 
     def _write(
