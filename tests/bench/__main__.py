@@ -25,9 +25,9 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "screen": (("screen", "5000"),),
     "list": (("list", "1000000", "--dir", "/dev/shm"),),
     "operate": (
-        ("operate", "20000", "3", "--dir", "/dev/shm"), ("operate", "20000", "5", "--dir", ".", "--only", "requeue", "empty"),
+        ("operate", "100000", "3", "--dir", "/dev/shm"), ("operate", "100000", "1", "--dir", "."),
         ("operate", "1000000", "1", "--dir", "/dev/shm", "--only", "requeue", "purge"),
-        ("operate", "1000000", "1", "--dir", ".", "--only", "requeue", "purge"),
+        ("operate", "300000", "1", "--consumers", "50000", "--dir", "/dev/shm", "--only", "requeue"),
         ("answering", "1000000", "--dir", "/dev/shm"),
     ),
     "tickets": (("tickets", "--dir", "/dev/shm"),),
