@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dashboard(splash: Splash, leave: Leave | None) -> Dashboard:
     def dashboard(control: Control, options: Namespace) -> int:
-        from dataclasses import replace
+        from spooltop.records import replace
 
         from . import tui  # Textual takes most of the time of a start: only the dashboard pays for it
 

@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from spooltop.records import replace
 
 from .errors import Closed, Refused, Unreadable, UsageError
 from .model.audit import AuditTrail

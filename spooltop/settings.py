@@ -9,14 +9,14 @@ separated by ``:``, those of ``redact`` by ``:`` or ``,``, URLs by spaces.
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import errno
 import fnmatch
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from spooltop.records import dataclass, field, fields
 
 from .engine.small_files import NotRegular, read_small
 from .errors import UsageError
@@ -33,7 +33,7 @@ LISTS = {"read_only": ":", "redact": ":,", "poll_log": ":", "cursor_files": ":",
 ``[SOURCE=]GLOB``, paths, URLs."""
 _NAMED = {":": "a colon", ":,": "a colon or a comma", " ": "a blank"}
 _WORDS = ("poll_line", "cursor_field", "who_writes", "syslog", "claims_hosts", "claims_pids")
-NAMES = (*(field.name for field in dataclasses.fields(Thresholds)), *LISTS, *_WORDS)
+NAMES = (*(one.name for one in fields(Thresholds)), *LISTS, *_WORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Settings:
     ``origins`` says where each is set: ``SPOOLTOP_NAME``, or ``name in FILE``."""
 
     words: Mapping[str, str]
-    origins: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
 
     def items(self, name: str) -> tuple[str, ...]:
         """Returns one of ``LISTS``; empty if it is not set."""

@@ -6,7 +6,6 @@ import argparse
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -18,6 +17,7 @@ from spooltop.model.text import escape
 from spooltop.model.units import count, duration
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.operate.confirm import accepts
+from spooltop.records import replace
 
 from . import render_changes_json, render_changes_text, render_json, trace
 from .context import Context

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spooltop.engine.claim import backoff
@@ -24,6 +23,7 @@ from spooltop.errors import ClaimLost, SpoolFull, SpooltopError, UsageError
 from spooltop.model.text import escape
 from spooltop.model.units import duration, parse_age
 from spooltop.model.vocabulary import Box
+from spooltop.records import dataclass, field
 from spooltop.settings import load
 
 from .cmd_create import open_spool
@@ -68,7 +68,7 @@ def work(args: argparse.Namespace, context: Context) -> int:
         return worker.run()
 
 
-@dataclass
+@dataclass(slots=True)
 class _Job:
     """A running command. ``deadline`` is on the worker's tick; ``ended_by`` says why it was asked to end."""
 
@@ -91,7 +91,7 @@ class _Job:
         return "timeout" if self.timed_out else f"signal-{-code}" if code < 0 else f"exit-{code}"
 
 
-@dataclass
+@dataclass(slots=True)
 class CommandWorker:
     """Runs ``command`` for each message until it receives a signal to stop or, with ``drain``, until no message is left to take.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from spooltop.records import dataclass
 
 from ..errors import SpooltopError, UsageError
 from .terminal import Terminal
@@ -32,7 +33,7 @@ def _no_dashboard(control: Control, options: argparse.Namespace) -> int:
     raise UsageError("no dashboard can be opened from here")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Context:
     """Environment of a command. ``open`` takes the arguments of ``control.open_control``."""
 

@@ -9,8 +9,9 @@ import sys
 import traceback
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from spooltop.records import replace
 
 from .. import __version__
 from ..errors import NotASpool, SpooltopError, Unreadable, UsageError

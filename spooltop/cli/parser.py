@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import difflib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
+
+from spooltop.records import dataclass
 
 from ..errors import UsageError
 from . import options

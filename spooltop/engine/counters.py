@@ -16,8 +16,9 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
+
+from spooltop.records import dataclass
 
 from .atomic import open_shared
 from .cursors.journal import timeouts_since

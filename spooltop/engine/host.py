@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from functools import cache
 
 from spooltop.model.mountinfo import parse_mounts
+from spooltop.records import dataclass
 
 __all__ = [
     "LOCAL", "MOUNTED_ONCE", "ORDERED", "PROC", "Machine", "boot_id", "command_line", "command_of", "file_system",

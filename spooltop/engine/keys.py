@@ -15,9 +15,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from spooltop.model.untrusted import finite, json_object
+from spooltop.records import dataclass
 
 from .atomic import open_shared, publish_new
 from .dirs import SpoolDirs

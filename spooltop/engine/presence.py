@@ -11,12 +11,12 @@ from __future__ import annotations
 import errno
 import json
 import os
-from dataclasses import dataclass
 
 from spooltop.errors import UsageError
 from spooltop.model.text import escape
 from spooltop.model.untrusted import finite, json_object
 from spooltop.model.vocabulary import Owner, Verdict
+from spooltop.records import dataclass
 
 from .dirs import SpoolDirs
 from .files import OFD_LOCKS, Files, mode_like

@@ -16,10 +16,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from spooltop.model.untrusted import json_object
 from spooltop.model.vocabulary import ASIDE, Box, Json
+from spooltop.records import dataclass
 
 from .atomic import write_new
 from .dirs import SpoolDirs

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from spooltop.records import dataclass
 
 from .plan import ItemResult
 from .text import escape

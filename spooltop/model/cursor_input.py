@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+
+from spooltop.records import dataclass
 
 from .cursor_values import field_of, kind_of
 from .vocabulary import Json

@@ -6,7 +6,8 @@ All times are epoch seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from spooltop.records import dataclass
 
 from .locks import LockHolder
 from .vocabulary import Json

@@ -8,8 +8,9 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from spooltop.records import dataclass
 
 from .row import Row
 from .text import escape

@@ -6,7 +6,8 @@ All times are epoch seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from spooltop.records import dataclass, field
 
 from .vocabulary import DIED, Box
 

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from spooltop.records import dataclass, field
 
 from .capabilities import Capabilities
 from .cursors import CursorSource, Poll

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
+
+from spooltop.records import dataclass, field
 
 from .row import Row
 from .selection import Selection

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from spooltop.records import dataclass
 
 from .selection import Selection
 from .vocabulary import Box

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from spooltop.records import dataclass
 
 __all__ = ["Device", "LockLine", "parse_locks"]
 

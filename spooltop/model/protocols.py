@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from spooltop.records import dataclass
 
 from .audit import AuditLog
 from .capabilities import Capabilities

@@ -22,8 +22,9 @@ import difflib
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from spooltop.records import dataclass
 
 from ..errors import UsageError
 from .filter_terms import COMPARE, KEYED, Age, IsVerdict, Pid, Source, Term, Text, Tries

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from spooltop.records import dataclass
 
 from . import query
 from .row import Row

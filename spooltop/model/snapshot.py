@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from spooltop.records import dataclass, field
 
 from .cursors import Cursor
 from .locks import Lock

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+from spooltop.records import dataclass
 
 __all__ = ["ASIDE", "DIED", "EXITED", "LIVE", "RUNNING", "Action", "Box", "Json", "Key", "Owner", "Ref", "Verdict"]
 

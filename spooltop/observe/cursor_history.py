@@ -7,11 +7,11 @@ import itertools
 import json
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 from spooltop.model.cursors import CursorSection, CursorWrite
 from spooltop.model.locks import LockHolder
 from spooltop.model.vocabulary import Json
+from spooltop.records import dataclass, replace
 
 from ..model.cursor_values import direction, order, pick, shown
 
@@ -99,6 +99,10 @@ def _bounded(value: Json, field: str | None) -> Json:
     return f"{begin}… ({len(text)} characters, {digest})"
 
 
+_UNKNOWN = Write()
+"""A write of which nothing is known but that it happened."""
+
+
 class CursorHistory:
     """History that grows by ``write``, ``add_journaled`` and ``arrived``; everything else is derived from it.
 
@@ -108,7 +112,7 @@ class CursorHistory:
     """
 
     def __init__(
-        self, at: float, value: Json, write: Write = Write(), *, seen_at: float, field: str | None = None, before: bool = False,
+        self, at: float, value: Json, write: Write = _UNKNOWN, *, seen_at: float, field: str | None = None, before: bool = False,
         often: int = OFTEN, room: Callable[[], int] = lambda: RING,
     ) -> None:  # fmt: skip
         self.field = field
@@ -301,7 +305,7 @@ class CursorHistory:
         if not self.is_at(one.old):
             if known:
                 return
-            self.write(at, one.old, Write())
+            self.write(at, one.old, _UNKNOWN)
         self.write(at, one.new, Write(held_by=(one.writer,), writer=one.writer, journaled=True))
 
     @property

@@ -8,10 +8,10 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from spooltop.model.cursors import CursorSection, CursorSource, Poll
 from spooltop.model.vocabulary import Json
+from spooltop.records import replace
 
 from ..model.cursors import Cursor
 from ..model.text import escape

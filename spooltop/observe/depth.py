@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from spooltop.records import dataclass
 
 __all__ = ["CELL", "CELLS", "DepthHistory", "Trend", "TrendWatch", "least_squares"]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
 
 from spooltop.model.flow import Return, Tried
 from spooltop.model.observation import Observation
 from spooltop.model.vocabulary import DIED
+from spooltop.records import dataclass
 
 __all__ = ["Failing", "FailingWatch"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from spooltop.model.flow import Completion, Flow
+from spooltop.records import dataclass
 
 from ..model.snapshot import Percentiles, Rates
 

@@ -12,10 +12,10 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 
 from spooltop.engine.atomic import publish
 from spooltop.engine.small_files import NotRegular, read_small
+from spooltop.records import replace
 
 from ..engine.files import Files
 from ..errors import Refused, Unreadable, UsageError

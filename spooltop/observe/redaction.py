@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from spooltop.records import replace
 
 from ..model.cursors import CursorSource, CursorVersion, CursorWrite
 from ..model.observation import Observation

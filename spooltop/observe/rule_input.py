@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from spooltop.model.cursors import Cursor
 from spooltop.model.observation import Observation
 from spooltop.model.snapshot import Rates
 from spooltop.model.vocabulary import Box
+from spooltop.records import dataclass
 
 from .cursors import CursorWatch
 from .depth import Trend

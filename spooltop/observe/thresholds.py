@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from spooltop.records import dataclass, fields, replace
 
 from ..errors import UsageError
 from ..model.units import parse_age
@@ -56,11 +56,11 @@ class Thresholds:
         15.0
         """
         found: dict[str, float | int] = {}
-        for field in dataclasses.fields(cls):
+        for field in fields(cls):
             name = PREFIX + field.name.upper()
             if name in settings:
                 found[field.name] = _number(name, settings[name]) if field.type == "int" else _age(name, settings[name])
-        return dataclasses.replace(cls(), **found)  # type: ignore[arg-type]  # each value was read as its field's type
+        return replace(cls(), **found)  # type: ignore[arg-type]  # each value was read as its field's type
 
 
 def _age(name: str, text: str) -> float:

@@ -6,12 +6,12 @@ import itertools
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
 from spooltop.model.locks import LockHolder
 from spooltop.model.vocabulary import Json
+from spooltop.records import replace
 
 from .cursor_history import OFTEN, RING, CursorHistory, Write, key_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from spooltop.model.vocabulary import Json
+from spooltop.records import dataclass
 
 __all__ = ["Actor"]
 

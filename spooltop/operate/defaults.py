@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from spooltop.errors import UsageError
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
+from spooltop.records import replace
 
 __all__ = ["PURGE_AGE", "with_defaults"]
 

@@ -10,10 +10,10 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from spooltop.model.protocols import Operator
 from spooltop.model.vocabulary import Action, Json, Verdict
+from spooltop.records import replace
 
 from ..errors import NoSuchOperation, Refused, SpooltopError, UsageError
 from ..model.audit import AuditLine, AuditTrail

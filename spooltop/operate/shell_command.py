@@ -6,12 +6,12 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from spooltop.model.plan import Item, Plan, boxes_of, item_columns
 from spooltop.model.selection import Selection
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
+from spooltop.records import replace
 
 __all__ = ["MOST_IDS", "command_words", "id_word", "shell_lines", "undo_words"]
 

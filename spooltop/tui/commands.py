@@ -9,9 +9,9 @@ only ever open a plan; no key changes the spool by itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from spooltop.model.vocabulary import Action
+from spooltop.records import dataclass
 
 from . import availability as why
 from .context import LISTS, CommandContext, View

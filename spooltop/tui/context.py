@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spooltop.model.capabilities import Capabilities
@@ -16,6 +15,7 @@ from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import ASIDE, Box, Key, Verdict
+from spooltop.records import dataclass, field
 
 __all__ = ["BOX_OF", "LISTS", "CommandContext", "ListState", "View"]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from spooltop.records import dataclass
 
 from ..model.text import plain_locale
 

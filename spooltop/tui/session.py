@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from spooltop.records import dataclass, field
 
 from ..model.plan import Result
 from ..model.snapshot import Snapshot

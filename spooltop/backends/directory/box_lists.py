@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial
 
 from spooltop.errors import Unreadable
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key
+from spooltop.records import dataclass, field, replace
 
 from .listing.listing import NamedBox, NameListing, RowListing
 from .listing.message import read_message, split_key

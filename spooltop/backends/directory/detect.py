@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 from spooltop.model.vocabulary import LIVE, Box
+from spooltop.records import dataclass, replace
 
 from ...engine.mail import LOOKED_AT, MailSign, looks_like_mail
 from ...engine.tickets.names import file_tickets

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from spooltop.engine.presence import ANY_MACHINE
 from spooltop.model.redact import Redactor
+from spooltop.records import dataclass, field
 
 from .liveness.pid_liveness import ANY_HOST
 

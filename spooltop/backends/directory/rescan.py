@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from spooltop.errors import Unreadable
 from spooltop.model.observation import Observation
@@ -17,6 +16,7 @@ from spooltop.model.progress import Progress
 from spooltop.model.protocols import Listing, ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Verdict
+from spooltop.records import replace
 
 from .options import OpenOptions
 from .reader import DirectoryReader

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
@@ -11,6 +10,7 @@ from spooltop.model.observation import BoxState
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Key, Verdict
+from spooltop.records import dataclass, field
 
 from .liveness.claim_liveness import ClaimJudge
 from .liveness.pid_liveness import BootClock, Certainty, check_pids

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from spooltop.records import dataclass, field
 
 from .journal.log_files import LogFiles
 from .liveness.processes import Processes

@@ -10,13 +10,13 @@ import os
 import shutil
 import stat
 import tempfile
-from dataclasses import dataclass
 
 from spooltop.engine import Spool
 from spooltop.engine.files import REAL_FILES
 from spooltop.engine.small_files import open_regular
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.text import escape
+from spooltop.records import dataclass
 
 __all__ = ["MARKER", "PREFIX", "DemoDir", "keep", "make", "sweep"]
 

@@ -14,9 +14,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from spooltop.engine.syscalls import end_with_parent, overwrite_memory, set_process_name
+from spooltop.records import dataclass
 
 __all__ = ["Child", "ProcessGroup", "fork"]
 

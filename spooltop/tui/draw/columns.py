@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from spooltop.model import units
 from spooltop.model.row import Row
 from spooltop.model.text import program
 from spooltop.model.vocabulary import Box, Owner, Verdict
+from spooltop.records import dataclass, replace
 
 from .freshness import Times
 from .spans import Span, Style, clip_left, safe, shown, text_width

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime
 import re
-from dataclasses import replace
 
 from spooltop.model import units
 from spooltop.model.cursors import Cursor
 from spooltop.model.snapshot import Snapshot
+from spooltop.records import replace
 
 from .freshness import when
 from .one_cursor import LOUD, cursor_detail, verdict_words

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
 from enum import StrEnum
 
 from spooltop.model import units
 from spooltop.model.snapshot import Snapshot
+from spooltop.records import dataclass
 
 from .spans import Line, Span, Style, join, shown
 

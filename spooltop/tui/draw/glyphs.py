@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from rich.cells import cell_len
+
+from spooltop.records import dataclass, field
 
 from .spans import Line, Span, merge
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from spooltop.records import dataclass
 
 from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, pad, plain, shown, text_width, wrap
 

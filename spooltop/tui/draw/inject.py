@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from spooltop.records import dataclass
 
 from .panel_frame import inner_width, panel_frame
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, shown, text_width

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Key
+from spooltop.records import dataclass
 
 __all__ = [
     "Found",

@@ -10,10 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from spooltop.errors import SpooltopError
+from spooltop.records import replace
 
 from ..control_protocol import ControlProtocol
 from .current_step import CurrentStep

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from spooltop.model.row import Row
 from spooltop.model.text import escape, program
 from spooltop.model.tracked import TrackedMessage
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import Box, Verdict
+from spooltop.records import dataclass
 
 from ..threads.messages import MessagesTracked
 

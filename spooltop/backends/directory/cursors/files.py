@@ -11,12 +11,12 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from spooltop.engine.cursors.cursor_file import FILE_MAX, LOCK
 from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
 from spooltop.model.locks import LockHolder
 from spooltop.model.vocabulary import Json
+from spooltop.records import dataclass, replace
 
 from ..world import World
 from .folders import named_folders

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from spooltop.engine.cursors.journal import JOURNAL, JOURNAL_MAX
 from spooltop.engine.small_files import open_regular
 from spooltop.model.cursors import CursorWrite
 from spooltop.model.locks import LockHolder
 from spooltop.model.untrusted import finite, json_object
+from spooltop.records import dataclass
 
 __all__ = ["CursorJournal", "parse_journal"]
 

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 
 from spooltop.engine.cursors.cursor_file import LOCK, CursorFile
 from spooltop.errors import CursorMismatch, CursorUnreadable, UsageError
@@ -19,6 +18,7 @@ from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
+from spooltop.records import replace
 
 from ..journal.item_operator import ItemOperator, Skipped, changed, check_folder, outcome_of
 from ..journal.log_files import LogFiles, with_above

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 from spooltop.engine.cursors.cursor_file import LOCK
@@ -17,6 +16,7 @@ from spooltop.model.redact import Redactor, unredact
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Json
+from spooltop.records import dataclass
 
 from ..journal.item_operator import folder_id
 from .folders import blocked_by, folder_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from spooltop.engine.small_files import open_regular
+from spooltop.records import dataclass
 
 __all__ = ["LogGlob", "PollLogs"]
 

@@ -6,10 +6,9 @@ result  schema line operation time outcome reason
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Action, Json
+from spooltop.records import dataclass
 
 from ..journal.item_operator import ItemIntent
 from ..journal.record_log import Head, ItemOutcome, RecordType, encode, intent_head

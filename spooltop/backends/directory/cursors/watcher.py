@@ -12,10 +12,10 @@ import stat
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 
 from spooltop.engine.cursors.cursor_file import FILE_MAX
 from spooltop.engine.small_files import open_regular
+from spooltop.records import dataclass, field, replace
 
 from ..events.inotify import in_order, listening, watch_fd
 from .writers import Handle, handle_of

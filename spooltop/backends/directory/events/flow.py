@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Set
-from dataclasses import dataclass, field
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
 from spooltop.model.flow import Completion, Flow, Return
 from spooltop.model.vocabulary import Box
+from spooltop.records import dataclass, field
 
 from .operator_moves import OperatorMoves
 from .short_lived import ShortLived, split_short_lived

@@ -17,10 +17,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from spooltop.engine.syscalls import inotify_add_watch, inotify_init
+from spooltop.records import dataclass, field
 
 __all__ = ["Event", "Events", "in_order", "inotify_source", "listening", "parsed", "watch_fd"]
 

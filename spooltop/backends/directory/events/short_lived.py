@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
 from spooltop.model.flow import Completion
 from spooltop.model.vocabulary import Box
+from spooltop.records import dataclass
 
 from .watcher import EventBatch
 

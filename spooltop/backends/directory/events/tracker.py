@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from spooltop.engine import names as grammar
 from spooltop.model.row import Row
 from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
+from spooltop.records import dataclass
 
 from ..scan.scan import BoxScan, quick_enqueued_us
 from ..scan.set_aside import SetAsideBoxes

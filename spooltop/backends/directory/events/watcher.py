@@ -11,10 +11,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
 
 from spooltop.engine.syscalls import HAS_INOTIFY
 from spooltop.model.vocabulary import Box
+from spooltop.records import dataclass, field
 
 from .folder_watch import Changes, watchfiles_source
 from .inotify import Events, inotify_source

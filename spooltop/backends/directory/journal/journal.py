@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from json.encoder import encode_basestring_ascii as quoted
 from typing import NamedTuple, Protocol, TypeVar
@@ -24,6 +23,7 @@ from spooltop.model.jsonl import encode_line, encode_outcome, memoised
 from spooltop.model.plan import ItemResult, Outcome, Plan
 from spooltop.model.text import bare_all, escape
 from spooltop.model.vocabulary import Box, Json
+from spooltop.records import dataclass
 
 from ..storage.location import Place
 from ..storage.metadata import plain_meta

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 from spooltop.engine.os_errors import advice
@@ -21,6 +20,7 @@ from spooltop.errors import AuditFailed, Unreadable
 from spooltop.model.plan import OperationRecord, Outcome
 from spooltop.model.progress import Progress
 from spooltop.model.vocabulary import Action, Json
+from spooltop.records import dataclass, field
 
 from ..storage.location import OPERATION
 from .log_files import lines_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from spooltop.model import query as filters
 from spooltop.model.protocols import ListProgress, ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Key
+from spooltop.records import dataclass, field, replace
 
 from ..scan.packed_names import CHUNK, PackedNames
 from ..scan.scan import quick_enqueued_us

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Generic, TypeVar
 
 from spooltop.engine import names as grammar
@@ -14,6 +13,7 @@ from spooltop.model import query as filters
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
+from spooltop.records import replace
 
 __all__ = ["Form", "NameTest", "PerForm", "attributes_of", "forms_of"]
 

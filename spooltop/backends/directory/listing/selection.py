@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from spooltop.model import query as filters
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
+from spooltop.records import replace
 
 __all__ = ["matcher"]
 

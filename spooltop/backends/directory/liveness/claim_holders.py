@@ -8,10 +8,10 @@ is where the parent stopped writing. The result names a process to look at; the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from spooltop.engine.presence import Presence
 from spooltop.model.text import escape
+from spooltop.records import dataclass
 
 from .processes import Process, Processes
 

@@ -10,7 +10,6 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 
 from spooltop.engine import names as grammar
 from spooltop.engine import presence
@@ -21,6 +20,7 @@ from spooltop.engine.presence import Presence
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import EXITED, RUNNING, Owner, Verdict
+from spooltop.records import dataclass, replace
 
 from ..storage.rows import claim_row
 from .claim_holders import ClaimHolders

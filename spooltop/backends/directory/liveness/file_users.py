@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from spooltop.model.locks import Holders, Holding
 from spooltop.model.proc_locks import LockLine, parse_locks
+from spooltop.records import dataclass
 
 from ..locks.lock_files import device_of, read_table
 from ..storage.filesystem import is_local, mount_of

@@ -4,11 +4,11 @@ except where the setting ``claims.pids`` wrongly says that it runs here."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from spooltop.errors import UsageError
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import EXITED, RUNNING, Verdict
+from spooltop.records import dataclass
 
 from .processes import Process, Processes
 

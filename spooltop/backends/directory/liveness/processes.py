@@ -11,10 +11,10 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 
 from spooltop.engine.host import PROC, Machine, boot_id, this_machine
 from spooltop.model.text import program_of
+from spooltop.records import dataclass, replace
 
 from .procfs import FileId, ProcFs
 

@@ -11,7 +11,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from spooltop.engine import names as grammar
 from spooltop.engine.files import REAL_FILES, is_inode
@@ -20,6 +19,7 @@ from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import EXITED, Box, Owner, Verdict
+from spooltop.records import dataclass, replace
 
 from ..locks.lock_files import LockTable, device_of
 from ..storage.rows import kind_of_file

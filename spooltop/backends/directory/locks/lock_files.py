@@ -12,11 +12,11 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.proc_locks import Device, LockLine, parse_locks
+from spooltop.records import dataclass
 
 from ..liveness.processes import Processes
 from ..storage.access import closed_words

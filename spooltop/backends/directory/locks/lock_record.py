@@ -11,11 +11,11 @@ from __future__ import annotations
 import base64
 import os
 import re
-from dataclasses import dataclass
 from typing import TypeGuard
 
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Action, Json
+from spooltop.records import dataclass
 
 from ..journal.item_operator import ItemIntent
 from ..journal.record_log import Head, ItemOutcome, RecordType, encode, intent_head, is_time

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 
 from spooltop.engine.tickets.file_queue import freshen_next
 from spooltop.engine.tickets.names import file_tickets
@@ -16,6 +15,7 @@ from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Json
+from spooltop.records import replace
 
 from ..journal.item_operator import ItemOperator, Skipped, changed, check_folder, outcome_of
 from ..journal.log_files import with_above

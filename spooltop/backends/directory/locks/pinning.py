@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, replace
 
 from spooltop.engine.tickets.names import file_tickets
 from spooltop.model.locks import Lock
@@ -12,6 +11,7 @@ from spooltop.model.plan import Item, Refusal
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Verdict
+from spooltop.records import dataclass, replace
 
 from ..journal.item_operator import folder_id
 from ..world import World

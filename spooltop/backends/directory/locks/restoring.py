@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from spooltop.engine.tickets.names import file_tickets, parse_file_ticket
 from spooltop.model.plan import Item, Refusal
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.units import count
+from spooltop.records import replace
 
 from ..journal.item_operator import folder_id
 from ..world import World

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 
 from spooltop.engine.small_files import read_small
 from spooltop.model.untrusted import json_object
+from spooltop.records import dataclass
 
 __all__ = ["LIMIT", "Marker", "read_directory", "read_marker"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import replace
 
 from spooltop.engine.tickets.names import FileTicket, file_tickets
 from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.vocabulary import Verdict
+from spooltop.records import replace
 
 from ..liveness.processes import Processes
 from .soft_lock_liveness import Judge, holder_info

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from spooltop.engine import names
 from spooltop.model.row import Row
 from spooltop.model.text import program
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
+from spooltop.records import dataclass
 
 from ..storage.location import kind_of
 from .rules import FORCEABLE, Destination, destination_of

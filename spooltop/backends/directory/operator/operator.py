@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 
 from spooltop.engine.dirs import SpoolDirs
@@ -20,6 +19,7 @@ from spooltop.model.protocols import BATCH
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
+from spooltop.records import replace
 
 from ..detect import identify
 from ..journal.journal import MOVES, BatchJournal, MoveLog, MoveOperation, unfinished_lines

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from typing import Any, NamedTuple, overload
 
 from spooltop.model.chunked import CHUNK, Chunked, Column, columns_of, expand
 from spooltop.model.plan import Item, ItemColumns
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Json, Owner, Verdict
+from spooltop.records import fields
 
 from ..storage.location import Place, Ref
 

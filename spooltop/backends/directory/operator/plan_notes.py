@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from spooltop.engine.limits import MAX_ATTEMPTS
 from spooltop.model.units import size
 from spooltop.model.vocabulary import Action, Box
+from spooltop.records import dataclass
 
 from .decision import Remark
 

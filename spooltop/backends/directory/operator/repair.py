@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from spooltop.engine import names, set_aside
@@ -19,6 +18,7 @@ from spooltop.engine.atomic import make_file
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import is_inode
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
+from spooltop.records import dataclass, field
 
 from ..journal.journal import MoveOperation, moves_of
 from ..journal.log_files import LogFiles, plain_now

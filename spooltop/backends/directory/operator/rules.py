@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from spooltop.engine import names
 from spooltop.engine.limits import MAX_ATTEMPTS
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json
+from spooltop.records import dataclass
 
 __all__ = ["FORCEABLE", "RULES", "Destination", "Rule", "destination_of", "requeue_name"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import replace
 
 from spooltop.engine import set_aside
 from spooltop.engine.dirs import SpoolDirs
@@ -14,6 +13,7 @@ from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, Box, Json
+from spooltop.records import replace
 
 from ..storage.folders import Folders
 from ..storage.location import OPERATION, Place

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
@@ -12,6 +11,7 @@ from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Refu
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Verdict
+from spooltop.records import dataclass, replace
 
 from ..journal.journal import LoggedMove, MoveOperation, is_unfinished, moves_of
 from ..journal.record_log import newest_first, operation_record, undone_by, undos_of, why_not_undo

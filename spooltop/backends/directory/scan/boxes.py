@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import LIVE, Box, Key
+from spooltop.records import dataclass, replace
 
 from ..storage.rows import claim_row, new_row
 from ..world import World

@@ -7,10 +7,10 @@ import re
 import stat
 import time
 from collections.abc import Set
-from dataclasses import dataclass, field
 
 from spooltop.engine import names
 from spooltop.engine.syscalls import HAS_GETDENTS
+from spooltop.records import dataclass, field
 
 from . import getdents
 from .packed_names import PackedNames

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Set
-from dataclasses import replace
+
+from spooltop.records import replace
 
 from ..world import World
 from .scan import BoxScan, Generation, generation_of, scan_box

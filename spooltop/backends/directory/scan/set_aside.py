@@ -7,7 +7,6 @@ import stat
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 
 from spooltop.engine import names as grammar
 from spooltop.engine import set_aside as shelf
@@ -15,6 +14,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.observation import BoxState
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import ASIDE, Box
+from spooltop.records import dataclass, replace
 
 from ..storage.metadata import time_of
 from ..storage.rows import aside_row, kind_of_file

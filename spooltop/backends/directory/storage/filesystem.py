@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from spooltop.engine import host
 from spooltop.model.mountinfo import parse_mounts
+from spooltop.records import dataclass
 
 __all__ = ["Mount", "changes_unseen", "is_local", "mount_of", "parse_mountinfo", "sends_no_events"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import replace
 
 from spooltop.engine.names import Name, claimable, parse
 from spooltop.model.flow import Tried
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner
+from spooltop.records import replace
 
 from .location import kind_of
 

@@ -6,12 +6,11 @@ screen does not wait for them.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from spooltop.errors import SpooltopError
 from spooltop.model.selection import Selection
 from spooltop.model.text import escape, escape_text
 from spooltop.model.vocabulary import Action, Box
+from spooltop.records import replace
 
 from ...change_filter import ChangeFilter
 from ...context import View

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
+from spooltop.records import replace
 
 from ...commands import footer
 from ...context import LISTS, CommandContext, View

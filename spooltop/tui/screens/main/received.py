@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.snapshot import Snapshot
+from spooltop.records import dataclass, field
 
 from ...change_filter import ChangeFilter
 from ...threads.messages import ListAdvanced, Page, PayloadRead

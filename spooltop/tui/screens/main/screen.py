@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from textual.app import ComposeResult
@@ -13,6 +12,7 @@ from textual.message import Message
 
 from spooltop.model.plan import Result
 from spooltop.model.row import Row
+from spooltop.records import replace
 
 from ...commands import KeyCommand, by_id
 from ...context import LISTS, CommandContext, View

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 
 from spooltop.model.cursors import Cursor
 from spooltop.model.locks import Lock
@@ -12,6 +11,7 @@ from spooltop.model.row import Row
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
+from spooltop.records import dataclass, field, replace
 
 from ...context import BOX_OF, LISTS, ORDER, CommandContext, ListState, View
 from ...draw.locks import ranked

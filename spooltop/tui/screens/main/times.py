@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
 from datetime import UTC
+
+from spooltop.records import dataclass
 
 from ...draw.freshness import Freshness, Times
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box
+from spooltop.records import replace
 
 from ...change_filter import clock_period
 from ...context import View
