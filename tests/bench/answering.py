@@ -95,7 +95,7 @@ def main() -> None:
                 escapes.append(until(screen, ESC, lambda text: "PROBLEM" in text))
                 screen.collect(1.0)
             print(row("Esc while the list is made: it is left", escapes), flush=True)
-            made = until(screen, "r", lambda text: "list made" in text)
+            made = until(screen, "r", lambda text: f"type {count} to" in text)
             screen.collect(1.0)
             began = time.monotonic()
             until(screen, f"{count}\r", lambda text: "Esc stops" in text)
