@@ -6,7 +6,6 @@ import errno
 import importlib
 import os
 import sys
-import traceback
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -166,5 +165,7 @@ def _leave_stdout(terminal: Terminal) -> None:
 def _debug(terminal: Terminal) -> bool:
     if terminal.environ.get("SPOOLTOP_DEBUG", "") in ("", "0"):
         return False
+    import traceback  # takes 4 ms, for nobody who sees no traceback
+
     traceback.print_exception(*sys.exc_info(), file=terminal.stderr)
     return True

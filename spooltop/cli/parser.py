@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -246,4 +245,6 @@ def overview() -> str:
 
 def near_command(word: str) -> str | None:
     """Returns the command with the name most similar to ``word``."""
+    import difflib  # only for what is misspelt
+
     return next(iter(difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.7)), None)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import BinaryIO, TextIO, cast
@@ -93,6 +91,9 @@ class Terminal:
         """Prints what is wrong and what to do: one line ``spooltop: …``, wrapped between words on a terminal."""
         line = f"spooltop: {printable(text)}"
         if self.stderr.isatty():
+            import shutil  # these two load the modules of five archive formats, for an error on a terminal
+            import textwrap
+
             width = shutil.get_terminal_size().columns if self.columns is None else self.columns
             line = textwrap.fill(line, max(20, width), break_long_words=False, break_on_hyphens=False)
         self.err(line)

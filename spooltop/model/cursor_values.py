@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 import re
@@ -79,12 +78,14 @@ def order(value: Json) -> tuple[str, float | int] | None:
         if _DIGITS.fullmatch(value):
             return "number", int(value)
         if _DATE.fullmatch(value):
+            from datetime import UTC, datetime  # takes 2 ms to load: only for cursors that are times
+
             try:
-                when = datetime.datetime.fromisoformat(value)
+                when = datetime.fromisoformat(value)
             except ValueError:
                 return None
             aware = when.tzinfo is not None
-            return ("time" if aware else "local time"), (when if aware else when.replace(tzinfo=datetime.UTC)).timestamp()
+            return ("time" if aware else "local time"), (when if aware else when.replace(tzinfo=UTC)).timestamp()
     return None
 
 

@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from json.encoder import encode_basestring_ascii as quoted
 
 __all__ = ["bare_all", "escape", "escape_text", "plain_locale", "program", "program_of", "suppressed_words", "unescape"]
 
@@ -67,6 +66,8 @@ def bare_all(names: Sequence[str]) -> Sequence[str]:
     together = "".join(names)
     if together.isascii() and not together.encode().translate(None, _BARE):
         return names
+    from json.encoder import encode_basestring_ascii as quoted  # the module is loaded before the first word of ``--help``
+
     return [quoted(escape(name))[1:-1] for name in names]
 
 

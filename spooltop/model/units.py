@@ -5,13 +5,15 @@ An unknown value is ``—`` (nothing there) or ``?`` (not visible), never 0. Age
 
 from __future__ import annotations
 
-import datetime
 import math
 import re
-import unicodedata
-from typing import Literal
+import time
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
 
 __all__ = [
     "age", "at_least", "at_most", "cells", "clock_time", "count", "duration", "fit", "interval", "parse_age",
@@ -189,21 +191,25 @@ def percent(part: float | None, whole: float | None) -> str:
     return f"{share:.0f}%"
 
 
-def clock_time(epoch: float | None, tz: datetime.tzinfo | None = None, *, offset: bool = True) -> str:
+def clock_time(epoch: float | None, tz: tzinfo | None = None, *, offset: bool = True) -> str:
     """Formats the time of day in ``tz`` (None: local), with the offset from UTC. ``—`` for None or a time outside the calendar.
 
-    >>> clock_time(1_795_222_869, datetime.timezone(datetime.timedelta(hours=1)))
+    >>> from datetime import timedelta, timezone
+    >>> clock_time(1_795_222_869, timezone(timedelta(hours=1)))
     '02:01:09 +0100'
     """
     if epoch is None:
         return "—"
+    wanted = "%H:%M:%S %z" if offset else "%H:%M:%S"
     try:
-        when = datetime.datetime.fromtimestamp(epoch, tz or datetime.UTC)
         if tz is None:
-            when = when.astimezone()
+            local = time.localtime(epoch)
+            return time.strftime(wanted, local) if 0 < local.tm_year < 10_000 else "—"
+        from datetime import datetime  # the module takes 2 ms to load
+
+        return datetime.fromtimestamp(epoch, tz).strftime(wanted)
     except (ValueError, OverflowError, OSError):
         return "—"
-    return when.strftime("%H:%M:%S %z" if offset else "%H:%M:%S")
 
 
 def parse_age(text: str) -> float:
@@ -250,6 +256,8 @@ def _width(char: str) -> int:
     """Cells of one character, as the dashboard's toolkit counts them too: a test compares the two."""
     if char.isascii():
         return 1 if char.isprintable() else 0
+    import unicodedata  # only for those who have such names
+
     if unicodedata.category(char) in _MARKS or _is_jamo_mark(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

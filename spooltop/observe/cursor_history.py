@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections import deque
@@ -94,7 +93,9 @@ def _bounded(value: Json, field: str | None) -> Json:
     picked = pick(value, field)
     if not isinstance(picked, list | dict | str) or len(text := json.dumps(picked)) <= _KEPT:
         return picked
-    digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    from hashlib import blake2b  # loads OpenSSL: only for long cursors
+
+    digest = blake2b(text.encode(), digest_size=6).hexdigest()
     begin = text.strip('"')[: _KEPT - 96]
     return f"{begin}… ({len(text)} characters, {digest})"
 

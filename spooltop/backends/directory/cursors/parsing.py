@@ -6,7 +6,6 @@ keeps its short fields only.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 
@@ -72,8 +71,10 @@ def _shortened(value: Json) -> Json:
     short = dict(itertools.islice(((name, item) for name, item in short.items() if len(name) <= _FIELD), _FIELDS_AT_MOST))
     if short:
         return short
+    from hashlib import blake2b  # loads OpenSSL: only for large sections
+
     text = json.dumps(value)
-    return f"({len(text):,} characters, {hashlib.blake2b(text.encode(), digest_size=6).hexdigest()})"
+    return f"({len(text):,} characters, {blake2b(text.encode(), digest_size=6).hexdigest()})"
 
 
 def _is_short(item: str | list[Json] | dict[str, Json] | int) -> bool:

@@ -9,7 +9,6 @@ directory.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -74,8 +73,10 @@ class LogStore(Protocol):
 
 def state_of(state_dir: str, path: str) -> str:
     """The directory below ``state_dir`` for the logs of ``path``, by its real path."""
+    from hashlib import sha256  # loads OpenSSL: only for root on the spool of somebody else
+
     real = os.path.realpath(path)
-    mark = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
+    mark = sha256(os.fsencode(real)).hexdigest()[:16]
     return os.path.join(state_dir, f"{encode_value(os.path.basename(real))[:40]}-{mark}")
 
 

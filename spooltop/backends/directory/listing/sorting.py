@@ -3,7 +3,6 @@ a second."""
 
 from __future__ import annotations
 
-import random
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -25,8 +24,10 @@ def ordered(
     count = len(keys)
     if count <= _PIECE:
         return array("I", sorted(range(count), key=value))
+    from random import Random  # only for long lists
+
     pieces = count // _PIECE + 1
-    anywhere = random.Random(0)
+    anywhere = Random(0)
     sample = sorted(keys[int(anywhere.random() * count)] for _ in range(_SAMPLES * pieces))
     edges = sorted(set(sample[_SAMPLES // 2 :: _SAMPLES]))
     # Each piece is sorted, and the edges are located in it. Then the parts of all pieces between two edges are sorted together,

@@ -8,7 +8,6 @@ rest, and on a system without ``/proc`` psutil answers that too, as far as it ca
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -82,7 +81,7 @@ class Processes:
         return time.clock_gettime(_BOOTTIME)
 
     def host(self) -> str:
-        return socket.gethostname()
+        return os.uname().nodename
 
     def boot_id(self) -> str:
         """Empty where it is not known."""

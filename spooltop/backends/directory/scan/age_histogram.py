@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from spooltop.engine import names as grammar
@@ -48,14 +47,12 @@ class AgeCounter:
 
     def _read(self, scan: BoxScan, times: Mapping[str, int]) -> None:
         self._scan, self._of, self._undated = scan.number, len(scan.names), 0
-        whole = self._of <= _LOOKED_AT
-        step = 1.0 if whole else self._of / _LOOKED_AT
+        places: Iterable[int] = range(self._of) if self._of <= _LOOKED_AT else _even_sample(self._of)
         totals: Counter[str | None] = Counter()
         put_at: dict[str | None, list[float]] = {}
         sources: dict[tuple[bool, str], str | None] = {}  # names of one source mostly differ only in their ids
-        within = random.Random(0)  # a random place within each step, because a fixed one would favour a source that puts in turn
-        for turn in range(self._of if whole else _LOOKED_AT):
-            raw = scan.names[turn if whole else int((turn + within.random()) * step)]
+        for place in places:
+            raw = scan.names[place]
             enqueued_us = quick_enqueued_us(raw)
             source = None
             if ",s=" in raw:
@@ -82,3 +79,12 @@ def _counts(put_at: array[float], now: float) -> tuple[int, ...]:
     older = [bisect_right(put_at, now - bound) for bound in AGE_BOUNDS]
     edges = [len(put_at), *older, 0]
     return tuple(a - b for a, b in pairwise(edges))
+
+
+def _even_sample(count: int) -> Iterator[int]:
+    """Yields a random place in each step of ``count`` places, because a fixed one would favour a source that puts in turn."""
+    from random import Random  # only for large boxes
+
+    within = Random(0)
+    step = count / _LOOKED_AT
+    return (int((turn + within.random()) * step) for turn in range(_LOOKED_AT))

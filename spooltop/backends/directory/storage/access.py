@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shlex
 import stat
 
 from spooltop.model.text import escape
@@ -23,12 +22,18 @@ def user_name(uid: int) -> str:
 def sudo_name(uid: int) -> str:
     """Returns the user as an argument of ``sudo -u``, which takes a number as ``#uid`` (sudo(8))."""
     name = user_name(uid)
-    return shlex.quote(f"#{uid}" if name == str(uid) else name)
+    return _quote(f"#{uid}" if name == str(uid) else name)
 
 
 def quoted(path: str) -> str:
     """Quotes a path for a shell, and escapes what is not printable."""
-    return shlex.quote(escape(path))
+    return _quote(escape(path))
+
+
+def _quote(text: str) -> str:
+    from shlex import quote  # only for hints
+
+    return quote(text)
 
 
 def closed_words(what: str, found: os.stat_result, *command: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path
 
 from spooltop.engine import host
 from spooltop.model.mountinfo import parse_mounts
@@ -33,8 +33,10 @@ def parse_mountinfo(text: str) -> dict[int, Mount]:
 def mount_of(fd: int, proc: str = host.PROC) -> Mount | None:
     """Returns the mount of the open ``fd``; None if the kernel does not report it (no ``/proc``)."""
     try:
-        info = Path(proc, "self", "fdinfo", str(fd)).read_text()
-        table = Path(proc, "self", "mountinfo").read_text(errors="surrogateescape")
+        with open(os.path.join(proc, "self", "fdinfo", str(fd)), encoding="ascii") as file:
+            info = file.read()
+        with open(os.path.join(proc, "self", "mountinfo"), encoding="utf-8", errors="surrogateescape") as file:
+            table = file.read()
     except OSError:
         return None
     found = re.search(r"^mnt_id:\s*(\d+)", info, re.MULTILINE)
