@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from spooltop.records import replace
 
 from .errors import Closed, Refused, Unreadable, UsageError
-from .model.audit import AuditTrail
 from .model.problem import Problem, Severity
 from .model.redact import Redactor
 from .model.vocabulary import Action
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from .backends.directory.events.folder_watch import FolderWatch
     from .backends.directory.options import OpenOptions
     from .backends.redis.tickets import RedisTickets
+    from .model.audit import AuditTrail
     from .model.cursors import Poll
     from .model.locks import Holders
     from .model.observation import Observation
@@ -270,6 +270,8 @@ class Control:
     @while_open
     def audit(self, operation: str) -> AuditTrail:
         """Returns the audit lines of one operation, oldest first. Raises ``Unreadable`` if the log cannot be read."""
+        from .model.audit import AuditTrail
+
         operations = self._operations()
         return AuditTrail() if operations is None else operations.audited(operation)
 

@@ -15,7 +15,7 @@ from spooltop.model.vocabulary import Action, Json
 
 from . import render_json, render_text
 from .cmd_change import change
-from .cmd_show import watched
+from .cmd_status import watched
 from .context import Context, here_or
 
 __all__ = ["cursors"]

@@ -1,4 +1,4 @@
-"""Read-only commands: status, ls, show, ops, cursors, locks."""
+"""Read-only commands: ls, show, ops, locks, tickets."""
 
 from __future__ import annotations
 
@@ -16,44 +16,17 @@ from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape
-from spooltop.model.units import parse_age
 from spooltop.model.vocabulary import LIVE, Box
 
 from . import render_changes_json, render_changes_text, render_json, render_text
 from .context import Context, here_or
 from .selecting import id_of, selection_of
 
-__all__ = ["locks", "ls", "ops", "report", "show", "status", "tickets", "watched"]
+__all__ = ["locks", "ls", "ops", "show", "tickets"]
 
 NOTHING_MATCHED = 4
 _WINDOW = 1000
 _PREVIEW = 65536
-_LONGEST = 365 * 86400.0
-
-
-def status(args: argparse.Namespace, context: Context) -> int:
-    return report(args, context, here_or(args.path, args.as_kind == "spool", args.cursor_file))
-
-
-def report(args: argparse.Namespace, context: Context, path: str) -> int:
-    """Prints the status of ``path``. ``spooltop PATH`` prints the same if no dashboard can be opened."""
-    snapshot = watched(args, context, path)
-    if args.json:
-        context.terminal.out(render_json.dumps(render_json.status(snapshot, path)))
-    else:
-        for line in render_text.status(snapshot, path):
-            context.terminal.out(line)
-    return 0
-
-
-def watched(args: argparse.Namespace, context: Context, path: str) -> Snapshot:
-    """Looks once and returns the snapshot; with ``--watch``, watches for that long and returns the last snapshot."""
-    given = getattr(args, "watch", None)
-    seconds = 0.0 if given is None else parse_age(given)
-    if given is not None and not 0 < seconds <= _LONGEST:
-        raise UsageError(f"--watch {given!r} is not between 1s and 365d", advice="as in --watch 40s")
-    with context.control(args, path, watch=given is not None) as control:
-        return control.look() if given is None else control.watch(seconds)
 
 
 def ls(args: argparse.Namespace, context: Context) -> int:

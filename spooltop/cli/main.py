@@ -127,7 +127,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
     path = here_or(args.paths[0] if args.paths else None, args.as_kind == "spool", args.cursor_file)
     try:
         if args.json or not terminal.can_draw:
-            from .cmd_show import report
+            from .cmd_status import report
 
             return report(args, context, path)
         more: dict[str, Any] = watching(args)

@@ -85,7 +85,7 @@ _TABLE = (
     Command(
         "status", "[PATH]", "depths, problems, cursors, locks",
         "  spooltop status /var/spool/memex --json | jq .boxes.new.count\n"
-        "  spooltop status /var/spool/memex --watch 40s --json | jq '.cursors[].reverts'", "cmd_show:status", options.status,
+        "  spooltop status /var/spool/memex --watch 40s --json | jq '.cursors[].reverts'", "cmd_status:status", options.status,
     ),
     Command(
         "ls", "PATH [ID …]", "list messages; without --box those of tmp, new and cur",

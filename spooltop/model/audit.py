@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from spooltop.records import dataclass
 
-from .plan import ItemResult
 from .text import escape
+
+if TYPE_CHECKING:
+    from .plan import ItemResult
 
 __all__ = ["AuditLine", "AuditLog", "AuditTrail", "said"]
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from spooltop.records import dataclass
 
-from .audit import AuditLog
-from .capabilities import Capabilities
-from .locks import Holders
-from .observation import Observation
-from .plan import Candidates, ItemResult, OperationRecord, Plan
-from .progress import Progress
-from .row import Payload, Row
-from .selection import Selection
-from .tracked import TrackedMessage
-from .vocabulary import Action, Box, Json, Key
+if TYPE_CHECKING:
+    from .audit import AuditLog
+    from .capabilities import Capabilities
+    from .locks import Holders
+    from .observation import Observation
+    from .plan import Candidates, ItemResult, OperationRecord, Plan
+    from .progress import Progress
+    from .row import Payload, Row
+    from .selection import Selection
+    from .tracked import TrackedMessage
+    from .vocabulary import Action, Box, Json, Key
 
 __all__ = ["BATCH", "ListProgress", "ListQuery", "Listing", "Operator", "Reader", "Sort"]
 

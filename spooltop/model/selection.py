@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from spooltop.records import dataclass
 
-from . import query
 from .row import Row
 from .text import escape
 from .vocabulary import Box, Key, Verdict
@@ -47,7 +46,11 @@ class Selection:
         box, source, verdict, older_than = self.box, self.source, self.verdict, self.older_than
         ids = None if self.ids is None else frozenset(self.ids)
         keys = None if self.keys is None else frozenset(self.keys)
-        wanted = query.parse(self.filter) if self.filter else None
+        wanted = None
+        if self.filter:
+            from .query import parse  # the grammar takes 5 ms to load, and most selections have no filter
+
+            wanted = parse(self.filter)
 
         def matches(row: Row) -> bool:
             return (

@@ -1,19 +1,17 @@
-"""Lists of the boxes and single messages, from what the last look found."""
+"""Lists of the boxes and single messages, from what the last look found. The modules that make lists are loaded with the first
+list: a status has none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from spooltop.errors import Unreadable
-from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key
 from spooltop.records import dataclass, field, replace
 
-from .listing.listing import NamedBox, NameListing, RowListing
-from .listing.message import read_message, split_key
-from .listing.order import Order
 from .row_judge import JudgedRows
 from .scan.boxes import Boxes
 from .scan.scan import BoxScan
@@ -21,6 +19,12 @@ from .scan.set_aside import SetAsideBoxes
 from .storage.open_spool import OpenSpool
 from .storage.rows import mail_row, new_row
 from .world import World
+
+if TYPE_CHECKING:
+    from spooltop.model.protocols import Listing, ListProgress, ListQuery
+
+    from .listing.listing import NameListing
+    from .listing.order import Order
 
 __all__ = ["BoxLists", "LookResult"]
 
@@ -79,11 +83,15 @@ class BoxLists:
             complete = complete and scan.complete
         elif box not in LIVE and self._spool.dirs is not None:
             rows, complete = self._set_aside.rows(self._spool.dirs, box, cancelled)
+        from .listing.listing import RowListing
+
         return RowListing(query, rows, now=self._clock(), complete=complete, generation=last.generation)
 
     def _names(
         self, query: ListQuery, scan: BoxScan, cancelled: Callable[[], bool], progress: ListProgress | None
     ) -> NameListing:
+        from .listing.listing import NamedBox, NameListing
+
         box, column = query.box, query.sort.column
         named = NamedBox(
             scan.names, partial(self._spool.status, box), dict(self._boxes.times(box)), box, self._by_name[box],
@@ -101,6 +109,8 @@ class BoxLists:
         dirs = self._spool.dirs
         if dirs is None:
             raise Unreadable("the spool cannot be opened", path=self._spool.path)
+        from .listing.message import read_message, split_key
+
         box, operation, name = split_key(key)
         row = self._set_aside.row(dirs, box, operation, name) if box in ASIDE else self.last.judged.find(box, key)
         return read_message(dirs, key, limit, row, self.last.judged.sentences)

@@ -1,6 +1,7 @@
 """Identifies a path: a spool, a mail folder, cursors, tickets. Any other path gets an error with the hint that fits.
 
-Nothing is created or changed here, and only the first names of each directory are read.
+Nothing is created or changed here, and only the first names of each directory are read. The hints are loaded only for a path
+that needs one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from spooltop.records import dataclass, replace
 from ...engine.mail import LOOKED_AT, MailSign, looks_like_mail
 from ...engine.tickets.names import file_tickets
 from ...errors import NotASpool, SpooltopError, Unreadable
-from . import hints
 from .locks.lock_files import is_lock_name
 from .options import OpenOptions
 from .scan.peek import boxes_in, first_names, is_spool_like, open_path
@@ -53,13 +53,19 @@ def identify(path: str, as_spool: bool = False, *, otherwise: Kind | None = None
     except NotADirectoryError:
         if (target := _cursor_file(path)) is not None:
             return target
-        raise hints.for_file(path) from None
+        from .hints import for_file
+
+        raise for_file(path) from None
     except (OSError, ValueError) as error:
-        raise hints.for_error(path, error) from None
+        from .hints import for_error
+
+        raise for_error(path, error) from None
     try:
         return _identify(path, fd, as_spool, otherwise)
     except PermissionError:
-        raise hints.for_denied(path, os.fstat(fd)) from None
+        from .hints import for_denied
+
+        raise for_denied(path, os.fstat(fd)) from None
     finally:
         os.close(fd)
 
@@ -94,14 +100,16 @@ def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Tar
         return Target("tickets", path)  # a queue in which nobody waits
     if file_tickets(names) and _is_file(fd, "seq"):
         return Target("tickets", path)
-    if hints.spool_of_box(whole := os.path.abspath(path)) is None:
+    from .hints import for_directory, spool_of_box
+
+    if spool_of_box(whole := os.path.abspath(path)) is None:
         if os.path.basename(whole) == "cursors" and any(name.endswith(".json") for name in names):
             return Target("cursors", os.path.dirname(whole))
         if otherwise is not None:
             return Target(otherwise, path)
         if _only_locks(names):
             return Target("locks", path)
-    raise hints.for_directory(path, fd, modes, names)
+    raise for_directory(path, fd, modes, names)
 
 
 def _cursor_file(path: str) -> Target | None:
@@ -147,7 +155,9 @@ def _looks_like_mail(path: str, fd: int) -> MailSign | None:
 
     sign = looks_like_mail(list_names, partial(_exists, fd))
     if denied and not seen:
-        raise hints.for_denied(os.path.join(path, denied[0]), os.stat(denied[0], dir_fd=fd, follow_symlinks=False))
+        from .hints import for_denied
+
+        raise for_denied(os.path.join(path, denied[0]), os.stat(denied[0], dir_fd=fd, follow_symlinks=False))
     return sign
 
 

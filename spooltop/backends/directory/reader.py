@@ -8,28 +8,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.cursors import CursorSource
-from spooltop.model.locks import Holders
 from spooltop.model.observation import BoxState, Disk, Observation, Watch
 from spooltop.model.progress import Progress
-from spooltop.model.protocols import Listing, ListProgress, ListQuery
-from spooltop.model.row import Payload
-from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import LIVE, Box, Key, Verdict
 
 from .box_lists import BoxLists, LookResult
-from .cursors.writers import WriterWatch
 from .detect import with_layout
 from .events.change_waiter import ChangeWaiter
 from .events.flow_meter import FlowMeter
 from .events.listener import EventListener
 from .events.tracker import MessageTracker
-from .events.watcher import Source, kernel_source
-from .liveness.users_of import who_has
 from .locks.lock_files import LockTableCache
 from .operator.chain import combined_capabilities
 from .operator.permission import can_change
@@ -45,6 +39,15 @@ from .storage.filesystem import changes_unseen
 from .storage.open_spool import OpenSpool
 from .storage.rows import tried_of
 from .world import World
+
+if TYPE_CHECKING:
+    from spooltop.model.locks import Holders
+    from spooltop.model.protocols import Listing, ListProgress, ListQuery
+    from spooltop.model.row import Payload
+    from spooltop.model.tracked import TrackedMessage
+
+    from .cursors.writers import WriterWatch
+    from .events.watcher import Source
 
 __all__ = ["DirectoryReader"]
 
@@ -62,7 +65,7 @@ class DirectoryReader:
         options: OpenOptions | None = None,
         world: World | None = None,
         *,
-        source: Source = kernel_source,
+        source: Source | None = None,
         writers: WriterWatch | None = None,
     ) -> None:
         self.path = os.path.abspath(path)
@@ -186,7 +189,11 @@ class DirectoryReader:
         dirs = self._spool.dirs
         if dirs is None:
             raise Unreadable("the spool cannot be opened", path=self.path)
-        return self._side_files.holders(dirs, key) if isinstance(key, str) else who_has(dirs, key, self._world.processes)
+        if isinstance(key, str):
+            return self._side_files.holders(dirs, key)
+        from .liveness.users_of import who_has  # asked for one file at a time, never by a look
+
+        return who_has(dirs, key, self._world.processes)
 
     @property
     def last_claim_at(self) -> float | None:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
@@ -16,15 +17,16 @@ from spooltop.model.vocabulary import Action, Box
 
 from .cursors.files import CursorFiles
 from .cursors.folders import cursor_rights, named_folders
-from .cursors.watcher import CursorWatcher
-from .cursors.writers import WriterWatch
-from .liveness.users_of import who_has_path
 from .locks.lock_files import LockFiles, LockTableCache, device_of, message_locks
 from .options import OpenOptions
 from .scan.scan import BoxScan
 from .storage.filesystem import Mount
 from .storage.open_spool import OpenSpool
 from .world import World
+
+if TYPE_CHECKING:
+    from .cursors.watcher import CursorWatcher
+    from .cursors.writers import WriterWatch
 
 __all__ = ["LOCKS_FOR", "SideFiles"]
 
@@ -53,6 +55,8 @@ class SideFiles:
         self._writers = writers
         self._cursor_watcher: CursorWatcher | None = None
         if options.watch:
+            from .cursors.watcher import CursorWatcher  # only for those who look more than once
+
             self._cursor_watcher = CursorWatcher(changed, clock=world.clock, handles=writers is not None)
         self._lock_files = LockFiles(world)
         self._cursor_files = CursorFiles(world, writers=writers, named=self._named, watcher=self._cursor_watcher)
@@ -117,6 +121,8 @@ class SideFiles:
         """Finds the processes that have a lock or a cursor file open or locked. Raises ``Unreadable``."""
         with self._folders(dirs) as folders:
             known = [*folders, *self._spool.folders(dirs), *self._spool.boxes(dirs).values()]
+            from .liveness.users_of import who_has_path  # asked for one file at a time, never by a look
+
             return who_has_path(path, known, self._world.processes)
 
     @contextmanager

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.backends.directory.cursors.writers import WriterWatch, handle_of, parse_events
+from spooltop.backends.directory.cursors.version import handle_of
+from spooltop.backends.directory.cursors.writers import WriterWatch, parse_events
 from spooltop.control import Control, open_control
 from spooltop.model.cursors import CursorSection
 from spooltop.model.locks import LockHolder

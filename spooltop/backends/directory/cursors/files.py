@@ -11,6 +11,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from spooltop.engine.cursors.cursor_file import FILE_MAX, LOCK
 from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
@@ -22,8 +23,11 @@ from ..world import World
 from .folders import named_folders
 from .journal import CursorJournal
 from .parsing import parse_sections, parse_value, within_budget
-from .watcher import CursorWatcher, Version, read_version
-from .writers import WriterWatch
+from .version import Version, read_version
+
+if TYPE_CHECKING:
+    from .watcher import CursorWatcher
+    from .writers import WriterWatch
 
 __all__ = ["CursorFiles"]
 

@@ -19,10 +19,9 @@ from spooltop.errors import Refused
 from spooltop.model.locks import LockHolder
 from spooltop.model.text import escape
 
-__all__ = ["Handle", "WriterWatch", "handle_of", "parse_events"]
+from .version import Handle
 
-Handle = tuple[int, bytes]
-"""Identifies a file on its file system, also after its inode number was used again: (type, bytes)."""
+__all__ = ["WriterWatch", "parse_events"]
 
 _CLOEXEC, _NONBLOCK, _UNLIMITED_MARKS = 0x1, 0x2, 0x20
 _REPORT_FID, _REPORT_DIR_FID, _REPORT_NAME, _REPORT_TARGET_FID = 0x200, 0x400, 0x800, 0x1000
@@ -66,14 +65,6 @@ def parse_events(data: bytes) -> list[tuple[int, int, str, Handle | None]]:
         found.append((mask, pid, name, handle))
         at += length
     return found
-
-
-def handle_of(fd: int) -> Handle | None:
-    """The handle of an open file, None if its file system has none."""
-    try:
-        return syscalls.file_handle(fd)
-    except OSError:
-        return None
 
 
 class WriterWatch:

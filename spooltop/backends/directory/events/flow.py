@@ -15,8 +15,8 @@ from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass, field
 
 from .operator_moves import OperatorMoves
+from .report import EventBatch
 from .short_lived import ShortLived, split_short_lived
-from .watcher import EventBatch
 
 __all__ = ["FlowCounter", "difference"]
 

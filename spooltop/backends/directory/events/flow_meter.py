@@ -12,7 +12,7 @@ from ..scan.scan import BoxScan
 from ..scan.set_aside import SetAsideBoxes
 from .flow import FlowCounter, difference
 from .operator_moves import OperatorMoves
-from .watcher import EventReport
+from .report import EventReport
 
 __all__ = ["FlowMeter"]
 

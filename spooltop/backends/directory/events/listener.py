@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import TYPE_CHECKING
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.observation import Watch
@@ -11,14 +12,17 @@ from spooltop.model.vocabulary import Box
 
 from ..storage.filesystem import Mount, changes_unseen, sends_no_events
 from ..world import World
-from .watcher import EventReport, Source, Watcher
+from .report import EventReport
+
+if TYPE_CHECKING:
+    from .watcher import Source, Watcher
 
 __all__ = ["EventListener"]
 
 
 class EventListener:
-    """Listens to ``new`` and ``cur``. ``changed`` is set whenever an event was received. Without ``wanted`` it does nothing,
-    and each look stands alone."""
+    """Listens to ``new`` and ``cur``. ``changed`` is set whenever an event was received. Without ``wanted`` it does nothing and
+    loads no watcher, and each look stands alone. ``source`` yields the events; None: the kernel."""
 
     def __init__(
         self,
@@ -27,7 +31,7 @@ class EventListener:
         world: World,
         *,
         wanted: bool,
-        source: Source,
+        source: Source | None,
     ) -> None:
         self._path = path
         self._changed = changed
@@ -41,12 +45,15 @@ class EventListener:
         if not self._wanted or sends_no_events(mount):
             return EventReport()
         if self._watcher is None:
+            from .watcher import Watcher, kernel_source
+
             there = [box for box, fd in ((Box.NEW, dirs.new), (Box.CUR, dirs.cur)) if fd is not None]
             if not there:
                 return EventReport(reason="there is no box to watch")
             paths = {box: os.path.join(self._path, box.value) for box in there}
             clock, monotonic = self._world.clock, self._world.monotonic
-            self._watcher = Watcher(paths, self._changed, clock=clock, monotonic=monotonic, source=self._source)
+            source = self._source or kernel_source
+            self._watcher = Watcher(paths, self._changed, clock=clock, monotonic=monotonic, source=source)
             self._watcher.start()
         return self._watcher.take()
 

@@ -13,9 +13,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.small_files import open_regular
 from spooltop.model.vocabulary import Box
 
-from ..journal.journal import MOVES, MoveIntent
 from ..journal.log_store import JOURNAL, STATE_DIR, state_of
-from ..journal.record_log import decode
 from ..storage.location import Place
 
 __all__ = ["OperatorMoves"]
@@ -104,6 +102,9 @@ class OperatorMoves:
             for source, target in _PLAIN.findall(line):
                 self._note(*_split(source), *_split(target))
         else:
+            from ..journal.journal import MOVES, MoveIntent  # loads all of the journal, for names that need escapes
+            from ..journal.record_log import decode
+
             try:
                 record = decode(line, MOVES)
             except ValueError:

@@ -13,7 +13,7 @@ from spooltop.model.flow import Completion
 from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass
 
-from .watcher import EventBatch
+from .report import EventBatch
 
 __all__ = ["ShortLived", "split_short_lived"]
 

@@ -16,7 +16,7 @@ from spooltop.records import dataclass
 
 from ..scan.scan import BoxScan, quick_enqueued_us
 from ..scan.set_aside import SetAsideBoxes
-from .watcher import EventBatch
+from .report import EventBatch
 
 __all__ = ["TRACKED_AT_MOST", "MessageTracker"]
 

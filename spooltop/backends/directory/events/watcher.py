@@ -18,8 +18,9 @@ from spooltop.records import dataclass, field
 
 from .folder_watch import Changes, watchfiles_source
 from .inotify import Events, inotify_source
+from .report import EventBatch, EventReport
 
-__all__ = ["EventBatch", "EventReport", "Watcher", "kernel_source"]
+__all__ = ["Source", "Watcher", "kernel_source"]
 
 _SUSPICIOUS = 8_192
 _FORGET = 200_000
@@ -33,47 +34,6 @@ _BACK_OFF = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 Source = Callable[[Iterable[str], threading.Event], Iterator[Changes | Events]]
 """Yields what happened, and something empty at least once a second, until the event is set. ``Events`` say if some were lost. Of
 ``Changes`` this is assumed if they are so many that the kernel's queue may have overflowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class EventBatch:
-    """Names added and deleted at about one moment (``at``: epoch seconds), by box and unordered. ``back`` holds the names that
-    were both added to ``new`` and deleted from it and are there at the end; None where that is not known. ``late``: all of it may
-    have happened seconds earlier, because this process was stopped or not scheduled."""
-
-    at: float
-    added: Mapping[Box, set[str]]
-    deleted: Mapping[Box, set[str]]
-    back: Set[str] | None = None
-    late: bool = False
-    back_in_cur: Set[str] = frozenset()
-    """The same for ``cur``; empty where that is not known."""
-    repeats: Mapping[Box, Mapping[str, int]] = field(default_factory=dict)
-    """Number of times each name was added after the first time, by box."""
-    gone_again: Mapping[Box, Mapping[str, int]] = field(default_factory=dict)
-    """Number of times each name was deleted after the first time, by box."""
-
-    def times_added(self, box: Box, name: str) -> int:
-        """Returns how often ``name``, one of ``added``, was added."""
-        return 1 + self.repeats.get(box, {}).get(name, 0)
-
-    def times_deleted(self, box: Box, name: str) -> int:
-        """Returns how often ``name``, one of ``deleted``, was deleted."""
-        return 1 + self.gone_again.get(box, {}).get(name, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class EventReport:
-    """Events since the last ``take``. ``exact`` is False if some may be missing. ``listening`` is False if nothing listens now:
-    ``reason`` says why, and is empty while listening begins. ``restarted``: something was lost, so everything has to be listed
-    again. ``until``: the events up to then are included (epoch seconds); None before listening began."""
-
-    batches: tuple[EventBatch, ...] = ()
-    exact: bool = False
-    listening: bool = False
-    reason: str = ""
-    restarted: bool = False
-    until: float | None = None
 
 
 def kernel_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Changes | Events]:
