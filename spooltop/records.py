@@ -95,7 +95,7 @@ def _made(cls: type, frozen: bool) -> type:
         members["__hash__"] = _hash_of(values) if frozen else None
     members["__qualname__"] = cls.__qualname__
     made = type(cls)(cls.__name__, cls.__bases__, members)
-    made.__init__ = _init_of(made, every, frozen)  # type: ignore[misc]
+    made.__init__ = _first_init_of(made, every, frozen)  # type: ignore[misc]
     return made
 
 
@@ -109,6 +109,16 @@ def _own_fields(cls: type) -> list[_Field]:
         one.name, one.type = name, annotation
         found.append(one)
     return found
+
+
+def _first_init_of(cls: type, fields: tuple[_Field, ...], frozen: bool) -> Any:
+    """Returns an ``__init__`` that replaces itself by the compiled one: most classes of a run never get an instance."""
+
+    def __init__(self: Any, *arguments: Any, **named: Any) -> None:
+        cls.__init__ = init = _init_of(cls, fields, frozen)  # type: ignore[misc]
+        init(self, *arguments, **named)
+
+    return __init__
 
 
 def _init_of(cls: type, fields: tuple[_Field, ...], frozen: bool) -> Any:
