@@ -44,11 +44,14 @@ class Desks:
         copies = {ino: path.stat() for path, ino in self._files.items()}
         lines = [json.loads(line) for line in journal.read_text().splitlines()]
         for line in lines:
-            for record in (*line.get("items", ()), *line.get("results", ())):
-                copy = copies[record["ino"]]
-                record["ino"] = copy.st_ino
-                if line["line"] == "result" and record["ctime"]:
-                    record["ctime"] = copy.st_ctime_ns
+            for run in line.get("moves", ()):
+                inos = run["inos"] if isinstance(run["inos"], list) else [run["inos"]] * len(run["names"])
+                run["inos"] = [copies[ino].st_ino for ino in inos]
+            for record in line.get("others", ()):
+                if record["ino"]:
+                    copy = copies[record["ino"]]
+                    record["ino"] = copy.st_ino
+                    record["ctime"] = record["ctime"] and copy.st_ctime_ns
             if "between" in line:
                 ctimes = [copy.st_ctime_ns for copy in copies.values()]
                 line["between"] = [min(ctimes), max(ctimes)]

@@ -124,7 +124,7 @@ def test_the_fast_path_moves_as_the_slow_one_and_says_the_same(tmp_path, action,
     compared = []
     for batch, outcomes in ((fast_batch, fast), (slow_batch, slow)):
         assert len(outcomes) == COUNT
-        pinned = zip(outcomes, batch.column("ino"), strict=True)
+        pinned = [(outcomes.at(place, ino), ino) for place, ino in enumerate(batch.column("ino"))]
         compared.append([(one.outcome, one.reason, one.moved, one.moved and one.ino == ino) for one, ino in pinned])
     assert compared[0] == compared[1]
     done = [place for place, (outcome, *_) in enumerate(compared[0]) if outcome is Outcome.DONE]

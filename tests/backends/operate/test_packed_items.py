@@ -10,6 +10,7 @@ from dataclasses import fields
 import pytest
 
 from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.journal.moves import encode_moves
 from spooltop.backends.directory.operator.batches import batch_item_by_item, batches_of
 from spooltop.backends.directory.operator.packed_items import Batch, PackedItems
 from spooltop.backends.directory.storage.folders import Folders
@@ -102,7 +103,7 @@ def test_a_thousand_at_once_are_moved_as_one_by_one(desk, action):
         single = batch_item_by_item(Folders(dirs), plan, batch, user="ann", at=1.5)
         assert together.uniform is not None and single.uniform is None
         assert list(together) == list(single) == [together[place] for place in range(CHUNK)]
-        assert together.encoded() == single.encoded()
+        assert list(map(encode_moves, together.moves())) == list(map(encode_moves, single.moves()))
         assert len(list(together)) == CHUNK
     assert [list(column) for column in item_columns(batch)] == [list(column) for column in item_columns(list(batch))]
     one = Batch.of(batch[:1])

@@ -6,15 +6,18 @@ An intent line is written and synced before its batch is moved, so it is there w
 from __future__ import annotations
 
 import os
-import re
 import stat
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.small_files import open_regular
 from spooltop.model.vocabulary import Box
 
 from ..journal.log_store import JOURNAL, STATE_DIR, state_of
-from ..storage.location import Place
+
+if TYPE_CHECKING:
+    from ..journal.moves import MoveColumns
 
 __all__ = ["OperatorMoves"]
 
@@ -22,7 +25,6 @@ _AT_MOST = 64 << 20
 """Bytes of the journal that one look reads. Earlier ones are skipped."""
 _REMEMBERED = 100_000
 """Moves that are remembered, newest first: their change events come within a look or two."""
-_PLAIN = re.compile(rb'\{"from":(null|"[^"\\]*"),"to":(null|"[^"\\]*"),"ino":')
 Announced = dict[str, int]
 
 
@@ -98,44 +100,31 @@ class OperatorMoves:
     def _add(self, line: bytes) -> None:
         if b'"line":"intent"' not in line[:200]:
             return
-        if b"\\" not in line:
-            for source, target in _PLAIN.findall(line):
-                self._note(*_split(source), *_split(target))
-        else:
-            from ..journal.journal import MOVES, MoveIntent  # loads all of the journal, for names that need escapes
-            from ..journal.record_log import decode
+        from ..journal.journal import MOVES, MoveIntent  # loads all of the journal, which most looks find no line in
+        from ..journal.record_log import decode
 
-            try:
-                record = decode(line, MOVES)
-            except ValueError:
-                return  # anybody may have written it; who undoes says so
-            for move in record.moves if isinstance(record, MoveIntent) else ():
-                self._note(*_parts(move.source), *_parts(move.target))
+        try:
+            record = decode(line, MOVES)
+        except ValueError:
+            return  # anybody may have written it; who undoes says so
+        for run in record.runs if isinstance(record, MoveIntent) else ():
+            self._note(run)
         for known in (self.requeued, self.put_back, self.out_of_new, self.out_of_cur, self.claims):
             while len(known) > _REMEMBERED:
                 del known[next(iter(known))]
 
-    def _note(self, box: str, name: str, to_box: str, to_name: str) -> None:
-        if to_box == Box.NEW and box:  # what an operator puts there has arrived
-            _announce(self.requeued if box == Box.CUR else self.put_back, to_name)
-        if box == Box.NEW:
-            _announce(self.out_of_new, name)
-        elif box == Box.CUR:
-            _announce(self.out_of_cur, name)
-        if to_box == Box.CUR:
-            _announce(self.claims, to_name)
+    def _note(self, run: MoveColumns) -> None:
+        box, to_box = (place and place[0] for place in (run.source, run.target))
+        if to_box is Box.NEW and box is not None:  # what an operator puts there has arrived
+            _announce(self.requeued if box is Box.CUR else self.put_back, run.to_names)
+        if box is Box.NEW:
+            _announce(self.out_of_new, run.names)
+        elif box is Box.CUR:
+            _announce(self.out_of_cur, run.names)
+        if to_box is Box.CUR:
+            _announce(self.claims, run.to_names)
 
 
-def _announce(announced: Announced, name: str) -> None:
-    announced[name] = announced.get(name, 0) + 1
-
-
-def _split(place: bytes) -> tuple[str, str]:
-    if place == b"null":
-        return "", ""
-    box, _, name = place[1:-1].decode("ascii", "replace").partition("/")
-    return box, name.rpartition("/")[2]
-
-
-def _parts(place: Place | None) -> tuple[str, str]:
-    return ("", "") if place is None else (place.box.value, place.name)
+def _announce(announced: Announced, names: Iterable[str]) -> None:
+    for name in names:
+        announced[name] = announced.get(name, 0) + 1

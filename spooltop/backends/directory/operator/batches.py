@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from spooltop.model.chunked import CHUNK, expand
@@ -12,7 +13,7 @@ from spooltop.model.plan import Item, Outcome, Plan, item_columns
 from spooltop.model.results import Columns, Results
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Verdict
 
-from ..journal.journal import Places, encode_moves, encode_uniform_moves
+from ..journal.moves import MoveColumns
 from ..journal.outcomes import BatchOutcome
 from ..storage.folders import Folders
 from ..storage.location import Place, Ref
@@ -112,15 +113,18 @@ class MoveBatch:
             return self.uniform.box is Box.CUR and self.uniform.to_box not in LIVE
         return any(box is Box.CUR and to not in LIVE for box, to in zip(self.column("box"), self.column("to_box"), strict=True))
 
-    def encoded(self) -> list[str]:
+    def moves(self) -> Iterator[MoveColumns]:
         """The moves as the journal announces them."""
         boxes, names, folders, inos, sizes, ctimes_ns, _, tokens, to_boxes, to_names, to_folders, _, _, metas = self._columns
-        if (uniform := self.uniform) is not None:
-            goes = uniform.to_box, uniform.to_folder
-            return encode_uniform_moves((uniform.box, ""), names, goes, to_names, inos, sizes, ctimes_ns, tokens)
-        return encode_moves(
-            Places(boxes, names, folders), Places(to_boxes, to_names, to_folders), inos, sizes, ctimes_ns, tokens, metas
-        )
+        start = 0
+        for folder, run in groupby(zip(boxes, folders, to_boxes, to_folders, metas, strict=True)):
+            box, here, to_box, there, meta = folder
+            part = slice(start, start + sum(1 for _ in run))
+            start = part.stop
+            yield MoveColumns(
+                (box, here), None if to_box is None else (to_box, there), meta, names[part], to_names[part], inos[part],
+                sizes[part], ctimes_ns[part], tokens[part],
+            )  # fmt: skip
 
     def results(self, outcome: BatchOutcome) -> Results:
         """The results of the moves; ``outcome`` goes as far as the batch went."""

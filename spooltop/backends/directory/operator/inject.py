@@ -18,7 +18,7 @@ from spooltop.model.text import escape_text
 from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import Box, Json
 
-from ..journal.journal import Places, encode_moves
+from ..journal.moves import MoveColumns
 from ..journal.outcomes import BatchOutcome, MoveOutcome
 
 __all__ = ["InjectedContent", "PutBatch", "put_batch", "put_batches"]
@@ -90,16 +90,16 @@ class PutBatch:
     def __len__(self) -> int:
         return len(self.names)
 
-    def encoded(self) -> list[str]:
+    def moves(self) -> tuple[MoveColumns]:
         """The moves as the journal announces them."""
-        many, names = len(self.names), self.names
-        nowhere, new = Places([None] * many, names, [""] * many), Places([Box.NEW] * many, names, [""] * many)
-        return encode_moves(nowhere, new, [0] * many, [0] * many, [0] * many, [None] * many, [None] * many)
+        zeros = [0] * len(self.names)
+        return (MoveColumns(None, (Box.NEW, ""), None, self.names, self.names, zeros, zeros, zeros, [None] * len(zeros)),)
 
     def results(self, outcome: BatchOutcome) -> list[ItemResult]:
+        tried = [outcome.at(place) for place in range(len(outcome))]
         return [
             ItemResult(names.parse(name, claimed=False).id, name, one.outcome, one.reason, name if one.moved else "")
-            for name, one in zip(self.names, outcome, strict=False)
+            for name, one in zip(self.names, tried, strict=False)
         ]
 
 
@@ -118,7 +118,7 @@ def put_batch(dirs: SpoolDirs, content: InjectedContent, batch: PutBatch, stop: 
         if moved and stop():
             break
         moved.append(_put_one(dirs, name, content.data(number, name)))
-    outcome = BatchOutcome.of(moved)
+    outcome = BatchOutcome(len(moved), dict(enumerate(moved)))
     try:
         if any(one.moved for one in moved):
             dirs.files.sync_dir(dirs.box(Box.NEW))

@@ -32,6 +32,7 @@ _SHORT_NS = 100_000_000
 _TICK_NS = 20_000_000
 """Nanoseconds by which the times of a file system can be behind the clock: they advance in ticks of 10 ms at most."""
 _DONE = Outcome.DONE
+_PLAIN = MoveOutcome(_DONE, "", True)
 _moved = partial(tuple.__new__, MoveOutcome)
 
 
@@ -65,7 +66,7 @@ class Mover:
             if batch.uniform is not None and (folders := self._both(batch.uniform)) is not None:
                 return self._run_uniform(batch, batch.uniform, *folders, moved, stop)
             moved.append(self._move_one(move))
-        return BatchOutcome.of(moved)
+        return BatchOutcome(len(moved), dict(enumerate(moved)))
 
     def _sync(self) -> str:
         """Syncs all moves since the last call. Returns "" or what went wrong, in words."""
@@ -105,7 +106,7 @@ class Mover:
         covered = live or self._covers(uniform.to_box, uniform.to_folder, mode)  # no metadata of its own
         by_clock = live and self._lookup.ordered(to_fd)  # then the times of its files are those of this machine
         columns = [batch.column(field) for field in ("name", "ino", "size", "ctime_ns", "token", "to_name")]
-        others = {place: one for place, one in enumerate(begun) if live or not one.plain}
+        others = {place: one for place, one in enumerate(begun) if live or one != _PLAIN._replace(ino=one.ino)}
         changed = False
         place = start = len(begun)
         from_ns = until_ns = time_ns()
@@ -125,7 +126,7 @@ class Mover:
                 or not (covered or link(to_name, meta))
             ):
                 one = self._move_one(batch[place])
-                if live or not one.plain:
+                if live or one != _PLAIN._replace(ino=one.ino):
                     others[place] = one
                 continue
             try:
@@ -150,7 +151,7 @@ class Mover:
             place = len(batch)
         if changed:
             self._changed.note(source, to)
-        return BatchOutcome(batch.column("ino")[:place], others, (from_ns - _TICK_NS, until_ns) if live else None)
+        return BatchOutcome(place, others, (from_ns - _TICK_NS, until_ns) if live else None)
 
     def _move_one(self, move: Move) -> MoveOutcome:
         """The outcome of one move; never raises ``OSError``."""

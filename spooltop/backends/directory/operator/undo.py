@@ -13,7 +13,8 @@ from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.records import dataclass, replace
 
-from ..journal.journal import LoggedMove, MoveOperation, is_unfinished, moves_of
+from ..journal.journal import MoveOperation, is_unfinished, moves_of
+from ..journal.moves import LoggedMove
 from ..journal.record_log import newest_first, operation_record, undone_by, undos_of, why_not_undo
 from ..storage.folders import Folders
 from ..storage.location import Place, kind_of
