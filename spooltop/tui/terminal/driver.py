@@ -1,12 +1,18 @@
 """The driver of the terminal. Textual's driver takes a process that was stopped from outside for one that it suspended, ends each
-line of a frame with a line feed, and waits for a terminal that does not read."""
+line of a frame with a line feed, waits for a terminal that does not read, and wakes ten times a second to ask for keys."""
 
 from __future__ import annotations
 
+import os
+import select
 import sys
+from codecs import getincrementaldecoder
 from contextlib import suppress
 
+from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+
+from spooltop.stop_event import StopEvent
 
 from .writer import ScreenWriter
 
@@ -16,6 +22,9 @@ _SCREEN = 2
 """The descriptor that is drawn on: stdout may be redirected."""
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronized output: the beginning and the end of a frame, for terminals that know it."""
+_READ = 4096
+_UNFINISHED = 0.1
+"""Seconds to wait for the rest of an escape sequence before asking the parser whether it was the Escape key."""
 
 
 class TerminalDriver(LinuxDriver):
@@ -31,6 +40,29 @@ class TerminalDriver(LinuxDriver):
     _writer: ScreenWriter | None = None
     _begin = ""
     _taken = True
+    _leaving: StopEvent
+
+    def start_application_mode(self) -> None:
+        if self._key_thread is None or not self._key_thread.is_alive():
+            self.exit_event = self._leaving = StopEvent()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+
+    def run_input_thread(self) -> None:
+        """Hands on what is typed, and sleeps until something is. The parser (of Textual 8.2) waits for a time only within an
+        escape sequence."""
+        parser = XTermParser(self._debug)
+        decode = getincrementaldecoder("utf-8")().decode
+        while not self._leaving.is_set():
+            timeout = None if parser._timeout_time is None else _UNFINISHED
+            readable, _, _ = select.select((self.fileno, self._leaving), (), (), timeout)
+            if self.fileno in readable:
+                typed = os.read(self.fileno, _READ)
+                if not typed:
+                    return  # the terminal is gone
+                for event in parser.feed(decode(typed)):
+                    self.process_message(event)
+            for event in parser.tick():
+                self.process_message(event)
 
     def write(self, data: str) -> None:
         if self._writer is None:

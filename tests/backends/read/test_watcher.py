@@ -15,6 +15,7 @@ from spooltop.backends.directory.events.folder_watch import watchfiles_source
 from spooltop.backends.directory.events.inotify import Events, inotify_source, parsed
 from spooltop.backends.directory.events.watcher import EventReport, Watcher
 from spooltop.model.vocabulary import Box
+from spooltop.stop_event import StopEvent
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_of_what_came_and_went_the_last_is_known() -> None:
 
 def test_how_long_nobody_read_is_told(spool: Path) -> None:
     now = [5.0]
-    stop = threading.Event()
+    stop = StopEvent()
     source = inotify_source([str(spool / "new")], stop, lambda: now[0])
     next(source)
     (spool / "new" / "m").touch()
@@ -98,7 +99,7 @@ def test_how_long_nobody_read_is_told(spool: Path) -> None:
 
 def test_what_waited_while_nobody_read_is_told_at_once(spool: Path) -> None:
     now = [5.0]
-    source = inotify_source([str(spool / "new")], threading.Event(), lambda: now[0])
+    source = inotify_source([str(spool / "new")], StopEvent(), lambda: now[0])
     next(source)
     names = [str(spool / "new" / f"{number:0180}") for number in range(3_000)]
     Path(names[0]).touch()

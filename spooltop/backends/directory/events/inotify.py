@@ -13,7 +13,6 @@ import os
 import select
 import struct
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +20,7 @@ from typing import NamedTuple
 
 from spooltop.engine.syscalls import inotify_add_watch, inotify_init
 from spooltop.records import dataclass, field
+from spooltop.stop_event import StopEvent
 
 __all__ = ["Event", "Events", "in_order", "inotify_source", "listening", "parsed", "watch_fd"]
 
@@ -44,8 +44,8 @@ _MANY = 2_000
 _BACKLOG = 100_000
 """Events of one read after nobody had read for a while: all of them, or what is left would count as having just happened."""
 _BEAT = 1.0
-_TURN = 100
-"""Milliseconds from one question whether to stop to the next."""
+_TURN = 500
+"""Milliseconds of silence after which it is known that this process was scheduled."""
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class Event(NamedTuple):
 
 
 def inotify_source(
-    paths: Iterable[str], stop: threading.Event, monotonic: Callable[[], float] = time.monotonic
+    paths: Iterable[str], stop: StopEvent, monotonic: Callable[[], float] = time.monotonic
 ) -> Iterator[Events]:
     """Yields what happens in the directories ``paths``, an empty one at the start and each second, until ``stop`` is set. Raises
     ``OSError`` where a directory cannot be watched, with the limit that was reached."""
@@ -92,6 +92,7 @@ def inotify_source(
         folders = {_watch(fd, path): path for path in paths}
         readable = select.poll()
         readable.register(fd, select.POLLIN)
+        readable.register(stop, select.POLLIN)
         turns = 0
         read_at = monotonic()
         yield Events()

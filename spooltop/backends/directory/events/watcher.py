@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from spooltop.engine.syscalls import HAS_INOTIFY
 from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass, field
+from spooltop.stop_event import StopEvent
 
 from .folder_watch import Changes, watchfiles_source
 from .inotify import Events, inotify_source
@@ -31,12 +32,12 @@ _GIVE_UP_AFTER = 5
 _GIVE_UP_WITHIN = 60.0
 _BACK_OFF = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
-Source = Callable[[Iterable[str], threading.Event], Iterator[Changes | Events]]
+Source = Callable[[Iterable[str], StopEvent], Iterator[Changes | Events]]
 """Yields what happened, and something empty at least once a second, until the event is set. ``Events`` say if some were lost. Of
 ``Changes`` this is assumed if they are so many that the kernel's queue may have overflowed."""
 
 
-def kernel_source(paths: Iterable[str], stop: threading.Event) -> Iterator[Changes | Events]:
+def kernel_source(paths: Iterable[str], stop: StopEvent) -> Iterator[Changes | Events]:
     """Yields the events of inotify(7) if there is inotify, else those of watchfiles."""
     return inotify_source(paths, stop) if HAS_INOTIFY else watchfiles_source(paths, stop)
 
@@ -73,7 +74,7 @@ class Watcher:
         self._lock = threading.Lock()
         self._shared = _Shared()
         self._changed = changed
-        self._stop = threading.Event()
+        self._stop = StopEvent()
         self._thread = threading.Thread(target=self._run, name="spooltop-watch", daemon=True)
 
     def start(self) -> None:
@@ -112,6 +113,7 @@ class Watcher:
             many = len(failures) == _GIVE_UP_AFTER and failures[-1] - failures[0] < _GIVE_UP_WITHIN
             pause = self._back_off[-1] if many else self._back_off[min(len(failures), len(self._back_off)) - 1]
             self._stop.wait(pause)
+        self._stop.release()
 
     def _listen(self) -> None:
         boxes = {path: box for box, path in self._paths.items()}
