@@ -84,7 +84,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.mailbox.wake_with(lambda: deliver(self, self.Arrived()))
         self.snapshot_thread.start()
         self.worker.start()
-        self.set_interval(1.0, self._check_stale)
+        self._check_stale()
         self._waiting = self.set_interval(0.1, self._paint_counted)
         if not self.is_headless:
             catch_signals(self.leave)
@@ -146,6 +146,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
     def _check_stale(self) -> None:
         waited = self.snapshot_thread.looking_for()
         self.main.stale(waited if waited >= STALE_AFTER else None, self.snapshot_thread.looking_at())
+        self.set_timer(min(max(STALE_AFTER - waited, 1.0), 2.0), self._check_stale)
 
     def _check_terminal(self) -> None:
         if terminal_gone():

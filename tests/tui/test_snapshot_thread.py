@@ -31,7 +31,7 @@ from spooltop.tui.threads.messages import (
     RowsRead,
     SnapshotTaken,
 )
-from spooltop.tui.threads.pace import FRESH, ORDINARY, Pace, rest_after
+from spooltop.tui.threads.pace import BUSY, CALM, CALM_QUIET, FRESH, ORDINARY, QUIET, Pace, rest_after
 from spooltop.tui.threads.snapshot_thread import SnapshotThread
 from spooltop.tui.threads.worker import Worker
 
@@ -488,6 +488,16 @@ def test_a_stream_never_keeps_the_screen_still_for_longer_than_a_second(a_second
 def test_a_large_spool_costs_a_quarter_of_a_core() -> None:
     for took in (0.5, 1.0, 3.0):
         assert took / (took + rest_after(took, 0.25)) <= 0.25
+
+
+def test_looks_are_rarer_after_some_seconds_without_any_event() -> None:
+    pace = Pace()
+    waits = []
+    for changed in (*[False] * (CALM + 1), True, False):
+        waits.append(pace.quiet)
+        pace.waited(changed)
+    assert waits == [QUIET] * CALM + [CALM_QUIET, CALM_QUIET, QUIET]
+    assert BUSY + CALM_QUIET == 2.0
 
 
 def test_what_was_found_before_anybody_took_it_stays_in_the_mailbox() -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 __all__ = ["FRESH", "ORDINARY", "Pace", "rest_after"]
 
 QUIET = 1.0
-"""Seconds between two looks where nothing happens: a consumer that dies causes no event."""
+"""Seconds to wait for an event before the next look: a consumer that dies causes none."""
+CALM = 5
+"""Waits without any event after which looks become rarer."""
+CALM_QUIET = 1.75
+"""Multiple of ``QUIET`` to wait from then on: with ``BUSY``, a consumer that dies is seen within two seconds."""
 BUSY = 0.25
 """Seconds between two looks where much happens."""
 
@@ -34,14 +38,24 @@ class Pace:
     those of a monotonic clock."""
 
     def __init__(self, quiet: float = QUIET, busy: float = BUSY) -> None:
-        self.quiet = quiet
+        self._quiet = quiet
         self._busy = busy
+        self._silent = 0
         self._looked_at = self._rest = 0.0
 
     def looked(self, began: float, ended: float) -> None:
         """Notes the last look."""
         self._looked_at = ended
         self._rest = rest_after(ended - began, self._busy)
+
+    @property
+    def quiet(self) -> float:
+        """Seconds to wait for an event before the next look."""
+        return self._quiet * (CALM_QUIET if self._silent >= CALM else 1.0)
+
+    def waited(self, changed: bool) -> None:
+        """Notes whether an event ended the last wait."""
+        self._silent = 0 if changed else self._silent + 1
 
     def rest(self, now: float) -> float:
         """Seconds left until the next look may begin; negative where it may."""

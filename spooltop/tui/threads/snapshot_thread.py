@@ -147,6 +147,6 @@ class SnapshotThread:
             while (served := self._wanted.version == version) and (rest := self._pace.rest(self._monotonic())) > 0:
                 self._changed.wait(rest)
         if served:
-            self._control.changes(self._pace.quiet)
+            self._pace.waited(self._control.changes(self._pace.quiet))
         # A request may have woken the thread. It is served without a look, but never delays a look that is due.
         return self._wanted.version == version or self._pace.overdue(self._monotonic())
