@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
@@ -85,7 +86,8 @@ class RowJudge:
             claims, whole = self._claims.look(dirs, cur.names, len(cur.names), cur.number, certainty, progress)
             irregular += [*self._claims.irregular, *(row for row in claims if row.note)]
         device = mount.device if mount is not None else None
-        files, all_files = self._tmp.look(dirs.tmp, tmp.names, len(tmp.names), certainty, self._table.read, device, progress)
+        names, count = chain(tmp.names, tmp.staged), len(tmp.names) + len(tmp.staged)
+        files, all_files = self._tmp.look(dirs, names, count, certainty, self._table.read, device, progress)
         irregular += [*self._tmp.irregular, *(row for row in files if row.note)]
         return JudgedRows(tuple(claims), whole, tuple(files), all_files, tuple(irregular), self._claims.sentences)
 
@@ -105,7 +107,7 @@ class RowJudge:
         certainty = self._certainty(mount)
         if box is Box.CUR:
             return self._claims.judge_again(dirs, wanted, certainty)
-        return self._tmp.judge_again(dirs.tmp, wanted, certainty, self._table.read, mount.device if mount is not None else None)
+        return self._tmp.judge_again(dirs, wanted, certainty, self._table.read, mount.device if mount is not None else None)
 
     def consumers(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> int | None:
         """Counts the running consumers, at most once a second; None where they cannot be known."""

@@ -13,6 +13,7 @@ from spooltop.backends.directory.liveness.pid_liveness import Certainty
 from spooltop.backends.directory.liveness.processes import Process
 from spooltop.backends.directory.liveness.tmp_liveness import TmpJudge, Writer, writer_of
 from spooltop.backends.directory.locks.lock_files import LockTable
+from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.proc_locks import parse_locks
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Verdict
@@ -27,20 +28,22 @@ NO_LOCKS = LockTable({})
 
 
 class Tmp:
-    """Looks at a folder with a table of processes."""
+    """Looks at the folder ``tmp`` of a spool, or at the staging directory ``staged``, with a table of processes."""
 
-    def __init__(self, folder: Path, table: FakeProcesses) -> None:
-        self.folder = folder
+    def __init__(self, spool: Path, staged: str, table: FakeProcesses) -> None:
+        self.folder = spool / ".spooltop" / "stage" / staged if staged else spool / "tmp"
+        self.folder.mkdir(parents=True)
+        self._spool = spool
+        self._before = f"{staged}/" if staged else ""
         self.table = table
         self.files = TmpJudge(table)
 
     def look(self, sure: Certainty = SURE, locks: LockTable = NO_LOCKS) -> list[Row]:
-        fd = os.open(self.folder, os.O_RDONLY)
-        try:
-            names = os.listdir(fd)
-            return self.files.look(fd, names, len(names), sure, lambda: locks, None)[0]
-        finally:
-            os.close(fd)
+        with SpoolDirs(self._spool) as dirs:
+            names = [self._before + name for name in os.listdir(self.folder)]
+            rows = self.files.look(dirs, names, len(names), sure, lambda: locks, None)[0]
+        assert all(row.key == ("tmp", self._before + row.name) for row in rows)
+        return rows
 
     def settled(self, sure: Certainty = SURE, locks: LockTable = NO_LOCKS) -> Row:
         self.look(sure, locks)
@@ -49,9 +52,9 @@ class Tmp:
         return row
 
 
-@pytest.fixture
-def tmp(tmp_path: Path) -> Tmp:
-    return Tmp(tmp_path, FakeProcesses())
+@pytest.fixture(params=["", "07"], ids=["tmp", "staged"])
+def tmp(request: pytest.FixtureRequest, tmp_path: Path) -> Tmp:
+    return Tmp(tmp_path, request.param, FakeProcesses())
 
 
 @pytest.mark.parametrize(

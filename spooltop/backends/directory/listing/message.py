@@ -17,38 +17,39 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, Box, Key, Verdict
 
 from ..storage.access import user_name
+from ..storage.location import folders_dir
 from ..storage.rows import kind_of_file
 
 __all__ = ["facts_of", "read_message"]
 
 
 def split_key(key: Key) -> tuple[Box, str, str]:
-    """Splits a key into box, operation ("" unless it was set aside) and name. Raises ``Unreadable`` if it is not a key of a
-    spool."""
+    """Splits a key into box, folder ("" unless it was set aside or is in a staging directory) and name. Raises ``Unreadable`` if
+    it is not a key of a spool."""
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], str):
         box, rest = key
-        operation, slash, name = rest.rpartition("/")
-        if box in (kind.value for kind in Box) and name not in ("", ".", "..") and "/" not in operation and operation != "..":
+        folder, slash, name = rest.rpartition("/")
+        if box in (kind.value for kind in Box) and name not in ("", ".", "..") and "/" not in folder and folder != "..":
             kind = Box(box)
-            if (kind in ASIDE) is bool(slash) and (not slash or operation not in ("", ".")):
-                return kind, operation, name
+            if (kind is Box.TMP or (kind in ASIDE) is bool(slash)) and (not slash or folder not in ("", ".")):
+                return kind, folder, name
     raise Unreadable("no message of this spool", advice="look again")
 
 
 def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentences: Mapping[str, str]) -> Payload:
     """Reads at most ``limit`` bytes from the beginning. Raises ``Unreadable`` if the message is gone, not a regular file, or
     may not be read."""
-    box, operation, name = split_key(key)
+    box, within, name = split_key(key)
     shown = f"{box}/{escape(name)}"
     folder = -1
     fd = -1
     try:
-        if operation:
-            above = dirs.private_dir(box.value)
+        if within:
+            above = dirs.private_dir(folders_dir(box))
             if above is None:
                 raise FileNotFoundError(2, "gone")
-            folder = os.open(operation, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
-        fd, found = open_regular(name, folder if operation else dirs.box(box))
+            folder = os.open(within, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+        fd, found = open_regular(name, folder if within else dirs.box(box))
         parts: list[bytes] = []
         offset = 0
         while offset < limit and (part := os.pread(fd, limit - offset, offset)):

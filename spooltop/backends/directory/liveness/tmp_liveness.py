@@ -1,5 +1,7 @@
 """Judges the files in ``tmp`` by their writers: ``writing``, ``abandoned`` or ``unknown``, never by age alone.
 
+A file in a staging directory goes by the name ``FOLDER/NAME`` here.
+
 Locks are read from the kernel's table and never tried: a writer that finds its own file locked by a viewer would fail. Only
 evidence that a reader cannot produce counts as writing: a write lock, or a descriptor that is open for writing. A flock requires
 neither.
@@ -11,9 +13,10 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 
 from spooltop.engine import names as grammar
-from spooltop.engine.files import REAL_FILES, is_inode
+from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.proc_locks import Device
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
@@ -22,6 +25,7 @@ from spooltop.model.vocabulary import EXITED, Box, Owner, Verdict
 from spooltop.records import dataclass, replace
 
 from ..locks.lock_files import LockTable, device_of
+from ..storage.folders import Folders
 from ..storage.rows import kind_of_file
 from .pid_liveness import Certainty
 from .processes import Descriptor, Descriptors, Process, Processes
@@ -76,7 +80,7 @@ class TmpJudge:
 
     def look(
         self,
-        fd: int | None,
+        dirs: SpoolDirs,
         names: Iterable[str],
         count: int,
         certainty: Certainty,
@@ -87,36 +91,33 @@ class TmpJudge:
         """Judges ``names``. Returns the rows, oldest first, and whether they are all. ``table`` is called if there is a file.
         Raises ``Stopped`` where ``progress`` does."""
         progress = progress or Progress()
-        if fd is None:
-            self._files, self.irregular, self.bytes = {}, (), 0
-            return [], True
         now = self._processes.boottime()
         progress.begin("files in tmp found", count)
-        files, found, irregular = self._looked_up(fd, progress.each(names), now)
-        self._files = files
-        self.irregular = tuple(irregular)
-        self.bytes = sum(file.size for file in files.values())
-        if files:
-            progress.begin("files in tmp judged", len(files))
-            self._judge(fd, files, found, now, certainty, table(), device, progress)
+        with closing(Folders(dirs)) as folders:
+            files, found, irregular = self._looked_up(folders, progress.each(names), now)
+            self._files = files
+            self.irregular = tuple(irregular)
+            self.bytes = sum(file.size for file in files.values())
+            if files:
+                progress.begin("files in tmp judged", len(files))
+                self._judge(folders, files, found, now, certainty, table(), device, progress)
         rows = sorted((file.row for file in files.values()), key=lambda row: (row.in_box_since or 0.0, row.name))
         return rows, count <= self._at_most
 
     def judge_again(
-        self, fd: int | None, names: Iterable[str], certainty: Certainty, table: Callable[[], LockTable], device: Device | None
+        self, dirs: SpoolDirs, names: Iterable[str], certainty: Certainty, table: Callable[[], LockTable], device: Device | None
     ) -> dict[str, tuple[Verdict | None, str]]:
         """Judges ``names`` again with the help of earlier looks: name → (verdict, evidence). Leaves out names that have gone."""
-        if fd is None:
-            return {}
         now = self._processes.boottime()
-        files, found, _ = self._looked_up(fd, names, now)
-        if files:
-            self._judge(fd, files, found, now, certainty, table(), device, Progress())
+        with closing(Folders(dirs)) as folders:
+            files, found, _ = self._looked_up(folders, names, now)
+            if files:
+                self._judge(folders, files, found, now, certainty, table(), device, Progress())
         self._files.update(files)
         return {raw: (file.row.verdict, file.row.evidence) for (raw, _), file in files.items()}
 
     def _looked_up(
-        self, fd: int, names: Iterable[str], now: float
+        self, folders: Folders, names: Iterable[str], now: float
     ) -> tuple[dict[tuple[str, int], _File], dict[tuple[str, int], os.stat_result], list[Row]]:
         """Returns the files among ``names`` as they are now, and the irregular ones."""
         files: dict[tuple[str, int], _File] = {}
@@ -126,7 +127,7 @@ class TmpJudge:
             if len(files) >= self._at_most:
                 break
             try:
-                status = os.stat(raw, dir_fd=fd, follow_symlinks=False)
+                status = _stat(folders, raw)
             except OSError:
                 continue  # moved to new meanwhile, as it should be
             if not stat.S_ISREG(status.st_mode):
@@ -146,7 +147,7 @@ class TmpJudge:
 
     def _judge(
         self,
-        fd: int,
+        folders: Folders,
         files: dict[tuple[str, int], _File],
         found: dict[tuple[str, int], os.stat_result],
         now: float,
@@ -164,7 +165,7 @@ class TmpJudge:
         idle = [key for key in files if key not in locked and not files[key].grew]
         opened = self._opened_by({(found[key].st_dev, found[key].st_ino) for key in idle}, now)
         gone: list[tuple[str, int]] = []
-        parsed = {key: grammar.parse(key[0], claimed=False) for key in files}
+        parsed = {key: grammar.parse(files[key].row.name, claimed=False) for key in files}
         writers = {key: writer_of(name.id) for key, name in parsed.items()}
         asking = (writers[key] for key in idle if files[key].row.verdict is not Verdict.ABANDONED)
         taken = self._taken({writer.pid for writer in asking if writer is not None})
@@ -181,7 +182,7 @@ class TmpJudge:
                 verdict, evidence, owner = self._idle(
                     file, parsed[key].own, writer, open_in, opened.all_seen, now, certainty, not table.unseen, taken
                 )
-            if verdict is Verdict.ABANDONED and not is_inode(REAL_FILES, key[0], fd, key[1], unseen=False):
+            if verdict is Verdict.ABANDONED and not _is_there(folders, *key):
                 gone.append(key)  # it was moved on while we looked
                 continue
             if (verdict, evidence, owner) != (file.row.verdict, file.row.evidence, file.row.owner):
@@ -268,15 +269,28 @@ class TmpJudge:
         return Owner(pid=pid) if process is None else Owner(None, pid, process.since, process.command, process.user)
 
 
+def _stat(folders: Folders, raw: str) -> os.stat_result:
+    folder, _, name = raw.rpartition("/")
+    return folders.files.stat(name, folders.of(Box.TMP, folder).fd)
+
+
+def _is_there(folders: Folders, raw: str, ino: int) -> bool:
+    """True if the file still has this name, as far as that can be seen."""
+    try:
+        return _stat(folders, raw).st_ino == ino
+    except OSError:
+        return False
+
+
 def _row(raw: str, found: os.stat_result) -> Row:
     """Returns the row of a file, not judged. The number at the front of a foreign name is not a time, so its mtime counts."""
-    name = grammar.parse(raw, claimed=False)
+    name = grammar.parse(raw.rpartition("/")[2], claimed=False)
     began = name.enqueued_us / 1e6 if name.enqueued_us is not None and grammar.is_own_id(name.id) else found.st_mtime
     return Row(
         key=(Box.TMP.value, raw),
         box=Box.TMP,
         id=name.id,
-        name=raw,
+        name=name.raw,
         size=found.st_size,
         enqueued_at=began,
         in_box_since=began,

@@ -18,6 +18,7 @@ from spooltop.model.vocabulary import Box, Key
 
 from ..listing.message import split_key
 from ..storage.access import user_name
+from ..storage.location import folders_dir
 from .file_users import Asked, holders_of
 from .processes import Processes
 
@@ -28,13 +29,13 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
     """Finds the processes that hold a message in any box. Raises ``Unreadable`` where it is gone or not in this spool."""
-    box, operation, name = split_key(key)
+    box, within, name = split_key(key)
     shown = f"{box}/{escape(name)}"
     with _translate_errors(shown):
-        above = dirs.private_dir(box.value) if operation else dirs.box(box)
+        above = dirs.private_dir(folders_dir(box)) if within else dirs.box(box)
         if above is None:
             raise FileNotFoundError(2, "gone")
-        folder = os.open(operation or ".", _FOLDER, dir_fd=above)
+        folder = os.open(within or ".", _FOLDER, dir_fd=above)
         try:
             asked = [Asked(os.stat(name, dir_fd=folder, follow_symlinks=False), folder)]
             parsed = names.parse(name, claimed=True) if box is Box.CUR else None

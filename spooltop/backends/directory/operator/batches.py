@@ -16,7 +16,7 @@ from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Verdict
 from ..journal.moves import MoveColumns
 from ..journal.outcomes import BatchOutcome
 from ..storage.folders import Folders
-from ..storage.location import Place, Ref
+from ..storage.location import Place, Ref, in_folder
 from .packed_items import BOX, VERDICT, Batch
 from .rules import FORCEABLE, RULES
 
@@ -101,11 +101,11 @@ class MoveBatch:
         return self._columns[Move._fields.index(field)]
 
     def to_recheck(self) -> Iterable[tuple[Box, str, str | None]]:
-        """The (box, name, token) of the messages that a running holder keeps where they are."""
+        """The (box, name in its folder, token) of the messages that a running holder keeps where they are."""
         if self.uniform is not None and (self.uniform.mode.forced or self.uniform.box is Box.NEW):
             return ()
-        boxes, names, tokens, modes = map(self.column, ("box", "name", "token", "mode"))
-        return (one[:3] for one in zip(boxes, names, tokens, modes, strict=True) if not one[3].forced)
+        columns = zip(*map(self.column, ("box", "name", "folder", "token", "mode")), strict=True)
+        return ((box, in_folder(name, folder), token) for box, name, folder, token, mode in columns if not mode.forced)
 
     def removes_claims(self) -> bool:
         """True where a claim is to leave the boxes, or to be deleted."""

@@ -12,7 +12,7 @@ from spooltop.model.plan import Candidates, Item, Refusal
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.vocabulary import ASIDE, Action, Box, Json
+from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.records import replace
 
 from ..storage.folders import Folders
@@ -95,5 +95,5 @@ def find_candidates(
 
 
 def _place(row: Row) -> Place:
-    folder = str(row.key[1]).partition("/")[0] if row.box in ASIDE and isinstance(row.key, tuple) else ""
+    folder = str(row.key[1]).rpartition("/")[0] if isinstance(row.key, tuple) else ""
     return Place(row.box, row.name, folder)

@@ -11,11 +11,11 @@ from time import time_ns
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import Outcome
-from spooltop.model.vocabulary import LIVE, Box
+from spooltop.model.vocabulary import ASIDE, LIVE, Box
 
 from ..journal.outcomes import BatchOutcome, MoveOutcome
 from ..storage.folders import Folder, Folders
-from ..storage.location import is_pinned
+from ..storage.location import in_folder, is_pinned
 from ..storage.name_lookup import NameLookup
 from .batches import Move, MoveBatch, MoveMode, UniformBatch
 from .changed_folders import ChangedFolders
@@ -178,7 +178,7 @@ class Mover:
             if not half_moved:
                 return MoveOutcome(Outcome.SKIPPED, "has another hard link")
         if not mode.forced:
-            why = self._recheck.blocked_by(box, name, token, planned)
+            why = self._recheck.blocked_by(box, in_folder(name, folder), token, planned)
             if why is not None:
                 return MoveOutcome(Outcome.SKIPPED, why)
         if to_box is None:
@@ -190,7 +190,7 @@ class Mover:
             if half_moved:
                 files.sync_dir(to.fd)
                 files.unlink(name, source.fd)
-            elif to_folder:
+            elif to_box in ASIDE:
                 if self._covers(to_box, to_folder, mode):
                     files.move(name, source.fd, to_name, to.fd, ino)
                 else:

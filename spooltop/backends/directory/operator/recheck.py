@@ -15,7 +15,8 @@ from spooltop.model.vocabulary import Box, Verdict
 __all__ = ["JudgeAgain", "Recheck"]
 
 JudgeAgain = Callable[[Box, Sequence[str]], Mapping[str, tuple[Verdict | None, str]]]
-"""Judges names of ``tmp`` or ``cur`` now: name → (verdict, evidence). Names that have gone are left out."""
+"""Judges names of ``tmp`` or ``cur`` now: name → (verdict, evidence). The name of a file in a staging directory is
+``FOLDER/NAME``. Names that have gone are left out."""
 
 
 class Recheck:
@@ -30,8 +31,8 @@ class Recheck:
         self._vantage = presence.Vantage.of(dirs, hosts)
 
     def prepare(self, items: Iterable[tuple[Box, str, str | None]]) -> None:
-        """Reads the evidence on (box, name, token) again where a lock does not decide: once for a batch, just before its moves.
-        """
+        """Reads the evidence on (box, name in its folder, token) again where no lock decides: once for a batch, just before
+        its moves."""
         wanted: dict[Box, list[str]] = {}
         for box, name, token in items:
             if box is Box.TMP or (box is Box.CUR and token is None):

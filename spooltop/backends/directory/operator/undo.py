@@ -17,7 +17,7 @@ from ..journal.journal import MoveOperation, is_unfinished, moves_of
 from ..journal.moves import LoggedMove
 from ..journal.record_log import newest_first, operation_record, undone_by, undos_of, why_not_undo
 from ..storage.folders import Folders
-from ..storage.location import Place, kind_of
+from ..storage.location import Place, in_folder, kind_of
 from .packed_items import PackedItems
 from .pinning import pin
 
@@ -192,9 +192,9 @@ def _taken(folders: Folders, place: Place, ino: int) -> bool:
 def _row(place: Place) -> tuple[Row, str | None]:
     """The row of the message at ``place``, as a list would show it, and the token of a claim in ``cur``."""
     name = names.parse(place.name, claimed=place.box is not Box.NEW)
-    key = f"{place.folder}/{place.name}" if place.folder else place.name
+    key = place.box.value, in_folder(place.name, place.folder)
     row = Row(
-        key=(place.box.value, key), box=place.box, id=name.id, name=place.name, source=name.source,
+        key=key, box=place.box, id=name.id, name=place.name, source=name.source,
         enqueued_at=None if name.enqueued_us is None else name.enqueued_us / 1e6, canary=name.canary, ended=name.ended,
         attempt=name.attempts if name.attempts is None or name.token is None else name.attempts + 1,
     )  # fmt: skip

@@ -16,7 +16,7 @@ __all__ = ["count_verdicts", "state_of_cur", "state_of_new", "state_of_tmp"]
 def _state(box: Box, scan: BoxScan, size: int | None, oldest: float | None, *, estimated: bool = False) -> BoxState:
     if scan.error:
         return BoxState(box, None, False, None, False, None, scan.error, scan.as_of)
-    return BoxState(box, len(scan.names), scan.complete, size, estimated, oldest, "", scan.as_of)
+    return BoxState(box, len(scan.names) + len(scan.staged), scan.complete, size, estimated, oldest, "", scan.as_of)
 
 
 def _oldest(scan: BoxScan) -> float | None:

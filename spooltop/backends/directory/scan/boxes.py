@@ -15,6 +15,7 @@ from ..storage.rows import claim_row, new_row
 from ..world import World
 from .scan import BoxScan, generation_of
 from .scheduler import BoxScanner
+from .staging import StagingScanner
 
 __all__ = ["Boxes", "DuplicateIds", "irregular_rows"]
 
@@ -30,10 +31,11 @@ class DuplicateIds:
 
 
 class Boxes:
-    """Scanners of ``tmp``, ``new`` and ``cur``."""
+    """Scanners of ``tmp`` with its staging directories, ``new`` and ``cur``."""
 
     def __init__(self, world: World, least: float) -> None:
         self._scanners = {box: BoxScanner(world, least=least, sizes=box is Box.NEW) for box in LIVE}
+        self._staging = StagingScanner(world)
         self._ids: frozenset[str] = frozenset()
         self._ids_of = -1
         self._claims: dict[str, list[str]] = {}
@@ -74,6 +76,8 @@ class Boxes:
             scans[box] = self._scanners[box].look(fd, force=force, ids=ids, missing=missing, unseen=unseen)
             if box is Box.CUR and scans[box].number != self._ids_of:
                 self._learn(scans[box])
+        self.doing = "readdir of the staging directories"
+        scans[Box.TMP] = self._staging.add_to(scans[Box.TMP], dirs, unseen=unseen)
         self.doing = ""
         return scans
 

@@ -39,7 +39,8 @@ class BoxScan:
 
     ``oldest_us`` is the earliest time found in a name (for names without a time: mtime). ``irregular`` are names that are not
     regular files or are too long for the suffix of a claim; ``duplicates`` are names whose id was also in the other box;
-    ``tried`` are names that record earlier attempts, the first ten thousand (``tried_all``: they are all of them). ``clean`` is
+    ``tried`` are names that record earlier attempts, the first ten thousand (``tried_all``: they are all of them). ``staged`` are
+    the files of ``tmp`` in staging directories, ``FOLDER/NAME``, which ``names`` does not hold. ``clean`` is
     False where the directory changed during the scan, ``complete`` is False where the listing broke off.
     """
 
@@ -61,6 +62,7 @@ class BoxScan:
     """Processor seconds of ``duration``: without the time in which others had the machine, or it waited."""
     as_of: float = 0.0
     number: int = 0
+    staged: tuple[str, ...] = ()
 
 
 def generation_of(fd: int) -> Generation:

@@ -10,13 +10,13 @@ from spooltop.engine import set_aside
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.vocabulary import Box, Json
 
-from .location import Place
+from .location import Place, folders_dir
 from .metadata import plain_meta
 
 __all__ = ["Folder", "Folders", "drop_folder"]
 
 _KEPT = 128
-"""Folders of operations that are kept open. There may be more folders than a process may have descriptors."""
+"""Folders that are kept open. There may be more folders than a process may have descriptors."""
 
 
 def drop_folder(dirs: SpoolDirs, box: Box, folder: str) -> None:
@@ -41,7 +41,7 @@ class Folder(NamedTuple):
 
 
 class Folders:
-    """``before_closing`` is called before any folder is closed to make room."""
+    """Folders of operations and staging directories. ``before_closing`` is called before any of them is closed to make room."""
 
     def __init__(self, dirs: SpoolDirs, before_closing: Callable[[], None] = lambda: None) -> None:
         self._dirs = dirs
@@ -63,7 +63,7 @@ class Folders:
         if found is None:
             if len(self._aside) >= _KEPT:
                 self.close()
-            fd = set_aside.folder(self._dirs, box, folder, create=create)
+            fd = self._dirs.private_dir(folders_dir(box), folder, create=create)
             if fd is None:
                 raise FileNotFoundError(f"{box}/{folder}")
             found = self._aside[box, folder] = self._opened(fd)
@@ -93,11 +93,11 @@ class Folders:
         return found
 
     def close(self) -> None:
-        """Closes the folders of operations. Raises ``OSError``."""
+        """Closes all folders. Raises ``OSError``."""
         self._before_closing()
         while self._aside:
             (box, folder), _ = self._aside.popitem()
-            self._dirs.forget(box.value, folder)
+            self._dirs.forget(folders_dir(box), folder)
 
     def _opened(self, fd: int) -> Folder:
         found = self.files.fstat(fd)

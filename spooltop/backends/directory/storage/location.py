@@ -8,13 +8,24 @@ from collections.abc import Mapping
 from os import stat_result
 from typing import NamedTuple, Self
 
+from spooltop.engine.staging import STAGE
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import ASIDE, Box, Json
 
-__all__ = ["OPERATION", "Place", "Ref", "is_pinned", "kind_of", "safe_name"]
+__all__ = ["OPERATION", "Place", "Ref", "folders_dir", "in_folder", "is_pinned", "kind_of", "safe_name"]
 
 OPERATION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}\Z")
-"""Valid names for the folder of an operation below ``.spooltop``."""
+"""Valid names for the folder of an operation, or for a staging directory, below ``.spooltop``."""
+
+
+def folders_dir(box: Box) -> str:
+    """Returns the name below ``.spooltop`` of the directory with the folders of ``box``."""
+    return STAGE if box is Box.TMP else box.value
+
+
+def in_folder(name: str, folder: str) -> str:
+    """Returns the part of a key that follows the box: the name, and before it the folder that the file is in, if any."""
+    return f"{folder}/{name}" if folder else name
 
 
 def safe_name(name: str) -> bool:
@@ -29,7 +40,8 @@ class _Place(NamedTuple):
 
 
 class Place(_Place):
-    """The location of ``name`` in ``box``. A set-aside message is in a ``folder``, named like the operation that moved it.
+    """The location of ``name`` in ``box``. A set-aside message is in a ``folder``, named like the operation that moved it. A file
+    of ``tmp`` may be in a staging directory, which is its ``folder``.
 
     The constructor checks the values. ``_make`` does not, and is only for values that were a place before.
     """
@@ -37,7 +49,7 @@ class Place(_Place):
     __slots__ = ()
 
     def __new__(cls, box: Box, name: str, folder: str = "") -> Self:
-        good_folder = OPERATION.match(folder) if box in ASIDE else not folder
+        good_folder = OPERATION.match(folder) if box in ASIDE or (folder and box is Box.TMP) else not folder
         if not safe_name(name) or not good_folder:
             raise ValueError(f"not a place in a spool: {box}/{escape(folder)}/{escape(name)}")
         return super().__new__(cls, box, name, folder)
