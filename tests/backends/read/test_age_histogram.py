@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from spooltop.backends.directory.scan.age_histogram import AgeCounter
@@ -76,9 +77,9 @@ def test_between_two_scans_only_the_clock_moves_on() -> None:
     class Counted(PackedNames):
         read = 0
 
-        def __getitem__(self, index: int) -> str:
+        def __iter__(self) -> Iterator[str]:
             self.read += 1
-            return super().__getitem__(index)
+            return super().__iter__()
 
     packed = Counted()
     packed.append(name(5, 1))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spooltop.backends.directory.scan import getdents
 from spooltop.backends.directory.scan.packed_names import CHUNK, PackedNames
 from spooltop.backends.directory.scan.scan import BoxScan, scan_box
 from spooltop.backends.directory.scan.scheduler import BoxScanner
@@ -55,6 +56,40 @@ def test_packed_names_come_back_as_they_were(raw: list[bytes]) -> None:
     assert len(names) == len(raw)
     assert [os.fsencode(name) for name in names] == raw
     assert [os.fsencode(names[place]) for place in range(len(raw))] == raw
+
+
+@given(st.lists(NAMES, min_size=1, max_size=3 * CHUNK), st.data())
+def test_a_sample_of_packed_names_is_that_of_a_list(raw: list[bytes], data: st.DataObject) -> None:
+    names = PackedNames()
+    names.extend(raw)
+    places = data.draw(st.lists(st.integers(0, len(raw) - 1), max_size=9))
+    assert [os.fsencode(name) for name in names.sample(places)] == [raw[place] for place in places]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [], [b"a"], [b".hidden"], [b"%016d.x" % n for n in range(300)], [b"%016d.x" % n for n in range(3000)],
+        [b"%016d.%s" % (n, b"x" * (1 + n % 4)) for n in range(300)],
+        [b"%016d.%s" % (n, b"x" * (1 + n % 90)) for n in range(300)],
+        [*(b"%016d.x" % n for n in range(300)), b"another"],
+    ],
+    ids=["empty", "one", "hidden", "alike", "several blocks", "one length of entries", "several lengths", "one without a time"],
+)  # fmt: skip
+def test_the_entries_of_a_directory_are_its_names(box: Path, names: list[bytes]) -> None:
+    for name in names:
+        Path(box, os.fsdecode(name)).touch()
+    fd = opened(box)
+    found: list[bytes] = []
+    types = b""
+    for block in getdents.blocks(fd):
+        of_block, types_of_block, timed = getdents.entries(block)
+        assert not timed or all(name[:16].isdigit() and name[16:17] == b"." for name in of_block)
+        found += of_block
+        types += types_of_block
+    os.close(fd)
+    assert sorted(name for name in found if name not in (b".", b"..")) == sorted(names)
+    assert len(types) == len(found) and set(types) <= {getdents.REGULAR, getdents.OTHER, getdents.UNKNOWN}
 
 
 def test_index_beyond_the_end() -> None:

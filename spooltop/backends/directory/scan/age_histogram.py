@@ -47,12 +47,11 @@ class AgeCounter:
 
     def _read(self, scan: BoxScan, times: Mapping[str, int]) -> None:
         self._scan, self._of, self._undated = scan.number, len(scan.names), 0
-        places: Iterable[int] = range(self._of) if self._of <= _LOOKED_AT else _even_sample(self._of)
+        looked_at: Iterable[str] = scan.names if self._of <= _LOOKED_AT else scan.names.sample(_even_sample(self._of))
         totals: Counter[str | None] = Counter()
         put_at: dict[str | None, list[float]] = {}
         sources: dict[tuple[bool, str], str | None] = {}  # names of one source mostly differ only in their ids
-        for place in places:
-            raw = scan.names[place]
+        for raw in looked_at:
             enqueued_us = quick_enqueued_us(raw)
             source = None
             if ",s=" in raw:

@@ -29,8 +29,18 @@ def blocks(fd: int, size: int = _BLOCK) -> Iterator[bytes]:
     return directory_blocks(fd, size)
 
 
+def _without_dots(block: bytes) -> bytes:
+    """Cuts off ``.`` and ``..``, with which the first block begins: their entries are shorter than those of messages."""
+    at = 0
+    while block[at + _NAME : at + _NAME + 2] == b".\0" or block[at + _NAME : at + _NAME + 3] == b"..\0":
+        at += block[at + _LOW_HIGH[0]] | block[at + _LOW_HIGH[1]] << 8
+    return block[at:] if at else block
+
+
 def _even(block: bytes) -> int:
     """Returns the length of the entries if all have the same length, as in nearly all spools, else 0. Compares slices only."""
+    if not block:
+        return 0
     length = int.from_bytes(block[_LENGTH : _LENGTH + 2], sys.byteorder)
     number, rest = divmod(len(block), length)
     same = all(block[_LENGTH + at :: length] == block[_LENGTH + at : _LENGTH + at + 1] * number for at in (0, 1))
@@ -38,13 +48,13 @@ def _even(block: bytes) -> int:
 
 
 def entries(block: bytes) -> tuple[list[bytes], bytes, bool]:
-    """Returns the names in a block, with ``.`` and ``..``, their types, one byte each, and True if all names are found at once to
-    begin with 16 digits and a dot."""
+    """Returns the names in a block, without ``.`` and ``..`` where it begins with them, their types, one byte each, and True if
+    all names are found at once to begin with 16 digits and a dot."""
+    block = _without_dots(block)
     if length := _even(block):
-        names = b"/".join(chain.from_iterable(struct.iter_unpack(f"{_NAME}x{length - _NAME}s", block)))
         timed = length > _NAME + 17 and block[_NAME + 16 :: length] == b"." * (len(block) // length)
         timed = timed and all(block[_NAME + at :: length].isdigit() for at in range(16))
-        return names.replace(b"\0", b"").split(b"/"), block[_TYPE::length], timed
+        return _even_names(block, length), block[_TYPE::length], timed
     found: list[bytes] = []
     types = bytearray()
     index, (low, high) = block.index, _LOW_HIGH
@@ -56,8 +66,19 @@ def entries(block: bytes) -> tuple[list[bytes], bytes, bool]:
     return found, bytes(types), False
 
 
+def _even_names(block: bytes, length: int) -> list[bytes]:
+    """Returns the names in a block of entries of one length."""
+    end = block.index(0, _NAME)  # of the first name, and mostly of each
+    alike = all(not any(block[at::length]) for at in range(end, length)) and 0 not in block[end - 1 :: length]
+    if alike:
+        return list(chain.from_iterable(struct.iter_unpack(f"{_NAME}x{end - _NAME}s{length - end}x", block)))
+    padded = b"/".join(chain.from_iterable(struct.iter_unpack(f"{_NAME}x{length - _NAME}s", block)))
+    return padded.replace(b"\0", b"").split(b"/")
+
+
 def counted(block: bytes) -> int:
     """Counts the entries of a block whose names do not begin with a dot."""
+    block = _without_dots(block)
     if length := _even(block):
         return len(block) // length - block[_NAME::length].count(b".")
     at = found = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = ["CHUNK", "PackedNames"]
 
@@ -53,6 +53,15 @@ class PackedNames:
         if not 0 <= index < len(self):
             raise IndexError(index)
         return self._names_of(index // CHUNK)[index % CHUNK]
+
+    def sample(self, places: Iterable[int]) -> Iterator[str]:
+        """Yields the names at ``places``, which lie far apart: of each chunk only what precedes the name is unpacked."""
+        for place in places:
+            number, within = divmod(place, CHUNK)
+            if number == len(self._chunks):
+                yield os.fsdecode(self._open[within])
+            else:
+                yield os.fsdecode(self._chunks[number].split(b"/", within + 1)[within])
 
     def pick(self, places: Sequence[int]) -> list[str]:
         """The names at ``places``, in that order; no chunk is unpacked twice."""
