@@ -9,9 +9,7 @@ separated by ``:``, those of ``redact`` by ``:`` or ``,``, URLs by spaces.
 
 from __future__ import annotations
 
-import difflib
 import errno
-import fnmatch
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -88,8 +86,13 @@ class Settings:
     def why_read_only(self, path: str) -> str | None:
         """Returns the glob that makes the target ``path`` read-only, and where it is set; None if none does. A glob also covers
         everything below the path that it names, and is compared with the path as given and with its real path."""
+        globs = self.items("read_only")
+        if not globs:
+            return None
+        import fnmatch
+
         asked = (os.path.abspath(path), os.path.realpath(path))
-        for glob in self.items("read_only"):
+        for glob in globs:
             named = os.path.expanduser(glob).rstrip("/")
             wanted = {named} if set(named) & set("*?[") else {named, os.path.realpath(named)}
             for one in asked:
@@ -168,6 +171,8 @@ def _of_file(file: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in _flat(parsed):
         if name not in NAMES:
+            import difflib  # only for what is misspelt
+
             near = difflib.get_close_matches(name, NAMES, 1)
             advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
             raise UsageError(f"{escape(file)}: no setting {escape(name)}", advice=advice)

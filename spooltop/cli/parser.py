@@ -14,6 +14,12 @@ from . import options
 __all__ = ["COMMANDS", "Command", "command_of", "dashboard_parser", "near_command", "overview", "parser_of"]
 
 
+def _narrow(prog: str) -> argparse.HelpFormatter:
+    """The formatter with which argparse checks each option. Without a width it would load the modules of all archive formats to
+    ask for that of the terminal."""
+    return argparse.RawDescriptionHelpFormatter(prog, width=78)
+
+
 class Parser(argparse.ArgumentParser):
     """An argparse parser that raises ``UsageError`` instead of printing and exiting, and accepts no abbreviations."""
 
@@ -23,7 +29,7 @@ class Parser(argparse.ArgumentParser):
             usage=f"spooltop {usage}",
             description=description,
             epilog=f"example:\n{example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_narrow,
             allow_abbrev=False,
             add_help=False,
         )
@@ -32,6 +38,10 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--read-only", action="store_true", help="refuse every change")
         self.add_argument("--syslog", action="store_true", help="also send audit records to syslog")
         self.add_argument("--ascii", action="store_true", help="ASCII only")
+
+    def format_help(self) -> str:
+        self.formatter_class = argparse.RawDescriptionHelpFormatter  # as wide as the terminal
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, advice=f"{self.prog} -h shows how")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from spooltop.errors import MailFolder
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
+from spooltop.patterns import pattern
 
 from .dirs import OWN, SpoolDirs
 from .names import is_mail_name, may_be_mail_name, parse
@@ -18,7 +18,7 @@ __all__ = ["LOOKED_AT", "MailSign", "looks_like_mail", "refuse_mail"]
 
 LOOKED_AT = 4096
 """Maximum number of names of a directory that are examined."""
-_MAIL_ROOT = re.compile(r"dovecot|courier|(?:maildirfolder|maildirsize)\Z")
+_MAIL_ROOT = pattern(r"dovecot|courier|(?:maildirfolder|maildirsize)\Z")
 _MAIL_FILES = (
     "maildirfolder", "maildirsize", "dovecot-uidlist", "dovecot-uidvalidity", "dovecot.index", "dovecot.index.log",
     "dovecot-keywords", "courierimapuiddb", "courierimapsubscribed", "courierimapkeywords", "courierimaphieracl",

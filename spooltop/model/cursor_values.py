@@ -7,15 +7,17 @@ import math
 import re
 from collections.abc import Mapping
 
+from spooltop.patterns import pattern
+
 from .text import escape
 from .vocabulary import Json
 
 __all__ = ["cursor_fields", "direction", "field_of", "kind_of", "order", "pick", "same_json", "shown"]
 
 _NAMED = ("cursor", "value", "offset", "id")
-_POSITION = re.compile(r"id|seq|cursor|offset|row|pos", re.IGNORECASE)
-_DIGITS = re.compile(r"-?[0-9]{1,4000}")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?", re.DOTALL)
+_POSITION = pattern(r"id|seq|cursor|offset|row|pos", re.IGNORECASE)
+_DIGITS = pattern(r"-?[0-9]{1,4000}")
+_DATE = pattern(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?", re.DOTALL)
 _DEEPEST = 4
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
+from spooltop.patterns import pattern
 from spooltop.records import dataclass
 
 __all__ = ["Device", "LockLine", "parse_locks"]
 
-_LINE = re.compile(
+_LINE = pattern(
     rb"(\d+):\s*(?:(->)\s*)?(FLOCK|POSIX|OFDLCK|LEASE|DELEG|ACCESS)\s+(\S+)\s+(\S+)\s+(-?\d+)\s+([0-9a-fA-F]+):([0-9a-fA-F]+):(\d+)\s"
 )
 _KINDS = {b"FLOCK": "flock", b"POSIX": "posix", b"OFDLCK": "ofd"}

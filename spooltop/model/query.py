@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from spooltop.patterns import pattern
 from spooltop.records import dataclass
 
 from ..errors import UsageError
@@ -37,8 +38,8 @@ __all__ = ["KEYS", "OLDER", "ByName", "Query", "is_plain", "parse"]
 KEYS = ("age", "src", "source", "pid", "tries", "verdict")
 OLDER = operator.ge
 """Comparison of an age with "older than"."""
-_OPERATOR = re.compile(r"(>=|<=|>|<|=)?(.*)", re.DOTALL)
-_PLAIN = re.compile(r"[A-Za-z0-9._-]+")
+_OPERATOR = pattern(r"(>=|<=|>|<|=)?(.*)", re.DOTALL)
+_PLAIN = pattern(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)

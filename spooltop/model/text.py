@@ -12,11 +12,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from spooltop.patterns import pattern
+
 __all__ = ["bare_all", "escape", "escape_text", "plain_locale", "program", "program_of", "suppressed_words", "unescape"]
 
-_ESCAPED = re.compile(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
+_ESCAPED = pattern(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
 
-_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|php|bash|dash|sh|env)[0-9.]*")
+_INTERPRETERS = pattern(r"(python|pypy|perl|ruby|node|php|bash|dash|sh|env)[0-9.]*")
 
 
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from spooltop.model.cursors import Poll
+from spooltop.patterns import pattern
 
 from ..errors import UsageError
 from ..model.text import escape
@@ -20,7 +21,7 @@ from .cursor_verdict import ASK_FOR_LOGS, undecided
 __all__ = ["POLL_LINE", "PollHistory", "parse_poll", "poll_pattern", "source_of"]
 
 POLL_LINE = r"poll ok: (?P<new>\d+) new \(cursor(?: |=)(?P<start>.+?)(?: -> (?P<end>.+?))?\)"
-_DATE = re.compile(r"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,]\d+)?\s?(Z|[+-]\d\d:?\d\d)?")
+_DATE = pattern(r"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,]\d+)?\s?(Z|[+-]\d\d:?\d\d)?")
 _KEPT = 50
 _PROVEN = ("reverted", "rewound", "missing", "unreadable")
 _NEAR = 3.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -11,15 +10,16 @@ from functools import partial
 from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
 from spooltop.model.locks import LockHolder
 from spooltop.model.vocabulary import Json
+from spooltop.patterns import pattern
 from spooltop.records import replace
 
 from .cursor_history import OFTEN, RING, CursorHistory, Write, key_of
 
 __all__ = ["COMMON_TEMP", "WatchedFile"]
 
-COMMON_TEMP = re.compile(r"cursors\.(json\.)?tmp|cursors\.json~")
+COMMON_TEMP = pattern(r"cursors\.(json\.)?tmp|cursors\.json~")
 """Temporary names that all writers share."""
-_TEMP_BY_PID = re.compile(r"cursors\.(json\.)?(tmp\.)?[0-9]+(\.tmp)?")
+_TEMP_BY_PID = pattern(r"cursors\.(json\.)?(tmp\.)?[0-9]+(\.tmp)?")
 _LEFT_BEHIND = 60.0
 _NEAR = 3.0
 """Seconds within which a line of the journal is about a version that was read."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from spooltop.patterns import pattern
+
 __all__ = ["EPOCH_MS", "FileTicket", "RedisTicket", "file_tickets", "parse_file_ticket", "parse_redis_ticket"]
 
-_FILE = re.compile(r"([0-9]{20,25})\.([0-9]{1,10})\.[0-9a-f]{32}\Z")
-_REDIS = re.compile(r"([0-9]{1,20}):([^:]*):([0-9]{1,20})\Z")
+_FILE = pattern(r"([0-9]{20,25})\.([0-9]{1,10})\.[0-9a-f]{32}\Z")
+_REDIS = pattern(r"([0-9]{1,20}):([^:]*):([0-9]{1,20})\Z")
 EPOCH_MS = 1_000_000_000_000
 """A smaller number of ms is not a time since the epoch but that of a monotonic clock."""
 

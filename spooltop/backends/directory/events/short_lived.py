@@ -3,7 +3,6 @@ counted together, from their names, without an object for each."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 
@@ -11,6 +10,7 @@ from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
 from spooltop.model.flow import Completion
 from spooltop.model.vocabulary import Box
+from spooltop.patterns import pattern
 from spooltop.records import dataclass
 
 from .report import EventBatch
@@ -21,7 +21,7 @@ Found = tuple[str, str, str, str, str, str]
 """The name in ``new``, the id, the put time (µs), the source or "", the tail of the claim and its time (µs), "" where another
 kind of consumer took it."""
 
-_FIRST_CLAIM = re.compile(
+_FIRST_CLAIM = pattern(
     r"(?<![^/])((([0-9]{16})\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?)"
     r"((?:,c=[0-9a-f]{32}\.([0-9]{1,17}):2,|:(?:2,)?)P[0-9]{1,10})(?=/|\Z)"
 )

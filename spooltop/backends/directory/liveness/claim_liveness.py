@@ -7,7 +7,6 @@ looked up again. Only a claim that is still there as the same file is dead.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterable, Sequence
 
@@ -20,6 +19,7 @@ from spooltop.engine.presence import Presence
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import EXITED, RUNNING, Owner, Verdict
+from spooltop.patterns import pattern
 from spooltop.records import dataclass, replace
 
 from ..storage.rows import claim_row
@@ -30,7 +30,7 @@ from .processes import Process, Processes
 
 __all__ = ["ClaimJudge"]
 
-_TOKEN = re.compile(r"[0-9a-f]{32}")
+_TOKEN = pattern(r"[0-9a-f]{32}")
 _TOKENS_AT_MOST = 1_000
 _HELD_LONG = 60.0
 """Seconds after which the activity of a running holder is looked at."""

@@ -22,6 +22,7 @@ from spooltop.model.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import EXITED, Box, Owner, Verdict
+from spooltop.patterns import pattern
 from spooltop.records import dataclass, replace
 
 from ..locks.lock_files import LockTable, device_of
@@ -32,7 +33,7 @@ from .processes import Descriptor, Descriptors, Process, Processes
 
 __all__ = ["TmpJudge", "Writer", "writer_of"]
 
-_WRITER = re.compile(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)
+_WRITER = pattern(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)
 _SETTLED = 1.0
 _OPENERS_FOR = 5.0
 

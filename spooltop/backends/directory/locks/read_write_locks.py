@@ -13,6 +13,7 @@ import re
 from spooltop.engine.small_files import read_small
 from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.vocabulary import Verdict
+from spooltop.patterns import pattern
 
 from .soft_lock_liveness import Judge, holder_info
 
@@ -20,9 +21,9 @@ __all__ = ["KIND", "SUFFIX", "read_write_lock"]
 
 KIND = "rw"
 SUFFIX = ".rw"
-_STATE = re.compile(r"[0-9]{20}")
-_MEMBER = re.compile(r"^(writer|reader)=([0-9a-f]{32})$", re.MULTILINE)
-_FIELD = re.compile(r"^(pid|host|lease)=(\S+)$", re.MULTILINE)
+_STATE = pattern(r"[0-9]{20}")
+_MEMBER = pattern(r"^(writer|reader)=([0-9a-f]{32})$", re.MULTILINE)
+_FIELD = pattern(r"^(pid|host|lease)=(\S+)$", re.MULTILINE)
 _LIMIT = 4_096
 _AT_MOST = 64
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

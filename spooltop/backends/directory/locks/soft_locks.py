@@ -18,6 +18,7 @@ import re
 
 from spooltop.engine.small_files import read_small
 from spooltop.model.untrusted import json_object
+from spooltop.patterns import pattern
 from spooltop.records import dataclass
 
 __all__ = ["LIMIT", "Marker", "read_directory", "read_marker"]
@@ -26,11 +27,11 @@ LIMIT = 1_024
 """Bytes that a marker has at most."""
 _MAX_PID = 1 << 22
 """The greatest pid there is (proc(5), pid_max)."""
-_PID_ALONE = re.compile(r"\s*(?:(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9_.-]+):)?\s*(?P<pid>[0-9]{1,10})\s*\Z", re.ASCII)
-_USER_AT_HOST = re.compile(r"\s*[^@/\s]+@(?P<host>[A-Za-z0-9_.-]+)\.(?P<pid>[0-9]{1,10})(?::[0-9]+)?\s*\Z", re.ASCII)
+_PID_ALONE = pattern(r"\s*(?:(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9_.-]+):)?\s*(?P<pid>[0-9]{1,10})\s*\Z", re.ASCII)
+_USER_AT_HOST = pattern(r"\s*[^@/\s]+@(?P<host>[A-Za-z0-9_.-]+)\.(?P<pid>[0-9]{1,10})(?::[0-9]+)?\s*\Z", re.ASCII)
 _STRICT = b"filelock-strict-v1"
 _AT_MOST = 64
-_LINK = re.compile(r"(?:[^@/]*@)?(?:([A-Za-z0-9._-]+?)(?:\.|:\+?))?([0-9]{1,10})(?::[0-9]+)?\Z")
+_LINK = pattern(r"(?:[^@/]*@)?(?:([A-Za-z0-9._-]+?)(?:\.|:\+?))?([0-9]{1,10})(?::[0-9]+)?\Z")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import time
 from collections.abc import Set
 
 from spooltop.engine import names
 from spooltop.engine.syscalls import HAS_GETDENTS
+from spooltop.patterns import pattern
 from spooltop.records import dataclass, field
 
 from . import getdents
@@ -22,11 +22,11 @@ _UNTIMED_AT_MOST = 50_000
 _TRIED_AT_MOST = 10_000
 _SAMPLE = 100
 _ROOMY = 150
-_PLAIN = re.compile(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
+_PLAIN = pattern(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
 """Matches joined names in the form of the engine and most others: a time in front, and room for the suffix of a claim."""
-_TRIED = re.compile(rb"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/")
+_TRIED = pattern(rb"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/")
 """Matches, among names joined by ``/``, those of messages with earlier attempts; a canary never matches."""
-_IDS = re.compile(rb"([^,/]+)[^/]*/")
+_IDS = pattern(rb"([^,/]+)[^/]*/")
 
 Generation = tuple[int, int, int]
 """(st_dev, st_ino, st_mtime_ns) of a directory: changes with every name that comes or goes."""

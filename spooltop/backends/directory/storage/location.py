@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import stat
 from collections.abc import Mapping
 from os import stat_result
@@ -11,10 +10,11 @@ from typing import NamedTuple, Self
 from spooltop.engine.staging import STAGE
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import ASIDE, Box, Json
+from spooltop.patterns import pattern
 
 __all__ = ["OPERATION", "Place", "Ref", "folders_dir", "in_folder", "is_pinned", "kind_of", "safe_name"]
 
-OPERATION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}\Z")
+OPERATION = pattern(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}\Z")
 """Valid names for the folder of an operation, or for a staging directory, below ``.spooltop``."""
 
 
