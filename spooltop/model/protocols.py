@@ -153,12 +153,14 @@ class Operator(Protocol):
         ``AuditFailed``."""
         ...
 
-    def audit_logs(self) -> list[AuditLog]:
-        """Reads the audit logs: this user's first, then the one in a spool that another user owns. Raises ``Unreadable``."""
+    def audit_logs(self, operation: str) -> list[AuditLog]:
+        """Reads the lines of the audit logs that mention ``operation``: this user's log first, then the one in a spool that
+        another user owns. Raises ``Unreadable``."""
         ...
 
-    def operations(self, progress: Progress) -> list[OperationRecord]:
-        """Lists all operations of the journal, newest first. ``progress`` as in ``candidates``."""
+    def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
+        """Lists the operations of the journal whose id ``begins`` so, newest first, ``most`` of them. ``progress`` as in
+        ``candidates``."""
         ...
 
     def close(self) -> None: ...

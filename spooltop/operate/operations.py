@@ -214,13 +214,16 @@ class Operations:
             notes=tuple(notes),
         )
 
-    def records(self, stop: Callable[[], bool] | None = None) -> list[OperationRecord]:
-        """Returns the operations on this target, newest first. Raises ``Stopped`` if ``stop`` returns True."""
-        return self._operator.operations(Progress(stop))
+    def records(
+        self, stop: Callable[[], bool] | None = None, *, begins: str = "", most: int | None = None
+    ) -> list[OperationRecord]:
+        """Returns the operations on this target whose id ``begins`` so, newest first, ``most`` of them. Raises ``Stopped`` if
+        ``stop`` returns True."""
+        return self._operator.operations(Progress(stop), begins=begins, most=most)
 
     def audited(self, operation: str) -> AuditTrail:
         """Returns the audit trail of ``operation``, a complete id. Raises ``Unreadable``."""
-        trail = trail_of(self._operator.audit_logs(), operation)
+        trail = trail_of(self._operator.audit_logs(operation), operation)
         if not self._redactor:
             return trail
         text = self._redactor.text  # also in lines that were written before the setting was made
@@ -253,8 +256,7 @@ class Operations:
         """Returns the only operation whose id begins with ``asked``, and its action."""
         if not asked:
             raise UsageError("undo: which operation?", advice="spooltop ops lists them")
-        records = self._operator.operations(progress)
-        found = {record.operation: record.action for record in records if record.operation.startswith(asked)}
+        found = {record.operation: record.action for record in self._operator.operations(progress, begins=asked)}
         if asked in found:
             return asked, found[asked]
         if len(found) == 1:

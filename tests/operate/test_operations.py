@@ -67,8 +67,8 @@ class FakeOperator:
         self.lines.append((json.loads(line), len(self.moved)))
         self.unsynced = 0 if sync else self.unsynced + 1
 
-    def operations(self, progress):
-        return self.known
+    def operations(self, progress, *, begins="", most=None):
+        return [record for record in self.known if record.operation.startswith(begins)][:most]
 
     def close(self):
         self.closed = True

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.journal.journal import MOVES
-from spooltop.backends.directory.journal.log_files import READ_AT_MOST, AppendLog, LogFiles, open_path
+from spooltop.backends.directory.journal.log_files import AppendLog, LogFiles, open_path
+from spooltop.backends.directory.journal.log_lines import LogLines
 from spooltop.backends.directory.journal.log_store import SpoolLogs
 from spooltop.backends.directory.journal.record_log import RecordLog
 from spooltop.engine.atomic import make_file
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import AuditFailed, SpooltopError, Unreadable
 from spooltop.model.plan import Outcome
-from spooltop.model.progress import Progress
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 
@@ -80,11 +80,14 @@ def test_no_link_beside_the_boxes_leads_anything_out_of_the_spool(desk, tmp_path
 def test_only_the_end_of_a_journal_is_read_and_what_is_not_read_is_said(desk):
     purge_one(desk, "first")
     journal = desk.path / ".spooltop" / "journal.jsonl"
-    line = b"x" * (1 << 20) + b"\n"
     with open(journal, "ab") as file:
-        file.writelines(line for _ in range(READ_AT_MOST >> 20))
+        file.write(b"x" * 100_000 + b"\n")
     result = purge_one(desk, "last")
-    operations = desk.operations()
+
+    class Little(LogFiles):
+        read_at_most = 50_000
+
+    operations = desk.operations(Little())
     assert [record.operation for record in operations.records()] == [result.operation]
     undo = operations.plan(Action.UNDO, Selection(), options={"undoes": result.operation})
     assert [item.row.name for item in undo.items] == ["last"]
@@ -93,10 +96,10 @@ def test_only_the_end_of_a_journal_is_read_and_what_is_not_read_is_said(desk):
 
 def test_a_line_that_was_cut_off_stays_one_bad_line(tmp_path, folder):
     (tmp_path / "log").write_bytes(b'{"whole":1}\n{"cut o')
-    log = AppendLog(LogFiles(), folder, "log", os.stat(tmp_path))
-    assert log.lines() == ([b'{"whole":1}'], True, 0)
-    log.append(b'{"next":2}\n')
-    assert log.lines() == ([b'{"whole":1}', b'{"cut o', b'{"next":2}'], False, 0)
+    lines = LogLines(LogFiles(), lambda: folder, "log")
+    assert (list(lines), lines.torn, lines.unread) == ([b'{"whole":1}'], True, 0)
+    AppendLog(LogFiles(), folder, "log", os.stat(tmp_path)).append(b'{"next":2}\n')
+    assert (list(lines), lines.torn, lines.unread) == ([b'{"next":2}', b'{"cut o', b'{"whole":1}'], False, 0)
 
 
 @root_only
@@ -126,7 +129,7 @@ def test_the_books_of_root_lie_where_nobody_else_writes(desk):
     with SpoolDirs(desk.path) as dirs:
         logs = SpoolLogs(dirs, LogFiles(), state_dir=str(desk.state))
         with pytest.raises(Unreadable, match="others may write"):
-            RecordLog(logs, MOVES).read_required(Progress())
+            RecordLog(logs, MOVES).read(required=True)
         logs.close()
 
 

@@ -20,7 +20,7 @@ from spooltop.model.vocabulary import Action, Json
 from ..options import OpenOptions
 from ..storage.access import user_name
 from ..world import World
-from .log_store import AUDIT, LogStore
+from .log_store import AUDIT, LogStore, audit_logs
 from .record_log import (
     Intent,
     ItemOutcome,
@@ -160,24 +160,25 @@ class ItemOperator(ABC, Generic[IntentT]):
                 raise
             yield [done]
 
-    def operations(self, progress: Progress) -> list[OperationRecord]:
-        operations = self._log.read()[0]
+    def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
+        operations = self._log.read(progress, begins=begins, most=most)[0]
         undos = undos_of(operations)
         undone = {operation: by for operation, found in undos.items() if (by := undone_by(found, changed)) is not None}
-        return newest_first(self._records(operations, undone))
+        found = newest_first(self._records(operations, undone))
+        return [record for record in found if record.operation.startswith(begins)][:most]
 
     def _logged(
         self, operation: str
     ) -> tuple[LoggedOperation[IntentT, ItemOutcome] | None, list[LoggedOperation[IntentT, ItemOutcome]], tuple[str, ...]]:
         """The operation that is to be undone, None if there is none; those that undo it; and notes for the plan."""
-        operations, problems = self._log.read()
+        operations, problems = self._log.read(begins=operation)
         logged = operations.get(operation)
         missing = (f"no operation {operation} in {self._kind.what}",) if logged is None else ()
         return logged, undos_of(operations).get(operation, []), (*missing, *problems)
 
     def knows(self, operation: str) -> bool:
         """True if this operation was this operator's."""
-        return operation in self._log.read()[0]
+        return operation in self._log.read(begins=operation)[0]
 
     def audit(self, line: bytes, *, sync: bool = True) -> None:
         try:
@@ -185,10 +186,10 @@ class ItemOperator(ABC, Generic[IntentT]):
         except OSError as error:
             raise write_failed(self._store, self._kind.name, error) from error
 
-    def audit_logs(self) -> list[AuditLog]:
+    def audit_logs(self, operation: str) -> list[AuditLog]:
         """Raises ``Unreadable``."""
         try:
-            return self._store.audit_logs()
+            return audit_logs(self._store, operation)
         except OSError as error:
             raise Unreadable(f"the audit log cannot be read: {error.strerror}", path=self._path) from error
 

@@ -9,7 +9,6 @@ looking.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol, TypeVar
@@ -26,8 +25,7 @@ from .outcomes import BatchOutcome, MoveOutcome
 from .record_log import Head, Intent, LoggedOperation, RecordLog, RecordType, intent_head
 
 __all__ = [
-    "MOVES", "BatchJournal", "JournalledBatch", "MoveIntent", "MoveLog", "MoveOperation", "is_unfinished", "moves_of",
-    "unfinished_lines",
+    "MOVES", "BatchJournal", "JournalledBatch", "MoveIntent", "MoveLog", "MoveOperation", "moves_of",
 ]  # fmt: skip
 
 
@@ -47,6 +45,10 @@ class MoveIntent(Intent):
         for run in self.runs:
             yield from run.moves()
 
+    @property
+    def deletes(self) -> bool:
+        return any(run.target is None for run in self.runs)
+
     @classmethod
     def decode(cls, head: Head) -> MoveIntent:
         action, undoes = intent_head(head)
@@ -61,11 +63,6 @@ MoveOperation = LoggedOperation[MoveIntent, BatchOutcome]
 """All that the journal holds of one operation on messages."""
 
 
-def is_unfinished(logged: MoveOperation) -> bool:
-    """True where the operation did not complete: a batch has no result line, or the last batches were never begun."""
-    return logged.open or sum(len(batch) for batch, _ in logged.steps.values()) < logged.first.count
-
-
 def moves_of(logged: MoveOperation) -> Iterator[tuple[LoggedMove, MoveOutcome | None]]:
     """Each move with its outcome; None where no result was written. Moves that were never reached are left out."""
     for _, (batch, outcome) in sorted(logged.steps.items()):
@@ -76,33 +73,8 @@ def moves_of(logged: MoveOperation) -> Iterator[tuple[LoggedMove, MoveOutcome | 
                 yield move, outcome.at(place, move.ino)
 
 
-_HEAD = re.compile(
-    rb'\{"schema":1,"line":"(intent|result)","operation":"([0-9A-Za-z._-]{1,64})",(?:"action":"[a-z]{1,20}",)?"batch":([0-9]{1,9}),'
-)
-
-
-def unfinished_lines(data: bytes) -> Iterator[bytes]:
-    """The lines of batches without a result in a journal, found by the form in which this program writes a line, without
-    parsing the rest of it. A line that it would not write so is among them."""
-    waiting: dict[tuple[bytes, bytes], tuple[int, int]] = {}
-    unknown: list[tuple[int, int]] = []
-    start = 0
-    while (end := data.find(b"\n", start)) >= 0:
-        head = _HEAD.match(data, start, end)
-        if head is None or not data.endswith(b"]}", start, end):
-            unknown.append((start, end))
-        elif head[1] == b"intent":
-            waiting.setdefault((head[2], head[3]), (start, end))
-        else:
-            waiting.pop((head[2], head[3]), None)
-        start = end + 1
-    for start, end in (*waiting.values(), *unknown):
-        if start < end:
-            yield data[start:end]
-
-
 MoveLog = RecordLog[MoveIntent, BatchOutcome]
-MOVES = RecordType("journal", "the journal", "batch", MoveIntent.decode, lambda head: decode_outcome(head.value))
+MOVES = RecordType("journal", "the journal", "batch", MoveIntent.decode, lambda head: decode_outcome(head.value), ends=b"]}")
 """The record type of the journal of messages."""
 
 

@@ -17,18 +17,18 @@ from spooltop.engine.files import Files, is_inode
 from spooltop.engine.syscalls import fallocate
 
 __all__ = [
-    "READ_AT_MOST", "RESERVED", "AppendLog", "LogFiles", "lines_of", "open_path", "plain", "plain_but_for_draft",
-    "plain_now", "with_above",
+    "RESERVED", "AppendLog", "LogFiles", "open_path", "plain", "plain_but_for_draft", "plain_now", "with_above",
 ]  # fmt: skip
 
 RESERVED = 256 * 1024
 """Bytes kept allocated behind the end of the file, so that a full disk does not stop the last lines."""
-READ_AT_MOST = 64 << 20
-"""Bytes from the end of the file that are read back."""
 
 
 class LogFiles(Files):
     """The real operations. Thread-safe."""
+
+    read_at_most = 1 << 30
+    """Bytes from the end of a log that are read back."""
 
     def reserve(self, fd: int, offset: int, length: int) -> None:
         """Calls ``fallocate(2)`` for ``length`` bytes from ``offset`` on; the size of the file stays as it is."""
@@ -149,35 +149,8 @@ class AppendLog:
         finally:
             files.close(fd)
 
-    def lines(self) -> tuple[list[bytes], bool, int]:
-        """The lines of the last 64 MiB without their newlines, whether the last one was cut off (it is left out then), and how
-        many bytes before them were not read."""
-        data, torn, start = self.whole()
-        return lines_of(data), torn, start
-
-    def whole(self) -> tuple[bytes, bool, int]:
-        """As ``lines``, in one piece, each line with its newline: a caller that looks for a few lines need not split it."""
-        try:
-            fd = self._files.open_read(self._name, self._dir_fd)
-        except FileNotFoundError:
-            return b"", False, 0
-        try:
-            found = plain_but_for_draft(self._files, fd, self._dir_fd, self._name)
-            start = max(0, found.st_size - READ_AT_MOST)
-            data = self._files.read_at(fd, found.st_size - start, start)
-        finally:
-            self._files.close(fd)
-        begin, end = data.find(b"\n") + 1 if start else 0, data.rfind(b"\n") + 1
-        torn = end < len(data)
-        return (data[begin:end] if begin or torn else data), torn, start
-
     def _reserve(self, fd: int, offset: int, length: int) -> None:
         try:
             self._files.reserve(fd, offset, length)
         except OSError:
             return  # no such call here, or a full disk: the write itself says what there is to say
-
-
-def lines_of(data: bytes) -> list[bytes]:
-    """Splits a piece of a log into lines without their newlines; empty lines are left out."""
-    return [line for line in data.split(b"\n") if line]

@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from spooltop.engine.dirs import SpoolDirs
@@ -20,9 +21,13 @@ from spooltop.engine.names import encode_value
 from spooltop.errors import AuditFailed
 from spooltop.model.audit import AuditLog
 
-from .log_files import AppendLog, LogFiles, lines_of, open_path
+from .log_files import AppendLog, LogFiles, open_path
+from .log_lines import LogLines
 
-__all__ = ["AUDIT", "FULL", "JOURNAL", "STATE_DIR", "LogStore", "LogText", "SpoolLogs", "SpoolPathLogs", "StateLogs", "state_of"]
+__all__ = [
+    "AUDIT", "FULL", "JOURNAL", "STATE_DIR", "LogStore", "SpoolLogs", "SpoolPathLogs", "StateLogs", "StoredLog", "audit_logs",
+    "state_of",
+]  # fmt: skip
 
 STATE_DIR = "/var/lib/spooltop"
 """Root's own directory, for the logs of other users' spools."""
@@ -37,16 +42,11 @@ JOURNAL = "journal.jsonl"
 """The name of every journal of messages."""
 
 
-class LogText(NamedTuple):
-    """A log as it was read: ``data`` holds whole lines, each with its newline. ``torn``: the last line was cut off and is left
-    out. ``unread`` bytes before ``data`` were not read. ``trusted``: nobody else may write it. ``error``: why there is no data.
-    """
+class StoredLog(NamedTuple):
+    """A log as it is read. ``trusted``: nobody else may write it."""
 
-    data: bytes
-    torn: bool = False
-    unread: int = 0
+    lines: LogLines
     trusted: bool = True
-    error: OSError | None = None
 
 
 class LogStore(Protocol):
@@ -62,13 +62,21 @@ class LogStore(Protocol):
         ``sync`` is off. Raises ``AuditFailed``, and ``OSError`` where the store itself cannot be opened."""
         ...
 
-    def read(self, name: str) -> Iterator[LogText]:
-        """Yields the logs called ``name``, the user's own first. Raises ``OSError`` where the store itself cannot be opened."""
+    def read(self, name: str) -> Iterator[StoredLog]:
+        """Yields the logs called ``name``, the user's own first, each to be read before the next. Raises ``OSError`` where the
+        store itself cannot be opened."""
         ...
 
-    def audit_logs(self) -> list[AuditLog]:
-        """The audit logs, the user's own first. Raises ``OSError``."""
-        ...
+
+def audit_logs(store: LogStore, operation: str) -> list[AuditLog]:
+    """The lines of the audit logs that mention ``operation``, of the user's own log first. Raises ``OSError``."""
+    found: list[AuditLog] = []
+    mark = f'"{operation}"'.encode()
+    for log in store.read(AUDIT):
+        with closing(iter(log.lines)) as lines:
+            about = [line for line in lines if mark in line]
+        found.append(AuditLog(about[::-1], log.lines.torn, log.lines.unread, log.trusted))
+    return found
 
 
 def state_of(state_dir: str, path: str) -> str:
@@ -101,9 +109,10 @@ class SpoolLogs:
 
     def append(self, name: str, line: bytes, *, sync: bool = True) -> None:
         try:
-            log = self._log(name, outside=self._outside, create=True)
-            assert log is not None  # create=True makes it or raises
-            log.append(line, sync=sync)
+            folder = self._folder(outside=self._outside, create=True)
+            assert folder is not None  # create=True makes it or raises
+            like = self._files.fstat(folder) if self._outside else self._dirs.owner_model
+            AppendLog(self._files, folder, name, like).append(line, sync=sync)
         except OSError as error:
             raise AuditFailed(
                 f"{name} cannot be written: {error.strerror or error}",
@@ -112,38 +121,20 @@ class SpoolLogs:
                 full=error.errno in FULL,
             ) from error
 
-    def read(self, name: str) -> Iterator[LogText]:
-        for trusted in self._owners():
-            try:
-                log = self._log(name, outside=self._outside and trusted, create=False)
-                text = None if log is None else LogText(*log.whole(), trusted)
-            except OSError as error:
-                text = LogText(b"", trusted=trusted, error=error)
-            if text is not None:
-                yield text
-
-    def audit_logs(self) -> list[AuditLog]:
-        found: list[AuditLog] = []
-        for trusted in self._owners():
-            log = self._log(AUDIT, outside=self._outside and trusted, create=False)
-            if log is not None:
-                found.append(AuditLog(*log.lines(), trusted))
-        return found
+    def read(self, name: str) -> Iterator[StoredLog]:
+        for trusted in (True, False) if self._outside else (True,):
+            folder = partial(self._folder, outside=self._outside and trusted, create=False)
+            yield StoredLog(LogLines(self._files, folder, name), trusted)
 
     def close(self) -> None:
         if self._state_fd is not None:
             self._files.close(self._state_fd)
             self._state_fd = None
 
-    def _owners(self) -> tuple[bool, ...]:
-        """Tells of each log whether it is trusted: the user's own first, then that of the owner of the spool where it is
-        another."""
-        return (True, False) if self._outside else (True,)
-
-    def _log(self, name: str, *, outside: bool, create: bool) -> AppendLog | None:
+    def _folder(self, *, outside: bool, create: bool) -> int | None:
+        """The directory of the user's own logs or of those in the spool; None if there is none. Raises ``OSError``."""
         if not outside:
-            own = self._dirs.private_dir(create=create)
-            return None if own is None else AppendLog(self._files, own, name, self._dirs.owner_model)
+            return self._dirs.private_dir(create=create)
         if self._state_fd is None:
             try:
                 self._state_fd = open_path(self._files, self._state) if create else self._files.open_dir(self._state, follow=True)
@@ -152,7 +143,7 @@ class SpoolLogs:
         found = self._files.fstat(self._state_fd)
         if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise OSError(errno.EPERM, "others may write its directory", self._state)
-        return AppendLog(self._files, self._state_fd, name, found)
+        return self._state_fd
 
 
 class SpoolPathLogs:
@@ -167,13 +158,9 @@ class SpoolPathLogs:
         with self._opened() as logs:
             logs.append(name, line, sync=sync)
 
-    def read(self, name: str) -> Iterator[LogText]:
+    def read(self, name: str) -> Iterator[StoredLog]:
         with self._opened() as logs:
             yield from logs.read(name)
-
-    def audit_logs(self) -> list[AuditLog]:
-        with self._opened() as logs:
-            return logs.audit_logs()
 
     @contextmanager
     def _opened(self) -> Iterator[SpoolLogs]:
@@ -204,7 +191,7 @@ class StateLogs:
         finally:
             self._files.close(fd)
 
-    def read(self, name: str) -> Iterator[LogText]:
+    def read(self, name: str) -> Iterator[StoredLog]:
         """Yields one log at most: there is no other user's."""
         if self._folder is None:
             return
@@ -213,10 +200,6 @@ class StateLogs:
         except FileNotFoundError:
             return
         try:
-            text = LogText(*AppendLog(self._files, fd, name, self._files.fstat(fd)).whole())
+            yield StoredLog(LogLines(self._files, lambda: fd, name))
         finally:
             self._files.close(fd)
-        yield text
-
-    def audit_logs(self) -> list[AuditLog]:
-        return [AuditLog(lines_of(text.data), text.torn, text.unread, True) for text in self.read(AUDIT)]

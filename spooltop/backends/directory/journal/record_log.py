@@ -11,8 +11,11 @@ have written the log: a line that is not exactly so is left out and counted.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from functools import cache
 from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 from spooltop.engine.os_errors import advice
@@ -23,12 +26,12 @@ from spooltop.model.vocabulary import Action, Json
 from spooltop.records import dataclass, field
 
 from ..storage.location import OPERATION
-from .log_files import lines_of
 from .log_store import LogStore
 
 __all__ = [
-    "Head", "Intent", "ItemOutcome", "LoggedOperation", "RecordLog", "RecordType", "StepResult", "decode", "encode", "gather",
-    "intent_head", "is_time", "newest_first", "operation_record", "undone_by", "undos_of", "why_not_undo", "write_failed",
+    "HEAD_AT_MOST", "Head", "Intent", "ItemOutcome", "LoggedOperation", "RecordLog", "RecordType", "StepResult", "decode",
+    "encode", "gather", "intent_head", "is_time", "newest_first", "operation_record", "step_of", "undone_by", "undos_of",
+    "unfinished", "why_not_undo", "write_failed",
 ]  # fmt: skip
 
 IntentT = TypeVar("IntentT", bound="Intent")
@@ -74,13 +77,22 @@ class StepResult(NamedTuple, Generic[ResultT]):
 class RecordType(Generic[IntentT, ResultT]):
     """The type of the records in one log, and how its lines are read. ``name`` is its file name without ``.jsonl``; ``what``
     names the log in messages; ``step`` is the member that numbers the steps of an operation, "" where each has one. ``intent``
-    and ``result`` raise ``ValueError`` for what is no such line."""
+    and ``result`` raise ``ValueError`` for what is no such line. ``ends``: a line that begins as ``encode`` writes it and ends so
+    is whole and is passed over without being parsed; "": none is. ``shorten`` leaves out what ``intent`` and ``result`` do not
+    read, in the lines of a step that has a result."""
 
     name: str
     what: str
     step: str
     intent: Callable[[Head], IntentT]
     result: Callable[[Head], ResultT]
+    ends: bytes = b""
+    shorten: Callable[[bytes], bytes] = bytes
+
+    @property
+    def head(self) -> re.Pattern[bytes]:
+        """Matches the beginning of a line as ``encode`` writes it: its type, operation and step."""
+        return _head(self.step)
 
 
 @dataclass(slots=True)
@@ -127,6 +139,17 @@ class ItemOutcome(NamedTuple):
 
 # Lines
 
+_UNDOES = re.compile(rb'"undoes":(?:null|"([0-9A-Za-z._-]{1,64})")')
+HEAD_AT_MOST = 4096
+"""Bytes from the beginning of a line within which its head ends, but for strange ones."""
+
+
+@cache
+def _head(step: str) -> re.Pattern[bytes]:
+    number = f'"{step}":([0-9]{{1,9}}),' if step else "()"
+    head = r'\{"schema":1,"line":"(intent|result)","operation":"([0-9A-Za-z][0-9A-Za-z._-]{0,63})",(?:"action":"[a-z-]{1,20}",)?'
+    return re.compile((head + number).encode())
+
 
 def encode(line: str, operation: str, members: Mapping[str, Json]) -> bytes:
     """A line, ``intent`` or ``result``, with its ``members`` in their order."""
@@ -167,29 +190,85 @@ def is_time(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _LATEST
 
 
+def step_of(line: bytes, kind: RecordType[Any, Any]) -> tuple[bool, str, int]:
+    """Tells if a line is a result, its operation and the number of its step. Raises ``ValueError`` as ``decode`` does."""
+    if kind.ends and line.endswith(kind.ends) and (found := kind.head.match(line)) is not None:
+        return found[1] == b"result", found[2].decode(), int(found[3] or 0)
+    record = decode(kind.shorten(line), kind)
+    return isinstance(record, StepResult), record.operation, record.step
+
+
+def _undoes(line: bytes, kind: RecordType[Any, Any]) -> str:
+    """The operation that an intent undoes, "" if it undoes none. Raises ``ValueError`` as ``decode`` does."""
+    found = _UNDOES.search(line, 0, HEAD_AT_MOST)
+    if found is None:
+        intent = decode(line, kind)
+        return "" if isinstance(intent, StepResult) else intent.undoes or ""
+    return (found[1] or b"").decode()
+
+
 def gather(
-    lines: Iterable[bytes], kind: RecordType[IntentT, ResultT], *, trusted: bool
+    lines: Iterable[bytes],
+    kind: RecordType[IntentT, ResultT],
+    *,
+    trusted: bool,
+    begins: str = "",
+    most: int | None = None,
 ) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], int]:
-    """Pairs the intents of a log with their results: the operations by id, in the order of their first intent, and how many lines
-    are none. Of two lines about one step the first counts; a result before its intent counts for nothing."""
+    """Pairs the intents of a log, whose ``lines`` come newest first, with their results: the operations by id, the oldest first,
+    and how many lines are none. Of two lines about one step the first in the log counts; a result before its intent counts for
+    nothing. ``begins``: only operations whose id begins so and those that undo one; if it is a whole id, nothing before that
+    operation is read. ``most``: nothing before the newest so many operations is read."""
     found: dict[str, LoggedOperation[IntentT, ResultT]] = {}
+    results: dict[tuple[str, int], bytes] = {}
+    begun: set[str] = set()
     bad = 0
     for line in lines:
         try:
-            record = decode(line, kind)
+            is_result, operation, step = step_of(line, kind)
+            if is_result:
+                results[operation, step] = kind.shorten(line)
+                continue
+            encoded = results.pop((operation, step), None)
+            if not operation.startswith(begins) and not _undoes(line, kind).startswith(begins):
+                continue
+            intent = decode(line if encoded is None else kind.shorten(line), kind)
         except (ValueError, RecursionError):
             bad += 1
             continue
-        known = found.get(record.operation)
-        if not isinstance(record, StepResult):
-            if known is None:
-                known = found[record.operation] = LoggedOperation(record, trusted)
-            known.steps.setdefault(record.step, (record, None))
-        elif known is not None and record.step in known.steps:
-            intent, result = known.steps[record.step]
-            if result is None:
-                known.steps[record.step] = intent, record.result
-    return found, bad
+        result = None
+        if encoded is not None:
+            try:
+                result = decode(encoded, kind)
+            except (ValueError, RecursionError):
+                bad += 1
+        assert not isinstance(intent, StepResult) and (result is None or isinstance(result, StepResult))  # as step_of said
+        logged = found.setdefault(operation, LoggedOperation(intent, trusted))
+        logged.first = intent
+        _, later = logged.steps.get(step, (None, None))
+        logged.steps[step] = intent, later if result is None else result.result
+        if step == 0:
+            begun.add(operation)
+            if operation == begins or (most is not None and len(begun) == len(found) >= most):
+                break
+    return dict(reversed(found.items())), bad
+
+
+def unfinished(lines: Iterable[bytes], kind: RecordType[Any, Any]) -> list[bytes]:
+    """The intents without a result in a log whose ``lines`` come newest first."""
+    ended: set[tuple[str, int]] = set()
+    waiting: dict[tuple[str, int], bytes] = {}
+    for line in lines:
+        try:
+            is_result, operation, step = step_of(line, kind)
+        except (ValueError, RecursionError):
+            continue  # what is no line begins nothing
+        if is_result:
+            ended.add((operation, step))
+            waiting.pop((operation, step), None)
+        elif (operation, step) not in ended:
+            waiting[operation, step] = line
+    return list(waiting.values())
 
 
 # A log in a store
@@ -211,39 +290,52 @@ class RecordLog(Generic[IntentT, ResultT]):
         except OSError as error:
             raise write_failed(self._store, self._kind.name, error) from error
 
-    def read(self) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
-        """All operations by id, and what is wrong with the logs, in words. The user's own log counts first."""
-        return self._gathered(lines_of, Progress(), required=False)
+    def read(
+        self, progress: Progress | None = None, *, required: bool = False, begins: str = "", most: int | None = None
+    ) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
+        """The operations by id, in the order of the log, and what is wrong with the logs, in words. The user's own log counts
+        first; if it is ``required`` and cannot be read, this raises ``Unreadable``, because it may record operations that nothing
+        else shows. ``begins`` and ``most`` as for ``gather``, of each log. Raises ``Stopped``."""
 
-    def read_required(self, progress: Progress) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
-        """As ``read``, but raises ``Unreadable`` if the user's own log cannot be read, because it may record operations that
-        nothing else shows. Raises ``Stopped``."""
-        return self._gathered(lines_of, progress, required=True)
+        def narrowed(lines: Iterable[bytes], trusted: bool) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], int]:
+            return gather(lines, self._kind, trusted=trusted, begins=begins, most=most)
 
-    def read_some(self, narrow: Callable[[bytes], Iterable[bytes]]) -> dict[str, LoggedOperation[IntentT, ResultT]]:
-        """As ``read``, of those lines alone that ``narrow`` finds in the text of a log."""
-        return self._gathered(narrow, Progress(), required=False)[0]
+        return self._read(narrowed, progress or Progress(), required=required)
 
-    def _gathered(
-        self, narrow: Callable[[bytes], Iterable[bytes]], progress: Progress, *, required: bool
+    def unfinished(self) -> list[LoggedOperation[IntentT, ResultT]]:
+        """The operations with a step that has no result, with no other steps."""
+
+        def narrowed(lines: Iterable[bytes], trusted: bool) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], int]:
+            return gather(unfinished(lines, self._kind), self._kind, trusted=trusted)
+
+        return list(self._read(narrowed, Progress(), required=False)[0].values())
+
+    def _read(
+        self,
+        narrowed: Callable[[Iterable[bytes], bool], tuple[dict[str, LoggedOperation[IntentT, ResultT]], int]],
+        progress: Progress,
+        *,
+        required: bool,
     ) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
         found: dict[str, LoggedOperation[IntentT, ResultT]] = {}
         problems: list[str] = []
         what = self._kind.what
         try:
-            for text in self._store.read(self._name):
-                if text.error is not None:
-                    words = f"{what} cannot be read: {text.error.strerror}"
-                    if required and text.trusted:
-                        raise Unreadable(words, path=self._store.path, advice=advice(text.error)) from text.error
+            for log in self._store.read(self._name):
+                progress.begin("lines of the journal read", every=1)
+                try:
+                    with closing(iter(log.lines)) as lines:
+                        operations, bad = narrowed(progress.each(lines), log.trusted)
+                except OSError as error:
+                    words = f"{what} cannot be read: {error.strerror}"
+                    if required and log.trusted:
+                        raise Unreadable(words, path=self._store.path, advice=advice(error)) from error
                     problems.append(words)
                     continue
-                progress.begin("lines of the journal read", every=1)
-                operations, bad = gather(progress.each(narrow(text.data)), self._kind, trusted=text.trusted)
-                if text.unread:
-                    lost = f"the first {text.unread / 1e6:.0f} MB of {what} were not read"
+                if log.lines.unread:
+                    lost = f"the first {log.lines.unread / 1e6:.0f} MB of {what} were not read"
                     problems.append(f"{lost}: operations recorded there cannot be undone")
-                if text.torn:
+                if log.lines.torn:
                     problems.append(f"the last line of {what} is cut off: a crash or a full disk")
                 if bad:
                     problems.append(f"{bad} lines of {what} are not journal lines and were left out")
@@ -289,8 +381,8 @@ def why_not_undo(*, changed: bool, undone: str | None, other: str | None) -> str
 
 
 def operation_record(
-    logged: LoggedOperation[Any, Any], outcomes: Iterable[Outcome], *, count: int, found: int = 0, unfinished: bool,
-    undone: str | None, why_not: str | None, words: str,
+    logged: LoggedOperation[Any, Any], outcomes: Iterable[Outcome] | Mapping[Outcome, int], *, count: int, found: int = 0,
+    unfinished: bool, undone: str | None, why_not: str | None, words: str,
 ) -> OperationRecord:  # fmt: skip
     """The entry of ``logged`` in the list of operations. ``found``: steps without a result that were found done by looking."""
     first, many = logged.first, Counter(outcomes)

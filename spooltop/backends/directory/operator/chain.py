@@ -48,12 +48,12 @@ class OperatorChain:
     def audit(self, line: bytes, *, sync: bool = True) -> None:
         self._main.audit(line, sync=sync)
 
-    def audit_logs(self) -> list[AuditLog]:
-        return self._main.audit_logs()
+    def audit_logs(self, operation: str) -> list[AuditLog]:
+        return self._main.audit_logs(operation)
 
-    def operations(self, progress: Progress) -> list[OperationRecord]:
-        both = [*self._main.operations(progress), *self._side.operations(progress)]
-        return sorted(both, key=lambda record: -record.at)
+    def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
+        both = [one for which in (self._main, self._side) for one in which.operations(progress, begins=begins, most=most)]
+        return sorted(both, key=lambda record: -record.at)[:most]
 
     def close(self) -> None:
         self._main.close()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
+from typing import TypeVar
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.os_errors import advice
@@ -22,9 +23,10 @@ from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 from spooltop.records import replace
 
 from ..detect import identify
-from ..journal.journal import MOVES, BatchJournal, MoveLog, MoveOperation, unfinished_lines
-from ..journal.log_store import AUDIT, FULL, STATE_DIR, SpoolLogs
-from ..journal.record_log import RecordLog
+from ..journal.journal import MOVES, BatchJournal, MoveIntent, MoveLog, MoveOperation
+from ..journal.log_store import AUDIT, FULL, STATE_DIR, SpoolLogs, audit_logs
+from ..journal.record_log import LoggedOperation, RecordLog, RecordType
+from ..journal.summaries import SUMMARIES
 from ..options import OpenOptions
 from ..storage.access import user_name
 from ..world import World
@@ -39,6 +41,8 @@ from .selected_rows import Rows
 from .undo import records, undo_candidates
 
 __all__ = ["DirectoryOperator"]
+
+ResultT = TypeVar("ResultT")
 
 _TICK = 0.2
 """Seconds between two calls of ``stop`` while waiting for the rate."""
@@ -100,8 +104,9 @@ class DirectoryOperator:
             if action is Action.INJECT:
                 return Candidates((), notes=InjectedContent(options).notes(int(now * 1e6), self._redactor))
             if action is Action.UNDO:
-                operations, problems = self._read(dirs, progress)
-                found = undo_candidates(dirs, operations, str(options.get("undoes", "")), progress, hosts=self._hosts)
+                undoes = str(options.get("undoes", ""))
+                operations, problems = self._read(dirs, MOVES, progress, begins=undoes)
+                found = undo_candidates(dirs, operations, undoes, progress, hosts=self._hosts)
                 return replace(found, notes=(*found.notes, *problems))
             halves = half_moved(self._interrupted(dirs))
             return find_candidates(
@@ -123,14 +128,18 @@ class DirectoryOperator:
         with self._translate_errors(AuditFailed), self._open() as dirs, self._logs(dirs) as logs:
             logs.append(AUDIT, line, sync=sync)
 
-    def audit_logs(self) -> list[AuditLog]:
+    def audit_logs(self, operation: str) -> list[AuditLog]:
         with self._translate_errors(), self._open() as dirs, self._logs(dirs) as logs:
-            return logs.audit_logs()
+            return audit_logs(logs, operation)
 
-    def operations(self, progress: Progress) -> list[OperationRecord]:
+    def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
+        def in_full(operation: str) -> Mapping[str, MoveOperation]:
+            return self._read(dirs, MOVES, progress, begins=operation)[0]
+
         with self._translate_errors(), self._open() as dirs:
-            operations, _ = self._read(dirs, progress)
-            return records(dirs, operations, progress)
+            summaries, _ = self._read(dirs, SUMMARIES, progress, begins=begins, most=most)
+            found = records(dirs, summaries, in_full, progress)
+        return [record for record in found if record.operation.startswith(begins)][:most]
 
     def close(self) -> None:
         self._on_close()
@@ -199,13 +208,15 @@ class DirectoryOperator:
         return True
 
     def _interrupted(self, dirs: SpoolDirs) -> list[MoveOperation]:
-        """The operations with a batch that has no result, holding that batch alone; the rest of the journals is passed over."""
+        """The operations with a batch that has no result, holding that batch alone."""
         with self._logs(dirs) as logs:
-            return [logged for logged in RecordLog(logs, MOVES).read_some(unfinished_lines).values() if logged.open]
+            return RecordLog(logs, MOVES).unfinished()
 
-    def _read(self, dirs: SpoolDirs, progress: Progress) -> tuple[Mapping[str, MoveOperation], list[str]]:
+    def _read(
+        self, dirs: SpoolDirs, kind: RecordType[MoveIntent, ResultT], progress: Progress, *, begins: str, most: int | None = None
+    ) -> tuple[Mapping[str, LoggedOperation[MoveIntent, ResultT]], list[str]]:
         with self._logs(dirs) as logs:
-            return RecordLog(logs, MOVES).read_required(progress)
+            return RecordLog(logs, kind).read(progress, required=True, begins=begins, most=most)
 
     def _allowed(self, action: Action) -> None:
         reason = self.capabilities().why_not(action)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
@@ -13,9 +14,10 @@ from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.records import dataclass, replace
 
-from ..journal.journal import MoveOperation, is_unfinished, moves_of
+from ..journal.journal import MoveOperation, moves_of
 from ..journal.moves import LoggedMove
 from ..journal.record_log import newest_first, operation_record, undone_by, undos_of, why_not_undo
+from ..journal.summaries import MoveSummary
 from ..storage.folders import Folders
 from ..storage.location import Place, in_folder, kind_of
 from .packed_items import PackedItems
@@ -40,43 +42,70 @@ class _Step:
         return self.until_ns != 0 and not self.from_ns <= ctime_ns <= self.until_ns
 
 
-def records(dirs: SpoolDirs, operations: Mapping[str, MoveOperation], progress: Progress) -> list[OperationRecord]:
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """Numbers of moves of an operation: those with a result by outcome, those that were ``made``, the ``unsure`` ones without a
+    result, and of these the ones that were ``found`` made."""
+
+    outcomes: Counter[Outcome]
+    made: int
+    unsure: int
+    found: int
+
+
+def records(
+    dirs: SpoolDirs,
+    operations: Mapping[str, MoveSummary],
+    in_full: Callable[[str], Mapping[str, MoveOperation]],
+    progress: Progress,
+) -> list[OperationRecord]:
     """The entries of the operations in the list, newest first. The outcome of a batch without a result is found by looking.
-    Raises ``Stopped``."""
+    ``in_full`` reads an operation with those that undo it. Raises ``Stopped``."""
     undos = undos_of(operations)
     folders = Folders(dirs)
+    accounts: dict[str, _Account] = {}
+    for logged in operations.values():
+        taken_back: set[Place | None] = set()
+        if logged.open and logged.operation in undos:
+            taken_back = _taken_back(folders, undos_of(in_full(logged.operation)).get(logged.operation, ()))
+        accounts[logged.operation] = _account(folders, logged, taken_back, progress)
     found: list[OperationRecord] = []
     for logged in operations.values():
-        own_undos = undos.get(logged.operation, [])
-        results = [result for _, result in moves_of(logged) if result is not None]
-        back = _taken_back(folders, own_undos)
-        unsure = [move for move, result in moves_of(logged) if result is None]
-        looked = sum(1 for move in unsure if move.target in back or _happened(folders, move))
-        first = logged.first
-        progress.begin(f"moves of {logged.operation} read", first.count)
-        steps = list(progress.each(_moved(folders, logged, taken_back=back)))
-        left = [step for step in steps if step.target not in back]
-        undone = undone_by(own_undos, lambda undo: any(_moved(folders, undo)))
-        if not steps and any(_moved(folders, logged, deleted=True)):
+        first, account, own_undos = logged.first, accounts[logged.operation], undos.get(logged.operation, [])
+        undone = undone_by(own_undos, lambda undo: accounts[undo.operation].made > 0)
+        left = account.made - sum(accounts[undo.operation].made for undo in own_undos)
+        deletes = any(batch.deletes for batch, _ in logged.steps.values())
+        if deletes and account.made:
             why_not: str | None = "deleted permanently"
         else:
-            why_not = why_not_undo(changed=bool(steps), undone=None if left else undone, other=None)
+            why_not = why_not_undo(changed=account.made > 0, undone=None if left > 0 else undone, other=None)
         words = f"{first.action} {first.count}" + (f" of {logged.undoes}" if logged.undoes else "")
-        if first.action is Action.PURGE and any(move.target is None for move, _ in moves_of(logged)):
+        if first.action is Action.PURGE and deletes:
             words += " at once, without the trash"
-        unfinished = is_unfinished(logged)
+        untried = first.count - account.outcomes.total()
         if logged.open:
-            words += f"; interrupted: {looked} of the last {len(unsure)} were found moved"
-        elif unfinished:
-            words += f"; interrupted: {first.count - len(results):,} were not attempted"
-        outcomes = (result.outcome for result in results)
+            words += f"; interrupted: {account.found} of the last {account.unsure} were found moved"
+        elif untried > 0:
+            words += f"; interrupted: {untried:,} were not attempted"
         found.append(
             operation_record(
-                logged, outcomes, count=first.count, found=looked, unfinished=unfinished, undone=undone, why_not=why_not,
-                words=words,
+                logged, account.outcomes, count=first.count, found=account.found, unfinished=logged.open or untried > 0,
+                undone=undone, why_not=why_not, words=words,
             )
-        )
+        )  # fmt: skip
     return newest_first(found)
+
+
+def _account(folders: Folders, logged: MoveSummary, taken_back: Container[Place | None], progress: Progress) -> _Account:
+    """Counts the moves of an operation; those that an undo has ``taken_back`` had been made. Raises ``Stopped``."""
+    tallies = [tally for _, tally in logged.steps.values() if tally is not None]
+    unsure = [move for batch, tally in logged.steps.values() if tally is None for move in batch.moves()]
+    progress.begin(f"moves of {logged.operation} looked at", len(unsure))
+    found = sum(move.target in taken_back or _happened(folders, move) for move in progress.each(unsure))
+    outcomes: Counter[Outcome] = Counter()
+    for tally in tallies:
+        outcomes.update(dict(zip(Outcome, tally[:3], strict=True)))
+    return _Account(outcomes, found + sum(tally.moved for tally in tallies), len(unsure), found)
 
 
 def undo_candidates(
