@@ -97,13 +97,13 @@ def _spool_operations(config: OperatorConfig, reader: DirectoryReader) -> Operat
     from .backends.directory.locks.operator import LockOperator
     from .backends.directory.operator.chain import OperatorChain
     from .backends.directory.operator.operator import DirectoryOperator
-    from .backends.directory.rescan import FreshRows
+    from .backends.directory.rescan import FreshLook
     from .operate.consumers_note import at_work
     from .operate.operations import Operations
 
     options, world = config.options, config.world
-    fresh = FreshRows(config.folder, options, world)
-    operator = DirectoryOperator(config.folder, options, world, rows=fresh.rows, again=fresh.again, on_close=fresh.close)
+    fresh = FreshLook(config.folder, options, world)
+    operator = DirectoryOperator(config.folder, options, world, look=fresh.names, again=fresh.again, on_close=fresh.close)
 
     def note() -> str:
         return at_work(fresh.observation(), world.clock(), reader.last_claim_at)

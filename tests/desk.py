@@ -13,9 +13,10 @@ from typing import Any
 
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.operator.operator import DirectoryOperator
+from spooltop.backends.directory.operator.selected import Judged
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.row import Row
+from spooltop.model.chunked import CHUNK
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Verdict
 from spooltop.operate.operations import Operations
 from tests.clock import Clock
@@ -38,6 +39,24 @@ with SpoolDirs(sys.argv[1]) as dirs:
 
 
 @dataclass
+class DeskNames:
+    """Names of a box as listed, each judged when it is asked for."""
+
+    listed: list[str]
+    judged: Callable[[str], tuple[Verdict | None, str]]
+
+    def __len__(self) -> int:
+        return len(self.listed)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return (self.listed[start : start + CHUNK] for start in range(0, len(self.listed), CHUNK))
+
+    def judge(self, names: Sequence[str]) -> Judged:
+        verdicts, evidence = zip(*map(self.judged, names), strict=True)
+        return Judged([None if one is None else one.value for one in verdicts], list(evidence))
+
+
+@dataclass
 class Desk:
     """Operator at a spool. ``verdicts`` judges names that carry no token; names missing from it are unknown."""
 
@@ -52,30 +71,26 @@ class Desk:
     # What a reader would do, in small
 
     def again(self, box: Box, asked: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
-        return {row.name: (row.verdict, row.evidence) for row in self.rows(box) if row.name in set(asked)}
+        there = set(self.look(box).listed)
+        found = [name for name in asked if name in there]
+        return {name: self._judged(box, name)[:2] for name in found}
 
-    def rows(self, box: Box) -> Iterator[Row]:
+    def look(self, box: Box) -> DeskNames:
         with SpoolDirs(self.path, self.looking) as dirs:
-            for name in sorted(dirs.files.list(dirs.box(box))):
-                if name.startswith("."):
-                    continue
-                parsed = names.parse(name, claimed=box is Box.CUR)
-                verdict, evidence = None, ""
-                if parsed.token is not None:
-                    verdict, evidence = presence.judge(presence.look(dirs, parsed.token), presence.Vantage.of(dirs))
-                elif box is not Box.NEW:
-                    verdict, evidence = self.verdicts.get(name, Verdict.UNKNOWN), "as the test says"
-                attempt = None if parsed.attempts is None else parsed.attempts + (box is Box.CUR)
-                yield Row(
-                    key=(box.value, name), box=box, id=parsed.id, name=name, source=parsed.source, attempt=attempt,
-                    enqueued_at=(parsed.enqueued_us or 0) / 1e6, in_box_since=(parsed.claimed_us or 0) / 1e6, verdict=verdict,
-                    evidence=evidence,
-                )  # fmt: skip
+            names = sorted(name for name in dirs.files.list(dirs.box(box)) if not name.startswith("."))
+        return DeskNames(names, lambda name: self._judged(box, name))
+
+    def _judged(self, box: Box, name: str) -> tuple[Verdict | None, str]:
+        parsed = names.parse(name, claimed=box is Box.CUR)
+        if parsed.token is not None:
+            with SpoolDirs(self.path, self.looking) as dirs:
+                return presence.judge(presence.look(dirs, parsed.token), presence.Vantage.of(dirs))
+        return (None, "") if box is Box.NEW else (self.verdicts.get(name, Verdict.UNKNOWN), "as the test says")
 
     def operator(self, files: LogFiles | None = None, **more: Any) -> DirectoryOperator:
         options, world, rest = opening({"files": files, "clock": self.clock, **more})
         return DirectoryOperator(
-            str(self.path), options, world, rows=lambda box, _: self.rows(box),
+            str(self.path), options, world, look=lambda box, _: self.look(box),
             **{"again": self.again, "state_dir": str(self.state), "user": "ann", "wait": lambda seconds: None, **rest},
         )  # fmt: skip
 

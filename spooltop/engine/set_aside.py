@@ -31,6 +31,7 @@ __all__ = [
     "Entry",
     "entries",
     "folder",
+    "folders",
     "meta_name",
     "read_meta",
     "read_metadata",
@@ -173,9 +174,9 @@ def read_metadata(files: Files, name: str, dir_fd: int) -> dict[str, Json] | Non
         return {}
 
 
-def entries(dirs: SpoolDirs, box: Box, denied: list[str] | None = None) -> Iterator[Entry]:
-    """Yields all messages set aside in ``box``, in no order. ``denied`` receives the operations whose directory may not be
-    read."""
+def folders(dirs: SpoolDirs, box: Box, denied: list[str] | None = None) -> Iterator[tuple[str, list[str]]]:
+    """Yields each operation with all names in its directory of ``box``, those of metadata too, in no order. ``denied`` receives
+    the operations whose directory may not be read."""
     above = dirs.private_dir(box.value)
     if above is None:
         return
@@ -191,6 +192,12 @@ def entries(dirs: SpoolDirs, box: Box, denied: list[str] | None = None) -> Itera
             if denied is not None:
                 denied.append(operation)
             continue
+        yield operation, names
+
+
+def entries(dirs: SpoolDirs, box: Box, denied: list[str] | None = None) -> Iterator[Entry]:
+    """Yields all messages set aside in ``box``, in no order; ``denied`` as for ``folders``."""
+    for operation, names in folders(dirs, box, denied):
         for name in names:
             if not name.startswith("."):
                 yield Entry(box, operation, name)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 from .protocols import BATCH
 
-__all__ = ["CHUNK", "Chunked", "Column", "column_of", "columns_of", "expand"]
+__all__ = ["CHUNK", "Chunked", "Column", "column_of", "columns_of", "cut", "expand", "joined", "pack"]
 
 CHUNK = BATCH
 """Items per chunk. A batch is announced, done and reported together, so it is unpacked once."""
@@ -40,16 +40,32 @@ def expand(column: Column, count: int) -> Sequence[Any]:
     return column if isinstance(column, list) else column * count
 
 
+def joined(one: Column, count: int, two: Column, more: int) -> Column:
+    """Appends the column ``two`` of ``more`` rows to the column ``one`` of ``count`` rows."""
+    return one if isinstance(one, tuple) and one == two else [*expand(one, count), *expand(two, more)]
+
+
+def cut(column: Column, start: int, stop: int) -> Column:
+    """Returns the rows from ``start`` to ``stop``."""
+    return column[start:stop] if isinstance(column, list) else column
+
+
+def pack(columns: list[Column]) -> bytes:
+    """Packs columns of plain values that marshal accepts."""
+    return zlib.compress(marshal.dumps(columns), 1)
+
+
 class Chunked(Sequence[T]):
     """A list that only grows. A subclass packs a chunk into plain values that marshal accepts, and unpacks it."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes | Callable[[], Sequence[T]]] = []
-        self._open: list[T] = []
+        self._open: Sequence[T] = []
         self._last: tuple[int, Sequence[T]] = (-1, ())
 
-    @abstractmethod
-    def packed(self, chunk: Sequence[T]) -> list[Column]: ...
+    def packed(self, chunk: Sequence[T]) -> list[Column]:
+        """Returns the columns of items that ``extend`` was given."""
+        raise NotImplementedError
 
     @abstractmethod
     def unpacked(self, packed: list[Column]) -> Sequence[T]: ...
@@ -63,10 +79,10 @@ class Chunked(Sequence[T]):
     def extend(self, more: Iterable[T]) -> None:
         more = tuple(more)
         self.observe(more)
-        self._open += more
+        self._open = [*self._open, *more]
         while len(self._open) >= CHUNK:
             whole, self._open = self._open[:CHUNK], self._open[CHUNK:]
-            self._chunks.append(zlib.compress(marshal.dumps(self.packed(whole)), 1))
+            self._chunks.append(pack(self.packed(whole)))
 
     def append_lazy(self, more: Sequence[T], again: Callable[[], Sequence[T]]) -> None:
         """Appends a whole chunk that ``again`` makes anew whenever it is read. No chunk may be open: raises ``ValueError``."""

@@ -35,8 +35,12 @@ class Progress:
 
     def step(self) -> None:
         """Counts one more item. Raises ``Stopped``."""
-        self._done += 1
-        if self._done % self._every == 0:
+        self.advance(1)
+
+    def advance(self, steps: int) -> None:
+        """Counts ``steps`` more items, which were done together. Raises ``Stopped``."""
+        before, self._done = self._done, self._done + steps
+        if self._done // self._every > before // self._every:
             self.check()
             if self._tell is not None:
                 of = f" of {self._of:,}" if self._of >= self._done else ""

@@ -6,19 +6,18 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from spooltop.backends.directory.operator.operator import DirectoryOperator
+from spooltop.backends.directory.operator.selected import BoxNames
 from spooltop.backends.directory.options import OpenOptions
-from spooltop.backends.directory.rescan import FreshRows
+from spooltop.backends.directory.rescan import FreshLook
 from spooltop.backends.directory.world import World
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
 from spooltop.model.progress import Progress
-from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 
@@ -34,14 +33,14 @@ def spool(tmp_path: Path) -> Path:
 
 def operator(spool: Path) -> DirectoryOperator:
     """An operator of a spool whose ``cur`` cannot be listed."""
-    fresh = FreshRows(str(spool), OpenOptions("spool", hosts=""), World())
+    fresh = FreshLook(str(spool), OpenOptions("spool", hosts=""), World())
 
-    def rows(box: Box, progress: Progress) -> Sequence[Row]:
+    def look(box: Box, progress: Progress) -> BoxNames:
         if box is Box.CUR:
             raise Unreadable("cur: Input/output error", path=spool)
-        return fresh.rows(box, progress)
+        return fresh.names(box, progress)
 
-    return DirectoryOperator(str(spool), rows=rows, again=fresh.again, on_close=fresh.close)
+    return DirectoryOperator(str(spool), look=look, again=fresh.again, on_close=fresh.close)
 
 
 def test_a_box_that_cannot_be_listed_is_no_box_without_matches(spool: Path) -> None:

@@ -102,7 +102,7 @@ def test_what_is_audited_goes_to_syslog_where_it_is_asked_for(spool: Path) -> No
 
     desk = Desk(spool, spool.parent / "state")
     copies: list[str] = []
-    operator = DirectoryOperator(str(spool), rows=lambda box, _: desk.rows(box), again=desk.again, state_dir=str(desk.state))
+    operator = DirectoryOperator(str(spool), look=lambda box, _: desk.look(box), again=desk.again, state_dir=str(desk.state))
     operations = Operations(operator, str(spool), copies=copies.append)
     result = operations.apply(operations.plan(Action.HOLD, Selection(box=Box.NEW, everything=True)))
     before, after = (json.loads(copy) for copy in copies)

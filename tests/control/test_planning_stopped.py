@@ -83,9 +83,8 @@ def test_a_plan_that_is_wanted_no_longer_ends_and_the_next_is_whole(
 def test_how_far_a_plan_has_come_is_told_on_the_way(control: Control) -> None:
     steps: list[str] = []
     control.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True), on_progress=steps.append)
-    assert "500 of 1,000 claims found" in steps
-    assert "1,000 of 1,000 claims judged" in steps
-    assert "500 of 1,000 listed" in steps
+    assert "1,000 ids compared" in steps
+    assert "1,000 of 1,000 looked at" in steps
 
 
 def test_what_is_more_than_was_thought_is_not_told_as_a_part_of_it() -> None:

@@ -82,7 +82,7 @@ class Consumers(RuleBasedStateMachine):
 
     def operator(self, user: str) -> Operations:
         operator = DirectoryOperator(
-            str(self.root), None, World(clock=self.clock), rows=lambda box, _: desk(self.root).rows(box), again=self.again,
+            str(self.root), None, World(clock=self.clock), look=lambda box, _: desk(self.root).look(box), again=self.again,
             state_dir=str(self.base / "state"), user=user,
         )  # fmt: skip
         return Operations(operator, str(self.root), self.clock, syslog=lambda _line: None)
@@ -95,7 +95,7 @@ class Consumers(RuleBasedStateMachine):
         return Spool.create(self.root, False, clock=self.clock, max_attempts=MOST_ATTEMPTS)
 
     def again(self, box: Box, wanted: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
-        return {row.name: (row.verdict, row.evidence) for row in desk(self.root).rows(box) if row.name in set(wanted)}
+        return desk(self.root).again(box, wanted)
 
     def held(self, who: int | None = None) -> list[str]:
         """The messages that a living consumer has a claim on."""

@@ -1,6 +1,6 @@
-"""Fresh rows for an operator: messages as found by a look made just now, never those of a screen that may be old.
+"""Messages for an operator, as found by a look made just now, never those of a screen that may be old.
 
-It has a reader of its own, so that a plan can be made while another thread looks. Kept between two calls, it also knows which
+It opens the spool for itself, so that a plan can be made while another thread looks. Kept between two calls, it also knows which
 files in ``tmp`` have grown since the plan was made.
 """
 
@@ -8,77 +8,165 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
+from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
+from spooltop.model.chunked import CHUNK, columns_of
 from spooltop.model.observation import Observation
 from spooltop.model.progress import Progress
-from spooltop.model.protocols import Listing, ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Verdict
+from spooltop.patterns import pattern
 from spooltop.records import replace
 
+from .listing.order import Values, by_column
+from .liveness.claim_liveness import JudgedClaim, TestedTokens
+from .locks.lock_files import LockTableCache
+from .operator.selected import BoxNames, Judged
 from .options import OpenOptions
 from .reader import DirectoryReader
+from .row_judge import RowJudge
+from .scan.boxes import why_closed
+from .scan.packed_names import PackedNames
+from .scan.scan import quick_enqueued_us, scan_box
+from .scan.staging import StagingScanner
+from .storage.name_forms import NameForms
+from .storage.open_spool import OpenSpool
 from .world import World
 
-__all__ = ["FreshRows"]
+__all__ = ["FreshLook"]
 
-_WINDOW = 20_000
-"""Rows that are made at a time, of which there may be a million."""
+_PICKED = 16 * CHUNK
+"""Names that are picked at a time: in the order of the directory, they may be far apart."""
+_FOR_THE_NOTE = 1_000
+"""Claims that are judged to say who is at work."""
+_TOKEN = pattern(r",c=([0-9a-f]{32})\.[0-9]{1,17}:2,P[0-9]{1,10}(?=/|\Z)")
 
 
-class FreshRows:
-    """Rows of the spool at ``path`` from a reader that does not watch and judges everything. Thread-safe."""
+class FreshLook:
+    """Looks at the spool at ``path`` for plans, and judges everything. Thread-safe."""
 
     def __init__(self, path: str, options: OpenOptions, world: World) -> None:
         self._path = path
-        self._options = replace(options, watch=False, judged_at_most=sys.maxsize)
+        self._options = replace(options, watch=False)
         self._world = world
+        self._spool = OpenSpool(path, world)
+        self._judge = RowJudge(world, replace(self._options, judged_at_most=sys.maxsize), LockTableCache(world))
+        self._staging = StagingScanner(world)
         self._reader: DirectoryReader | None = None
         self._one_at_a_time = threading.Lock()
 
-    def rows(self, box: Box, progress: Progress) -> Iterator[Row]:
-        """All messages of ``tmp``, ``new`` or ``cur``, judged, none left out, the oldest first. Raises ``Unreadable`` where the
-        box was not listed to its end: that nothing was seen in it is no word on what is there. Raises ``Stopped`` where
-        ``progress`` does."""
+    def names(self, box: Box, progress: Progress) -> BoxNames:
+        """Lists ``tmp``, ``new`` or ``cur``, the oldest first. Raises ``Unreadable`` where the box was not listed to its end:
+        that nothing was seen in it is no word on what is there. Raises ``Stopped`` where ``progress`` does."""
         with self._one_at_a_time:
-            reader = self._made()
-            state = reader.see(rescan=True, progress=progress).boxes.get(box)
-            if state is not None and state.error:
-                raise Unreadable(
-                    state.error if box in state.error else f"{box}: {state.error}", path=self._path,
-                    advice="nothing was done; try again when it can be read",
-                )  # fmt: skip
-            listing = reader.listing(ListQuery(box), progress.stopped)
+            self._judge.check_clock()
+            dirs = self._opened(box)
+            fd = {Box.TMP: dirs.tmp, Box.NEW: dirs.new, Box.CUR: dirs.cur}[box]
+            if fd is None:
+                raise self._unreadable(box, why_closed(dirs, box))
+            times: dict[str, int] = {}
+            scan = scan_box(fd, sizes=False, untimed=times)
+            progress.check()
+            if scan.error:
+                raise self._unreadable(box, scan.error)
+            if box is Box.TMP:
+                scan = self._staging.add_to(scan, dirs, unseen=False)
+                rows, _ = self._judge.files(dirs, self._spool.mount(dirs), scan, progress)
+                return _Files([*rows, *self._judge.irregular_files])
+            order = by_column("age", scan.names, None, Values(quick_enqueued_us, times, lambda name: None), progress.stopped)
             progress.check()  # a list that was broken off is empty
-            return self._windows(listing)
-
-    def _windows(self, listing: Listing) -> Iterator[Row]:
-        for start in range(0, len(listing), _WINDOW):
-            with self._one_at_a_time:
-                rows = listing.window(start, start + _WINDOW)
-            yield from rows
+            assert order is not None  # it was not broken off
+            places = order.places(reverse=False)
+            if box is Box.NEW:
+                return _Names(scan.names, places, lambda names: Judged())
+            tokens = {token for _, chunk in scan.names.chunks() for token in _TOKEN.findall(chunk.decode("latin-1"))}
+            tested = self._judge.test(dirs, self._spool.mount(dirs), tokens, progress)
+            return _Names(scan.names, places, partial(self._judged, tested))
 
     def again(self, box: Box, names: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
         """Judges ``names`` of ``tmp`` or ``cur`` now: name → (verdict, evidence). Names that have gone are left out. Raises
         ``Unreadable``."""
         with self._one_at_a_time:
-            return self._made().judge_again(box, names)
+            self._judge.check_clock()
+            dirs = self._opened(box)
+            try:
+                return self._judge.judge_again(dirs, self._spool.mount(dirs), box, names)
+            except OSError as problem:
+                raise Unreadable(f"{box} cannot be looked at: {problem.strerror}", path=self._path) from problem
 
     def observation(self) -> Observation:
-        """Returns the current observation. Boxes that were scanned just before are not scanned again where nothing has
-        changed."""
+        """Returns the current observation, in which at most a thousand claims are judged."""
         with self._one_at_a_time:
-            return self._made().see()
+            if self._reader is None:
+                self._reader = DirectoryReader(self._path, replace(self._options, judged_at_most=_FOR_THE_NOTE), self._world)
+            return self._reader.see()
 
     def close(self) -> None:
         with self._one_at_a_time:
+            self._spool.close()
             if self._reader is not None:
                 self._reader.close()
                 self._reader = None
 
-    def _made(self) -> DirectoryReader:
-        if self._reader is None:
-            self._reader = DirectoryReader(self._path, self._options, self._world)
-        return self._reader
+    def _judged(self, tested: TestedTokens, names: Sequence[str]) -> Judged:
+        with self._one_at_a_time:
+            dirs = self._opened(Box.CUR)
+            tails = NameForms.of(names, claimed=True).tails
+            found = self._judge.judge_names(dirs, self._spool.mount(dirs), names, tails, tested)
+        return _columns(found)
+
+    def _opened(self, box: Box) -> SpoolDirs:
+        try:
+            return self._spool.open()[0]
+        except OSError as problem:
+            missing = isinstance(problem, FileNotFoundError)
+            raise self._unreadable(box, f"{self._path} is missing" if missing else str(problem.strerror)) from problem
+
+    def _unreadable(self, box: Box, why: str) -> Unreadable:
+        what = why if box in why else f"{box}: {why}"
+        return Unreadable(what, path=self._path, advice="nothing was done; try again when it can be read")
+
+
+class _Names:
+    """The names of a box in the order of ``places``, each read from the packed names when its turn comes."""
+
+    def __init__(self, names: PackedNames, places: array[int], judge: Callable[[Sequence[str]], Judged]) -> None:
+        self._names = names
+        self._places = places
+        self.judge = judge
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for start in range(0, len(self._places), _PICKED):
+            names = self._names.pick(self._places[start : start + _PICKED])
+            for first in range(0, len(names), CHUNK):
+                yield names[first : first + CHUNK]
+
+
+class _Files:
+    """The files of ``tmp``, which are judged all together."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        in_order = sorted(rows, key=lambda row: (row.enqueued_at or 0.0, row.name))
+        self._rows = {str(row.key[1]): row for row in in_order if isinstance(row.key, tuple)}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        names = list(self._rows)
+        return (names[start : start + CHUNK] for start in range(0, len(names), CHUNK))
+
+    def judge(self, names: Sequence[str]) -> Judged:
+        return _columns([JudgedClaim.of(self._rows[name]) for name in names])
+
+
+def _columns(judged: Sequence[JudgedClaim]) -> Judged:
+    verdict, evidence, owner = columns_of(judged)
+    return Judged(verdict, evidence, owner)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
 from spooltop.engine import names, presence
@@ -13,7 +13,7 @@ from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Key, Verdict
 from spooltop.records import dataclass, field
 
-from .liveness.claim_liveness import ClaimJudge
+from .liveness.claim_liveness import ClaimJudge, JudgedClaim, TestedTokens
 from .liveness.pid_liveness import BootClock, Certainty, check_pids
 from .liveness.tmp_liveness import TmpJudge
 from .locks.lock_files import LockTableCache
@@ -85,11 +85,30 @@ class RowJudge:
         if not self._mail:
             claims, whole = self._claims.look(dirs, cur.names, len(cur.names), cur.number, certainty, progress)
             irregular += [*self._claims.irregular, *(row for row in claims if row.note)]
-        device = mount.device if mount is not None else None
-        names, count = chain(tmp.names, tmp.staged), len(tmp.names) + len(tmp.staged)
-        files, all_files = self._tmp.look(dirs, names, count, certainty, self._table.read, device, progress)
+        files, all_files = self.files(dirs, mount, tmp, progress)
         irregular += [*self._tmp.irregular, *(row for row in files if row.note)]
         return JudgedRows(tuple(claims), whole, tuple(files), all_files, tuple(irregular), self._claims.sentences)
+
+    def files(self, dirs: SpoolDirs, mount: Mount | None, tmp: BoxScan, progress: Progress) -> tuple[list[Row], bool]:
+        """Judges the files of a scan of ``tmp``. Returns their rows, oldest first, and whether they are all."""
+        device = mount.device if mount is not None else None
+        names, count = chain(tmp.names, tmp.staged), len(tmp.names) + len(tmp.staged)
+        return self._tmp.look(dirs, names, count, self._certainty(mount), self._table.read, device, progress)
+
+    @property
+    def irregular_files(self) -> tuple[Row, ...]:
+        """The entries of ``tmp`` at the last look that are no files."""
+        return self._tmp.irregular
+
+    def test(self, dirs: SpoolDirs, mount: Mount | None, tokens: Collection[str], progress: Progress) -> TestedTokens:
+        """Tests the holders of claims, each once. Raises ``Stopped`` where ``progress`` does."""
+        return self._claims.test(dirs, tokens, self._certainty(mount), progress)
+
+    def judge_names(
+        self, dirs: SpoolDirs, mount: Mount | None, names: Sequence[str], tails: Sequence[str], tested: TestedTokens
+    ) -> list[JudgedClaim]:
+        """Judges the claims ``names``, which end in ``tails``, after their holders were tested."""
+        return self._claims.judge_names(dirs, names, tails, tested, self._certainty(mount))
 
     def box_states(self, scans: Mapping[Box, BoxScan], judged: JudgedRows) -> dict[Box, BoxState]:
         """Returns the states of ``tmp``, ``new`` and ``cur``."""

@@ -32,7 +32,7 @@ from spooltop.backends.directory.operator.chain import OperatorChain
 from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.options import OpenOptions
 from spooltop.backends.directory.reader import DirectoryReader
-from spooltop.backends.directory.rescan import FreshRows
+from spooltop.backends.directory.rescan import FreshLook
 from spooltop.backends.directory.world import World
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
@@ -92,9 +92,9 @@ class Ground:
         return Control(path, OpenOptions("spool"), reader, partial(self.operations, reader.path), Observer(Thresholds()))
 
     def operations(self, path: str) -> Operations:
-        fresh = FreshRows(path, OpenOptions("spool"), World())
+        fresh = FreshLook(path, OpenOptions("spool"), World())
         operator = DirectoryOperator(
-            path, rows=fresh.rows, again=fresh.again, state_dir=str(self.state), wait=lambda seconds: None, on_close=fresh.close
+            path, look=fresh.names, again=fresh.again, state_dir=str(self.state), wait=lambda seconds: None, on_close=fresh.close
         )
         cursors = CursorOperator(path, SpoolPathLogs(path, LogFiles(), state_dir=str(self.state)), above=True)
         return Operations(OperatorChain(operator, cursors, Action.SET_CURSOR), path)

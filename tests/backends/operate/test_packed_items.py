@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import stat
 import tracemalloc
 from dataclasses import fields
 
@@ -12,51 +13,86 @@ import pytest
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.journal.moves import encode_moves
 from spooltop.backends.directory.operator.batches import batch_item_by_item, batches_of
-from spooltop.backends.directory.operator.packed_items import Batch, PackedItems
+from spooltop.backends.directory.operator.packed_items import KEEP, Batch, Message, MessageColumns, PackedItems, TargetColumns
 from spooltop.backends.directory.storage.folders import Folders
 from spooltop.backends.directory.storage.location import Place, Ref
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.chunked import CHUNK
+from spooltop.model.chunked import CHUNK, columns_of, expand
 from spooltop.model.plan import Item, ItemResult, Outcome, boxes_of, item_columns, oldest_of, verdicts_of, warnings_of
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.vocabulary import Action, Box, Owner, Verdict
+from spooltop.model.vocabulary import Action, Box
+
+
+def message(number):
+    """All that a message can be, names that are no text among it."""
+    box = ("cur", "new", "tmp", "held")[number % 4]
+    id = f"{1795222800000000 + number:016d}.P7R{number:016x}.vm" if number % 5 else f"{number}\udcff\x1b[31m\n"
+    tail = f",c={'a' * 32}.1795222800000000:2,P{number}" if box in ("cur", "held") and number % 7 else ""
+    name = f"{id},n=1{tail}"
+    return Message(
+        box, "op" if box == "held" else "", name, len(id) if number % 5 else 0, len(name) - len(tail) + 3 if tail else 0,
+        stat.S_IFREG, 1 + number % 2, 2**63 + number, number, 10**18 + number, 10**18 + 7 * number, (1, 2),
+        "dead" if number % 3 else None, "gone", ("vm", number, 3.5, "cmd", None) if number % 7 else None,
+        2.5 + abs(number - 101) if box == "held" else None, "reason" if box == "held" else "",
+    )  # fmt: skip
+
+
+def move(number):
+    meta = {"origin": "cur", "at": 1.0} if number % 13 == 0 else None
+    kept, suffix = (KEEP, "") if number % 3 else (number % 4, f"id{number}")
+    warning = "poison" if number % 4 == 0 else ""
+    return (None, "", 0, "", meta, "held", warning) if number % 2 else ("new", "", kept, suffix, meta, None, warning)
 
 
 def item(number):
-    """All that an item can hold, names that are no text among it."""
-    name = f"{1795222800000000 + number:016d}\udcff\x1b[31m\n,n=1:2,P{number}"
-    since = 2.5 + abs(number - 101) if number % 2 else None
-    row = Row(
-        ("cur", name), Box.CUR, f"id{number}", name, number, 1.5, since, True, "mail", number % 5,
-        Verdict.DEAD if number % 3 else None, "gone", Owner("vm", number, 3.5, "cmd", None) if number % 7 else None, "note",
-        4.5, number % 11 == 0, 5.5, "reason", 6.5, "exit-1",
+    """The same as a plain item."""
+    one, (to_box, _, kept, suffix, meta, to, warning) = message(number), move(number)
+    target = None if to_box is None else Place(Box(to_box), one.name[:kept] + suffix)
+    token = one.name[one.token_at : one.token_at + 32] if one.token_at and one.box == "cur" else None
+    ref = Ref(
+        Place(Box(one.box), one.name, one.folder), one.ino, one.size, one.ctime_ns, one.folder_id, token, target, meta,
+        None if to is None else Box(to),
     )  # fmt: skip
-    target = Place(Box.NEW, f"id{number}") if number % 2 else None
-    meta = {"origin": "cur", "at": 1.0} if number % 13 == 0 else None
-    to = None if target else Box.HELD
-    ref = Ref(Place(Box.CUR, name), 2**63 + number, number, 10**18 + number, (1, 2), "t" * 32, target, meta, to)
-    return Item(row, ref, "poison" if number % 4 == 0 else "", "words" if number % 17 == 0 else "")
+    return Item(one.row, ref, warning)
+
+
+def add(packed, numbers):
+    messages, moves = [message(number) for number in numbers], [move(number) for number in numbers]
+    since = [one.row.in_box_since for one in messages]
+    packed.add(MessageColumns.of(messages), TargetColumns._make(columns_of(moves)), since)
 
 
 def test_it_is_the_list_that_was_put_in():
     plain = [item(number) for number in range(2 * CHUNK + 7)]
-    assert all(getattr(plain[11].row, field.name) != field.default for field in fields(Row)), "nothing is left to be forgotten"
     packed = PackedItems()
-    for one in plain:
-        packed.append(one)
+    for start, stop in ((0, 3), (3, CHUNK), (CHUNK, CHUNK + 1), (CHUNK + 1, 2 * CHUNK + 7)):
+        add(packed, range(start, stop))
     assert len(packed) == len(plain)
     assert list(packed) == plain
     for start, stop in ((0, 3), (CHUNK - 2, CHUNK + 2), (5, 2 * CHUNK + 3), (2 * CHUNK, 9 * CHUNK), (7, 3), (-4, None)):
         assert list(packed[start:stop]) == plain[start:stop], (start, stop)
     assert [packed[place] for place in (0, -1, CHUNK, 2 * CHUNK)] == [plain[place] for place in (0, -1, CHUNK, 2 * CHUNK)]
     assert packed[::-500] == plain[::-500]
-    assert oldest_of(packed) == oldest_of(plain) == 2.5
+    assert oldest_of(packed) == oldest_of(plain) == 4.5
     assert oldest_of(PackedItems()) is oldest_of([]) is None
     assert warnings_of(packed) == warnings_of(plain) == {"poison": len(plain[::4])}
     assert boxes_of(packed) == boxes_of(plain)
     assert verdicts_of(packed) == verdicts_of(plain) and len(verdicts_of(plain)) > 1
+    for start in (0, CHUNK, 2 * CHUNK):
+        part = Batch.of(packed[start : start + CHUNK])
+        refs, one_by_one = part.refs, [one.ref for one in plain[start : start + CHUNK]]
+        assert list(expand(refs.token, len(part))) == [ref.token for ref in one_by_one]
+        assert list(expand(refs.target_name, len(part))) == [ref.target.name if ref.target else "" for ref in one_by_one]
+        assert list(item_columns(part).ids) == [one.id for one in plain[start : start + CHUNK]]
+
+
+def test_the_row_of_an_item_says_all_that_is_known_of_the_message():
+    row = message(8).row
+    told = {field.name for field in fields(Row) if getattr(row, field.name) != field.default}
+    assert told >= {"key", "box", "id", "name", "size", "enqueued_at", "in_box_since", "attempt", "verdict", "evidence", "owner"}
+    assert message(3).row.reason == "reason" and message(3).row.in_box_since == 2.5 + 98
 
 
 @pytest.mark.long

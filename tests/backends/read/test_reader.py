@@ -25,6 +25,8 @@ from spooltop.backends.directory.operator.chain import OperatorChain
 from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.options import OpenOptions
 from spooltop.backends.directory.reader import DirectoryReader
+from spooltop.backends.directory.rescan import FreshLook
+from spooltop.backends.directory.world import World
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
 from spooltop.model.observation import Observation
@@ -395,7 +397,8 @@ def test_what_a_look_allows_is_what_an_operator_does(
     observation = opened(spool, layout="spool", read_only=read_only).see()
     if gone != "new":  # without it no operator opens
         options = OpenOptions(read_only=read_only)
-        messages = DirectoryOperator(str(spool), options, rows=lambda box, _: [], again=lambda box, names: {})
+        fresh = FreshLook(str(spool), options, World())
+        messages = DirectoryOperator(str(spool), options, look=fresh.names, again=fresh.again, on_close=fresh.close)
         logs = SpoolPathLogs(str(spool), LogFiles(), state_dir=str(spool / "state"))
         operator = OperatorChain(
             messages, CursorOperator(str(spool), logs, options, above=True), Action.SET_CURSOR

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
+
+import pytest
 
 from spooltop.backends.directory.liveness.processes import Process
 from spooltop.backends.directory.options import OpenOptions
-from spooltop.backends.directory.rescan import FreshRows
+from spooltop.backends.directory.rescan import FreshLook
 from spooltop.backends.directory.world import World
 from spooltop.model.progress import Progress
 from spooltop.model.vocabulary import Box, Verdict
@@ -19,28 +20,21 @@ CLAIM = "1795220920443125.9155.vm:2,P4242"
 FILE = "1795220920443125.4290.here"
 
 
-class CountingClock:
-    """Counts how often it is asked. Every look asks it, to say when it was made."""
-
-    asked = 0
-
-    def __call__(self) -> float:
-        self.asked += 1
-        return time.time()
-
-
-def test_the_evidence_on_a_batch_is_read_again_without_a_look_at_the_whole_spool(spool: Path) -> None:
+def test_the_evidence_on_a_batch_is_read_again_without_a_look_at_the_whole_spool(
+    spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = FakeProcesses()
     for number in range(3):
         (spool / "cur" / CLAIM.replace("443125", f"44312{number}")).touch()
         (spool / "tmp" / FILE.replace("443125", f"44312{number}")).touch()
     taken, kept, gone = sorted(os.listdir(spool / "cur"))
     written, left, moved = sorted(os.listdir(spool / "tmp"))
-    clock = CountingClock()
-    fresh = FreshRows(str(spool), OpenOptions(), World(clock=clock, processes=table))
-    assert {row.verdict for row in fresh.rows(Box.CUR, Progress())} == {Verdict.DEAD}
-    assert {row.verdict for row in fresh.rows(Box.TMP, Progress())} == {Verdict.ABANDONED}
-    asked = clock.asked
+    fresh = FreshLook(str(spool), OpenOptions(), World(processes=table))
+    claims, files = fresh.names(Box.CUR, Progress()), fresh.names(Box.TMP, Progress())
+    assert list(claims) == [[taken, kept, gone]] and list(files) == [[written, left, moved]]
+    assert claims.judge([taken, kept, gone]).verdict == (Verdict.DEAD.value,)
+    assert files.judge([written, left, moved]).verdict == (Verdict.ABANDONED.value,)
+    monkeypatch.setattr("spooltop.backends.directory.rescan.scan_box", None)
     (spool / "cur" / gone).unlink()
     (spool / "cur" / taken).unlink()
     (spool / "cur" / "another").touch()  # keeps the inode
@@ -50,9 +44,10 @@ def test_the_evidence_on_a_batch_is_read_again_without_a_look_at_the_whole_spool
     found = os.stat(spool / "tmp" / written)
     table.open_files[found.st_dev, found.st_ino] = (4290,)
     table.boot += 10
-    claims = fresh.again(Box.CUR, [taken, kept, gone])
-    assert {name: verdict for name, (verdict, _) in claims.items()} == {taken: Verdict.ALIVE, kept: Verdict.DEAD}
-    files = fresh.again(Box.TMP, [written, left, moved])
-    assert {name: verdict for name, (verdict, _) in files.items()} == {written: Verdict.WRITING, left: Verdict.ABANDONED}
-    assert clock.asked == asked > 0
+    judged = fresh.again(Box.CUR, [taken, kept, gone])
+    assert {name: verdict for name, (verdict, _) in judged.items()} == {taken: Verdict.ALIVE, kept: Verdict.DEAD}
+    judged = fresh.again(Box.TMP, [written, left, moved])
+    assert {name: verdict for name, (verdict, _) in judged.items()} == {written: Verdict.WRITING, left: Verdict.ABANDONED}
+    with pytest.raises(TypeError):
+        fresh.names(Box.CUR, Progress())
     fresh.close()

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from sys import intern
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from spooltop.engine import names as grammar
 from spooltop.engine import presence
@@ -28,10 +31,12 @@ from .idle_claims import Idle
 from .pid_liveness import BootClock, Certainty, judge_pid, later
 from .processes import Process, Processes
 
-__all__ = ["ClaimJudge"]
+__all__ = ["ClaimJudge", "JudgedClaim", "TestedTokens"]
 
 _TOKEN = pattern(r"[0-9a-f]{32}")
 _TOKENS_AT_MOST = 1_000
+_REMEMBERED = 50_000
+"""Claims of a plan of which is remembered what proved them dead: the pid of one may be given to another process."""
 _HELD_LONG = 60.0
 """Seconds after which the activity of a running holder is looked at."""
 
@@ -49,6 +54,51 @@ class _Claim:
 
 _Holder = tuple[Verdict, str, Owner, str, bool]
 """Verdict, evidence, owner, the same evidence as a sentence, and whether it runs under its pid here."""
+
+
+class JudgedClaim(NamedTuple):
+    """The verdict on a claim as a word, the evidence, and the values of its ``Owner``."""
+
+    verdict: str | None
+    evidence: str
+    owner: tuple[Any, ...] | None
+
+    @classmethod
+    def of(cls, row: Row) -> JudgedClaim:
+        owner = row.owner
+        values = None if owner is None else (owner.host, owner.pid, owner.start, owner.command, owner.user)
+        return cls(None if row.verdict is None else row.verdict.value, row.evidence, values)
+
+
+class TestedTokens(NamedTuple):
+    """Holders of claims that were tested once for all their claims. Those that are ``running`` here are judged claim by claim."""
+
+    judged: dict[str, JudgedClaim]
+    running: dict[str, _Holder]
+
+    def add(self, token: str, holder: _Holder) -> None:
+        verdict, evidence, owner, _, here = holder
+        if here:
+            self.running[token] = holder
+            return
+        values = (_same(owner.host), owner.pid, owner.start, _same(owner.command), _same(owner.user))
+        self.judged[token] = JudgedClaim(verdict.value, _same(evidence), values)
+
+    def of(self, tail: str) -> JudgedClaim | None:
+        """The verdict on the claim with this tail, None where it has to be looked at."""
+        judged = self.judged.get(tail[3:35])
+        if judged is None or judged.owner is None or judged.owner[1] is not None:
+            return judged
+        host, _, *more = judged.owner
+        return judged._replace(owner=(host, int(tail.rpartition("P")[2]), *more))
+
+
+def _same(text: str | None) -> Any:
+    """Returns the one copy of a text that very many consumers have in common."""
+    return None if text is None else intern(text)
+
+
+_NOT_JUDGED = JudgedClaim(None, "", None)
 
 
 class ClaimJudge:
@@ -106,11 +156,47 @@ class ClaimJudge:
         self._judge(dirs, fd, claims, certainty, Progress())
         return {raw: (claim.row.verdict, claim.row.evidence) for raw, claim in claims.items()}
 
-    def _judge(self, dirs: SpoolDirs, fd: int, claims: dict[str, _Claim], certainty: Certainty, progress: Progress) -> bool:
-        """Judges ``claims`` that are not dead yet, and removes those that have gone. Returns True if anything has changed."""
+    def test(self, dirs: SpoolDirs, tokens: Collection[str], certainty: Certainty, progress: Progress) -> TestedTokens:
+        """Tests the holders of many claims, each once. Keeps no more of each than its claims have in common."""
+        tested = TestedTokens({}, {})
+        held: dict[str, Presence] = {}
+        progress.begin("consumers tested", len(tokens))
+        for token in progress.each(tokens):
+            seen = presence.look(dirs, token)
+            if seen.state == "held":
+                held[token] = seen
+            else:
+                tested.add(token, self._holders({token: seen}, certainty)[token])
+        for token, holder in self._holders(held, certainty).items():
+            tested.add(token, holder)
+        return tested
+
+    def judge_names(
+        self, dirs: SpoolDirs, names: Sequence[str], tails: Sequence[str], tested: TestedTokens, certainty: Certainty
+    ) -> list[JudgedClaim]:
+        """Judges ``names``, whose claims end in ``tails``, after their tokens were tested. Does not look whether they are still
+        there, unless the evidence is in their processes."""
+        found = [tested.of(tail) for tail in tails]
+        if dirs.cur is not None and None in found:
+            rest, _ = self._looked_up(dirs.cur, [name for name, judged in zip(names, found, strict=True) if judged is None])
+            self._judge(dirs, dirs.cur, rest, certainty, Progress(), tested.running)
+            if len(self._claims) >= _REMEMBERED:
+                self._claims = {}
+            self._claims.update(rest)
+            more = {name: JudgedClaim.of(claim.row) for name, claim in rest.items()}
+            found = [judged or more.get(name) for name, judged in zip(names, found, strict=True)]
+        return [judged or _NOT_JUDGED for judged in found]  # gone, or irregular
+
+    def _judge(
+        self, dirs: SpoolDirs, fd: int, claims: dict[str, _Claim], certainty: Certainty, progress: Progress,
+        known: Mapping[str, _Holder] = MappingProxyType({}),
+    ) -> bool:  # fmt: skip
+        """Judges ``claims`` that are not dead yet, and removes those that have gone. Returns True if anything has changed.
+        ``known`` are holders that were tested just before."""
         changed = False
         asked = [claim for claim in claims.values() if claim.row.verdict is not Verdict.DEAD]
-        holders = self._tokens_tested(dirs, {c.name.token for c in asked if c.name.token is not None}, certainty)
+        tokens = {c.name.token for c in asked if c.name.token is not None}
+        holders = {**known, **self._tokens_tested(dirs, tokens - known.keys(), certainty)}
         pids = {c.name.pid for c in asked if c.name.pid is not None and c.name.token is None}
         there = {pid: self._processes.exists(pid) for pid in pids}
         visible = {pid: self._visible(pid) for pid in pids if there[pid]}
@@ -196,10 +282,15 @@ class ClaimJudge:
         return presence.Vantage(self._processes.machine(), certainty.local, self._only_here)
 
     def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], certainty: Certainty) -> dict[str, _Holder]:
+        self._tokens = {token: presence.look(dirs, token) for token in tokens}
+        holders = self._holders(self._tokens, certainty)
+        self.sentences.update((token, holder[3]) for token, holder in holders.items())
+        return holders
+
+    def _holders(self, looked: Mapping[str, Presence], certainty: Certainty) -> dict[str, _Holder]:
         vantage = self._vantage(certainty)
         here_is = vantage.machine
         holders: dict[str, _Holder] = {}
-        looked = {token: presence.look(dirs, token) for token in tokens}
         lock_holders = self._claim_holders.look({token: seen for token, seen in looked.items() if seen.state == "held"})
         for token, seen in looked.items():
             verdict, sentence = presence.judge(seen, vantage)
@@ -221,8 +312,6 @@ class ClaimJudge:
                         command=described.command or known.command, user=described.user,
                     )  # fmt: skip
             holders[token] = (verdict, words, owner, sentence, here)
-        self._tokens = looked
-        self.sentences.update((token, holder[3]) for token, holder in holders.items())
         return holders
 
     def _namesakes(

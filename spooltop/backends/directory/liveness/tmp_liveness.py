@@ -23,11 +23,11 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import EXITED, Box, Owner, Verdict
 from spooltop.patterns import pattern
-from spooltop.records import dataclass, replace
+from spooltop.records import dataclass
 
 from ..locks.lock_files import LockTable, device_of
 from ..storage.folders import Folders
-from ..storage.rows import kind_of_file
+from ..storage.rows import tmp_row
 from .pid_liveness import Certainty
 from .processes import Descriptor, Descriptors, Process, Processes
 
@@ -132,14 +132,14 @@ class TmpJudge:
             except OSError:
                 continue  # moved to new meanwhile, as it should be
             if not stat.S_ISREG(status.st_mode):
-                irregular.append(replace(_row(raw, status), note=kind_of_file(status)))
+                irregular.append(tmp_row(raw, status))
                 continue
             key = (raw, status.st_ino)
             old = self._files.get(key)
             if old is None:
-                file = _File(status.st_size, status.st_mtime_ns, now, False, _row(raw, status))
+                file = _File(status.st_size, status.st_mtime_ns, now, False, tmp_row(raw, status))
             elif (old.size, old.mtime_ns) != (status.st_size, status.st_mtime_ns):
-                file = _File(status.st_size, status.st_mtime_ns, now, True, _row(raw, status))
+                file = _File(status.st_size, status.st_mtime_ns, now, True, tmp_row(raw, status))
             else:
                 file = old
                 file.grew = file.grew and now - file.still_since < 2 * _SETTLED
@@ -281,22 +281,3 @@ def _is_there(folders: Folders, raw: str, ino: int) -> bool:
         return _stat(folders, raw).st_ino == ino
     except OSError:
         return False
-
-
-def _row(raw: str, found: os.stat_result) -> Row:
-    """Returns the row of a file, not judged. The number at the front of a foreign name is not a time, so its mtime counts."""
-    name = grammar.parse(raw.rpartition("/")[2], claimed=False)
-    began = name.enqueued_us / 1e6 if name.enqueued_us is not None and grammar.is_own_id(name.id) else found.st_mtime
-    return Row(
-        key=(Box.TMP.value, raw),
-        box=Box.TMP,
-        id=name.id,
-        name=name.raw,
-        size=found.st_size,
-        enqueued_at=began,
-        in_box_since=began,
-        source=name.source,
-        canary=name.canary,
-        written_at=found.st_mtime,
-        note=f"has {found.st_nlink} names" if stat.S_ISREG(found.st_mode) and found.st_nlink > 1 else "",
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from enum import StrEnum
@@ -14,8 +13,9 @@ from spooltop.model.text import program
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from spooltop.records import dataclass
 
-from ..storage.location import kind_of
+from ..storage.location import Found, kind_of
 from .rules import FORCEABLE, Destination, destination_of
+from .same_ids import SameIds
 
 __all__ = ["POISON", "Decider", "Decision", "Remark"]
 
@@ -48,39 +48,33 @@ class Decision(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Decider:
     """Decides on each message of one plan. ``now`` deletes what would go to the trash; ``hold_poison`` holds a message that may
-    be what kills its consumers. ``in_new`` are the messages in ``new`` under the same ids, id → inode; ``half_moved`` are inodes
-    that may have a second name."""
+    be what kills its consumers. ``half_moved`` are inodes that may have a second name."""
 
     action: Action
     now: bool
     hold_poison: bool
-    in_new: Mapping[str, int]
+    same_ids: SameIds
     half_moved: frozenset[int]
 
-    def decide(
-        self, row: Row, name: names.Name, metadata: Mapping[str, Json], found: os.stat_result, *, shares_its_id: bool
-    ) -> Decision:
-        """Decides on one message by its row, its parsed name, the metadata beside it and its status. ``shares_its_id``: another
-        claim has its id."""
+    def decide(self, row: Row, name: names.Name, metadata: Mapping[str, Json], found: Found) -> Decision:
+        """Decides on one message by its row, its parsed name, the metadata beside it and its status."""
         poison = _poison(row) if self.action is Action.REQUEUE else ""
         hold = poison if self.hold_poison and row.box is Box.CUR else ""
         destination = destination_of(self.action, row.box, name, metadata, poison=hold, now=self.now)
-        blocked_by, forceable = self._blocked_by(row, found, destination, shares_its_id)
+        blocked_by, forceable = self._blocked_by(row, found, destination)
         forced = "taken from a running consumer, whose ack will fail with ClaimLost" if row.verdict is Verdict.ALIVE else ""
         warning = "; ".join(filter(None, (destination.warning, forced))) or poison
         return Decision(destination, blocked_by, forceable, warning, tuple(self._remarks(row, name, destination, poison)))
 
-    def _blocked_by(
-        self, row: Row, found: os.stat_result, destination: Destination, shares_its_id: bool
-    ) -> tuple[str, bool]:
+    def _blocked_by(self, row: Row, found: Found, destination: Destination) -> tuple[str, bool]:
         kind = kind_of(found)
         if kind:
             return f"{kind}, not a message", False
-        other = self.in_new.get(row.id) if destination.box is Box.NEW else None
+        other = self.same_ids.in_new.get(row.id) if destination.box is Box.NEW else None
         half_moved = other == found.st_ino
         if other is not None and not half_moved:
             return "conflict: new has another message with this id; both are kept", False
-        if shares_its_id:
+        if row.box is Box.CUR and row.id in self.same_ids.claimed_twice:
             return "conflict: two claims have this id; both are kept", False
         if found.st_nlink != 1 and not half_moved and not (found.st_nlink == 2 and found.st_ino in self.half_moved):
             return "has another hard link", False

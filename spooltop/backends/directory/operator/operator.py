@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import TypeVar
@@ -17,7 +17,6 @@ from spooltop.model.capabilities import Capabilities
 from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Plan
 from spooltop.model.progress import Progress
 from spooltop.model.protocols import BATCH
-from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 from spooltop.records import replace
@@ -37,7 +36,7 @@ from .mover import Mover
 from .permission import can_change
 from .recheck import JudgeAgain, Recheck
 from .repair import Repaired, finish_half_moves, half_moved
-from .selected_rows import Rows
+from .selected import BoxNames, Look
 from .undo import records, undo_candidates
 
 __all__ = ["DirectoryOperator"]
@@ -56,7 +55,7 @@ class DirectoryOperator:
     """Implements ``model.protocols.Operator``. Opens the boxes anew for each call, so that it acts on what the path leads to
     now.
 
-    ``rows`` gives the judged messages of a box by a fresh look, ``again`` judges single names once more. A mail folder
+    ``look`` lists and judges the messages of a box, ``again`` judges single names once more. A mail folder
     is read-only unless the options say ``as_spool``. ``wait`` sleeps some seconds.
     """
 
@@ -66,7 +65,7 @@ class DirectoryOperator:
         options: OpenOptions | None = None,
         world: World | None = None,
         *,
-        rows: Rows,
+        look: Look,
         again: JudgeAgain,
         wait: Callable[[float], None] = time.sleep,
         state_dir: str = STATE_DIR,
@@ -75,7 +74,7 @@ class DirectoryOperator:
     ) -> None:
         options, world = options or OpenOptions(), world or World()
         self._path = path
-        self._rows = rows
+        self._look = look
         self._again = again
         self._read_only = options.read_only or identify(path, options.as_spool).read_only
         self._hosts = options.hosts
@@ -186,17 +185,16 @@ class DirectoryOperator:
         large = plan.selection.box in LIVE and len(plan.items) > _SMALL
         return Mover(dirs, recheck, repaired, large=large)
 
-    def _settled(self, box: Box, progress: Progress) -> Iterable[Row]:
-        """The rows of a box; those of ``tmp`` by a second look where the first was too short to judge them."""
-        rows = self._rows(box, progress)
+    def _settled(self, box: Box, progress: Progress) -> BoxNames:
+        """Looks at a box; at ``tmp`` a second time where the first look was too short to judge its files."""
+        found = self._look(box, progress)
         if box is not Box.TMP or self._watched_tmp:
-            return rows
-        rows = list(rows)
-        if any(row.verdict is Verdict.UNKNOWN for row in rows):
+            return found
+        if any(Verdict.UNKNOWN.value in found.judge(names).verdict for names in found):
             self._wait(_SETTLES)
             self._watched_tmp = True
-            return self._rows(box, progress)
-        return rows
+            return self._look(box, progress)
+        return found
 
     def _pause(self, seconds: float, stop: Callable[[], bool]) -> bool:
         """Waits. False where it was stopped meanwhile."""

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import Any
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import is_inode
-from spooltop.model.plan import Candidates, Item, OperationRecord, Outcome, Refusal
+from spooltop.model.chunked import CHUNK, columns_of
+from spooltop.model.plan import Candidates, OperationRecord, Outcome, Refusal
 from spooltop.model.progress import Progress
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Action, Box, Verdict
-from spooltop.records import dataclass, replace
+from spooltop.model.vocabulary import Action, Box, Json, Verdict
+from spooltop.records import dataclass
 
 from ..journal.journal import MoveOperation, moves_of
 from ..journal.moves import LoggedMove
 from ..journal.record_log import newest_first, operation_record, undone_by, undos_of, why_not_undo
 from ..journal.summaries import MoveSummary
 from ..storage.folders import Folders
-from ..storage.location import Place, in_folder, kind_of
-from .packed_items import PackedItems
-from .pinning import pin
+from ..storage.location import Place, kind_of
+from .packed_items import KEEP, Message, MessageColumns, PackedItems, TargetColumns, is_claimed
 
 __all__ = ["records", "undo_candidates"]
 
@@ -129,42 +130,65 @@ def undo_candidates(
     claimed: dict[str, str] | None = None
     verdicts: dict[str | None, Verdict] = {}
     vantage = presence.Vantage.of(dirs, hosts)
-    items = PackedItems()
     refused: list[Refusal] = []
     if not steps and any(_moved(folders, logged, deleted=True)):
         notes.append("It deleted the messages permanently; they cannot be restored.")
     progress.begin("looked at", len(left))
-    for step in progress.each(left):
-        place, back = step.target, step.move.source
-        row, token = _row(place)
-        try:
-            pinned = pin(folders, place)
-        except FileNotFoundError:
-            if claimed is None:
-                claimed = _claims(dirs)
-            refused.append(Refusal(row, _whereabouts(place, row.id, claimed)))
-            continue
-        except OSError as error:
-            refused.append(Refusal(row, f"cannot be accessed: {error.strerror}"))
-            continue
-        found = pinned.found
-        verdict = _verdict(dirs, back, vantage, verdicts)
-        row = replace(row, size=found.st_size, in_box_since=found.st_ctime, verdict=verdict, evidence=_goes(back))
-        half_moved = found.st_nlink == 2 and _is(folders, back or Place(Box.TMP, place.name), found.st_ino)
-        changed = place.box in (Box.NEW, Box.CUR) and step.went_on(found.st_ctime_ns) and not half_moved
-        if kind_of(found) or (step.ino and found.st_ino != step.ino):
-            refused.append(Refusal(row, f"{place.box} has another file of that name now"))
-        elif changed:
-            refused.append(Refusal(row, "changed since: claimed and returned, or its permissions were changed"))
-        elif found.st_nlink != 1 and not half_moved:
-            refused.append(Refusal(row, "has another hard link"))
-        elif back is not None and back.box is Box.CUR and _cleared(dirs, back):
-            refused.append(Refusal(row, f"its consumer has exited and left no presence file: it stays in {place.box}"))
-        elif back is not None and _taken(folders, back, found.st_ino):
-            refused.append(Refusal(row, f"{back.box} has another file of that name now"))
-        else:
-            items.append(Item(row, pinned.ref(token, back, step.move.meta)))
+    items = PackedItems()
+    for start in range(0, len(left), CHUNK):
+        chunk: list[tuple[Message, tuple[Any, ...]]] = []
+        for step in left[start : start + CHUNK]:
+            place, back = step.target, step.move.source
+            message = _message(place, evidence=_goes(back), verdict=_verdict(dirs, back, vantage, verdicts))
+            try:
+                folder = folders.of(place.box, place.folder)
+                found = folders.files.stat(place.name, folder.fd)
+            except FileNotFoundError:
+                if claimed is None:
+                    claimed = _claims(dirs)
+                refused.append(Refusal(message.row, _whereabouts(place, message.parsed.id, claimed)))
+                continue
+            except OSError as error:
+                refused.append(Refusal(message.row, f"cannot be accessed: {error.strerror}"))
+                continue
+            message = message._replace(
+                mode=found.st_mode, nlink=found.st_nlink, ino=found.st_ino, size=found.st_size, mtime_ns=found.st_mtime_ns,
+                ctime_ns=found.st_ctime_ns, folder_id=folder.id, since=found.st_ctime,
+            )  # fmt: skip
+            if why := _why_not(dirs, folders, step, found):
+                refused.append(Refusal(message.row, why))
+            else:
+                chunk.append((message, _move_back(message, back, step.move.meta)))
+        if chunk:
+            messages, moves = zip(*chunk, strict=True)
+            items.add(MessageColumns.of(messages), TargetColumns._make(columns_of(moves)), [one.since for one in messages])
+        progress.advance(min(CHUNK, len(left) - start))
     return Candidates(items.as_list(), refused, tuple(notes))
+
+
+def _why_not(dirs: SpoolDirs, folders: Folders, step: _Step, found: os.stat_result) -> str:
+    """Why the file that was found at the target of a step does not go back; "" where it does."""
+    place, back = step.target, step.move.source
+    half_moved = found.st_nlink == 2 and _is(folders, back or Place(Box.TMP, place.name), found.st_ino)
+    changed = place.box in (Box.NEW, Box.CUR) and step.went_on(found.st_ctime_ns) and not half_moved
+    if kind_of(found) or (step.ino and found.st_ino != step.ino):
+        return f"{place.box} has another file of that name now"
+    if changed:
+        return "changed since: claimed and returned, or its permissions were changed"
+    if found.st_nlink != 1 and not half_moved:
+        return "has another hard link"
+    if back is not None and back.box is Box.CUR and _cleared(dirs, back):
+        return f"its consumer has exited and left no presence file: it stays in {place.box}"
+    if back is not None and _taken(folders, back, found.st_ino):
+        return f"{back.box} has another file of that name now"
+    return ""
+
+
+def _move_back(message: Message, back: Place | None, meta: Mapping[str, Json] | None) -> tuple[Any, ...]:
+    """The members of ``TargetColumns``. What was put goes to the trash."""
+    target = (None, "", "") if back is None else (back.box.value, back.folder, back.name)
+    kept = (KEEP, "") if target[2] == message.name else (0, target[2])
+    return target[0], target[1], *kept, None if meta is None else dict(meta), None, ""
 
 
 def _moved(
@@ -218,16 +242,13 @@ def _taken(folders: Folders, place: Place, ino: int) -> bool:
     return _is(folders, place, 0) and not _is(folders, place, ino)
 
 
-def _row(place: Place) -> tuple[Row, str | None]:
-    """The row of the message at ``place``, as a list would show it, and the token of a claim in ``cur``."""
-    name = names.parse(place.name, claimed=place.box is not Box.NEW)
-    key = place.box.value, in_folder(place.name, place.folder)
-    row = Row(
-        key=key, box=place.box, id=name.id, name=place.name, source=name.source,
-        enqueued_at=None if name.enqueued_us is None else name.enqueued_us / 1e6, canary=name.canary, ended=name.ended,
-        attempt=name.attempts if name.attempts is None or name.token is None else name.attempts + 1,
-    )  # fmt: skip
-    return row, name.token if place.box is Box.CUR else None
+def _message(place: Place, evidence: str, verdict: Verdict | None) -> Message:
+    """The message at ``place``, before its status is taken."""
+    name = names.parse(place.name, claimed=is_claimed(place.box))
+    token_at = place.name.rindex(name.token) if name.token is not None and place.box is Box.CUR else 0
+    id_end = len(name.id) if place.name.startswith(name.id) else 0
+    word = None if verdict is None else verdict.value
+    return Message(place.box.value, place.folder, place.name, id_end, token_at, verdict=word, evidence=evidence)
 
 
 def _claims(dirs: SpoolDirs) -> dict[str, str]:

@@ -17,7 +17,7 @@ from .scan import BoxScan, generation_of
 from .scheduler import BoxScanner
 from .staging import StagingScanner
 
-__all__ = ["Boxes", "DuplicateIds", "irregular_rows"]
+__all__ = ["Boxes", "DuplicateIds", "irregular_rows", "why_closed"]
 
 _IDS_AT_MOST = 50_000
 
@@ -69,8 +69,7 @@ class Boxes:
         there. ``unseen``: the file system does not report all changes."""
         scans = {}
         for box, fd in ((Box.CUR, dirs.cur), (Box.NEW, dirs.new), (Box.TMP, dirs.tmp)):
-            error = dirs.errors.get(box)
-            missing = f"{box} is missing" if error is None or isinstance(error, FileNotFoundError) else _why(box, error)
+            missing = why_closed(dirs, box)
             ids = self._ids if box is Box.NEW else frozenset[str]()
             self.doing = f"readdir of {box}"
             scans[box] = self._scanners[box].look(fd, force=force, ids=ids, missing=missing, unseen=unseen)
@@ -130,7 +129,11 @@ def irregular_rows(dirs: SpoolDirs, new: BoxScan, judged: Iterable[Row], duplica
     return tuple({row.key: row for row in (*rows, *judged, *duplicates.linked)}.values())
 
 
-def _why(box: Box, error: OSError) -> str:
+def why_closed(dirs: SpoolDirs, box: Box) -> str:
+    """Says why a box is not open."""
+    error = dirs.errors.get(box)
+    if error is None or isinstance(error, FileNotFoundError):
+        return f"{box} is missing"
     if isinstance(error, PermissionError):
         return "permission denied"
     if isinstance(error, NotADirectoryError):

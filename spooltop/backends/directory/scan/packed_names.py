@@ -66,8 +66,12 @@ class PackedNames:
     def pick(self, places: Sequence[int]) -> list[str]:
         """The names at ``places``, in that order; no chunk is unpacked twice."""
         picked = [""] * len(places)
+        here, names = -1, [""]
         for turn in sorted(range(len(places)), key=places.__getitem__):
-            picked[turn] = self[places[turn]]
+            number, at = divmod(places[turn], CHUNK)
+            if number != here:
+                here, names = number, self._names_of(number)
+            picked[turn] = names[at]
         return picked
 
     def __iter__(self) -> Iterator[str]:

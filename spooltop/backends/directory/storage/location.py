@@ -12,7 +12,7 @@ from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import ASIDE, Box, Json
 from spooltop.patterns import pattern
 
-__all__ = ["OPERATION", "Place", "Ref", "folders_dir", "in_folder", "is_pinned", "kind_of", "safe_name"]
+__all__ = ["OPERATION", "FileStatus", "Found", "Place", "Ref", "folders_dir", "in_folder", "is_pinned", "kind_of", "safe_name"]
 
 OPERATION = pattern(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}\Z")
 """Valid names for the folder of an operation, or for a staging directory, below ``.spooltop``."""
@@ -87,12 +87,40 @@ class Ref(NamedTuple):
     box: Box | None = None
 
 
+class FileStatus(NamedTuple):
+    """The part of lstat(2) that pins and rows are made of, named as in ``os.stat_result``."""
+
+    st_mode: int
+    st_nlink: int
+    st_ino: int
+    st_size: int
+    st_mtime_ns: int
+    st_ctime_ns: int
+
+    @property
+    def st_mtime(self) -> float:
+        return _seconds(self.st_mtime_ns)
+
+    @property
+    def st_ctime(self) -> float:
+        return _seconds(self.st_ctime_ns)
+
+
+Found = stat_result | FileStatus
+"""The status of a file."""
+
+
+def _seconds(ns: int) -> float:
+    """Returns the same number as a ``stat_result`` holds."""
+    return ns // 10**9 + 1e-9 * (ns % 10**9)
+
+
 def is_pinned(found: stat_result, ino: int, size: int, ctime_ns: int) -> bool:
     """True where ``found`` is the file that was pinned by inode, size (bytes) and ctime (ns), unchanged since."""
     return found.st_ino == ino and found.st_ctime_ns == ctime_ns and found.st_size == size
 
 
-def kind_of(found: stat_result) -> str:
+def kind_of(found: Found) -> str:
     """Describes a file that is not a message, in words; empty for a regular file."""
     mode = found.st_mode
     if stat.S_ISREG(mode):

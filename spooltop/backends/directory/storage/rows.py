@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterable
 
-from spooltop.engine.names import Name, claimable, parse
+from spooltop.engine.names import Name, claimable, is_own_id, parse
 from spooltop.model.flow import Tried
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner
 from spooltop.records import replace
 
-from .location import kind_of
+from .location import Found, kind_of
 
-__all__ = ["aside_row", "claim_row", "kind_of_file", "mail_row", "new_row", "tried_of"]
+__all__ = ["aside_row", "claim_row", "kind_of_file", "mail_row", "new_row", "tmp_row", "tried_of"]
 
 
-def kind_of_file(found: os.stat_result) -> str:
+def kind_of_file(found: Found) -> str:
     """Describes something that is not a regular file, in words."""
     return f"{kind_of(found)}, not a message"
 
 
-def claim_row(name: Name, found: os.stat_result | None) -> Row:
+def claim_row(name: Name, found: Found | None) -> Row:
     """Returns the row of a name in ``cur``, not judged; ``found`` None: it has gone since. chmod and restores change ctime, so it
     is only a bound for the time of the claim."""
     put_at = None if name.enqueued_us is None else name.enqueued_us / 1e6
@@ -54,7 +53,7 @@ def claim_row(name: Name, found: os.stat_result | None) -> Row:
     )
 
 
-def new_row(raw: str, found: os.stat_result | None) -> Row:
+def new_row(raw: str, found: Found | None) -> Row:
     """Returns the row of a message in ``new``; ``found`` None: it has gone since."""
     name = parse(raw, claimed=False)
     put_at = name.enqueued_us / 1e6 if name.enqueued_us is not None else None
@@ -87,14 +86,39 @@ def new_row(raw: str, found: os.stat_result | None) -> Row:
     )
 
 
-def _in_new_since(name: Name, put_at: float | None, found: os.stat_result | None) -> float | None:
+def _in_new_since(name: Name, put_at: float | None, found: Found | None) -> float | None:
     """Returns when the message came into ``new``: its put, or its last move (ctime) if it was in work before."""
     if name.attempts and found is not None:
         return found.st_ctime
     return put_at
 
 
-def mail_row(raw: str, found: os.stat_result | None) -> Row:
+def tmp_row(raw: str, found: Found) -> Row:
+    """Returns the row of a file in ``tmp``, not judged; ``raw`` is ``FOLDER/NAME`` in a staging directory. The number at the
+    front of a foreign name is not a time, so its mtime counts."""
+    name = parse(raw.rpartition("/")[2], claimed=False)
+    began = name.enqueued_us / 1e6 if name.enqueued_us is not None and is_own_id(name.id) else found.st_mtime
+    note = ""
+    if not stat.S_ISREG(found.st_mode):
+        note = kind_of_file(found)
+    elif found.st_nlink > 1:
+        note = f"has {found.st_nlink} names"
+    return Row(
+        key=(Box.TMP.value, raw),
+        box=Box.TMP,
+        id=name.id,
+        name=name.raw,
+        size=found.st_size,
+        enqueued_at=began,
+        in_box_since=began,
+        source=name.source,
+        canary=name.canary,
+        written_at=found.st_mtime,
+        note=note,
+    )
+
+
+def mail_row(raw: str, found: Found | None) -> Row:
     """Returns the row of a message in ``cur`` of a mail folder, where nobody claims."""
     return replace(claim_row(parse(raw, claimed=True), found), since_is_bound=True)
 

@@ -1,0 +1,79 @@
+"""Parses the names of messages by columns. Most names of a thousand differ only in their ids and in the time of their claim, so
+that each form of a name is parsed once, and not each name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from spooltop.engine import names as grammar
+from spooltop.engine.names import Name
+from spooltop.patterns import pattern
+
+__all__ = ["NameForms", "first_parts", "named_like"]
+
+_FORM = pattern(
+    r"(?<![^/])([0-9]{16}+\.P[0-9]{1,10}+R[0-9a-f]{16}+\.[A-Za-z0-9._-]++)((?:,(?!c=)[a-z]=[A-Za-z0-9._%-]++)*+)"
+    r"(,c=[0-9a-f]{32}\.[0-9]{1,17}+:2,P[0-9]{1,10}+|:(?:2,)?+P[0-9]{1,10}+|)(?=/|\Z)"
+)
+"""Captures the id, the attributes and the tail of a name with an id of our own."""
+_TAIL = pattern(r",c=[0-9a-f]{32}\.[0-9]{1,17}:2,P[0-9]{1,10}\Z")
+_FIRST = pattern(r"([^,:/]*+)[^/]*+(?:/|\Z)")
+_FORMS_AT_MOST = 10_000
+
+
+class NameForms(NamedTuple):
+    """Columns of names: the length of the id, the attributes with their comma, and the tail of a claim. A name without an id of
+    our own has the length 0: it is to be parsed by itself."""
+
+    id_ends: Sequence[int]
+    attributes: Sequence[str]
+    tails: Sequence[str]
+
+    @classmethod
+    def of(cls, names: Sequence[str], *, claimed: bool) -> NameForms:
+        """Parses ``names``; ``claimed`` as for ``engine.names.parse``."""
+        found: list[tuple[str, str, str]] = _FORM.findall("/".join(names))
+        if len(found) != len(names):
+            found = [_foreign(name) if (one := _FORM.fullmatch(name)) is None else (one[1], one[2], one[3]) for name in names]
+        ids, attributes, tails = zip(*found, strict=True) if found else ((), (), ())
+        good = {one: named_like(one) is not None for one in set(attributes)}
+        if all(good.values()) and (claimed or not any(tails)):
+            return cls(list(map(len, ids)), attributes, tails)
+        ours = [good[one] and (claimed or not tail) for one, tail in zip(attributes, tails, strict=True)]
+        ends = [len(id) if own else 0 for id, own in zip(ids, ours, strict=True)]
+        return cls(ends, attributes, tails)
+
+
+def _foreign(name: str) -> tuple[str, str, str]:
+    tail = _TAIL.search(name)
+    return "", "", "" if tail is None or not tail.start() else tail[0]
+
+
+_like: dict[str, Name | None] = {}
+
+
+def named_like(attributes: str) -> Name | None:
+    """Parses a name with an id of our own and these attributes; None where they are not attributes."""
+    known = _like.get(attributes, ...)
+    if known is not ...:
+        return known
+    if len(_like) >= _FORMS_AT_MOST:
+        _like.clear()  # each delayed message has a form of its own
+    name = grammar.parse(_EXAMPLE + attributes, claimed=False)
+    made = _like[attributes] = name if name.own and name.id == _EXAMPLE else None
+    return made
+
+
+_EXAMPLE = "0" * 16 + ".P1R" + "0" * 16 + ".x"
+
+
+def first_parts(names: Sequence[str], *, claimed: bool) -> list[str]:
+    """The part of each id before its first comma or colon. Equal ids have equal first parts."""
+    joined = "/".join(names)
+    found: list[str] = _FIRST.findall(joined)[: len(names)]
+    if "%" not in joined:
+        return found
+    pairs = zip(found, names, strict=True)
+    return [re.split("[,:]", grammar.parse(name, claimed=claimed).id)[0] if "%" in part else part for part, name in pairs]
