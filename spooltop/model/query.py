@@ -18,7 +18,6 @@ is not known of a row (its age, its tries) does not hold, and its opposite does 
 
 from __future__ import annotations
 
-import difflib
 import operator
 import re
 from collections.abc import Callable
@@ -239,6 +238,8 @@ def _number(key: str, text: str, advice: str) -> int:
 def _refuse_misspelt(key: str, value: str) -> None:
     """Raises ``UsageError`` for a misspelt key. Names contain colons too, so only a comparison, or a word close to a key, counts
     as one."""
+    import difflib  # only for what may be misspelt
+
     near = difflib.get_close_matches(key.lower(), KEYS, 1, cutoff=0.8)
     if near or value[:1] in ("<", ">"):
         right = near[0] if near else "one of " + ", ".join(f"{name}:" for name in KEYS)

@@ -15,7 +15,7 @@ import pytest
 from spooltop.cli.parser import COMMANDS
 from spooltop.engine import Spool
 
-from .streams import ROOT, finish, spooltop, start
+from .streams import finish, spooltop, start
 
 HOSTILE = [
     b"[red]x[]",
@@ -375,26 +375,6 @@ def test_a_reader_that_has_seen_enough_is_no_error(spool: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
-
-
-@pytest.mark.early
-def test_the_command_line_loads_no_textual_and_help_nothing_but_argparse(spool: Path) -> None:
-    code = """if True:
-        import sys
-        from spooltop.__main__ import main
-        main(sys.argv[1:])
-        print(sorted({name.partition(".")[0] for name in sys.modules} & {"textual", "rich", "watchfiles", "psutil", "filelock"}))
-    """
-
-    def loaded(*words: str) -> str:
-        done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=True)
-        return done.stdout.splitlines()[-1]
-
-    assert loaded("-h") == loaded("--version") == loaded("status", "-h") == "[]"
-    for words in (["status", str(spool)], ["ls", str(spool)], ["inject", str(spool), "--yes"], [str(spool)]):
-        found = loaded(*words)
-        assert "textual" not in found
-        assert "rich" not in found
 
 
 def test_every_command_can_be_called(tmp_path: Path) -> None:

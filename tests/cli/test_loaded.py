@@ -1,0 +1,93 @@
+"""Modules that a command loads. Each costs a part of a millisecond or more, and scripts call commands in loops."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import spooltop
+from spooltop.engine import CursorFile, Spool
+
+ROOT = Path(spooltop.__file__).parent.parent
+PROGRAM = """if True:
+    import sys
+    from spooltop.__main__ import main
+    code = main(sys.argv[1:])
+    print(code, *sys.modules)
+"""
+HEAVY = {
+    "asyncio", "concurrent", "dataclasses", "datetime", "difflib", "filelock", "hashlib", "inspect", "logging", "multiprocessing",
+    "pathlib", "psutil", "random", "redis", "rich", "shutil", "socket", "ssl", "subprocess", "tempfile", "textual", "textwrap",
+    "tomllib", "traceback", "urllib", "uuid", "watchfiles",
+}  # fmt: skip
+"""Modules that no look needs. What needs one imports it in its own function."""
+
+
+def loaded(*words: str) -> set[str]:
+    """The modules that a command leaves loaded, the parts of the library by their package alone."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    code, *names = done.stdout.splitlines()[-1].split()
+    assert code == "0", done.stderr
+    return {name if name.startswith("spooltop") else name.partition(".")[0] for name in names}
+
+
+@pytest.fixture(scope="module")
+def spool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A spool with waiting messages, a claim of our own, a foreign one, both of living processes, and a cursor."""
+    path = tmp_path_factory.mktemp("loaded") / "spool"
+    CursorFile(str(path.parent / "cursors.json")).advance("mail", 17)
+    with Spool.create(str(path), durable=False) as held:
+        held.put_many((b"%d" % number for number in range(20)), source="mail")
+        Path(path, "cur", f"1795222801446548.4290.vm:2,P{os.getpid()}").touch()
+        with held.claim() as claim:
+            assert claim is not None
+            yield path
+
+
+@pytest.mark.early
+@pytest.mark.parametrize("words", ["-h", "--version", "help", "version"])
+def test_help_loads_no_spool(words: str) -> None:
+    found = loaded(words)
+    assert found & HEAVY == set()
+    ours = {name.removeprefix("spooltop.") for name in found if name.startswith("spooltop.")}
+    needed = {"__main__", "errors", "patterns", "records", "model", "model.text"}
+    assert {name for name in ours if name.partition(".")[0] not in ("startup", "cli")} <= needed
+    of_cli = {name.removeprefix("cli.") for name in ours if name.startswith("cli.")}
+    assert of_cli == {"context", "main", "options", "parser", "terminal"}
+
+
+@pytest.mark.parametrize("command", [["status"], ["status", "--json"], ["cursors"], ["locks"], ["tickets"]])
+def test_a_look_loads_neither_watchers_nor_lists_nor_plans(spool: Path, command: list[str]) -> None:
+    found = loaded(*command, str(spool))
+    assert found & HEAVY == set()
+    package = "spooltop.backends.directory"
+    assert not found & {
+        f"{package}.{name}"
+        for name in (
+            "cursors.watcher", "cursors.writers", "events.inotify", "events.watcher", "hints", "journal.journal",
+            "journal.record_log", "listing.listing", "operator.operator",
+        )
+    }  # fmt: skip
+    assert f"{package}.reader" in found
+
+
+def test_a_status_loads_no_other_command(spool: Path) -> None:
+    found = loaded("status", str(spool))
+    assert {name for name in found if name.startswith("spooltop.cli.cmd_")} == {"spooltop.cli.cmd_status"}
+    assert not found & {"spooltop.model.plan", "spooltop.model.query", "spooltop.operate", "spooltop.tui"}
+
+
+def test_a_list_loads_what_makes_lists_and_no_more(spool: Path) -> None:
+    found = loaded("ls", str(spool))
+    assert found & HEAVY == set()
+    assert "spooltop.backends.directory.listing.listing" in found and "spooltop.operate" not in found
+
+
+def test_no_command_loads_the_dashboard(spool: Path) -> None:
+    for words in (["inject", str(spool), "--yes"], ["ops", str(spool)], [str(spool)]):
+        assert not loaded(*words) & {"textual", "rich", "watchfiles"}
