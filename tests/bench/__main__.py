@@ -21,7 +21,9 @@ RESULTS = Path(__file__).parent / "RESULTS.md"
 RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "engine": (("engine",),),
     "peers": (("peers", "--dir", "/dev/shm"),),
-    "idle": (("idle", "1000"), ("idle", "100000"), ("idle", "1000000", "20", "--dir", "/dev/shm")),
+    "idle": (
+        ("start", "--dir", "/dev/shm"), ("idle", "1000"), ("idle", "100000"), ("idle", "1000000", "20", "--dir", "/dev/shm"),
+    ),
     "screen": (("screen", "5000"),),
     "list": (("list", "1000000", "--dir", "/dev/shm"),),
     "operate": (
