@@ -51,7 +51,10 @@ class DeskNames:
     def __iter__(self) -> Iterator[list[str]]:
         return (self.listed[start : start + CHUNK] for start in range(0, len(self.listed), CHUNK))
 
-    def judge(self, names: Sequence[str]) -> Judged:
+    def unordered(self) -> Iterator[list[str]]:
+        return iter(self)
+
+    def judge(self, names: Sequence[str], tails: Sequence[str]) -> Judged:
         verdicts, evidence = zip(*map(self.judged, names), strict=True)
         return Judged([None if one is None else one.value for one in verdicts], list(evidence))
 

@@ -6,6 +6,7 @@ files in ``tmp`` have grown since the plan was made.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from array import array
@@ -33,7 +34,6 @@ from .scan.boxes import why_closed
 from .scan.packed_names import PackedNames
 from .scan.scan import quick_enqueued_us, scan_box
 from .scan.staging import StagingScanner
-from .storage.name_forms import NameForms
 from .storage.open_spool import OpenSpool
 from .world import World
 
@@ -82,7 +82,7 @@ class FreshLook:
             assert order is not None  # it was not broken off
             places = order.places(reverse=False)
             if box is Box.NEW:
-                return _Names(scan.names, places, lambda names: Judged())
+                return _Names(scan.names, places, lambda names, tails: Judged())
             tokens = {token for _, chunk in scan.names.chunks() for token in _TOKEN.findall(chunk.decode("latin-1"))}
             tested = self._judge.test(dirs, self._spool.mount(dirs), tokens, progress)
             return _Names(scan.names, places, partial(self._judged, tested))
@@ -112,10 +112,12 @@ class FreshLook:
                 self._reader.close()
                 self._reader = None
 
-    def _judged(self, tested: TestedTokens, names: Sequence[str]) -> Judged:
+    def _judged(self, tested: TestedTokens, names: Sequence[str], tails: Sequence[str]) -> Judged:
+        tokens = {tail[3:35] for tail in tails}
+        if len(tokens) == 1 and (judged := tested.of(tails[0])) is not None:
+            return Judged(*[(value,) for value in judged])
         with self._one_at_a_time:
             dirs = self._opened(Box.CUR)
-            tails = NameForms.of(names, claimed=True).tails
             found = self._judge.judge_names(dirs, self._spool.mount(dirs), names, tails, tested)
         return _columns(found)
 
@@ -134,13 +136,16 @@ class FreshLook:
 class _Names:
     """The names of a box in the order of ``places``, each read from the packed names when its turn comes."""
 
-    def __init__(self, names: PackedNames, places: array[int], judge: Callable[[Sequence[str]], Judged]) -> None:
+    def __init__(self, names: PackedNames, places: array[int], judge: Callable[[Sequence[str], Sequence[str]], Judged]) -> None:
         self._names = names
         self._places = places
         self.judge = judge
 
     def __len__(self) -> int:
         return len(self._places)
+
+    def unordered(self) -> Iterator[list[str]]:
+        return (os.fsdecode(chunk).split("/") for _, chunk in self._names.chunks())
 
     def __iter__(self) -> Iterator[list[str]]:
         for start in range(0, len(self._places), _PICKED):
@@ -159,11 +164,14 @@ class _Files:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def unordered(self) -> Iterator[list[str]]:
+        return iter(self)
+
     def __iter__(self) -> Iterator[list[str]]:
         names = list(self._rows)
         return (names[start : start + CHUNK] for start in range(0, len(names), CHUNK))
 
-    def judge(self, names: Sequence[str]) -> Judged:
+    def judge(self, names: Sequence[str], tails: Sequence[str]) -> Judged:
         return _columns([JudgedClaim.of(self._rows[name]) for name in names])
 
 

@@ -32,8 +32,8 @@ def test_the_evidence_on_a_batch_is_read_again_without_a_look_at_the_whole_spool
     fresh = FreshLook(str(spool), OpenOptions(), World(processes=table))
     claims, files = fresh.names(Box.CUR, Progress()), fresh.names(Box.TMP, Progress())
     assert list(claims) == [[taken, kept, gone]] and list(files) == [[written, left, moved]]
-    assert claims.judge([taken, kept, gone]).verdict == (Verdict.DEAD.value,)
-    assert files.judge([written, left, moved]).verdict == (Verdict.ABANDONED.value,)
+    assert claims.judge([taken, kept, gone], [""] * 3).verdict == (Verdict.DEAD.value,)
+    assert files.judge([written, left, moved], [""] * 3).verdict == (Verdict.ABANDONED.value,)
     monkeypatch.setattr("spooltop.backends.directory.rescan.scan_box", None)
     (spool / "cur" / gone).unlink()
     (spool / "cur" / taken).unlink()

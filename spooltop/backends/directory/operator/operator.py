@@ -190,7 +190,7 @@ class DirectoryOperator:
         found = self._look(box, progress)
         if box is not Box.TMP or self._watched_tmp:
             return found
-        if any(Verdict.UNKNOWN.value in found.judge(names).verdict for names in found):
+        if any(Verdict.UNKNOWN.value in found.judge(names, ()).verdict for names in found):
             self._wait(_SETTLES)
             self._watched_tmp = True
             return self._look(box, progress)

@@ -12,7 +12,7 @@ from spooltop.model.chunked import CHUNK
 from spooltop.model.progress import Progress
 from spooltop.model.vocabulary import Box
 
-from ..storage.name_forms import first_parts
+from ..storage.name_forms import id_starts
 from .packed_items import is_claimed
 
 __all__ = ["SameIds"]
@@ -37,18 +37,18 @@ class SameIds:
         for box, chunk in names():
             if first is None and box is not Box.CUR:
                 continue
-            parts = first_parts(chunk, claimed=is_claimed(box))
-            marks = set(map(hash, parts))
+            starts = id_starts(chunk, claimed=is_claimed(box))
+            marks = set(map(hash, starts))
             if box is Box.CUR:
-                if len(marks) < len(parts) or not claims.isdisjoint(marks):
-                    counts = Counter(parts)
-                    twice.update(part for part in parts if counts[part] > 1 or hash(part) in claims)
+                if len(marks) < len(starts) or not claims.isdisjoint(marks):
+                    counts = Counter(starts)
+                    twice.update(start for start in starts if counts[start] > 1 or hash(start) in claims)
                 claims |= marks
             else:
                 seen |= marks
-            progress.advance(len(parts))
+            progress.advance(len(starts))
         if twice:
-            ids = (id for box, chunk in names() if box is Box.CUR for id, part in _ids(box, chunk) if part in twice)
+            ids = (id for box, chunk in names() if box is Box.CUR for id, start in _ids(box, chunk) if start in twice)
             self.claimed_twice = frozenset(id for id, count in Counter(ids).items() if count > 1)
         if first is not None:
             self._compare(dirs, first, waiting, (seen, claims), progress)
@@ -66,8 +66,8 @@ class SameIds:
         assert dirs.new is not None  # there are names in it
         progress.begin("in new compared")
         for chunk in chain([first], rest):
-            for name, part in zip(chunk, first_parts(chunk, claimed=False), strict=True):
-                if not any(hash(part) in marks for marks in seen):
+            for name, start in zip(chunk, id_starts(chunk, claimed=False), strict=True):
+                if not any(hash(start) in marks for marks in seen):
                     continue
                 try:
                     self.in_new[grammar.parse(name, claimed=False).id] = dirs.files.stat(name, dirs.new).st_ino
@@ -83,5 +83,5 @@ def _chunks(names: Iterator[str]) -> Iterator[list[str]]:
 
 def _ids(box: Box, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     claimed = is_claimed(box)
-    parts = first_parts(names, claimed=claimed)
-    return ((grammar.parse(name, claimed=claimed).id, part) for name, part in zip(names, parts, strict=True))
+    starts = id_starts(names, claimed=claimed)
+    return ((grammar.parse(name, claimed=claimed).id, start) for name, start in zip(names, starts, strict=True))

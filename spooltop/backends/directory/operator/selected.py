@@ -47,8 +47,12 @@ class BoxNames(Protocol):
         """Yields up to a chunk of names at a time, from the beginning each time; ``FOLDER/NAME`` in a staging directory."""
         ...
 
-    def judge(self, names: Sequence[str]) -> Judged:
-        """Judges names after the listing."""
+    def unordered(self) -> Iterator[Sequence[str]]:
+        """Yields the same names in any order."""
+        ...
+
+    def judge(self, names: Sequence[str], tails: Sequence[str]) -> Judged:
+        """Judges names after the listing; ``tails`` are those of claims (``NameForms``)."""
         ...
 
 
@@ -126,9 +130,9 @@ class SelectedMessages:
         self._folders.close()
 
     def names(self) -> Iterator[tuple[Box, Sequence[str]]]:
-        """Yields the names in all boxes, selected or not."""
+        """Yields the names in all boxes, selected or not, in any order."""
         for box, names in self._boxes.items():
-            yield from ((box, chunk) for chunk in names)
+            yield from ((box, chunk) for chunk in names.unordered())
         yield from ((box, names) for box, _, names, _ in self._aside)
 
     @property
@@ -165,7 +169,7 @@ class SelectedMessages:
             for whole in listed:
                 for folder, names in _by_folder(whole) if box is Box.TMP else [("", whole)]:
                     forms = NameForms.of(names, claimed=is_claimed(box))
-                    judged = listed.judge([in_folder(name, folder) for name in names] if folder else names)
+                    judged = listed.judge([in_folder(name, folder) for name in names] if folder else names, forms.tails)
                     yield _Listed(box, folder, names, forms, judged)
                 progress.advance(len(whole))
         while self._aside:
@@ -308,6 +312,10 @@ def _since(messages: MessageColumns, forms: NameForms) -> list[float | None]:
     told: list[float | None]
     box = BOX[messages.box[0]]
     if box is Box.CUR:
+        times = [tail[36:52] for tail in forms.tails]
+        digits = "".join(times)
+        if digits.isdecimal() and len(digits) == 16 * len(times):
+            return [float(us) / 1e6 for us in times]
         told = [float(tail[36 : tail.index(":")]) / 1e6 if tail[:1] == "," else None for tail in forms.tails]
     else:
         by_name = {
