@@ -24,8 +24,6 @@ from .directories import arguments, filled
 
 WAITING = 1_000
 CLAIMS = 3
-LONG = 61.0
-"""Seconds after which a claim is held for so long that its holder's processor time is asked for, by psutil."""
 
 
 def once(command: Sequence[str]) -> tuple[float, float]:
@@ -68,7 +66,6 @@ def main() -> None:
     command = (python, "-m", "spooltop") if args.script is None else (str(args.script),)
     with filled(args.dir, {"bench": WAITING}) as plain, filled(args.dir, {"bench": WAITING}) as own, \
             filled(args.dir, {"bench": WAITING}) as foreign:  # fmt: skip
-        began = time.monotonic()
         for path in (plain, own, foreign):
             CursorFile(str(path / "cursors.json")).advance("bench", 17)
         for number in range(CLAIMS):
@@ -91,9 +88,6 @@ def main() -> None:
                 },
                 args.runs,
             )
-        print("\nForeign claims that are held for more than a minute: psutil tells the processor time of their holders")
-        time.sleep(max(0.0, began + LONG - time.monotonic()))
-        table({"`python -c pass`": (python, "-c", "pass"), "`status`": (*command, "status", str(foreign))}, args.runs)
     with filled(args.dir, {"bench": args.large}) as large:
         print(f"\n{args.large:,} messages in new")
         new, runs = str(large / "new"), max(3, args.runs // 4)

@@ -61,7 +61,9 @@ class RowJudge:
         self._mail = options.layout == "mail"
         self._pids_here = check_pids(options.pids)
         self._boot_clock = BootClock(world.processes)
-        self._claims = ClaimJudge(world.processes, self._boot_clock, at_most=options.judged_at_most, hosts=options.hosts)
+        self._claims = ClaimJudge(
+            world.processes, self._boot_clock, at_most=options.judged_at_most, hosts=options.hosts, watch=options.watch
+        )
         self._tmp = TmpJudge(world.processes, at_most=options.judged_at_most)
         self._table = table
         self._consumers: tuple[float, int | None] | None = None

@@ -266,6 +266,16 @@ def test_a_living_holder_that_does_nothing_for_a_minute_is_said_to(spool: Path) 
         assert held_by(judge, dirs, table, 11) == "running"
 
 
+def test_a_look_that_stands_alone_asks_nobody_what_it_does(spool: Path) -> None:
+    path = claim(spool, FOREIGN)
+    table = FakeProcesses(pids={4242: BEFORE})
+    table.offset = os.stat(path).st_ctime - table.boot + 61
+    with SpoolDirs(spool) as dirs:
+        judge = ClaimJudge(table, BootClock(table), watch=False)
+        assert held_by(judge, dirs, table, 60) == "running"
+    assert table.asked_cpu == 0
+
+
 def test_nobody_is_asked_what_it_does_with_a_claim_just_taken(spool: Path) -> None:
     path = claim(spool, FOREIGN)
     table = FakeProcesses(pids={4242: BEFORE})

@@ -102,10 +102,17 @@ _NOT_JUDGED = JudgedClaim(None, "", None)
 
 
 class ClaimJudge:
-    """Judges the claims of one spool, look after look. What is proven dead is not asked again."""
+    """Judges the claims of one spool, look after look. What is proven dead is not asked again. Without ``watch`` each look stands
+    alone: it takes a minute to see that a holder is idle, so nobody is asked for processor time."""
 
     def __init__(
-        self, processes: Processes, boot_clock: BootClock, *, at_most: int = 20_000, hosts: str = presence.ANY_MACHINE
+        self,
+        processes: Processes,
+        boot_clock: BootClock,
+        *,
+        at_most: int = 20_000,
+        hosts: str = presence.ANY_MACHINE,
+        watch: bool = True,
     ) -> None:
         self._processes = processes
         self._boot_clock = boot_clock
@@ -115,6 +122,7 @@ class ClaimJudge:
         self._tokens: dict[str, Presence] = {}
         self._described: dict[tuple[int, float | None], Process] = {}
         self._idle = Idle(processes)
+        self._watch = watch
         self._claim_holders = ClaimHolders(processes)
         self._rows: tuple[Row, ...] = ()
         self._dead: set[str] = set()
@@ -201,7 +209,8 @@ class ClaimJudge:
         there = {pid: self._processes.exists(pid) for pid in pids}
         visible = {pid: self._visible(pid) for pid in pids if there[pid]}
         namesakes = self._namesakes(asked, there, visible, certainty)
-        self._idle.look(self._long_held(asked, holders, there))
+        if self._watch:
+            self._idle.look(self._long_held(asked, holders, there))
         for claim in progress.each(asked):
             before, name = claim.row, claim.name
             if name.token is not None:
