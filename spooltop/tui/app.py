@@ -76,6 +76,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
             control=control, options=self.options, glyphs=ASCII if self.options.ascii else UNICODE,
             snapshot_thread=self.snapshot_thread, worker=self.worker, leaving=threading.Event(), now=lambda: state.now,
             zone=lambda: state.times.zone, leave=self.leave, open_help=self._open_help, moment=moment,
+            terminal=self._terminal,
         )  # fmt: skip
         self.main = MainScreen(self.session, state)
 
@@ -121,6 +122,10 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.worker.stop(timeout=5.0)
         self.snapshot_thread.stop(timeout=0.2)
 
+    def _terminal(self) -> TerminalDriver | None:
+        """The terminal; None in a test without one."""
+        return self._driver if isinstance(self._driver, TerminalDriver) else None
+
     def terminal_drained(self) -> bool:
         """False where the terminal did not take the last output."""
         return getattr(self._driver, "drained", True)
@@ -131,8 +136,8 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def _resumed(self, _: object) -> None:
         # The shell used the terminal meanwhile, and events were lost while the process was stopped.
-        self.refresh(layout=True)
-        self.screen.refresh(layout=True)
+        if (terminal := self._terminal()) is not None:
+            terminal.paint_all()
         self.snapshot_thread.look_again()
 
     def _paint_counted(self) -> None:

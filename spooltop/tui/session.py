@@ -14,6 +14,7 @@ from .context import CommandContext
 from .control_protocol import ControlProtocol
 from .draw.glyphs import Glyphs
 from .options import Options
+from .terminal.driver import TerminalDriver
 from .threads.snapshot_thread import SnapshotThread
 from .threads.worker import Worker
 
@@ -38,7 +39,8 @@ class Session:
 
     ``now`` gives the time that ages are shown for (epoch seconds: that of the snapshot on the main screen), ``zone`` the time
     zone that times are shown in (None: local). ``leave`` ends the dashboard with an exit code, ``open_help`` opens the help for
-    the screen in front. ``moment``: seconds that a plan is shown before a key confirms it.
+    the screen in front. ``moment``: seconds that a plan is shown before a key confirms it. ``terminal`` gives the terminal, None
+    where frames are drawn without one.
     """
 
     control: ControlProtocol
@@ -53,6 +55,7 @@ class Session:
     leave: Callable[[int], object]
     open_help: Callable[[CommandContext], object]
     moment: float
+    terminal: Callable[[], TerminalDriver | None]
     state: SessionState = field(default_factory=SessionState)
 
     @property

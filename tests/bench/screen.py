@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from tests.e2e.terminal import SPOOLTOP, Terminal
+from tests.e2e.views import switches, whole_spool
 
 from .directories import arguments, filled
 
@@ -124,6 +126,16 @@ def flow(screen: Terminal, seconds: float) -> tuple[float, float]:
     return written / took, 100 * (after.user + after.system - before.user - before.system) / took
 
 
+def switched(folder: Path, messages: int) -> str:
+    """The median and the most of the bytes that a switch from one view to another takes."""
+    whole_spool(folder, messages)
+    with Terminal((*SPOOLTOP, str(folder)), cols=80, rows=24) as screen:
+        screen.wait_for("live · as of", 120.0)
+        screen.collect(12.0)  # until then ages are shown by the second
+        found = sorted(switches(screen, 0.25).values())
+    return f"{statistics.median(found):,.0f} B, at most {found[-1]:,} B, of {len(found)} with {messages:,} messages"
+
+
 def rates_told(argv: Sequence[str], spool: Path, rate: float, seconds: float) -> tuple[float, float, float]:
     """(in, done, what was really done), messages a second: of an Overview that was opened while they streamed."""
     with stream(spool, rate) as got, Terminal(argv, cols=80, rows=24) as screen:
@@ -189,6 +201,7 @@ def main() -> None:
         arrived, finished, really = rates_told(ours, path, args.rate, max(15.0, args.seconds))
         print(f"\nRates on the Overview: in {arrived:,.0f}/s, done {finished:,.0f}/s; really {really:,.0f}/s", end="")
         print(f" ({100 * (arrived / really - 1):+.1f} %, {100 * (finished / really - 1):+.1f} %)")
+        print(f"\nA switch of view, to the terminal: {switched(path.parent / 'views', 1000)}")
         print(f"\nA rename to its place on the screen, without a storm, p50 / p99 / most: {spread_of(times)}")
 
 

@@ -260,6 +260,8 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         self.app.copy_to_clipboard(text)
 
     def on_resize(self, event: Resize) -> None:
+        if event.size == self.outer_size:
+            self.do_redraw()  # the terminal had another size for a moment, and may have lost what did not fit
         self.set_class(self.small, "-small")
         self.call_after_refresh(self.paint)
 
@@ -286,9 +288,8 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         self.app.action_suspend_process()
 
     def do_redraw(self) -> None:
-        self.refresh(layout=True)
-        for widget in self.query("*"):
-            widget.refresh()
+        if (terminal := self.session.terminal()) is not None:
+            terminal.paint_all()
 
     def do_help(self) -> None:
         self.session.open_help(self.context())

@@ -1,19 +1,23 @@
-"""The driver of the terminal. Textual's driver takes a process that was stopped from outside for one that it suspended, ends each
-line of a frame with a line feed, waits for a terminal that does not read, and wakes ten times a second to ask for keys."""
+"""The driver of the terminal. Textual's driver takes a process that was stopped from outside for one that it suspended, writes
+each region of a frame whole, waits for a terminal that does not read, and wakes ten times a second to ask for keys."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import sys
 from codecs import getincrementaldecoder
 from contextlib import suppress
+from typing import Any
 
 from textual._xterm_parser import XTermParser
+from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
 from spooltop.stop_event import StopEvent
 
+from .image import TerminalImage
 from .writer import ScreenWriter
 
 __all__ = ["TerminalDriver"]
@@ -25,6 +29,8 @@ _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _READ = 4096
 _UNFINISHED = 0.1
 """Seconds to wait for the rest of an escape sequence before asking the parser whether it was the Escape key."""
+_OTHER_SCREEN = "\x1b[?1049"
+"""The beginning of what enters and leaves the alternate screen."""
 
 
 class TerminalDriver(LinuxDriver):
@@ -38,9 +44,16 @@ class TerminalDriver(LinuxDriver):
     """False where the terminal did not take the last output."""
     _encoding = sys.__stderr__.encoding if sys.__stderr__ is not None else "utf-8"
     _writer: ScreenWriter | None = None
-    _begin = ""
-    _taken = True
     _leaving: StopEvent
+    _in_step = False
+    """True where the terminal knows synchronized output."""
+    _held: asyncio.TimerHandle | None = None
+    _drawn_for: object = None
+    """The size of the terminal when the last frame came."""
+
+    def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._image = TerminalImage()
 
     def start_application_mode(self) -> None:
         if self._key_thread is None or not self._key_thread.is_alive():
@@ -65,31 +78,62 @@ class TerminalDriver(LinuxDriver):
                 self.process_message(event)
 
     def write(self, data: str) -> None:
-        if self._writer is None:
-            self._writer = ScreenWriter(_SCREEN, self._caught_up)
-        if data == _BEGIN:
-            self._begin = data  # is written with its frame, or not at all
-        elif data == _END:
-            if self._taken and not self._begin:
-                self._put(data, always=True)
-            self._begin = ""
-        else:
-            # Each line of a frame begins with a cursor movement. In a window with fewer lines by now, a line feed would scroll.
-            self._taken = self._put(self._begin + data.replace("\n", ""))
-            self._begin = ""
+        if data in (_BEGIN, _END):
+            self._in_step = True  # they are written around what a frame changes
+            return
+        if self._app.screen_stack:
+            self._fit(self._app.screen_stack[-1].outer_size)
+            if self._image.take(data):
+                self._draw()
+                return
+        if _OTHER_SCREEN in data:
+            self._image.forget()
+        self._put(data, always=True)
+
+    def hold(self, seconds: float) -> None:
+        """Writes no frame until ``release`` is called, for at most this long: the next frame will replace it."""
+        if self._held is None:
+            self._held = self._loop.call_later(seconds, self.release)
+
+    def release(self) -> None:
+        """Writes what has been drawn since ``hold``."""
+        if self._held is not None:
+            self._held.cancel()
+            self._held = None
+            self._draw()
+
+    def paint_all(self) -> None:
+        """Writes every cell, whatever is on the terminal."""
+        self._image.forget()
+        self._draw()
+
+    def _fit(self, size: tuple[int, int]) -> None:
+        """Prepares for a frame of this size. A terminal with another size than before may show anything."""
+        if size != self._image.size:
+            self._image.resize(size)
+        try:
+            drawn_for = os.get_terminal_size(_SCREEN)
+        except OSError:
+            return  # it was closed, which the app notices
+        if drawn_for != self._drawn_for:
+            self._drawn_for = drawn_for
+            self._image.forget()
+
+    def _draw(self) -> None:
+        if self._held is not None or self._writer is None:
+            return
+        difference = self._image.difference()
+        if difference and not self._put(f"{_BEGIN}{difference}{_END}" if self._in_step else difference):
+            self._image.forget()
 
     def _put(self, data: str, always: bool = False) -> bool:
-        assert self._writer is not None
+        if self._writer is None:
+            self._writer = ScreenWriter(_SCREEN, self._caught_up)
         return self._writer.put(data.encode(self._encoding, "backslashreplace"), always=always)
 
     def _caught_up(self) -> None:
         with suppress(RuntimeError):  # the loop has ended: nothing is drawn any more
-            self._loop.call_soon_threadsafe(self._paint_all)
-
-    def _paint_all(self) -> None:
-        if self._writer is not None and self._app.screen_stack:
-            self._app.refresh(layout=True)
-            self._app.screen.refresh(layout=True)
+            self._loop.call_soon_threadsafe(self.paint_all)
 
     def _enable_mouse_support(self) -> None:
         """Enables presses, releases and the wheel (1000), with coordinates of any size (1006), but never movements: each would be

@@ -19,7 +19,10 @@ def show(view: MainView, root: View) -> None:
     state.filter_input = None
     view.shape()
     chosen = state.list_state
-    if chosen is not None:
+    if chosen is None:
+        view.settle()
+    else:
+        view.hold()
         view.rows.set_list(0, -1)
         view.rows.set_marks(chosen.marks)
         state.received.page = None

@@ -28,6 +28,9 @@ from .state import MainState
 
 __all__ = ["MainScreen"]
 
+HELD = 0.05
+"""Seconds for which the last view stays on the terminal while the list of the next one is made."""
+
 
 class MainScreen(TableScreen[None]):
     """Shows ``state`` in its widgets and hands events to the modules that work on it. A command's handler is the function of that
@@ -116,6 +119,16 @@ class MainScreen(TableScreen[None]):
         lists.set_class(wide, "-wide")
         lists.set_class(not wide and height < 12, "-none")
         lists.set_class(not wide and 12 <= height < 20, "-low")
+
+    def hold(self) -> None:
+        """Leaves the last view on the terminal until ``settle``, for a moment at most: a list that comes soon is drawn once."""
+        if (terminal := self.session.terminal()) is not None:
+            terminal.hold(HELD)
+
+    def settle(self) -> None:
+        """Shows the view in front as soon as it is drawn."""
+        if (terminal := self.session.terminal()) is not None:
+            self.call_after_refresh(terminal.release)
 
     def _draw_detail(self, width: int, height: int) -> list[Line]:
         return layout.draw_detail(self.state, self.row, width, height)

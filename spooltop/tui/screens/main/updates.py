@@ -52,6 +52,7 @@ def take(view: MainView, found: Found) -> None:
         case LookFailed():
             received.failed = found.error
             view.paint()
+            view.settle()
 
 
 def _take_snapshot(view: MainView, found: SnapshotTaken) -> None:
@@ -109,6 +110,7 @@ def _take_page(view: MainView, page: Page) -> None:
         return  # the page around the row chosen meanwhile is requested already
     view.state.received.advanced = None
     view.state.received.page = page
+    view.settle()
     if page.share is not None:
         view.rows.set_passing(page.length, page.generation, cursor=page.anchor_at or 0, items=page.rows)
         return
