@@ -115,7 +115,7 @@ class SpoolDirs:
         except FileNotFoundError:
             if not create:
                 return None
-            self._make(name, parent, with_format=not parts)
+            self.make_dir(name, parent, with_format=not parts)
             fd = self.files.open_dir(name, parent)
         kept = self._own.setdefault(parts, fd)
         if kept != fd:
@@ -152,7 +152,9 @@ class SpoolDirs:
         if fd is not None:
             self.files.close(fd)
 
-    def _make(self, name: str, parent: int, *, with_format: bool) -> None:
+    def make_dir(self, name: str, parent: int, *, with_format: bool = False, durable: bool = True) -> None:
+        """Makes a directory with the owner and mode of ``owner_model``, unless somebody else makes it meanwhile. ``durable``: it
+        survives power loss. Raises ``OSError``."""
         # Under another name until it has its owner: cut off in between, root would leave a directory that locks others out.
         draft = f".{name.lstrip('.')}.{os.urandom(8).hex()}"
         files = self.files
@@ -175,7 +177,8 @@ class SpoolDirs:
                 self._discard(draft, parent, with_format)  # somebody else made it meanwhile
             else:
                 raise
-        files.sync_dir(parent)
+        if durable:
+            files.sync_dir(parent)
 
     def _discard(self, draft: str, parent: int, with_format: bool) -> None:
         if with_format:

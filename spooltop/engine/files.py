@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 
 from . import syscalls
-from .host import ORDERED, file_system
+from .host import ORDERED, file_system, lacks_journal
 
 __all__ = ["OFD_LOCKS", "READ_CAP", "REAL_FILES", "UNSUPPORTED", "Files", "is_inode", "mode_like"]
 
@@ -47,6 +47,11 @@ OFD_LOCKS = _SETLK is not None
 """True if the system supports locks of open file descriptions (Linux 3.15 and later)."""
 _WRITE_LOCK = _STRUCT_FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 _READ_LOCK = _STRUCT_FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+_INT, _LONG = struct.Struct("i"), struct.Struct("l")
+_GET_FLAGS, _SET_FLAGS = 2 << 30 | _LONG.size << 16 | 0x6601, 1 << 30 | _LONG.size << 16 | 0x6602
+"""FS_IOC_GETFLAGS and FS_IOC_SETFLAGS of ioctl_iflags(2), whose argument is an ``int`` in spite of their size."""
+_SPREADS = 0x00020000
+"""FS_TOPDIR_FL of ioctl_iflags(2)."""
 _REOPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
@@ -193,6 +198,11 @@ class Files:
     def ordered(self, fd: int) -> bool:
         """True if a sync of one directory makes all earlier changes of names durable, including those in other directories."""
         return file_system(fd) in ORDERED
+
+    def reuses_inodes_late(self, fd: int) -> bool:
+        """True if creating a file takes longer the more files were deleted lately in the same block group: on an ext4 without a
+        journal."""
+        return lacks_journal(fd)
 
     def sync_fs(self, fd: int) -> None:
         """Calls ``syncfs(2)``, which syncs everything on the file system of ``fd``. Reports write errors from Linux 5.8 on."""
@@ -347,6 +357,18 @@ class Files:
 
     def rmdir(self, name: str, dir_fd: int) -> None:
         os.rmdir(name, dir_fd=dir_fd)
+
+    def spread_directories(self, fd: int) -> None:
+        """Has ext4 spread the directories that will be made in the directory ``fd`` over its block groups, if that is possible
+        (``chattr +T``). Without it they are made near each other."""
+        flags = bytearray(_LONG.size)
+        try:
+            fcntl.ioctl(fd, _GET_FLAGS, flags)
+            if not (now := _INT.unpack_from(flags)[0]) & _SPREADS:
+                _INT.pack_into(flags, 0, now | _SPREADS)
+                fcntl.ioctl(fd, _SET_FLAGS, bytes(flags))
+        except OSError:
+            return  # somebody else's directory, or a file system without such flags
 
     # Owner and mode
 

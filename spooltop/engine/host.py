@@ -11,7 +11,7 @@ from spooltop.records import dataclass
 
 __all__ = [
     "LOCAL", "MOUNTED_ONCE", "ORDERED", "PROC", "Machine", "boot_id", "command_line", "command_of", "file_system",
-    "flock_holders", "is_network", "process_start", "sees_all_pids", "this_machine",
+    "flock_holders", "is_network", "lacks_journal", "process_start", "sees_all_pids", "this_machine",
 ]  # fmt: skip
 
 PROC = "/proc"
@@ -117,6 +117,13 @@ def file_system(fd: int) -> str:
             return next(kind for mount, _, _, kind, _ in parse_mounts(table) if mount == number)
     except (OSError, ValueError, IndexError, StopIteration):
         return "?"
+
+
+def lacks_journal(fd: int, sys_dir: str = "/sys") -> bool:
+    """True if ``fd`` is on an ext4 without a journal, as far as ``sys_dir`` (a mount of sysfs) shows it."""
+    device = os.fstat(fd).st_dev
+    name = os.path.basename(_link(f"{sys_dir}/dev/block/{os.major(device)}:{os.minor(device)}"))
+    return _read(f"{sys_dir}/fs/ext4/{name}/journal_task") == "<none>"
 
 
 def is_network(kind: str) -> bool:

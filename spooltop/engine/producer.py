@@ -20,6 +20,7 @@ from .keys import KeyRecords, Record
 from .lookup import find
 from .names import GROWTH, MAX_NEW, in_new, is_own_id, parse
 from .os_errors import translate
+from .staging import DraftDir
 from .tmp_writer import Data, SourceFailed, TmpWriter, check_data
 
 __all__ = ["MessageId", "Producer"]
@@ -87,13 +88,13 @@ class Producer:
         try:
             if type(data) is not bytes:
                 check_data(data)
-            self._writer.write(name, data, durable, True)
+            drafts = self._writer.write_fresh(name, data, durable)
             try:
-                self._files.move(name, self._tmp, name, self._new, None, True)
+                self._files.move(name, drafts.fd, name, self._new, None, True)
             except FileNotFoundError:
                 raise self._taken_away() from None
             except OSError as error:
-                self._writer.undelivered(error, name, None, keep=False)
+                self._writer.undelivered(error, name, None, keep=False, folder=drafts.fd)
             if durable:
                 self._writer.settle(id)
         except SourceFailed as failed:
@@ -187,7 +188,7 @@ class Producer:
         rest = iter(messages)
         first = list(islice(rest, GROUP))
         together = durable and len(first) == GROUP and _syncfs_tells()
-        drafts: list[tuple[str, str, int | None]] = []
+        drafts: list[tuple[str, str, DraftDir]] = []
         moved = 0
         try:
             try:
@@ -195,11 +196,11 @@ class Producer:
                     check_data(data)
                     id = self._ids.next(self._clock)
                     name = id if source is None else self._name(id, source, None, False)
-                    drafts.append((id, name, self._writer.write(name, data, durable and not together, True)))
+                    drafts.append((id, name, self._writer.write_fresh(name, data, durable and not together)))
                 if together:
                     self._files.sync_fs(self._new)
-                for _, name, inode in drafts:
-                    self._writer.deliver(name, inode, keep=False)
+                for _, name, folder in drafts:
+                    self._writer.deliver(name, None, keep=False, folder=folder.fd)
                     moved += 1
             except PutUnknown as unknown:
                 moved += 1
@@ -214,8 +215,8 @@ class Producer:
                     ) from error  # fmt: skip
                 raise
             finally:
-                for _, name, _ in drafts[moved:]:
-                    self._writer.discard(name)
+                for _, name, folder in drafts[moved:]:
+                    self._writer.discard(name, folder.fd)
             if drafts and durable:
                 try:
                     self._writer.settle(drafts[0][0])

@@ -1,4 +1,5 @@
-"""Delivery of a message: it is completed in ``tmp``, committed by a single move to ``new``, and then synced."""
+"""Delivery of a message: it is completed in ``tmp`` or a staging directory, committed by a single move to ``new``, and then
+synced."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from .atomic import discard
 from .dirs import SpoolDirs
 from .files import UNSUPPORTED, is_inode
 from .names import parse
+from .staging import DraftDir, Staging
 
 __all__ = ["Data", "SourceFailed", "TmpWriter", "check_data", "not_regular"]
 
@@ -21,24 +23,39 @@ _CHUNK = 1 << 20
 
 
 class TmpWriter:
-    """Writes the files in ``tmp`` of one producer process. System errors are raised as ``OSError``."""
+    """Writes the drafts of one producer process. System errors are raised as ``OSError``. ``folder`` is the directory of a draft,
+    ``tmp`` unless it is given: what must be found again by its name is never in a staging directory."""
 
     def __init__(self, dirs: SpoolDirs) -> None:
         self._files = dirs.files
         self._path = dirs.path
         self._tmp = dirs.tmp if dirs.tmp is not None else -1
         self._new = dirs.new if dirs.new is not None else -1
+        self._staging = Staging(dirs)
         self._like = like = dirs.owner_model
         # What this process makes belongs to another than the spool does, and is given to its owner.
         self._gives_away = like.st_uid != os.geteuid() or (like.st_gid != os.getegid() and not like.st_mode & stat.S_ISGID)
 
-    def write(self, name: str, data: Data, sync: bool, fresh: bool) -> int | None:
-        """Writes the complete file in ``tmp``, locked while it is written. Leaves nothing behind after an error.
+    def write_fresh(self, name: str, data: Data, sync: bool) -> DraftDir:
+        """Writes the complete file under a name that was made of random bits just now. Returns the directory that it is in,
+        which stays open as long as the caller keeps it."""
+        drafts = self._staging.take()
+        try:
+            self.write(name, data, sync, True, drafts.fd)
+        except (FileNotFoundError, PermissionError):
+            if drafts.fd == self._tmp:
+                raise
+            drafts = self._staging.use_tmp()
+            self.write(name, data, sync, True, drafts.fd)
+        return drafts
+
+    def write(self, name: str, data: Data, sync: bool, fresh: bool, folder: int | None = None) -> int | None:
+        """Writes the complete file, locked while it is written. Leaves nothing behind after an error.
 
         Returns its inode; None if the name is ``fresh``, made of random bits just now, which identifies the file just as well.
         """
         files = self._files
-        fd = files.create(name, self._tmp)
+        fd = files.create(name, self._tmp if folder is None else folder)
         try:
             try:
                 files.lock_write(fd)
@@ -60,21 +77,24 @@ class TmpWriter:
             finally:
                 files.close(fd)
         except BaseException:
-            self.discard(name)
+            self.discard(name, folder)
             raise
         return inode
 
-    def deliver(self, name: str, inode: int | None, *, keep: bool) -> None:
+    def deliver(self, name: str, inode: int | None, *, keep: bool, folder: int | None = None) -> None:
         """Moves the file to ``new`` without replacing anything. Raises ``PutUnknown`` if the move reported an error and yet may
         have been done; after any other error the file is removed unless it is to be kept."""
         try:
-            self._files.move(name, self._tmp, name, self._new, inode=inode, fresh=inode is None)
+            source = self._tmp if folder is None else folder
+            self._files.move(name, source, name, self._new, inode=inode, fresh=inode is None)
         except (FileExistsError, FileNotFoundError):
             raise
         except OSError as error:
-            self.undelivered(error, name, inode, keep=keep)
+            self.undelivered(error, name, inode, keep=keep, folder=folder)
 
-    def undelivered(self, error: OSError, name: str, inode: int | None, *, keep: bool) -> NoReturn:
+    def undelivered(
+        self, error: OSError, name: str, inode: int | None, *, keep: bool, folder: int | None = None
+    ) -> NoReturn:
         """Raises the error that a failed move means, for ``deliver``."""
         # Where it is not known to be absent it may have arrived.
         if not isinstance(error, FileExistsError) and is_inode(self._files, name, self._new, inode, unseen=True):
@@ -82,7 +102,7 @@ class TmpWriter:
                 f"the move to new reported an error: {error.strerror}", id=parse(name, claimed=False).id, path=self._path
             ) from error
         if not keep:
-            self.discard(name)
+            self.discard(name, folder)
         raise error
 
     def swap_in(self, draft: str, data: Data, name: str, folder: int, *, durable: bool) -> None:
@@ -130,9 +150,9 @@ class TmpWriter:
         except OSError as error:
             raise PutUnknown(f"the sync of new failed: {error.strerror}", id=id, path=self._path) from error
 
-    def discard(self, name: str) -> None:
-        """Removes the file from ``tmp``, as far as that is possible."""
-        discard(self._files, name, self._tmp)  # if it stays in tmp, nothing there is taken for a message
+    def discard(self, name: str, folder: int | None = None) -> None:
+        """Removes a draft, as far as that is possible. If it stays, nothing there is taken for a message."""
+        discard(self._files, name, self._tmp if folder is None else folder)
 
 
 class SourceFailed(Exception):

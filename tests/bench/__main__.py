@@ -19,7 +19,7 @@ from ..reliability.figures import machine
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
 RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "engine": (("engine",),),
+    "engine": (("engine",), ("sustained",)),
     "peers": (("peers", "--dir", "/dev/shm"),),
     "idle": (
         ("start", "--dir", "/dev/shm"), ("idle", "1000"), ("idle", "100000"), ("idle", "1000000", "20", "--dir", "/dev/shm"),

@@ -14,7 +14,7 @@ from spooltop.engine.files import Files
 CHANGING = frozenset(
     {
         "create", "keep_times", "link", "mkdir", "open_lasting", "copy_owner", "pwrite", "rename", "rename_noreplace",
-        "replace", "rmdir", "set_mtime", "swap", "symlink", "truncate", "unlink", "write",
+        "replace", "rmdir", "set_mtime", "spread_directories", "swap", "symlink", "truncate", "unlink", "write",
     }
 )  # fmt: skip
 """Operations that change a file or a name; ``open_lasting`` may create one."""
@@ -27,8 +27,8 @@ LOOKING = frozenset(
     }
 )  # fmt: skip
 """Operations that change nothing."""
-COMPOSED = frozenset({"has_moved", "move", "ordered", "write_all", "write_rest"})
-"""Operations composed of the others. ``ordered`` reports the kind of file system and cannot fail."""
+COMPOSED = frozenset({"has_moved", "move", "ordered", "reuses_inodes_late", "write_all", "write_rest"})
+"""Operations composed of the others. ``ordered`` and ``reuses_inodes_late`` report the kind of file system and cannot fail."""
 OPERATIONS = CHANGING | SYNCING | LOOKING
 """Operations that end in a system call."""
 NEVER_FULL = (LOOKING | {"copy_owner"}) - {"content", "lock", "lock_write"}
@@ -43,8 +43,10 @@ class Interposed(Files):
         after: Callable[[int, str], None] = lambda _number, _name: None,
         *,
         renameat2: bool = True,
+        staging: bool = False,
     ) -> None:
         super().__init__()
+        self.staging = staging
         self.calls: list[str] = []
         self.armed = True
         self.before, self.after, self.renameat2 = before, after, renameat2
@@ -64,13 +66,18 @@ class Interposed(Files):
 
         return interposed
 
+    def reuses_inodes_late(self, fd: int) -> bool:
+        return self.staging
+
     def rename_noreplace(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
         if not self.renameat2:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         super().rename_noreplace(name, dir_fd, to, to_fd)
 
 
-def killed_at(k: int, *, of: frozenset[str] = OPERATIONS, renameat2: bool = True) -> Interposed:
+def killed_at(
+    k: int, *, of: frozenset[str] = OPERATIONS, renameat2: bool = True, staging: bool = False
+) -> Interposed:
     """Ends the process by SIGKILL instead of the ``k``-th operation, counted among those in ``of``. A kill before one that only
     looks or syncs leaves what the kill before the next change leaves."""
     counted = 0
@@ -81,10 +88,12 @@ def killed_at(k: int, *, of: frozenset[str] = OPERATIONS, renameat2: bool = True
         if counted == k:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    return Interposed(before, renameat2=renameat2)
+    return Interposed(before, renameat2=renameat2, staging=staging)
 
 
-def failing_at(k: int, code: int, *, done: bool = False, persistent: bool = False, renameat2: bool = True) -> Interposed:
+def failing_at(
+    k: int, code: int, *, done: bool = False, persistent: bool = False, renameat2: bool = True, staging: bool = False
+) -> Interposed:
     """The ``k``-th operation fails with ``code``; with ``done`` after it was done (NFS), ``persistent``: all later ones too."""
 
     def fail(number: int, name: str) -> None:
@@ -96,14 +105,15 @@ def failing_at(k: int, code: int, *, done: bool = False, persistent: bool = Fals
         if number == k or (persistent and number > k):
             raise OSError(code, os.strerror(code))
 
-    return Interposed(after=fail, renameat2=renameat2) if done else Interposed(fail, renameat2=renameat2)
+    when = {"after": fail} if done else {"before": fail}
+    return Interposed(**when, renameat2=renameat2, staging=staging)
 
 
 def places(spool: Path) -> dict[int, list[str]]:
     """Maps each inode to the names of its message below the spool; metadata and records are left out."""
     found: dict[int, list[str]] = {}
     folders = [spool / box for box in ("tmp", "new", "cur")]
-    folders += [folder for box in ("held", "rejected", "trash") for folder in (spool / ".spooltop" / box).glob("*")]
+    folders += [folder for box in ("held", "rejected", "stage", "trash") for folder in (spool / ".spooltop" / box).glob("*")]
     for folder in folders:
         for path in folder.iterdir():
             if not path.name.startswith("."):
