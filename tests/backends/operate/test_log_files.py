@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.backends.directory.journal.append_log import AppendLog
 from spooltop.backends.directory.journal.journal import MOVES
-from spooltop.backends.directory.journal.log_files import AppendLog, LogFiles, open_path
+from spooltop.backends.directory.journal.log_files import LogFiles, open_path
 from spooltop.backends.directory.journal.log_lines import LogLines
 from spooltop.backends.directory.journal.log_store import SpoolLogs
 from spooltop.backends.directory.journal.record_log import RecordLog

@@ -65,37 +65,53 @@ class OperatorMoves:
         except OSError:
             own = None  # closed to this user: events and names tell what they can
         if own is not None:
-            self._follow("spool", JOURNAL, own, first)
+            self._follow("spool", own, first)
         if os.geteuid() == 0 and dirs.owner_model.st_uid != 0:
-            self._follow("root", os.path.join(state_of(self._state_dir, dirs.path), JOURNAL), None, first)
+            try:
+                state = os.open(state_of(self._state_dir, dirs.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError:
+                state = None  # root has changed nothing here yet
+            if state is not None:
+                try:
+                    self._follow("root", state, first)
+                finally:
+                    os.close(state)
         self._read.setdefault("", (0, 0))
 
-    def _follow(self, key: str, name: str, dir_fd: int | None, first: bool) -> None:
+    def _follow(self, key: str, dir_fd: int, first: bool) -> None:
         try:
-            found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+            found = os.stat(JOURNAL, dir_fd=dir_fd, follow_symlinks=False)
         except OSError:
             return  # no journal yet, or none that this user may see
         ino, offset = self._read.get(key, (found.st_ino, found.st_size if first else 0))
-        if ino != found.st_ino or offset > found.st_size:
+        files = [(JOURNAL, found)]
+        if ino != found.st_ino:  # the journal continues in a new part
+            files = [*_parts_since(ino, dir_fd), *files]
+        if files[0][1].st_ino != ino or offset > files[0][1].st_size:
             offset = 0
-        self._read[key] = (found.st_ino, offset)
-        if offset == found.st_size or not stat.S_ISREG(found.st_mode):
-            return
+        for name, found in files:
+            self._read[key] = found.st_ino, offset if offset == found.st_size else self._new_lines(name, dir_fd, found, offset)
+            offset = 0
+
+    def _new_lines(self, name: str, dir_fd: int, found: os.stat_result, offset: int) -> int:
+        """Reads the lines from ``offset`` on, and returns where the last one ends."""
+        if not stat.S_ISREG(found.st_mode):
+            return offset
         try:
             fd, _ = open_regular(name, dir_fd)
         except OSError:
-            return  # the same
+            return offset  # the same
         try:
             begin = max(offset, found.st_size - _AT_MOST)
             data = os.pread(fd, found.st_size - begin, begin)
         except OSError:
-            return
+            return offset
         finally:
             os.close(fd)
         end = data.rfind(b"\n") + 1  # a line that is still being written is read when it is whole
-        self._read[key] = (found.st_ino, begin + end)
         for line in data[:end].split(b"\n"):
             self._add(line)
+        return begin + end
 
     def _add(self, line: bytes) -> None:
         if b'"line":"intent"' not in line[:200]:
@@ -123,6 +139,19 @@ class OperatorMoves:
             _announce(self.out_of_cur, run.names)
         if to_box is Box.CUR:
             _announce(self.claims, run.to_names)
+
+
+def _parts_since(ino: int, dir_fd: int) -> list[tuple[str, os.stat_result]]:
+    """The part of the journal with this inode and those after it; none if it was dropped."""
+    from ..journal.log_files import LogFiles  # likewise
+    from ..journal.log_parts import parts_of
+
+    try:
+        parts = [(part, os.stat(part, dir_fd=dir_fd, follow_symlinks=False)) for part in parts_of(LogFiles(), dir_fd, JOURNAL)]
+    except OSError:
+        return []  # one was dropped meanwhile
+    inodes = [found.st_ino for _, found in parts]
+    return parts[inodes.index(ino) :] if ino in inodes else []
 
 
 def _announce(announced: Announced, names: Iterable[str]) -> None:

@@ -12,13 +12,15 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spooltop.engine.atomic import make_file
 from spooltop.engine.files import Files, is_inode
 from spooltop.engine.syscalls import fallocate
 
 __all__ = [
-    "RESERVED", "AppendLog", "LogFiles", "open_path", "plain", "plain_but_for_draft", "plain_now", "with_above",
+    "FULL", "RESERVED", "LogFiles", "open_path", "plain", "plain_but_for_draft", "plain_now", "with_above",
 ]  # fmt: skip
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Error numbers that stop every change but those that free space."""
 
 RESERVED = 256 * 1024
 """Bytes kept allocated behind the end of the file, so that a full disk does not stop the last lines."""
@@ -27,6 +29,8 @@ RESERVED = 256 * 1024
 class LogFiles(Files):
     """The real operations. Thread-safe."""
 
+    rotate_at = 32 << 20
+    """Bytes of a log from which on a new part begins."""
     read_at_most = 1 << 30
     """Bytes from the end of a log that are read back."""
 
@@ -114,43 +118,3 @@ def with_above(path: str, files: Files, *, above: bool) -> Iterator[list[tuple[s
     finally:
         for _, fd in opened:
             files.close(fd)
-
-
-class AppendLog:
-    """The log file ``name`` in the directory ``dir_fd``: one object a line, one write(2) a line, with room kept for a full
-    disk. It takes owner, group and mode of ``like`` when made. All methods raise ``OSError``."""
-
-    def __init__(self, files: LogFiles, dir_fd: int, name: str, like: os.stat_result) -> None:
-        self._files = files
-        self._dir_fd = dir_fd
-        self._name = name
-        self._like = like
-
-    def append(self, line: bytes, *, sync: bool = True) -> None:
-        """Appends ``line``, which ends with a newline; an empty line only syncs. It is synced when this returns, unless
-        ``sync`` is off and a later line will be. After an error a part of it may be in the file."""
-        files = self._files
-        try:
-            files.stat(self._name, self._dir_fd)
-        except FileNotFoundError:
-            make_file(files, self._dir_fd, self._name, self._like)
-        fd = files.open_lasting(self._name, self._dir_fd, append=True, mode=0o600)
-        try:
-            found = plain_now(files, fd, self._dir_fd, self._name)
-            size = found.st_size
-            if found.st_blocks * 512 < size + len(line) + RESERVED // 2:
-                self._reserve(fd, size, len(line) + RESERVED)
-            if line and size and files.read_at(fd, 1, size - 1) != b"\n":
-                line = b"\n" + line  # a line was cut off here: it stays one bad line, not two
-            if line and files.write(fd, line) != len(line):
-                raise OSError(errno.ENOSPC, "the line was cut off", self._name)
-            if sync:
-                files.sync(fd)
-        finally:
-            files.close(fd)
-
-    def _reserve(self, fd: int, offset: int, length: int) -> None:
-        try:
-            self._files.reserve(fd, offset, length)
-        except OSError:
-            return  # no such call here, or a full disk: the write itself says what there is to say

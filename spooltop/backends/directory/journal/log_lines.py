@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import closing
 
+from spooltop.engine.files import is_inode
+
 from .log_files import LogFiles, plain_but_for_draft
+from .log_parts import parts_of
 
 __all__ = ["LogLines"]
 
@@ -16,43 +19,79 @@ _LONGEST = 64 << 20
 
 class LogLines:
     """The lines of the log ``name`` in an open directory, newest first, without their newlines; empty ones are left out.
-    ``folder`` returns its descriptor, None if there is no such directory.
+    ``folder`` returns its descriptor, None if there is no such directory. ``latest``: only the newest so many parts are read.
 
-    Once a line was read, ``torn`` tells that the last one was cut off (it is left out then), and ``unread`` how many bytes before
-    the first line are not read, because there are more than ``files.read_at_most``. Raises ``OSError`` while it is read.
+    Once all is read that is wanted, ``torn`` tells that the newest line was cut off (it is left out then), and ``unread`` how
+    many bytes before the others are not read, because there are more than ``files.read_at_most``. Raises ``OSError`` while it is
+    read.
     """
 
-    def __init__(self, files: LogFiles, folder: Callable[[], int | None], name: str) -> None:
+    def __init__(self, files: LogFiles, folder: Callable[[], int | None], name: str, *, latest: int | None = None) -> None:
         self._files = files
         self._folder = folder
         self._name = name
+        self._latest = latest
+        self._left = 0
         self.torn = False
         self.unread = 0
 
     def __iter__(self) -> Generator[bytes, None, None]:
-        files, folder = self._files, self._folder()
+        self._left, self.torn, self.unread = self._files.read_at_most, False, 0
+        folder = self._folder()
         if folder is None:
             return
-        try:
-            fd = files.open_read(self._name, folder)
-        except FileNotFoundError:
-            return
-        try:
-            size = plain_but_for_draft(files, fd, folder, self._name).st_size
-            self.unread = max(0, size - files.read_at_most)
-            with closing(self._backwards(fd, size)) as lines:
-                self.torn = bool(next(lines, b""))
-                yield from filter(None, lines)
-        finally:
-            files.close(fd)
+        with closing(self._opened(folder)) as opened:
+            for name, fd, size in opened:
+                if self.unread:
+                    self.unread += size
+                    continue
+                start = self.unread = max(0, size - self._left)
+                self._left -= size - start
+                with closing(self._backwards(fd, start, size)) as lines:
+                    last = next(lines, b"")
+                    if name == self._name:
+                        self.torn = bool(last)
+                    elif last:
+                        yield last  # cut off before the next part began: a bad line
+                    yield from filter(None, lines)
 
-    def _backwards(self, fd: int, end: int) -> Generator[bytes, None, None]:
-        """Yields what is between the newlines up to byte ``end`` of a file, the last first, which is empty where the file ends
-        with a newline. A line that begins before what is read is left out."""
+    def _opened(self, folder: int) -> Generator[tuple[str, int, int], None, None]:
+        """Opens the files of the log one by one, the newest first: name, descriptor, size."""
+        files = self._files
+        names = [self._name]
+        while names:
+            name = names.pop(0)
+            try:
+                fd = files.open_read(name, folder)
+            except FileNotFoundError:
+                if name == self._name:
+                    names = self._older(folder, None)
+                continue  # a part was dropped meanwhile
+            try:
+                found = plain_but_for_draft(files, fd, folder, name)
+                if name == self._name:
+                    names = self._older(folder, found.st_ino)
+                yield name, fd, found.st_size
+            finally:
+                files.close(fd)
+
+    def _older(self, folder: int, newest: int | None) -> list[str]:
+        """The parts before the file with the inode ``newest``, which may have become a part itself since it was opened. The
+        newest comes first."""
+        parts = parts_of(self._files, folder, self._name)[::-1]
+        for place, part in enumerate(parts):
+            if newest is not None and is_inode(self._files, part, folder, newest):
+                parts = parts[place + 1 :]
+                break
+        return parts if self._latest is None else parts[: self._latest - 1]
+
+    def _backwards(self, fd: int, start: int, end: int) -> Generator[bytes, None, None]:
+        """Yields what is between the newlines from byte ``start`` to ``end`` of a file, the last first, which is empty where the
+        file ends with a newline. A line that begins before ``start`` is left out."""
         parts: list[bytes] = []
         length = 0
-        while end > self.unread:
-            begin = max(self.unread, end - _BLOCK)
+        while end > start:
+            begin = max(start, end - _BLOCK)
             block = self._files.read_at(fd, end - begin, begin)
             end, until = begin, len(block)
             while (newline := block.rfind(b"\n", 0, until)) >= 0:
@@ -62,6 +101,7 @@ class LogLines:
             parts.append(block[:until])
             length += until
             if length > _LONGEST:
-                self.unread = end
-        if not self.unread:
+                start = end
+        self.unread = start
+        if not start:
             yield b"".join(reversed(parts))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -21,25 +21,26 @@ from spooltop.engine.names import encode_value
 from spooltop.errors import AuditFailed
 from spooltop.model.audit import AuditLog
 
-from .log_files import AppendLog, LogFiles, open_path
+from .append_log import AppendLog
+from .log_files import FULL, LogFiles, open_path
 from .log_lines import LogLines
 
 __all__ = [
-    "AUDIT", "FULL", "JOURNAL", "STATE_DIR", "LogStore", "SpoolLogs", "SpoolPathLogs", "StateLogs", "StoredLog", "audit_logs",
+    "AUDIT", "JOURNAL", "STATE_DIR", "LogStore", "SpoolLogs", "SpoolPathLogs", "StateLogs", "StoredLog", "audit_logs",
     "state_of",
 ]  # fmt: skip
 
 STATE_DIR = "/var/lib/spooltop"
 """Root's own directory, for the logs of other users' spools."""
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""Error numbers that stop every change but those that free space."""
-
 AUDIT = "audit.jsonl"
-"""The name of every audit log."""
+"""The name of every audit log, which is never divided into parts: nothing of it goes but by the hand of the administrator."""
 
 JOURNAL = "journal.jsonl"
 """The name of every journal of messages."""
+
+Carried = Callable[[], bytes]
+"""Returns the lines with which a new part of a log begins."""
 
 
 class StoredLog(NamedTuple):
@@ -57,14 +58,15 @@ class LogStore(Protocol):
         """The path that errors name."""
         ...
 
-    def append(self, name: str, line: bytes, *, sync: bool = True) -> None:
+    def append(self, name: str, line: bytes, *, sync: bool = True, carried: Carried | None = None) -> None:
         """Appends ``line``, which ends with a newline; an empty line only syncs. The line is synced when this returns, unless
-        ``sync`` is off. Raises ``AuditFailed``, and ``OSError`` where the store itself cannot be opened."""
+        ``sync`` is off. ``carried`` as for ``AppendLog``. Raises ``AuditFailed``, and ``OSError`` where the store itself cannot
+        be opened."""
         ...
 
-    def read(self, name: str) -> Iterator[StoredLog]:
-        """Yields the logs called ``name``, the user's own first, each to be read before the next. Raises ``OSError`` where the
-        store itself cannot be opened."""
+    def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
+        """Yields the logs called ``name``, the user's own first, each to be read before the next; only the ``latest`` parts of
+        each. Raises ``OSError`` where the store itself cannot be opened."""
         ...
 
 
@@ -107,12 +109,12 @@ class SpoolLogs:
         """True where these logs lie outside the spool, because it belongs to somebody else."""
         return self._outside
 
-    def append(self, name: str, line: bytes, *, sync: bool = True) -> None:
+    def append(self, name: str, line: bytes, *, sync: bool = True, carried: Carried | None = None) -> None:
         try:
             folder = self._folder(outside=self._outside, create=True)
             assert folder is not None  # create=True makes it or raises
             like = self._files.fstat(folder) if self._outside else self._dirs.owner_model
-            AppendLog(self._files, folder, name, like).append(line, sync=sync)
+            AppendLog(self._files, folder, name, like).append(line, sync=sync, carried=carried)
         except OSError as error:
             raise AuditFailed(
                 f"{name} cannot be written: {error.strerror or error}",
@@ -121,10 +123,10 @@ class SpoolLogs:
                 full=error.errno in FULL,
             ) from error
 
-    def read(self, name: str) -> Iterator[StoredLog]:
+    def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
         for trusted in (True, False) if self._outside else (True,):
             folder = partial(self._folder, outside=self._outside and trusted, create=False)
-            yield StoredLog(LogLines(self._files, folder, name), trusted)
+            yield StoredLog(LogLines(self._files, folder, name, latest=latest), trusted)
 
     def close(self) -> None:
         if self._state_fd is not None:
@@ -154,13 +156,13 @@ class SpoolPathLogs:
         self._files = files
         self._state_dir = state_dir
 
-    def append(self, name: str, line: bytes, *, sync: bool = True) -> None:
+    def append(self, name: str, line: bytes, *, sync: bool = True, carried: Carried | None = None) -> None:
         with self._opened() as logs:
-            logs.append(name, line, sync=sync)
+            logs.append(name, line, sync=sync, carried=carried)
 
-    def read(self, name: str) -> Iterator[StoredLog]:
+    def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
         with self._opened() as logs:
-            yield from logs.read(name)
+            yield from logs.read(name, latest=latest)
 
     @contextmanager
     def _opened(self) -> Iterator[SpoolLogs]:
@@ -179,7 +181,7 @@ class StateLogs:
     def path(self) -> str:
         return self._folder or ""
 
-    def append(self, name: str, line: bytes, *, sync: bool = True) -> None:
+    def append(self, name: str, line: bytes, *, sync: bool = True, carried: Carried | None = None) -> None:
         if self._folder is None:
             raise AuditFailed("there is no place for the audit log", advice="set XDG_STATE_HOME or HOME")
         fd = open_path(self._files, self._folder)
@@ -187,11 +189,11 @@ class StateLogs:
             found = self._files.fstat(fd)
             if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise PermissionError(errno.EPERM, "others may write its directory")
-            AppendLog(self._files, fd, name, found).append(line, sync=sync)
+            AppendLog(self._files, fd, name, found).append(line, sync=sync, carried=carried)
         finally:
             self._files.close(fd)
 
-    def read(self, name: str) -> Iterator[StoredLog]:
+    def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
         """Yields one log at most: there is no other user's."""
         if self._folder is None:
             return
@@ -200,6 +202,6 @@ class StateLogs:
         except FileNotFoundError:
             return
         try:
-            yield StoredLog(LogLines(self._files, lambda: fd, name))
+            yield StoredLog(LogLines(self._files, lambda: fd, name, latest=latest))
         finally:
             self._files.close(fd)

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import cache
+from itertools import accumulate
 from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 from spooltop.engine.os_errors import advice
@@ -140,6 +141,9 @@ class ItemOutcome(NamedTuple):
 # Lines
 
 _UNDOES = re.compile(rb'"undoes":(?:null|"([0-9A-Za-z._-]{1,64})")')
+_INTENT = b'{"schema":1,"line":"intent",'
+_CARRIED_AT_MOST = 8 << 20
+"""Bytes of unfinished intents that a part begins with."""
 HEAD_AT_MOST = 4096
 """Bytes from the beginning of a line within which its head ends, but for strange ones."""
 
@@ -285,10 +289,21 @@ class RecordLog(Generic[IntentT, ResultT]):
     def append(self, line: bytes, *, sync: bool = True) -> None:
         """Appends an encoded line, synced unless a later line will be; an empty one only syncs. Raises ``AuditFailed``: then
         nothing may be changed."""
+        carried = self._carried if line.startswith(_INTENT) else None  # so that a step is rarely divided between two parts
         try:
-            self._store.append(self._name, line, sync=sync)
+            self._store.append(self._name, line, sync=sync, carried=carried)
         except OSError as error:
             raise write_failed(self._store, self._kind.name, error) from error
+
+    def _carried(self) -> bytes:
+        """The intents of the two newest parts that have no result, as lines of the next part, the newest if they are many."""
+        lines: list[bytes] = []
+        for log in self._store.read(self._name, latest=2):
+            if log.trusted:
+                with closing(iter(log.lines)) as newest_first:
+                    lines = unfinished(newest_first, self._kind)
+        few = [line for line, length in zip(lines, accumulate(map(len, lines)), strict=True) if length < _CARRIED_AT_MOST]
+        return b"".join(line + b"\n" for line in reversed(few))
 
     def read(
         self, progress: Progress | None = None, *, required: bool = False, begins: str = "", most: int | None = None
@@ -303,12 +318,13 @@ class RecordLog(Generic[IntentT, ResultT]):
         return self._read(narrowed, progress or Progress(), required=required)
 
     def unfinished(self) -> list[LoggedOperation[IntentT, ResultT]]:
-        """The operations with a step that has no result, with no other steps."""
+        """The operations with a step that has no result, with no other steps, of the two newest parts: a new part begins with
+        such intents."""
 
         def narrowed(lines: Iterable[bytes], trusted: bool) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], int]:
             return gather(unfinished(lines, self._kind), self._kind, trusted=trusted)
 
-        return list(self._read(narrowed, Progress(), required=False)[0].values())
+        return list(self._read(narrowed, Progress(), required=False, latest=2)[0].values())
 
     def _read(
         self,
@@ -316,12 +332,13 @@ class RecordLog(Generic[IntentT, ResultT]):
         progress: Progress,
         *,
         required: bool,
+        latest: int | None = None,
     ) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
         found: dict[str, LoggedOperation[IntentT, ResultT]] = {}
         problems: list[str] = []
         what = self._kind.what
         try:
-            for log in self._store.read(self._name):
+            for log in self._store.read(self._name, latest=latest):
                 progress.begin("lines of the journal read", every=1)
                 try:
                     with closing(iter(log.lines)) as lines:

@@ -1,0 +1,264 @@
+"""A journal that has become large continues in a new part, whatever ends the process or fails on the way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spooltop.backends.directory.events.operator_moves import OperatorMoves
+from spooltop.backends.directory.journal import log_parts
+from spooltop.backends.directory.journal.append_log import AppendLog
+from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.journal.log_lines import LogLines
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.model.plan import Outcome, Result
+from spooltop.model.selection import Selection
+from spooltop.model.vocabulary import Action, Box
+from tests.desk import Desk
+
+from .tripwire import Tripwire, killed
+
+LOG = "journal.jsonl"
+PARTS = ["journal.000001.jsonl", "journal.000002.jsonl"]
+
+
+class Small(LogFiles):
+    """Begins a part once there is a line."""
+
+    rotate_at = 1
+
+
+class SmallTrip(Tripwire):
+    rotate_at = 1
+
+
+class NoSwap(Small):
+    def swap(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:  # type: ignore[override]
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[int]:
+    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    yield fd
+    os.close(fd)
+
+
+def append(files: LogFiles, folder: int, line: bytes, carried: bytes | None = b"") -> None:
+    log = AppendLog(files, folder, LOG, os.fstat(folder))
+    log.append(line, carried=None if carried is None else lambda: carried)
+
+
+def lines(folder: int, **more: Any) -> list[bytes]:
+    return list(LogLines(LogFiles(), lambda: folder, LOG, **more))
+
+
+def kept(path: Path) -> list[str]:
+    return sorted(name for name in os.listdir(path) if not name.startswith("."))
+
+
+def hold(desk: Desk, files: LogFiles, *names: str) -> Result:
+    operations = desk.operations(files)
+    return operations.apply(operations.plan(Action.HOLD, Selection(box=Box.NEW, ids=names)))
+
+
+def undo(desk: Desk, operation: str, files: LogFiles | None = None) -> Result:
+    operations = desk.operations(files)
+    return operations.apply(operations.plan(Action.UNDO, Selection(), options={"undoes": operation}))
+
+
+@pytest.mark.parametrize("files", [Small(), NoSwap()], ids=["swap", "rename"])
+def test_the_parts_of_a_log_are_read_as_one_newest_first(tmp_path: Path, folder: int, files: LogFiles) -> None:
+    for line in (b"1\n", b"2\n", b"3\n"):
+        append(files, folder, line)
+    assert kept(tmp_path) == [*PARTS, LOG]
+    assert lines(folder) == [b"3", b"2", b"1"]
+    assert lines(folder, latest=2) == [b"3", b"2"]
+
+
+def test_a_part_begins_with_what_is_carried_into_it(tmp_path: Path, folder: int) -> None:
+    append(Small(), folder, b"1\n")
+    append(Small(), folder, b"2\n", b"carried\n")
+    assert (tmp_path / LOG).read_bytes() == b"carried\n2\n" and (tmp_path / PARTS[0]).read_bytes() == b"1\n"
+    append(Small(), folder, b"3\n", None)
+    assert kept(tmp_path) == [PARTS[0], LOG]
+
+
+def test_a_part_has_owner_and_mode_of_the_log(tmp_path: Path, folder: int) -> None:
+    os.chmod(tmp_path, 0o750)
+    for line in (b"1\n", b"2\n"):
+        append(Small(), folder, line)
+    assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in kept(tmp_path)} == {0o640}
+
+
+def test_a_line_that_was_written_to_a_part_is_written_to_the_newest_as_well(tmp_path: Path, folder: int) -> None:
+    class Between(Small):
+        """Another operator begins a part after this one has opened the log."""
+
+        others = 1
+
+        def write(self, fd: int, data: bytes) -> int:  # type: ignore[override]
+            while self.others:
+                self.others -= 1
+                append(Small(), folder, b"other\n")
+            return os.write(fd, data)
+
+    append(Small(), folder, b"1\n")
+    append(Between(), folder, b"2\n", None)
+    assert (tmp_path / PARTS[0]).read_bytes() == b"1\n2\n"
+    assert (tmp_path / LOG).read_bytes() == b"other\n2\n"
+
+
+def test_of_two_that_begin_a_part_one_does(tmp_path: Path, folder: int) -> None:
+    class Late(Small):
+        """Another operator has begun a part when this one gets the lock."""
+
+        def lock_write(self, fd: int, *, wait: bool = False) -> bool:
+            append(Small(), folder, b"other\n")
+            return super().lock_write(fd, wait=wait)
+
+    class Busy(Small):
+        def lock_write(self, fd: int, *, wait: bool = False) -> bool:
+            return False
+
+    append(Small(), folder, b"1\n")
+    append(Late(), folder, b"2\n")
+    assert lines(folder) == [b"2", b"other", b"1"] and kept(tmp_path) == [PARTS[0], LOG]
+    append(Busy(), folder, b"3\n")
+    assert lines(folder) == [b"3", b"2", b"other", b"1"] and kept(tmp_path) == [PARTS[0], LOG]
+
+
+def test_what_begins_while_it_is_read_is_not_mixed_with_what_is_older(folder: int) -> None:
+    class Slow(LogFiles):
+        def list(self, dir_fd: int) -> list[str]:
+            append(Small(), folder, b"3\n")
+            append(Small(), folder, b"4\n")
+            return super().list(dir_fd)
+
+    for line in (b"1\n", b"2\n"):
+        append(Small(), folder, line)
+    assert list(LogLines(Slow(), lambda: folder, LOG)) == [b"2", b"1"]
+
+
+@pytest.mark.parametrize("operation", ["create", "reserve", "swap", "sync_dir", "unlink", "lock_write"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EPERM, errno.ENOLCK])
+def test_a_log_whose_part_cannot_begin_goes_on_as_it_is(folder: int, operation: str, code: int) -> None:
+    append(Small(), folder, b"1\n")
+
+    class Fails(Small):
+        pass
+
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    setattr(Fails, operation, staticmethod(fail))
+    append(Fails(), folder, b"2\n")
+    assert lines(folder) == [b"2", b"1"]
+
+
+def test_only_so_many_parts_are_kept(tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_parts, "MOST_PARTS", 2)
+    for number in range(6):
+        append(Small(), folder, b"%d\n" % number)
+    assert lines(folder) == [b"5", b"4", b"3"]
+    assert kept(tmp_path) == ["journal.000004.jsonl", "journal.000005.jsonl", LOG]
+
+
+@pytest.mark.parametrize("swaps", [True, False], ids=["swap", "rename"])
+def test_killed_at_any_call_a_log_that_continues_loses_no_line(tmp_path: Path, folder: int, swaps: bool) -> None:
+    class Cut(SmallTrip):
+        def swap(self, *names: Any) -> None:
+            if not swaps:
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+            LogFiles.swap(*names)
+
+    def run(trip: Tripwire) -> None:
+        files = Cut(trip.at, trip.act, seen=trip.seen)
+        files.armed = True
+        append(files, folder, b"2\n", b"carried\n")
+
+    ended, at = False, 0
+    while not ended:
+        at += 1
+        for name in os.listdir(tmp_path):
+            (tmp_path / name).unlink()
+        append(LogFiles(), folder, b"1\n", None)
+        ended = killed(at, run, old=False)
+        written = lines(folder)
+        assert written[-1] == b"1" or written[-1:] == [b"carried"], (at, written)
+        assert b"1" in written and set(written) <= {b"1", b"2", b"carried"}, (at, written)
+        append(Small(), folder, b"3\n", b"")
+        assert lines(folder)[0] == b"3" and b"1" in lines(folder)
+    assert at > 8 and b"2" in written
+
+
+def test_operations_are_listed_and_undone_across_parts(desk: Desk) -> None:
+    for name in "abc":
+        desk.put(name)
+    done = [hold(desk, Small(), name).operation for name in "abc"]
+    assert sorted(path.name for path in (desk.path / ".spooltop").glob("journal*")) == [*PARTS, LOG]
+    assert [record.operation for record in desk.operations().records()] == done[::-1]
+    back = undo(desk, done[0], Small())
+    assert back.count(Outcome.DONE) == 1 and desk.names(Box.NEW) == ["a"]
+    records = {record.operation: record for record in desk.operations().records()}
+    assert [records[one].undone_by for one in done] == [back.operation, None, None]
+
+
+def test_moves_that_were_announced_before_a_part_began_are_no_flow(desk: Desk) -> None:
+    for name in "abcde":
+        desk.put(name)
+    moves = OperatorMoves(str(desk.state))
+    hold(desk, LogFiles(), "a")
+    with SpoolDirs(desk.path) as dirs:
+        moves.look(dirs)
+        hold(desk, LogFiles(), "b")
+        for name in "cd":
+            hold(desk, Small(), name)
+        moves.look(dirs)
+        hold(desk, LogFiles(), "e")
+        moves.look(dirs)
+    assert moves.out_of_new == dict.fromkeys("bcde", 1)
+
+
+def test_an_interrupted_batch_is_found_however_many_parts_have_begun_since(desk: Desk) -> None:
+    for name in "abcd":
+        desk.put(name)
+    hold(desk, Small(), "a")
+    journal = desk.path / ".spooltop" / LOG
+    intent, _ = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(intent)
+    [held] = (desk.path / ".spooltop" / "held").glob("*/a")
+    os.link(held, desk.path / "new" / "a")  # it was made by link and unlink, and killed between the two
+    busy = desk.operator(Small())
+    busy._interrupted = lambda dirs: []  # it began before that
+    for name in "bcd":
+        operations = desk.operations(Small())
+        operations._operator = busy
+        operations.apply(operations.plan(Action.HOLD, Selection(box=Box.NEW, ids=(name,))))
+    assert len(list((desk.path / ".spooltop").glob("journal*"))) == 4
+    desk.put("e")
+    hold(desk, LogFiles(), "e")
+    assert not held.exists() and desk.names(Box.NEW) == ["a"]
+
+
+@pytest.mark.parametrize("refused", [errno.EACCES, errno.EPERM])
+def test_a_part_of_another_user_in_a_sticky_directory_stays(
+    tmp_path: Path, folder: int, refused: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_parts, "MOST_PARTS", 1)
+
+    class Sticky(Small):
+        def unlink(self, name: str, dir_fd: int) -> None:
+            if name == PARTS[0]:
+                raise OSError(refused, os.strerror(refused))
+            super().unlink(name, dir_fd)
+
+    for line in (b"1\n", b"2\n", b"3\n"):
+        append(Sticky(), folder, line)
+    assert lines(folder) == [b"3", b"2", b"1"]
