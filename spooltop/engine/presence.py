@@ -140,28 +140,18 @@ def _lock_state(files: Files, fd: int, record: dict[str, object]) -> str:
 
 
 def _presence(state: str, record: dict[str, object], found: os.stat_result, kind: str) -> Presence:
-    def text(key: str) -> str | None:
-        value = record.get(key)
-        return value if isinstance(value, str) else None
-
-    def number(key: str) -> int | None:
-        value = record.get(key)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
-
+    texts = ("host", "boot_id", "pid_ns", "command", "machine_id", "file_system")
+    host, boot_id, pid_ns, command, machine_id, file_system = [
+        value if isinstance(value := record.get(key), str) else None for key in texts
+    ]
+    pid, start, device = [
+        value if isinstance(value := record.get(key), int) and not isinstance(value, bool) else None
+        for key in ("pid", "start", "device")
+    ]
     return Presence(
-        state,
-        host=text("host"),
-        boot_id=text("boot_id"),
-        pid_ns=text("pid_ns"),
-        pid=number("pid"),
-        start=number("start"),
-        command=text("command"),
-        since=finite(record.get("since")),
-        machine_id=text("machine_id"),
-        same_mount=_same_mount(number("device"), text("file_system"), found.st_dev, kind),
-        file=(found.st_dev, found.st_ino),
-        size=found.st_size,
-    )
+        state, host, boot_id, pid_ns, pid, start, command, finite(record.get("since")), machine_id,
+        _same_mount(device, file_system, found.st_dev, kind), (found.st_dev, found.st_ino), found.st_size,
+    )  # fmt: skip
 
 
 def _same_mount(device: int | None, kind: str | None, seen_device: int, seen: str) -> bool | None:

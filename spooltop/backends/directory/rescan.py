@@ -114,7 +114,7 @@ class FreshLook:
 
     def _judged(self, tested: TestedTokens, names: Sequence[str], tails: Sequence[str]) -> Judged:
         tokens = {tail[3:35] for tail in tails}
-        if len(tokens) == 1 and (judged := tested.of(tails[0])) is not None:
+        if len(tokens) == 1 and (judged := tested.judged.get(tokens.pop())) is not None:
             return Judged(*[(value,) for value in judged])
         with self._one_at_a_time:
             dirs = self._opened(Box.CUR)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from sys import intern
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -37,6 +38,8 @@ _TOKEN = pattern(r"[0-9a-f]{32}")
 _TOKENS_AT_MOST = 1_000
 _REMEMBERED = 50_000
 """Claims of a plan of which is remembered what proved them dead: the pid of one may be given to another process."""
+_TESTED = 500
+"""Consumers that are tested at a time."""
 _HELD_LONG = 60.0
 """Seconds after which the activity of a running holder is looked at."""
 
@@ -71,24 +74,29 @@ class JudgedClaim(NamedTuple):
 
 
 class TestedTokens(NamedTuple):
-    """Holders of claims that were tested once for all their claims. Those that are ``running`` here are judged claim by claim."""
+    """Holders of claims that were tested once for all their claims. The pid of those that are ``nameless`` is only in the claims.
+    Those that are ``running`` here are judged claim by claim."""
 
     judged: dict[str, JudgedClaim]
+    nameless: dict[str, JudgedClaim]
     running: dict[str, _Holder]
 
-    def add(self, token: str, holder: _Holder) -> None:
-        verdict, evidence, owner, _, here = holder
-        if here:
-            self.running[token] = holder
-            return
-        values = (_same(owner.host), owner.pid, owner.start, _same(owner.command), _same(owner.user))
-        self.judged[token] = JudgedClaim(verdict.value, _same(evidence), values)
+    def add(self, holders: Mapping[str, _Holder]) -> None:
+        for token, holder in holders.items():
+            verdict, evidence, owner, _, here = holder
+            if here:
+                self.running[token] = holder
+                continue
+            values = (_same(owner.host), owner.pid, owner.start, _same(owner.command), _same(owner.user))
+            into = self.nameless if owner.pid is None else self.judged
+            into[token] = JudgedClaim(verdict.value, _same(evidence), values)
 
     def of(self, tail: str) -> JudgedClaim | None:
         """The verdict on the claim with this tail, None where it has to be looked at."""
-        judged = self.judged.get(tail[3:35])
-        if judged is None or judged.owner is None or judged.owner[1] is not None:
-            return judged
+        token = tail[3:35]
+        judged = self.nameless.get(token)
+        if judged is None or judged.owner is None:
+            return self.judged.get(token)
         host, _, *more = judged.owner
         return judged._replace(owner=(host, int(tail.rpartition("P")[2]), *more))
 
@@ -166,17 +174,16 @@ class ClaimJudge:
 
     def test(self, dirs: SpoolDirs, tokens: Collection[str], certainty: Certainty, progress: Progress) -> TestedTokens:
         """Tests the holders of many claims, each once. Keeps no more of each than its claims have in common."""
-        tested = TestedTokens({}, {})
+        tested = TestedTokens({}, {}, {})
         held: dict[str, Presence] = {}
+        rest = iter(tokens)
         progress.begin("consumers tested", len(tokens))
-        for token in progress.each(tokens):
-            seen = presence.look(dirs, token)
-            if seen.state == "held":
-                held[token] = seen
-            else:
-                tested.add(token, self._holders({token: seen}, certainty)[token])
-        for token, holder in self._holders(held, certainty).items():
-            tested.add(token, holder)
+        while some := list(islice(rest, _TESTED)):
+            looked = {token: presence.look(dirs, token) for token in some}
+            held |= {token: seen for token, seen in looked.items() if seen.state == "held"}
+            tested.add(self._holders({token: seen for token, seen in looked.items() if token not in held}, certainty))
+            progress.advance(len(some))
+        tested.add(self._holders(held, certainty))  # together: to find a holder that is not named costs a look at all processes
         return tested
 
     def judge_names(
@@ -184,7 +191,9 @@ class ClaimJudge:
     ) -> list[JudgedClaim]:
         """Judges ``names``, whose claims end in ``tails``, after their tokens were tested. Does not look whether they are still
         there, unless the evidence is in their processes."""
-        found = [tested.of(tail) for tail in tails]
+        found = list(map(tested.judged.get, [tail[3:35] for tail in tails]))
+        if None in found:
+            found = [judged or tested.of(tail) for judged, tail in zip(found, tails, strict=True)]
         if dirs.cur is not None and None in found:
             rest, _ = self._looked_up(dirs.cur, [name for name, judged in zip(names, found, strict=True) if judged is None])
             self._judge(dirs, dirs.cur, rest, certainty, Progress(), tested.running)
