@@ -9,6 +9,7 @@ from importlib import import_module
 
 from textual.app import App
 from textual.message import Message
+from textual.screen import Screen
 
 from .context import CommandContext, View
 from .control_protocol import ControlProtocol
@@ -80,8 +81,11 @@ class SpooltopApp(App[int], inherit_bindings=False):
         )  # fmt: skip
         self.main = MainScreen(self.session, state)
 
+    def get_default_screen(self) -> Screen[None]:
+        """The main screen instead of an empty one below it, which would be laid out and painted first."""
+        return self.main
+
     def on_mount(self) -> None:
-        self.push_screen(self.main)
         self.mailbox.wake_with(lambda: deliver(self, self.Arrived()))
         self.snapshot_thread.start()
         self.worker.start()
@@ -99,7 +103,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
     def _take(self, found: Found) -> None:
         if isinstance(found, SnapshotTaken):
             if self.session.snapshot is None:
-                threading.Thread(target=load_rest, name="load", daemon=True).start()
+                self.call_after_refresh(threading.Thread(target=load_rest, name="load", daemon=True).start)
             self.session.state.snapshot = found.snapshot
         self.main.take(found)
         front = self.screen_stack[-1] if self.screen_stack else None  # empty while the app ends

@@ -203,7 +203,7 @@ async def test_a_word_typed_after_the_slash_is_text_in_every_view(view: str, wor
         await driver.see(f"/{word}")
         at_once(driver, "enter")
         await driver.see(f"{word}")
-        assert control.planned == [] and len(driver.app.screen_stack) == 2
+        assert control.planned == [] and len(driver.app.screen_stack) == 1
 
 
 async def test_the_filter_of_the_overview_is_that_of_new() -> None:
@@ -269,14 +269,14 @@ async def test_a_panel_is_left_for_a_view_by_its_key(panel: str, key: str, there
         await driver.press("3")
         await driver.see('"source"')
         await driver.press(panel)
-        await driver.until(lambda: len(driver.app.screen_stack) == 3)
+        await driver.until(lambda: len(driver.app.screen_stack) == 2)
         if panel == "z":
             await driver.see("a1")
             await driver.press("enter")
             await driver.see("Operation a1")
         await driver.press(key)
         await driver.see(there)
-        assert len(driver.app.screen_stack) == 2
+        assert len(driver.app.screen_stack) == 1
 
 
 @pytest.mark.parametrize("word, id", [("delete", "purge"), ("retry", "requeue"), ("search", "filter"), ("kill", "purge")])

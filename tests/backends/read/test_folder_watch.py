@@ -49,7 +49,7 @@ def started() -> Iterator[Callable[..., queue.Queue[str]]]:
         ends: dict[str, Callable[[str], bool]] = {
             str(folder): (lambda name, end=f".{end}": name.endswith(end)) for end, folder in wanted.items()
         }
-        more = {} if source is None else {"source": source, "again": 0.01}
+        more = {} if source is None else {"source": source, "again": 0.01, "later": 0.0}
         watches.append(FolderWatch(ends, lambda: notices.put("changed"), **more))  # type: ignore[arg-type]
         watches[-1].start()
         return notices

@@ -20,10 +20,12 @@ Changes = set[tuple[int, str]]
 Source = Callable[[Iterable[str], threading.Event], Iterator[Changes]]
 
 _REMOVED = 3
-_STEP, _DEBOUNCE, _BEAT = 200, 400, 5_000
+_STEP, _DEBOUNCE, _BEAT = 400, 800, 5_000
 """Milliseconds: from one look at the gathered changes to the next, until many are reported at the latest, and without any."""
 _AGAIN = 30.0
 """Seconds after which folders are watched again that could not be watched."""
+_LATER = 1.0
+"""Seconds after which the library is loaded: the first picture does not wait for it, and the second look sees what it missed."""
 
 
 def watchfiles_source(
@@ -57,11 +59,13 @@ class FolderWatch:
         *,
         source: Source = _slow,
         again: float = _AGAIN,
+        later: float = _LATER,
     ) -> None:
         self._wanted = {os.path.realpath(folder): matters for folder, matters in wanted.items()}
         self._changed = changed
         self._source = source
         self._again = again
+        self._later = later
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spooltop-folders", daemon=True)
 
@@ -71,7 +75,7 @@ class FolderWatch:
             self._thread.start()
 
     def stop(self) -> None:
-        """Asks the thread to end, which takes it up to a fifth of a second."""
+        """Asks the thread to end, which takes it up to the ``_STEP``."""
         self._stop.set()
 
     def close(self) -> None:
@@ -81,6 +85,7 @@ class FolderWatch:
             self._thread.join(timeout=5)
 
     def _run(self) -> None:
+        self._stop.wait(self._later)
         while not self._stop.is_set():
             folders = self._existing()
             try:
