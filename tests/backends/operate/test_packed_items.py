@@ -11,8 +11,7 @@ from dataclasses import fields
 import pytest
 
 from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.journal.moves import encode_moves
-from spooltop.backends.directory.operator.batches import batch_item_by_item, batches_of
+from spooltop.backends.directory.operator.batches import Move, batches_of
 from spooltop.backends.directory.operator.packed_items import KEEP, Batch, Message, MessageColumns, PackedItems, TargetColumns
 from spooltop.backends.directory.storage.folders import Folders
 from spooltop.backends.directory.storage.location import Place, Ref
@@ -126,8 +125,7 @@ def test_a_plan_of_many_takes_at_most_150_bytes_an_item_and_is_done(desk):
 
 
 @pytest.mark.parametrize("action", [Action.REQUEUE, Action.PURGE, Action.HOLD])
-def test_a_thousand_at_once_are_moved_as_one_by_one(desk, action):
-    """The moves of a batch, made by columns, are those of its items, each looked at."""
+def test_the_moves_of_a_thousand_are_those_of_its_items(desk, action):
     for number in range(CHUNK):
         claim = f"{desk.id(number)},n={number % 4},c={'a' * 32}.{1795222800000000 + number:016d}:2,P4290"
         (desk.path / "cur" / claim).write_bytes(b"x" * (number % 3))
@@ -136,11 +134,15 @@ def test_a_thousand_at_once_are_moved_as_one_by_one(desk, action):
     assert isinstance(batch, Batch)
     with SpoolDirs(desk.path) as dirs:
         [together] = batches_of(Folders(dirs), plan, [slice(0, CHUNK)], user="ann", clock=lambda: 1.5)
-        single = batch_item_by_item(Folders(dirs), plan, batch, user="ann", at=1.5)
-        assert together.uniform is not None and single.uniform is None
-        assert list(together) == list(single) == [together[place] for place in range(CHUNK)]
-        assert list(map(encode_moves, together.moves())) == list(map(encode_moves, single.moves()))
-        assert len(list(together)) == CHUNK
+    [run] = together.runs
+    assert len(together) == len(run.names) == CHUNK
+    for item, row in zip(batch, run.rows(), strict=True):
+        ref, move = item.ref, Move(*row)
+        assert (move.name, move.ino, move.size, move.ctime_ns, move.token) == (
+            ref.place.name, ref.ino, ref.size, ref.ctime_ns, ref.token,
+        )  # fmt: skip
+        assert (move.planned, move.to_name) == (item.verdict, item.name if ref.target is None else ref.target.name)
+        assert (run.box, run.folder, run.folder_id) == (ref.place.box, ref.place.folder, ref.folder_id)
     assert [list(column) for column in item_columns(batch)] == [list(column) for column in item_columns(list(batch))]
     one = Batch.of(batch[:1])
     assert (list(one), one[0], one[-1]) == (batch[:1], batch[0], batch[0])

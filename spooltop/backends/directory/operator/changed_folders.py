@@ -20,19 +20,15 @@ class ChangedFolders:
         self._lookup = lookup
         self._folders: dict[Folder, bool] = {}
         """The folders in the order of the last change, and whether each was a target."""
-        self._last: tuple[Folder | None, Folder | None] = (None, None)
         self._emptied: set[str] = set()
         self._problem = ""
         self._claims_synced = False
 
     def note(self, source: Folder, to: Folder | None) -> None:
-        """Notes a move from ``source`` into ``to``; None: a deletion."""
-        if self._last[0] is source and self._last[1] is to:
-            return  # as for nearly all of a batch: they are the last that were changed
+        """Notes moves from ``source`` into ``to``; None: deletions."""
         for folder in (source, to):
             if folder is not None:
                 self._folders[folder] = self._folders.pop(folder, False) or folder is to
-        self._last = source, to
 
     def note_emptied(self, operation: str) -> None:
         """Notes that a message was deleted from the folder of ``operation`` in the trash."""
@@ -45,9 +41,9 @@ class ChangedFolders:
             return
         self._claims_synced = True
         try:
-            new = folders.of(Box.NEW, "").fd
+            new = folders.of(Box.NEW, "")
             if not self._lookup.ordered(new):
-                self._dirs.files.sync_dir(new)
+                self._dirs.files.sync_dir(new.fd)
         except OSError as error:
             self._problem = f"moved, but a power failure may return it to new: {describe(error)}"
 
@@ -56,7 +52,7 @@ class ChangedFolders:
         last = {folder.id[0]: folder for folder in self._folders}
         # Where changes of names keep their order the directory that was changed last stands for all of its device; one that was
         # changed before that may have been synced by somebody since, and then its sync does nothing.
-        enough = {device for device, folder in last.items() if self._lookup.ordered(folder.fd)}
+        enough = {device for device, folder in last.items() if self._lookup.ordered(folder)}
         for folder in sorted(self._folders, key=self._folders.__getitem__, reverse=True):  # the targets first
             if folder.id[0] in enough and last[folder.id[0]] is not folder:
                 continue
@@ -65,7 +61,6 @@ class ChangedFolders:
             except OSError as error:
                 self.report(f"moved, but a power failure may undo the move: {describe(error)}")
         self._folders.clear()
-        self._last = None, None
 
     def drop_emptied(self) -> None:
         """Removes the folders in the trash that are empty now."""

@@ -1,23 +1,23 @@
-"""Moves single messages between boxes, each pinned by identity, none ever replaced."""
+"""Moves messages between boxes, each pinned by identity, none ever replaced."""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import islice
+from collections.abc import Callable
 from stat import S_ISREG
 from time import time_ns
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import Outcome
 from spooltop.model.vocabulary import ASIDE, LIVE, Box
+from spooltop.records import dataclass, field
 
 from ..journal.outcomes import BatchOutcome, MoveOutcome
 from ..storage.folders import Folder, Folders
 from ..storage.location import in_folder, is_pinned
 from ..storage.name_lookup import NameLookup
-from .batches import Move, MoveBatch, MoveMode, UniformBatch
+from .batches import Move, MoveBatch, Run
 from .changed_folders import ChangedFolders
 from .metadata import MetaWriter
 from .move_errors import describe, outcome_of_delete_error, outcome_of_move_error
@@ -31,9 +31,18 @@ _SHORT_NS = 100_000_000
 """Nanoseconds for which the clock says when the messages of a batch were moved; after that each is looked at."""
 _TICK_NS = 20_000_000
 """Nanoseconds by which the times of a file system can be behind the clock: they advance in ticks of 10 ms at most."""
-_DONE = Outcome.DONE
-_PLAIN = MoveOutcome(_DONE, "", True)
-_moved = partial(tuple.__new__, MoveOutcome)
+
+
+@dataclass(slots=True)
+class _Tried:
+    """The moves of a batch that were tried so far: their number, the outcomes of those that are not done as planned, and the time
+    between which the others came to a box, in ns. ``by_clock``: the clock has been steady for that time, which was short."""
+
+    count: int = 0
+    others: dict[int, MoveOutcome] = field(default_factory=dict)
+    from_ns: int = field(default_factory=time_ns)
+    until_ns: int = field(default_factory=time_ns)
+    by_clock: bool = True
 
 
 class Mover:
@@ -54,19 +63,16 @@ class Mover:
         self._recheck.prepare(batch.to_recheck())
         if batch.removes_claims():
             self._changed.sync_claims(self.folders)
-        outcome = self._run(batch, stop)
+        tried, before = _Tried(), 0
+        for run in batch.runs:
+            before += len(run.names)
+            self._move_run(run, tried, stop)
+            if tried.count < before:
+                break
+        live = any(run.to_box in LIVE for run in batch.runs)
+        outcome = BatchOutcome(tried.count, tried.others, (tried.from_ns - _TICK_NS, tried.until_ns) if live else None)
         problem = self._sync()
         return outcome.failed_with(problem) if problem else outcome
-
-    def _run(self, batch: MoveBatch, stop: Callable[[], bool]) -> BatchOutcome:
-        moved: list[MoveOutcome] = []
-        for move in batch:
-            if moved and stop():
-                break
-            if batch.uniform is not None and (folders := self._both(batch.uniform)) is not None:
-                return self._run_uniform(batch, batch.uniform, *folders, moved, stop)
-            moved.append(self._move_one(move))
-        return BatchOutcome(len(moved), dict(enumerate(moved)))
 
     def _sync(self) -> str:
         """Syncs all moves since the last call. Returns "" or what went wrong, in words."""
@@ -82,180 +88,138 @@ class Mover:
         self._changed.sync()
         self._metas.forget()
 
-    def _both(self, uniform: UniformBatch) -> tuple[Folder, Folder] | None:
-        """Opens the source and the target; None where the source is not the planned one, which each message reports, or the
-        target does not exist before a message goes into it."""
+    def _move_run(self, run: Run, tried: _Tried, stop: Callable[[], bool]) -> None:
+        """Moves or deletes the messages of ``run``. A message with anything else to say than that it is done has its outcome in
+        ``tried.others``."""
+        box, to_box, others, first = run.box, run.to_box, tried.others, tried.count
         try:
-            source = self.folders.of(uniform.box, "")
-            if source.id != uniform.folder_id:
-                return None
-            return source, self.folders.of(uniform.to_box, uniform.to_folder)
-        except OSError:
-            return None
-
-    def _run_uniform(
-        self, batch: MoveBatch, uniform: UniformBatch, source: Folder, to: Folder, begun: Sequence[MoveOutcome],
-        stop: Callable[[], bool],
-    ) -> BatchOutcome:  # fmt: skip
-        """Fast path of ``_move`` for a batch with one source and one target. ``_move`` gets the messages with anything else to
-        report than that they are done. ``begun`` is the outcome of the first ones."""
-        files, fd, to_fd, mode = self._files, source.fd, to.fd, uniform.mode
-        stat, move, link = files.stat, files.move, self._metas.link
-        free, dead = mode.forced or uniform.box is Box.NEW, self._recheck.dead
-        live, meta = uniform.to_box in LIVE, (to_fd, mode.meta)
-        covered = live or self._covers(uniform.to_box, uniform.to_folder, mode)  # no metadata of its own
-        by_clock = live and self._lookup.ordered(to_fd)  # then the times of its files are those of this machine
-        columns = [batch.column(field) for field in ("name", "ino", "size", "ctime_ns", "token", "to_name")]
-        others = {place: one for place, one in enumerate(begun) if live or one != _PLAIN._replace(ino=one.ino)}
-        changed = False
-        place = start = len(begun)
-        from_ns = until_ns = time_ns()
-        rest = enumerate(islice(zip(*columns, strict=True), start, None), start)
-        for place, (name, ino, size, ctime_ns, token, to_name) in rest:
-            if place > start and stop():
+            source = self.folders.of(box, run.folder)
+        except OSError as error:
+            others.update({place: self._unseen(run, Move(*row), error) for place, row in enumerate(run.rows(), first)})
+            tried.count += len(run.names)
+            return
+        stat, move, dead, blocked_by = self._files.stat, self._files.move, self._recheck.dead, self._recheck.blocked_by
+        fd, free, live, from_ns = source.fd, not run.held_by_a_lock, to_box in LIVE, tried.from_ns
+        to: Folder | None = None
+        opened = changed = False
+        to_fd, plain = -1, False
+        for place, row in enumerate(run.rows(), first):
+            if place and stop():
                 break
+            tried.count += 1
+            name, ino, size, ctime_ns, token, planned, to_name = row
             try:
-                found = stat(name, fd) if free or token in dead else None
-            except OSError:
-                found = None
-            if (
-                found is None
-                or not is_pinned(found, ino, size, ctime_ns)
-                or found.st_nlink != 1
-                or not S_ISREG(found.st_mode)
-                or not (covered or link(to_name, meta))
-            ):
-                one = self._move_one(batch[place])
-                if live or one != _PLAIN._replace(ino=one.ino):
-                    others[place] = one
+                found = stat(name, fd)
+            except OSError as error:
+                others[place] = self._unseen(run, Move(*row), error)
+                continue
+            single = found.st_nlink == 1 and is_pinned(found, ino, size, ctime_ns) and S_ISREG(found.st_mode)
+            why: str | None = ""
+            try:
+                if not single or source.id != run.folder_id:
+                    why = self._differs(run, Move(*row), source, found)
+                if not why and not free and token not in dead:
+                    why = blocked_by(box, in_folder(name, run.folder), token, planned)
+                if not why and not opened:
+                    source, to, plain = self._opened(run)
+                    fd, to_fd, opened = source.fd, -1 if to is None else to.fd, True
+                    tried.by_clock = tried.by_clock and not (live and to and not self._lookup.ordered(to))
+            except OSError as error:
+                others[place] = MoveOutcome(Outcome.FAILED, describe(error))
+                continue
+            if why:
+                others[place] = MoveOutcome(Outcome.SKIPPED, why)
                 continue
             try:
-                if covered:
+                if plain and found.st_nlink == 1:
                     # Without its inode, in a box: another operator's move to the same name would pass for ours.
                     move(name, fd, to_name, to_fd, None if live else ino)
                 else:
-                    self._move_aside(name, ino, to_name, mode, source, to)
+                    self._move_otherwise(run, Move(*row), source, to, half_moved=found.st_nlink != 1)
             except OSError as error:
-                others[place] = self._refused(batch[place], source, to, error)
+                others[place] = refused = self._refused(run, Move(*row), source, to, error)
+                changed = changed or refused.moved
                 continue
             changed = True
-            if live:
+            if run.own_metadata:
+                self._metas.drop(name, fd)
+            if live:  # only where others take from does it matter whether it went on and came back
                 now = time_ns()
                 # A clock that was set, or a pause in which a message can go on and come back: from there on each is looked at.
-                by_clock = by_clock and until_ns <= now < from_ns + _SHORT_NS
-                if by_clock:
-                    until_ns = now
+                tried.by_clock = tried.by_clock and tried.until_ns <= now < from_ns + _SHORT_NS
+                if tried.by_clock:
+                    tried.until_ns = now
                 else:
-                    others[place] = _moved((_DONE, "", True, ino, self._lookup.ctime_ns(to_name, to_fd, ino), 0))
-        else:
-            place = len(batch)
+                    others[place] = MoveOutcome(Outcome.DONE, "", True, 0, self._lookup.ctime_ns(to_name, to_fd, ino))
         if changed:
             self._changed.note(source, to)
-        return BatchOutcome(place, others, (from_ns - _TICK_NS, until_ns) if live else None)
+            if to_box is None and box is Box.TRASH:
+                self._changed.note_emptied(run.folder)
 
-    def _move_one(self, move: Move) -> MoveOutcome:
-        """The outcome of one move; never raises ``OSError``."""
-        try:
-            return self._move(move)
-        except OSError as error:
-            return MoveOutcome(Outcome.FAILED, describe(error))
+    def _opened(self, run: Run) -> tuple[Folder, Folder | None, bool]:
+        """Opens the source and the target, which is made where it is missing, and says whether the move of a message is all there
+        is to do: it needs no metadata of its own. Raises ``OSError``."""
+        if run.to_box is None:
+            return self.folders.of(run.box, run.folder), None, False
+        to = self.folders.of(run.to_box, run.to_folder, create=True)
+        source = self.folders.of(run.box, run.folder)  # it may have been closed to make room
+        if source.id != run.folder_id:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        covered = run.mode.alone and self._metas.covers(run.to_box, run.to_folder, run.mode.meta)
+        return source, to, covered or run.to_box not in ASIDE
 
-    def _move(self, move: Move) -> MoveOutcome:
-        box, name, folder, ino, size, ctime_ns, folder_id, token, to_box, to_name, to_folder, planned, mode, _ = move
-        files, folders = self._files, self.folders
-        try:
-            source = folders.of(box, folder)
-            found = files.stat(name, source.fd)
-        except FileNotFoundError:
-            return self._gone(move)
-        if source.id != folder_id:
-            return MoveOutcome(Outcome.SKIPPED, f"the directory {box} was replaced since the plan")
-        if not S_ISREG(found.st_mode) or not (is_pinned(found, ino, size, ctime_ns) or self._mended(move, found)):
-            return MoveOutcome(Outcome.SKIPPED, "changed since the plan")
-        half_moved = False
-        if found.st_nlink != 1:
-            half_moved = found.st_nlink == 2 and self._half_moved(move)
-            if not half_moved:
-                return MoveOutcome(Outcome.SKIPPED, "has another hard link")
-        if not mode.forced:
-            why = self._recheck.blocked_by(box, in_folder(name, folder), token, planned)
-            if why is not None:
-                return MoveOutcome(Outcome.SKIPPED, why)
-        if to_box is None:
-            return self._delete(move, source)
-        to = folders.of(to_box, to_folder, create=True)
-        if folder:
-            source = folders.of(box, folder)  # it may have been closed to make room
-        try:
-            if half_moved:
-                files.sync_dir(to.fd)
-                files.unlink(name, source.fd)
-            elif to_box in ASIDE:
-                if self._covers(to_box, to_folder, mode):
-                    files.move(name, source.fd, to_name, to.fd, ino)
-                else:
-                    if not self._metas.link(to_name, (to.fd, mode.meta)):
-                        self._metas.write(to_name, (to.fd, mode.meta))
-                    self._move_aside(name, ino, to_name, mode, source, to)
-            else:
-                # Without its inode: another operator's move to the same name would pass for ours.
-                files.move(name, source.fd, to_name, to.fd)
-        except OSError as error:
-            return self._refused(move, source, to, error)
-        self._changed.note(source, to)
-        if folder:
-            self._metas.drop(name, source.fd)
-        # Only where others take from does it matter whether it went on and came back.
-        return _moved((_DONE, "", True, ino, self._lookup.ctime_ns(to_name, to.fd, ino) if to_box in LIVE else 0, 0))
+    def _differs(self, run: Run, move: Move, source: Folder, found: os.stat_result) -> str:
+        """Why a message that is not as it was pinned stays where it is; "" where only our own repair, or a half move, has changed
+        it."""
+        if source.id != run.folder_id:
+            return f"the directory {run.box} was replaced since the plan"
+        mended = found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (move.ino, move.size)
+        if not S_ISREG(found.st_mode) or not (mended or is_pinned(found, move.ino, move.size, move.ctime_ns)):
+            return "changed since the plan"
+        if found.st_nlink != 1 and not (found.st_nlink == 2 and self._half_moved(run, move)):
+            return "has another hard link"
+        return ""
 
-    def _refused(self, move: Move, source: Folder, to: Folder, error: OSError) -> MoveOutcome:
-        outcome = outcome_of_move_error(self._lookup, move, source, to, error)
-        if outcome is not None and outcome.moved:
-            self._changed.note(source, to)
-        return outcome or self._gone(move)
-
-    def _delete(self, move: Move, source: Folder) -> MoveOutcome:
-        """Deletes the message first: while it exists, its metadata do too."""
-        try:
-            self._files.unlink(move.name, source.fd)
-        except OSError as error:
-            outcome = outcome_of_delete_error(self._lookup, move, source, error)
-            if outcome is not None and outcome.moved:
-                self._changed.note(source, None)
-            return outcome or self._gone(move)
-        self._changed.note(source, None)
-        if move.folder:
-            self._metas.drop(move.name, source.fd)
-            if move.box is Box.TRASH:
-                self._changed.note_emptied(move.folder)
-        return MoveOutcome(Outcome.DONE, "", True, move.ino)
-
-    def _move_aside(self, name: str, ino: int, to_name: str, mode: MoveMode, source: Folder, to: Folder) -> None:
-        """Moves a message whose metadata are written: a message is never set aside without them."""
-        try:
-            self._files.move(name, source.fd, to_name, to.fd, ino if mode.alone else None)
-        except OSError:
-            if self._lookup.inode(to_name, to.fd) != ino:
-                self._metas.drop(to_name, to.fd)
-            raise
-
-    def _covers(self, box: Box, folder: str, mode: MoveMode) -> bool:
-        return mode.alone and self._metas.covers(box, folder, mode.meta)
-
-    def _mended(self, move: Move, found: os.stat_result) -> bool:
-        return found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (move.ino, move.size)
-
-    def _gone(self, move: Move) -> MoveOutcome:
-        became = self._repaired.in_cur.get((move.name, move.ino)) if move.box is Box.CUR else None
-        if became is not None and move.to_box is Box.NEW:
-            return MoveOutcome(Outcome.DONE, "an interrupted move was finished", True, move.ino)
-        return MoveOutcome(Outcome.SKIPPED, move.mode.gone)
-
-    def _half_moved(self, move: Move) -> bool:
+    def _half_moved(self, run: Run, move: Move) -> bool:
         """True where an interrupted link and unlink has left the same file at the target already."""
-        if move.to_box is None:
+        if run.to_box is None:
             return False
         try:
-            return self._lookup.inode(move.to_name, self.folders.of(move.to_box, move.to_folder).fd) == move.ino
+            return self._lookup.inode(move.to_name, self.folders.of(run.to_box, run.to_folder).fd) == move.ino
         except FileNotFoundError:
             return False
+
+    def _move_otherwise(self, run: Run, move: Move, source: Folder, to: Folder | None, *, half_moved: bool) -> None:
+        """Deletes a message, before its metadata: while it exists, they do too. Finishes a half move. Or sets a message aside
+        with metadata of its own, which are written first and dropped where it does not arrive. Raises ``OSError``."""
+        if to is None:
+            self._files.unlink(move.name, source.fd)
+        elif half_moved:
+            self._files.sync_dir(to.fd)
+            self._files.unlink(move.name, source.fd)
+        else:
+            meta = to.fd, run.mode.meta
+            if not self._metas.link(move.to_name, meta):
+                self._metas.write(move.to_name, meta)
+            try:
+                self._files.move(move.name, source.fd, move.to_name, to.fd, move.ino if run.mode.alone else None)
+            except OSError:
+                if self._lookup.inode(move.to_name, to.fd) != move.ino:
+                    self._metas.drop(move.to_name, to.fd)
+                raise
+
+    def _refused(self, run: Run, move: Move, source: Folder, to: Folder | None, error: OSError) -> MoveOutcome:
+        if to is None:
+            outcome = outcome_of_delete_error(self._lookup, move, source, error)
+        else:
+            outcome = outcome_of_move_error(self._lookup, run, move, source, to, error)
+        return outcome or self._unseen(run, move, FileNotFoundError())
+
+    def _unseen(self, run: Run, move: Move, error: OSError) -> MoveOutcome:
+        """The outcome of a message that is not to be seen in its place."""
+        if not isinstance(error, FileNotFoundError):
+            return MoveOutcome(Outcome.FAILED, describe(error))
+        became = self._repaired.in_cur.get((move.name, move.ino)) if run.box is Box.CUR else None
+        if became is not None and run.to_box is Box.NEW:
+            return MoveOutcome(Outcome.DONE, "an interrupted move was finished", True)
+        return MoveOutcome(Outcome.SKIPPED, run.mode.gone)

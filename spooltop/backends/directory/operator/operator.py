@@ -152,7 +152,8 @@ class DirectoryOperator:
         parts = self._parts(plan, stop)
         if plan.action is not Action.INJECT:
             mover = self._mover(dirs, plan)
-            moves = batches_of(mover.folders, plan, parts, user=self._user, clock=self._clock)
+            many = len(plan.items) > _SMALL
+            moves = batches_of(mover.folders, plan, parts, user=self._user, clock=self._clock, many=many)
             return BatchJournal(plan, log, self._clock, self._user).perform(moves, partial(mover.run, stop=stop))
         content = InjectedContent(plan.options)
         puts = put_batches(content, parts, self._clock)

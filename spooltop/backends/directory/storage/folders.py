@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
 from spooltop.engine import set_aside
@@ -17,6 +18,8 @@ __all__ = ["Folder", "Folders", "drop_folder"]
 
 _KEPT = 128
 """Folders that are kept open. There may be more folders than a process may have descriptors."""
+_LISTED = 10_000
+"""Names of metadata in one folder up to which they are kept."""
 
 
 def drop_folder(dirs: SpoolDirs, box: Box, folder: str) -> None:
@@ -50,6 +53,7 @@ class Folders:
         self._boxes: dict[Box, Folder] = {}
         self._aside: dict[tuple[Box, str], Folder] = {}
         self._shared: dict[tuple[Box, str], dict[str, Json]] = {}
+        self._own: dict[tuple[Box, str], frozenset[str] | None] = {}
 
     def of(self, box: Box, folder: str, *, create: bool = False) -> Folder:
         """Returns the directory ``folder`` of ``box`` (``Place``). Raises ``FileNotFoundError`` if there is none and ``create``
@@ -91,6 +95,20 @@ class Folders:
                     self._shared.clear()
                 self._shared[box, folder] = found
         return found
+
+    def own_metadata(self, box: Box, folder: str) -> frozenset[str] | None:
+        """Returns the names of the metadata of single messages in a folder, listed once; None where they are too many to keep, or
+        cannot be listed."""
+        if (box, folder) not in self._own:
+            if len(self._own) >= _KEPT:
+                return None
+            try:
+                names = self.files.scan(self.of(box, folder).fd)
+                found = frozenset(islice((name for name in names if name.startswith(".")), _LISTED))
+            except OSError:
+                found = None
+            self._own[box, folder] = None if found is None or len(found) == _LISTED else found
+        return self._own[box, folder]
 
     def close(self) -> None:
         """Closes all folders. Raises ``OSError``."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from spooltop.engine.files import Files
 
+from .folders import Folder
+
 __all__ = ["NameLookup"]
 
 
@@ -12,6 +14,7 @@ class NameLookup:
 
     def __init__(self, files: Files) -> None:
         self._files = files
+        self._ordered: dict[int, bool] = {}
 
     def there(self, name: str, dir_fd: int) -> bool | None:
         """Returns whether anything exists under that name; None where that cannot be seen."""
@@ -38,8 +41,12 @@ class NameLookup:
             return 0
         return found.st_ctime_ns if found.st_ino == ino else 0
 
-    def ordered(self, fd: int) -> bool:
-        try:
-            return self._files.ordered(fd)
-        except OSError:
-            return False  # not known, so the order is not relied on
+    def ordered(self, folder: Folder) -> bool:
+        """Returns whether a sync of this directory makes earlier changes of names durable in the others of its device."""
+        device = folder.id[0]
+        if device not in self._ordered:
+            try:
+                self._ordered[device] = self._files.ordered(folder.fd)
+            except OSError:
+                return False  # not known, so the order is not relied on
+        return self._ordered[device]
