@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from spooltop.backends.directory.liveness.processes import Processes
@@ -89,45 +88,3 @@ def test_a_process_that_belongs_to_another_user_exists() -> None:
         finally:
             os._exit(code)
     assert os.waitpid(pid, 0)[1] == 0
-
-
-@pytest.mark.parametrize(
-    ("line", "name", "command"),
-    [
-        (b"/usr/bin/python3\0/srv/worker.py\0--all\0", "python3", "worker.py"),
-        (b"/usr/sbin/consumer\0", "consumer", "consumer"),
-        (b"consumer: idle on queue\0", "python3", "consumer:"),
-        (b"consumer: idle on queue\0\0\0", "python3", "consumer: idle on queue"),
-        (b"consumer\0a b\0\0", "consumer", "consumer"),
-        (b"", "kworker/0:1", "kworker/0:1"),
-        (b"/srv/\xff\0", "x", "\udcff"),
-    ],
-    ids=[
-        "arguments", "no arguments", "a title over the arguments", "a title and room behind it", "an empty argument",
-        "a kernel thread", "not UTF-8",
-    ],
-)  # fmt: skip
-def test_the_command_of_a_process(tmp_path: Path, line: bytes, name: str, command: str) -> None:
-    stat(tmp_path, 77, "S", 1)
-    (tmp_path / "77" / "status").write_text(f"Name:\t{name}\nUmask:\t0022\nUid:\t0\t1\t1\t1\nGid:\t5\t5\t5\t5\n")
-    (tmp_path / "77" / "cmdline").write_bytes(line)
-    found = Processes(str(tmp_path)).process(77, described=True)
-    assert found is not None and (found.command, found.user) == (command, "root")
-
-
-def test_a_process_whose_words_are_hidden_still_has_its_start(tmp_path: Path) -> None:
-    stat(tmp_path, 77, "S", 1)
-    found = Processes(str(tmp_path)).process(77, described=True)
-    assert found is not None and (found.command, found.user) == (None, None) and found.since is not None
-
-
-def test_a_process_is_described_as_psutil_describes_it() -> None:
-    with subprocess.Popen(["cat", "-", "a b"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as child:
-        assert child.stdin is not None and child.stdout is not None
-        child.stdin.write(b"x")
-        assert child.stdout.read(1) == b"x"  # it is cat now
-        found, same = Processes().process(child.pid, described=True), psutil.Process(child.pid)
-        assert found is not None and found.since is not None
-        assert (found.command, found.user) == (same.name(), same.username())
-        assert abs(found.since - same.create_time()) < 1.02  # psutil knows the boot in whole seconds
-        child.stdin.close()

@@ -1,8 +1,8 @@
 """The process table, as far as it can be seen from here. Everything that asks about a process goes through one object.
 
-``procfs`` answers where there is one, psutil the CPU time of claims that are held for long. On a system without ``/proc`` psutil
-answers everything, as far as it can. A missing entry of either proves nothing (``hidepid``); only kill(2) with signal 0 tells
-whether a number is taken (proc(5)).
+psutil answers what it knows at a fair price: name, user, command line, start in epoch seconds, CPU time. ``procfs`` answers the
+rest, and on a system without ``/proc`` psutil answers that too, as far as it can. A missing entry of either proves nothing
+(``hidepid``); only kill(2) with signal 0 tells whether a number is taken (proc(5)).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from spooltop.engine.host import PROC, Machine, boot_id, this_machine
 from spooltop.model.text import program_of
 from spooltop.records import dataclass, replace
 
-from ..storage.access import user_name
 from .procfs import FileId, ProcFs
 
 __all__ = ["Descriptor", "Descriptors", "Process", "Processes"]
@@ -155,17 +154,8 @@ class Processes:
         elif self._procfs.exists() or (by_psutil := self._by_psutil(pid)) is None:
             return None
         else:
-            return _described_by_psutil(by_psutil) if described else by_psutil
-        return self._described(found) if described else found
-
-    def _described(self, process: Process) -> Process:
-        """Adds command, user and start in epoch seconds, as far as they are visible to this user."""
-        since = None if process.started is None else self.wall() - self.boottime() + process.started
-        words = self._procfs.words(process.pid)
-        if words is None:
-            return replace(process, since=since)  # it ended, or is hidden
-        command = program_of(words.arguments) or words.name or None
-        return replace(process, command=command, user=user_name(words.uid), since=since)
+            found = by_psutil
+        return _described(found) if described else found
 
     def _by_psutil(self, pid: int) -> Process | None:
         """Start and state of a process on a system without procfs. The start is as exact as the wall clock was steady."""
@@ -248,7 +238,7 @@ class Processes:
         return self._procfs.locks()
 
 
-def _described_by_psutil(process: Process) -> Process:
+def _described(process: Process) -> Process:
     """Adds command, user and start in epoch seconds, as far as they are visible to this user."""
     import psutil
 

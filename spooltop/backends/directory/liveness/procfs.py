@@ -2,8 +2,7 @@
 
 Measured per process, on a machine with 408 of them, in µs of CPU: start in clock ticks, state and number of threads 14, by psutil
 74; open files with their devices and inodes 17, by psutil 70, without those that were deleted or are in another mount namespace;
-children 14, by psutil 6,900, as it reads every process. psutil has neither the numbers in pid namespaces nor the locks, and to
-load it takes 25 ms, more than a command takes for all the claims that it shows.
+children 14, by psutil 6,900, as it reads every process. psutil has neither the numbers in pid namespaces nor the locks.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import NamedTuple
 
 from spooltop.engine.host import PROC
 
-__all__ = ["FileId", "ProcFs", "ProcStat", "ProcWords"]
+__all__ = ["FileId", "ProcFs", "ProcStat"]
 
 FileId = tuple[int, int]
 """Device and inode of a file."""
@@ -29,15 +28,6 @@ class ProcStat(NamedTuple):
     started: int
     zombie: bool
     stopped: str
-
-
-class ProcWords(NamedTuple):
-    """``name`` as the kernel has it, of at most 15 bytes; ``arguments`` of the command line, none in a kernel thread; ``uid`` of
-    the real user."""
-
-    name: str
-    arguments: list[str]
-    uid: int
 
 
 class ProcFs:
@@ -88,19 +78,6 @@ class ProcFs:
         # The leader of a process may end before its other threads: then the process lives.
         zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
         return ProcStat(int(fields[19]), zombie, fields[0].decode() if fields[0] in (b"T", b"t") else "")
-
-    def words(self, pid: int) -> ProcWords | None:
-        """Name, command line and user of a process."""
-        status = self._bytes(f"{pid}/status") or b""
-        uid = status.partition(b"\nUid:")[2].split(None, 1)
-        if not uid:
-            return None
-        name = status.partition(b"\n")[0].partition(b"\t")[2]
-        line = os.fsdecode(self._bytes(f"{pid}/cmdline", 1 << 20) or b"")
-        arguments = line.removesuffix("\0").split("\0") if line else []
-        if len(arguments) == 1:
-            arguments = line.rstrip("\0 ").split(" ")  # a process that wrote its title over its arguments
-        return ProcWords(os.fsdecode(name), arguments, int(uid[0]))
 
     def numbers(self, pid: int) -> tuple[int, ...]:
         """The numbers of a process, from the pid namespace of ``root`` inwards (``NSpid:``). Raises ``OSError``."""
