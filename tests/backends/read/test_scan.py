@@ -73,8 +73,12 @@ def test_a_sample_of_packed_names_is_that_of_a_list(raw: list[bytes], data: st.D
         [b"%016d.%s" % (n, b"x" * (1 + n % 4)) for n in range(300)],
         [b"%016d.%s" % (n, b"x" * (1 + n % 90)) for n in range(300)],
         [*(b"%016d.x" % n for n in range(300)), b"another"],
+        [*(b"%016d.%s" % (n, b"x" * (1 + n % 90)) for n in range(300)), b"x\x08%016d.x" % 5, b"\x08%016d.x" % 5],
     ],
-    ids=["empty", "one", "hidden", "alike", "several blocks", "one length of entries", "several lengths", "one without a time"],
+    ids=[
+        "empty", "one", "hidden", "alike", "several blocks", "one length of entries", "several lengths", "one without a time",
+        "like an entry inside",
+    ],
 )  # fmt: skip
 def test_the_entries_of_a_directory_are_its_names(box: Path, names: list[bytes]) -> None:
     for name in names:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import struct
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
 from spooltop.engine.syscalls import directory_blocks
+from spooltop.patterns import pattern
 
 __all__ = ["OTHER", "REGULAR", "UNKNOWN", "blocks", "count", "counted", "entries"]
 
@@ -22,6 +24,9 @@ _LENGTH, _TYPE, _NAME = 16, 18, 19
 _LOW_HIGH = (_LENGTH, _LENGTH + 1) if sys.byteorder == "little" else (_LENGTH + 1, _LENGTH)
 REGULAR, OTHER, UNKNOWN = 8, 4, 0
 """Types of entries: a regular file; anything else; unknown, if the file system does not give the type."""
+_TIMED = pattern(rb"\0\x08([0-9]{16}\.[^\0]*)\0")
+"""Matches the high byte of the length of an entry, the type of a regular file, and a name with a time in front; on a big-endian
+machine it matches nothing."""
 
 
 def blocks(fd: int, size: int = _BLOCK) -> Iterator[bytes]:
@@ -55,7 +60,8 @@ def entries(block: bytes) -> tuple[list[bytes], bytes, bool]:
         timed = length > _NAME + 17 and block[_NAME + 16 :: length] == b"." * (len(block) // length)
         timed = timed and all(block[_NAME + at :: length].isdigit() for at in range(16))
         return _even_names(block, length), block[_TYPE::length], timed
-    found: list[bytes] = []
+    if found := _timed_names(block):
+        return found, bytes((REGULAR,)) * len(found), True
     types = bytearray()
     index, (low, high) = block.index, _LOW_HIGH
     at, end = 0, len(block)
@@ -74,6 +80,18 @@ def _even_names(block: bytes, length: int) -> list[bytes]:
         return list(chain.from_iterable(struct.iter_unpack(f"{_NAME}x{end - _NAME}s{length - end}x", block)))
     padded = b"/".join(chain.from_iterable(struct.iter_unpack(f"{_NAME}x{length - _NAME}s", block)))
     return padded.replace(b"\0", b"").split(b"/")
+
+
+def _timed_names(block: bytes) -> list[bytes]:
+    """Returns the names in a block if all are regular files that begin with 16 digits and a dot, else an empty list.
+
+    The pattern matches nowhere else: no name contains NUL, and from within the numbers in front of a name 17 bytes always reach
+    the high byte of the length, which is no digit and no dot.
+    """
+    names = _TIMED.findall(block)
+    lengths = Counter(map(len, names))
+    whole = sum(count * (_NAME + 1 + length + 7 & ~7) for length, count in lengths.items()) == len(block)
+    return names if whole else []
 
 
 def counted(block: bytes) -> int:
