@@ -22,7 +22,7 @@ from spooltop.model.vocabulary import ASIDE, Box
 
 from ..listing.sorting import ordered
 from ..storage.folders import Folders
-from ..storage.location import OPERATION, Place, in_folder
+from ..storage.location import OPERATION, Place, in_folder, seconds
 from ..storage.metadata import time_of
 from ..storage.name_forms import NameForms, named_like
 from .packed_items import BOX, Message, MessageColumns, ids_of, is_claimed
@@ -317,11 +317,12 @@ def _since(messages: MessageColumns, forms: NameForms) -> list[float | None]:
         if digits.isdecimal() and len(digits) == 16 * len(times):
             return [float(us) / 1e6 for us in times]
         told = [float(tail[36 : tail.index(":")]) / 1e6 if tail[:1] == "," else None for tail in forms.tails]
+    elif box in ASIDE:
+        told = list(expand(messages.since, messages.length))
+        if None in told:
+            told = [seconds(ns) if at is None else at for at, ns in zip(told, expand(messages.ctime_ns, len(told)), strict=True)]
     else:
-        by_name = {
-            one: box not in ASIDE and (like := named_like(one)) is not None and not like.attempts
-            for one in set(forms.attributes)
-        }
+        by_name = {one: (like := named_like(one)) is not None and not like.attempts for one in set(forms.attributes)}
         columns = zip(messages.name, forms.id_ends, forms.attributes, strict=True)
         told = [float(name[:16]) / 1e6 if end and by_name[one] else None for name, end, one in columns]
     if None not in told:

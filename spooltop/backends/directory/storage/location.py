@@ -12,7 +12,19 @@ from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import ASIDE, Box, Json
 from spooltop.patterns import pattern
 
-__all__ = ["OPERATION", "FileStatus", "Found", "Place", "Ref", "folders_dir", "in_folder", "is_pinned", "kind_of", "safe_name"]
+__all__ = [
+    "OPERATION",
+    "FileStatus",
+    "Found",
+    "Place",
+    "Ref",
+    "folders_dir",
+    "in_folder",
+    "is_pinned",
+    "kind_of",
+    "safe_name",
+    "seconds",
+]
 
 OPERATION = pattern(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}\Z")
 """Valid names for the folder of an operation, or for a staging directory, below ``.spooltop``."""
@@ -99,19 +111,19 @@ class FileStatus(NamedTuple):
 
     @property
     def st_mtime(self) -> float:
-        return _seconds(self.st_mtime_ns)
+        return seconds(self.st_mtime_ns)
 
     @property
     def st_ctime(self) -> float:
-        return _seconds(self.st_ctime_ns)
+        return seconds(self.st_ctime_ns)
 
 
 Found = stat_result | FileStatus
 """The status of a file."""
 
 
-def _seconds(ns: int) -> float:
-    """Returns the same number as a ``stat_result`` holds."""
+def seconds(ns: int) -> float:
+    """Turns nanoseconds into seconds, exactly as a ``stat_result`` does."""
     return ns // 10**9 + 1e-9 * (ns % 10**9)
 
 
