@@ -16,8 +16,10 @@ from spooltop.backends.directory.journal import log_parts
 from spooltop.backends.directory.journal.append_log import AppendLog
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.journal.log_lines import LogLines
+from spooltop.backends.directory.journal.log_parts import NextPart
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import Outcome, Result
+from spooltop.model.protocols import BATCH
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.desk import Desk
@@ -52,7 +54,7 @@ def folder(tmp_path: Path) -> Iterator[int]:
 
 def append(files: LogFiles, folder: int, line: bytes, carried: bytes | None = b"") -> None:
     log = AppendLog(files, folder, LOG, os.fstat(folder))
-    log.append(line, carried=None if carried is None else lambda: carried)
+    log.append(line, following=None if carried is None else NextPart(lambda: carried))
 
 
 def lines(folder: int, **more: Any) -> list[bytes]:
@@ -245,6 +247,78 @@ def test_an_interrupted_batch_is_found_however_many_parts_have_begun_since(desk:
     desk.put("e")
     hold(desk, LogFiles(), "e")
     assert not held.exists() and desk.names(Box.NEW) == ["a"]
+
+
+def journals(desk: Desk) -> list[str]:
+    return sorted(path.name for path in (desk.path / ".spooltop").glob("journal*"))
+
+
+def test_a_part_goes_once_nothing_in_it_can_be_undone(desk: Desk) -> None:
+    for name in "abcdef":
+        desk.put(name)
+    done = [hold(desk, Small(), name).operation for name in "abcd"]
+    assert len(journals(desk)) == 4
+    (desk.path / ".spooltop" / "held" / done[1] / "b").unlink()
+    hold(desk, Small(), "e")
+    assert journals(desk) == ["journal.000001.jsonl", "journal.000003.jsonl", "journal.000004.jsonl", LOG]
+    listed = [record.operation for record in desk.operations().records()]
+    assert done[1] not in listed and {done[0], done[2], done[3]} < set(listed)
+    assert undo(desk, done[0], Small()).count(Outcome.DONE) == 1
+    hold(desk, Small(), "f")
+    assert journals(desk)[0] == "journal.000003.jsonl"  # of the first nothing is left to undo
+
+
+def test_an_operation_of_which_a_part_went_is_not_called_interrupted(desk: Desk) -> None:
+    for number in range(BATCH + 1):
+        desk.put(f"m{number:05}")
+    done = hold(desk, Small(), *(f"m{number:05}" for number in range(BATCH + 1))).operation
+    assert journals(desk) == [PARTS[0], LOG]
+    for number in range(BATCH):
+        (desk.path / ".spooltop" / "held" / done / f"m{number:05}").unlink()
+    for name in "ab":
+        desk.put(name)
+        hold(desk, Small(), name)
+    assert journals(desk) == ["journal.000002.jsonl", "journal.000003.jsonl", LOG]
+    record = next(record for record in desk.operations().records() if record.operation == done)
+    assert (record.open, record.done, record.count, record.why_not_undo) == (False, 1, BATCH + 1, None)
+    assert record.words == "hold 1001; 1,000 of them can no longer be undone"
+    assert undo(desk, done).count(Outcome.DONE) == 1
+
+
+def test_a_part_that_undoes_what_an_earlier_one_did_stays_with_it(desk: Desk) -> None:
+    for name in "abcd":
+        desk.put(name)
+    held = hold(desk, Small(), "a", "b").operation
+    (desk.path / ".spooltop" / "held" / held / "b").rename(desk.path / "kept")
+    undone = undo(desk, held, Small()).operation
+    (desk.path / "kept").rename(desk.path / ".spooltop" / "held" / held / "b")
+    (desk.path / "new" / "a").unlink()
+    hold(desk, Small(), "c")
+    hold(desk, Small(), "d")
+    assert journals(desk) == [*PARTS, "journal.000003.jsonl", LOG]
+    plan = desk.operations().plan(Action.UNDO, Selection(), options={"undoes": held})
+    assert plan.notes[0] == "1 of 2 undone already." and [item.name for item in plan.items] == ["b"]
+    (desk.path / ".spooltop" / "held" / held / "b").unlink()
+    desk.put("e")
+    hold(desk, Small(), "e")
+    assert undone not in [record.operation for record in desk.operations().records()]
+
+
+@pytest.mark.parametrize("place", ["new", "cur", "gone"])
+def test_a_part_with_a_requeue_is_kept_while_its_message_waits(desk: Desk, place: str) -> None:
+    for name in "cde":
+        desk.put(name)
+    desk.put("a:2,P1", box=Box.CUR)
+    operations = desk.operations(Small())
+    operations.apply(operations.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True), force=True))
+    waiting = desk.path / "new" / "a"
+    if place == "cur":
+        waiting.rename(desk.path / "cur" / "a:2,P2")
+    elif place == "gone":
+        waiting.unlink()
+    for name in "cde":
+        hold(desk, Small(), name)
+    assert (PARTS[0] in journals(desk)) is (place == "new")
 
 
 @pytest.mark.parametrize("refused", [errno.EACCES, errno.EPERM])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 
 from spooltop.engine.atomic import make_file
 from spooltop.engine.files import is_inode
 
 from .log_files import RESERVED, LogFiles, plain_now
-from .log_parts import rotate
+from .log_parts import NextPart, rotate
 
 __all__ = ["AppendLog"]
 
@@ -25,14 +24,14 @@ class AppendLog:
         self._name = name
         self._like = like
 
-    def append(self, line: bytes, *, sync: bool = True, carried: Callable[[], bytes] | None = None) -> None:
+    def append(self, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
         """Appends ``line``, which ends with a newline; an empty line only syncs. It is synced when this returns, unless
         ``sync`` is off and a later line will be. After an error a part of it may be in the file. A log that has become large
-        continues in a new part that begins with what ``carried`` returns; without it in the same file."""
-        while not self._append(line, sync=sync, carried=carried):
-            carried = None
+        continues in the part ``following``; without one in the same file."""
+        while not self._append(line, sync=sync, following=following):
+            following = None
 
-    def _append(self, line: bytes, *, sync: bool, carried: Callable[[], bytes] | None) -> bool:
+    def _append(self, line: bytes, *, sync: bool, following: NextPart | None) -> bool:
         """False where the log continues in another file, so that the line has to be written there."""
         files = self._files
         try:
@@ -44,7 +43,7 @@ class AppendLog:
             found = plain_now(files, fd, self._dir_fd, self._name)
             size = found.st_size
             large = size >= files.rotate_at
-            if carried and large and rotate(files, self._dir_fd, self._name, fd, self._like, carried):
+            if following and large and rotate(files, self._dir_fd, self._name, fd, self._like, following):
                 return False
             if found.st_blocks * 512 < size + len(line) + RESERVED // 2:
                 self._reserve(fd, size, len(line) + RESERVED)

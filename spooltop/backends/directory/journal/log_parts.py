@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from os import stat_result
+from typing import NamedTuple
 
 from spooltop.engine.atomic import discard, publish_new
 from spooltop.engine.files import UNSUPPORTED, is_inode
 
 from .log_files import FULL, RESERVED, LogFiles
 
-__all__ = ["MOST_PARTS", "drop_part", "parts_of", "rotate"]
+__all__ = ["MOST_PARTS", "NextPart", "parts_of", "rotate"]
 
 MOST_PARTS = 32
 """Parts that are kept besides the newest, 1 GiB. Older ones go, also where something in them could be undone."""
@@ -35,9 +36,16 @@ def parts_of(files: LogFiles, dir_fd: int, name: str) -> list[str]:
     return [other for _, other in sorted(found)]
 
 
-def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, carried: Callable[[], bytes]) -> bool:
-    """Begins a new part of the log ``name``, which is open as ``fd`` for writing, with the lines ``carried``. False where that is
-    not possible: another process is doing it, there is no room or no permission, or locks are not supported."""
+class NextPart(NamedTuple):
+    """The lines that a new part begins with, and those of the earlier parts, the oldest first, that are no longer needed."""
+
+    carried: Callable[[], bytes]
+    ended: Callable[[Sequence[str]], Iterable[str]] = lambda parts: ()
+
+
+def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, following: NextPart) -> bool:
+    """Begins a new part of the log ``name``, which is open as ``fd`` for writing. False where that is not possible: another
+    process is doing it, there is no room or no permission, or locks are not supported."""
     try:
         if not files.lock_write(fd):
             return False
@@ -48,7 +56,7 @@ def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, 
         stem, _, ending = name.rpartition(".")
         number = int(older[-1].split(".")[-2]) + 1 if older else 1
         part = f"{stem}.{number:06}.{ending}"
-        if not publish_new(files, dir_fd, part, carried(), like):
+        if not publish_new(files, dir_fd, part, following.carried(), like):
             return False
         if not _reserved(files, dir_fd, part):
             discard(files, part, dir_fd)
@@ -66,12 +74,12 @@ def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, 
         if error.errno in (errno.EPERM, errno.EACCES, *FULL, *_UNLOCKABLE):
             return False
         raise
-    for old in older[: len(older) + 1 - MOST_PARTS]:
-        drop_part(files, dir_fd, old)
+    for old in {*following.ended(older), *older[: max(0, len(older) + 1 - MOST_PARTS)]}:
+        _drop(files, dir_fd, old)
     return True
 
 
-def drop_part(files: LogFiles, dir_fd: int, part: str) -> None:
+def _drop(files: LogFiles, dir_fd: int, part: str) -> None:
     """Removes a part, if that is permitted. Raises ``OSError``."""
     try:
         files.unlink(part, dir_fd)

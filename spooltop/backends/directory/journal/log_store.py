@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -24,6 +24,7 @@ from spooltop.model.audit import AuditLog
 from .append_log import AppendLog
 from .log_files import FULL, LogFiles, open_path
 from .log_lines import LogLines
+from .log_parts import NextPart
 
 __all__ = [
     "AUDIT", "JOURNAL", "STATE_DIR", "LogStore", "SpoolLogs", "SpoolPathLogs", "StateLogs", "StoredLog", "audit_logs",
@@ -38,10 +39,6 @@ AUDIT = "audit.jsonl"
 
 JOURNAL = "journal.jsonl"
 """The name of every journal of messages."""
-
-Carried = Callable[[], bytes]
-"""Returns the lines with which a new part of a log begins."""
-
 
 class StoredLog(NamedTuple):
     """A log as it is read. ``trusted``: nobody else may write it."""
@@ -58,9 +55,9 @@ class LogStore(Protocol):
         """The path that errors name."""
         ...
 
-    def append(self, name: str, line: bytes, *, sync: bool = True, carried: Carried | None = None) -> None:
+    def append(self, name: str, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
         """Appends ``line``, which ends with a newline; an empty line only syncs. The line is synced when this returns, unless
-        ``sync`` is off. ``carried`` as for ``AppendLog``. Raises ``AuditFailed``, and ``OSError`` where the store itself cannot
+        ``sync`` is off. ``following`` as for ``AppendLog``. Raises ``AuditFailed``, and ``OSError`` where the store itself cannot
         be opened."""
         ...
 
@@ -109,12 +106,12 @@ class SpoolLogs:
         """True where these logs lie outside the spool, because it belongs to somebody else."""
         return self._outside
 
-    def append(self, name: str, line: bytes, *, sync: bool = True, carried: Carried | None = None) -> None:
+    def append(self, name: str, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
         try:
             folder = self._folder(outside=self._outside, create=True)
             assert folder is not None  # create=True makes it or raises
             like = self._files.fstat(folder) if self._outside else self._dirs.owner_model
-            AppendLog(self._files, folder, name, like).append(line, sync=sync, carried=carried)
+            AppendLog(self._files, folder, name, like).append(line, sync=sync, following=following)
         except OSError as error:
             raise AuditFailed(
                 f"{name} cannot be written: {error.strerror or error}",
@@ -127,6 +124,10 @@ class SpoolLogs:
         for trusted in (True, False) if self._outside else (True,):
             folder = partial(self._folder, outside=self._outside and trusted, create=False)
             yield StoredLog(LogLines(self._files, folder, name, latest=latest), trusted)
+
+    def part(self, name: str) -> LogLines:
+        """The lines of one part of the user's own logs."""
+        return LogLines(self._files, partial(self._folder, outside=self._outside, create=False), name)
 
     def close(self) -> None:
         if self._state_fd is not None:
@@ -156,9 +157,9 @@ class SpoolPathLogs:
         self._files = files
         self._state_dir = state_dir
 
-    def append(self, name: str, line: bytes, *, sync: bool = True, carried: Carried | None = None) -> None:
+    def append(self, name: str, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
         with self._opened() as logs:
-            logs.append(name, line, sync=sync, carried=carried)
+            logs.append(name, line, sync=sync, following=following)
 
     def read(self, name: str, *, latest: int | None = None) -> Iterator[StoredLog]:
         with self._opened() as logs:
@@ -181,7 +182,7 @@ class StateLogs:
     def path(self) -> str:
         return self._folder or ""
 
-    def append(self, name: str, line: bytes, *, sync: bool = True, carried: Carried | None = None) -> None:
+    def append(self, name: str, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
         if self._folder is None:
             raise AuditFailed("there is no place for the audit log", advice="set XDG_STATE_HOME or HOME")
         fd = open_path(self._files, self._folder)
@@ -189,7 +190,7 @@ class StateLogs:
             found = self._files.fstat(fd)
             if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise PermissionError(errno.EPERM, "others may write its directory")
-            AppendLog(self._files, fd, name, found).append(line, sync=sync, carried=carried)
+            AppendLog(self._files, fd, name, found).append(line, sync=sync, following=following)
         finally:
             self._files.close(fd)
 

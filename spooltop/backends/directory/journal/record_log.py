@@ -27,6 +27,7 @@ from spooltop.model.vocabulary import Action, Json
 from spooltop.records import dataclass, field
 
 from ..storage.location import OPERATION
+from .log_parts import NextPart
 from .log_store import LogStore
 
 __all__ = [
@@ -279,19 +280,25 @@ def unfinished(lines: Iterable[bytes], kind: RecordType[Any, Any]) -> list[bytes
 
 
 class RecordLog(Generic[IntentT, ResultT]):
-    """A log of one record type in ``store``."""
+    """A log of one record type in ``store``. ``ended`` tells which parts may go when a new one begins (``NextPart``)."""
 
-    def __init__(self, store: LogStore, kind: RecordType[IntentT, ResultT]) -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        kind: RecordType[IntentT, ResultT],
+        ended: Callable[[Sequence[str]], Iterable[str]] = lambda parts: (),
+    ) -> None:
         self._store = store
         self._kind = kind
+        self._following = NextPart(self._carried, ended)
         self._name = f"{kind.name}.jsonl"
 
     def append(self, line: bytes, *, sync: bool = True) -> None:
         """Appends an encoded line, synced unless a later line will be; an empty one only syncs. Raises ``AuditFailed``: then
         nothing may be changed."""
-        carried = self._carried if line.startswith(_INTENT) else None  # so that a step is rarely divided between two parts
+        following = self._following if line.startswith(_INTENT) else None  # so that a step is rarely divided between two parts
         try:
-            self._store.append(self._name, line, sync=sync, carried=carried)
+            self._store.append(self._name, line, sync=sync, following=following)
         except OSError as error:
             raise write_failed(self._store, self._kind.name, error) from error
 

@@ -32,6 +32,7 @@ from ..storage.access import user_name
 from ..world import World
 from .batches import batches_of
 from .candidates import find_candidates
+from .ended_parts import ended_parts
 from .inject import InjectedContent, put_batch, put_batches
 from .mover import Mover
 from .permission import can_change
@@ -122,7 +123,8 @@ class DirectoryOperator:
             raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
         self._performed.add(plan.operation)
         with self._translate_errors(), self._open() as dirs, self._logs(dirs) as logs:
-            yield from self._perform(dirs, RecordLog(logs, MOVES), plan, stop)
+            log = RecordLog(logs, MOVES, partial(ended_parts, dirs, logs))
+            yield from self._perform(dirs, log, plan, stop)
 
     def audit(self, line: bytes, *, sync: bool = True) -> None:
         with self._translate_errors(AuditFailed), self._open() as dirs, self._logs(dirs) as logs:

@@ -84,14 +84,17 @@ def records(
         if first.action is Action.PURGE and deletes:
             words += " at once, without the trash"
         untried = first.count - account.outcomes.total()
+        whole = len(logged.steps) > max(logged.steps)  # else a part of the journal with some batches has gone
         if logged.open:
             words += f"; interrupted: {account.found} of the last {account.unsure} were found moved"
+        elif untried > 0 and not whole:
+            words += f"; {untried:,} of them can no longer be undone"
         elif untried > 0:
             words += f"; interrupted: {untried:,} were not attempted"
         found.append(
             operation_record(
-                logged, account.outcomes, count=first.count, found=account.found, unfinished=logged.open or untried > 0,
-                undone=undone, why_not=why_not, words=words,
+                logged, account.outcomes, count=first.count, found=account.found,
+                unfinished=logged.open or (whole and untried > 0), undone=undone, why_not=why_not, words=words,
             )
         )  # fmt: skip
     return newest_first(found)
