@@ -261,11 +261,13 @@ class Control:
         return result
 
     @while_open
-    def operations(self, stop: Callable[[], bool] | None = None) -> list[OperationRecord]:
-        """Lists the operations, newest first. ``stop`` is called every few hundred moves; raises ``Stopped`` if it returns
-        True."""
+    def operations(
+        self, stop: Callable[[], bool] | None = None, *, begins: str = "", most: int | None = None
+    ) -> list[OperationRecord]:
+        """Lists the operations whose id ``begins`` so, newest first, ``most`` of them. ``stop`` is called every few hundred
+        moves; raises ``Stopped`` if it returns True."""
         operations = self._operations()
-        return [] if operations is None else operations.records(stop)
+        return [] if operations is None else operations.records(stop, begins=begins, most=most)
 
     @while_open
     def audit(self, operation: str) -> AuditTrail:

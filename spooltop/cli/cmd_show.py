@@ -26,6 +26,8 @@ __all__ = ["locks", "ls", "ops", "show", "tickets"]
 
 NOTHING_MATCHED = 4
 _WINDOW = 1000
+_OPERATIONS = 1000
+"""Operations that are listed unless all are wanted."""
 _PREVIEW = 65536
 
 
@@ -106,19 +108,23 @@ def show(args: argparse.Namespace, context: Context) -> int:
 
 def ops(args: argparse.Namespace, context: Context) -> int:
     with context.control(args, here_or(args.path, args.as_kind == "spool")) as control:
-        records = control.operations()
+        most = None if args.all or args.operation is not None else _OPERATIONS + 1
+        records = control.operations(begins=args.operation or "", most=most)
         now = control.now()
         if args.operation is not None:
             one = _the_one(records, args.operation, args.path)
             return _audited(one, control.audit(one.operation), now, args, context)
+    shown = records if args.all else records[:_OPERATIONS]
     if args.json:
-        for record in records:
+        for record in shown:
             context.terminal.out(render_json.dumps(render_changes_json.operation(record, now)))
-    elif records:
-        for line in render_changes_text.operations(records, now):
+    elif shown:
+        for line in render_changes_text.operations(shown, now):
             context.terminal.out(line)
     else:
         context.terminal.out("no operations yet")
+    if len(shown) < len(records):
+        context.terminal.error(f"{escape(args.path)}: only the newest {len(shown):,} operations are listed; --all lists all")
     return 0
 
 

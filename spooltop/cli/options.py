@@ -243,6 +243,7 @@ def undo(parser: ArgumentParser) -> None:
 def ops(parser: ArgumentParser) -> None:
     _path(parser, optional=True)
     parser.add_argument("operation", metavar="OPERATION", nargs="?", help="its id, or the beginning: the result of each item")
+    parser.add_argument("--all", action="store_true", help="all operations in the journal, not only the newest 1,000")
     parser.set_defaults(locks=True)
     _json(parser, "one object a line; of one operation one object")
 

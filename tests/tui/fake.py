@@ -333,7 +333,9 @@ class FakeControl:
             plan.operation, plan.action, self.target, self.time, done, stopped, len(plan.items) - len(done), undo=undo
         )
 
-    def operations(self, stop: Callable[[], bool] | None = None) -> list[OperationRecord]:
+    def operations(
+        self, stop: Callable[[], bool] | None = None, *, begins: str = "", most: int | None = None
+    ) -> list[OperationRecord]:
         return list(self.records)
 
     def audit(self, operation: str) -> AuditTrail:
