@@ -55,13 +55,11 @@ class PackedNames:
         return self._names_of(index // CHUNK)[index % CHUNK]
 
     def sample(self, places: Iterable[int]) -> Iterator[str]:
-        """Yields the names at ``places``, which lie far apart: of each chunk only what precedes the name is unpacked."""
+        """Yields the names at ``places``, which lie far apart: a chunk of names of one length is not unpacked."""
         for place in places:
             number, within = divmod(place, CHUNK)
-            if number == len(self._chunks):
-                yield os.fsdecode(self._open[within])
-            else:
-                yield os.fsdecode(self._chunks[number].split(b"/", within + 1)[within])
+            name = _even_name(self._chunks[number], within) if number < len(self._chunks) else b""
+            yield os.fsdecode(name) if name else self[place]
 
     def pick(self, places: Sequence[int]) -> list[str]:
         """The names at ``places``, in that order; no chunk is unpacked twice."""
@@ -99,3 +97,10 @@ class PackedNames:
                 if name in names:
                     return start + names.index(name)
         return None
+
+
+def _even_name(chunk: bytes, within: int) -> bytes:
+    """Returns a name of a chunk, by its place, if all have the same length, else an empty one."""
+    length = chunk.find(b"/") + 1
+    even = len(chunk) + 1 == length * CHUNK and chunk[length - 1 :: length] == b"/" * (CHUNK - 1)
+    return chunk[within * length : (within + 1) * length - 1] if even else b""
