@@ -14,7 +14,7 @@ from spooltop.engine.files import Files
 CHANGING = frozenset(
     {
         "create", "keep_times", "link", "mkdir", "open_lasting", "copy_owner", "pwrite", "rename", "rename_noreplace",
-        "replace", "rmdir", "set_mtime", "spread_directories", "swap", "symlink", "truncate", "unlink", "write",
+        "replace", "rmdir", "set_mtime", "swap", "symlink", "truncate", "unlink", "write",
     }
 )  # fmt: skip
 """Operations that change a file or a name; ``open_lasting`` may create one."""
@@ -27,8 +27,9 @@ LOOKING = frozenset(
     }
 )  # fmt: skip
 """Operations that change nothing."""
-COMPOSED = frozenset({"has_moved", "move", "ordered", "reuses_inodes_late", "write_all", "write_rest"})
-"""Operations composed of the others. ``ordered`` and ``reuses_inodes_late`` report the kind of file system and cannot fail."""
+COMPOSED = frozenset({"has_moved", "move", "ordered", "reuses_inodes_late", "spread_directories", "write_all", "write_rest"})
+"""Operations composed of the others, and those that cannot fail: ``ordered`` and ``reuses_inodes_late`` report the kind of file
+system, ``spread_directories`` is a hint to it."""
 OPERATIONS = CHANGING | SYNCING | LOOKING
 """Operations that end in a system call."""
 NEVER_FULL = (LOOKING | {"copy_owner"}) - {"content", "lock", "lock_write"}
