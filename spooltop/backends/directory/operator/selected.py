@@ -322,9 +322,11 @@ def _since(messages: MessageColumns, forms: NameForms) -> list[float | None]:
         if None in told:
             told = [seconds(ns) if at is None else at for at, ns in zip(told, expand(messages.ctime_ns, len(told)), strict=True)]
     else:
-        by_name = {one: (like := named_like(one)) is not None and not like.attempts for one in set(forms.attributes)}
-        columns = zip(messages.name, forms.id_ends, forms.attributes, strict=True)
-        told = [float(name[:16]) / 1e6 if end and by_name[one] else None for name, end, one in columns]
+        returned = {
+            one: box is Box.NEW and (like := named_like(one)) is not None and like.attempts for one in set(forms.attributes)
+        }
+        columns = zip(messages.name, forms.id_ends, forms.attributes, expand(messages.ctime_ns, messages.length), strict=True)
+        told = [None if not end else seconds(ns) if returned[one] else float(name[:16]) / 1e6 for name, end, one, ns in columns]
     if None not in told:
         return told
     return [at if at is not None else messages.message(place).row.in_box_since for place, at in enumerate(told)]
