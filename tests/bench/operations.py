@@ -1,6 +1,6 @@
 """Cost of the list of operations, and of a small change, after many operations, beside reading the journal without decoding it.
 
-    python -m tests.bench.operations [megabytes, default 200] [messages of an operation …, default 20000 1] [--dir PATH]
+    python -m tests.bench.operations [megabytes, default 200] [messages of an operation …, default 20000 100] [--dir PATH]
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def measured(path: Path, size: int, messages: int) -> list[str]:
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("megabytes", nargs="?", type=int, default=200)
-    parser.add_argument("messages", nargs="*", type=int, default=[20_000, 1])
+    parser.add_argument("messages", nargs="*", type=int, default=[20_000, 100])
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="spooltop-bench-", dir=args.dir))
     try:

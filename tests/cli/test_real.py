@@ -189,6 +189,21 @@ def test_a_claim_goes_back_under_its_very_name_and_the_undo_brings_it_back(spool
     assert "cur/1795220920443125.9155.vm:2,P4242" in everything(spool)
 
 
+def test_of_very_many_operations_the_newest_are_listed_and_how_to_list_all_is_said(spool: Path) -> None:
+    assert spooltop("hold", spool, "--box", "new", "ALL", "--yes").code == 0
+    [one] = [json.loads(line) for line in spooltop("ops", spool, "--json").out.splitlines()]
+    journal = spool / ".spooltop" / "journal.jsonl"
+    written = journal.read_text()
+    journal.write_text("".join(written.replace(one["operation"], f"op{number:04}") for number in range(1002)))
+    listed = spooltop("ops", spool, "--json")
+    assert listed.code == 0 and "only the newest 1,000 operations are listed; --all lists all" in listed.err
+    assert [json.loads(line)["operation"] for line in listed.out.splitlines()] == [f"op{n:04}" for n in range(1001, 1, -1)]
+    for json_or_not in ([], ["--json"]):
+        whole = spooltop("ops", spool, "--all", *json_or_not)
+        assert (whole.code, whole.err) == (0, "") and whole.out.count("op") >= 1002
+    assert "op0000" in spooltop("ops", spool, "op0000").out
+
+
 def test_purge_by_box_leaves_alone_what_is_young(spool: Path) -> None:
     for path in (spool / "tmp").iterdir():
         os.utime(path)

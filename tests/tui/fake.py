@@ -336,7 +336,7 @@ class FakeControl:
     def operations(
         self, stop: Callable[[], bool] | None = None, *, begins: str = "", most: int | None = None
     ) -> list[OperationRecord]:
-        return list(self.records)
+        return [record for record in self.records if record.operation.startswith(begins)][:most]
 
     def audit(self, operation: str) -> AuditTrail:
         return self.trails.get(operation, AuditTrail())

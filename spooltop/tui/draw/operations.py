@@ -40,10 +40,11 @@ def operations_lines(
     *,
     now: float,
     chosen: int = 0,
+    older: bool = False,
     zone: datetime.tzinfo | None = None,
 ) -> list[Line]:
     """A title and one line per operation, at most ``height`` lines, with the chosen one visible; the last lines say why it cannot
-    be undone."""
+    be undone. ``older``: there are older ones."""
     if not records:
         return [plain(" no operation has been done here", width)][:height]
     chosen = max(0, min(chosen, len(records) - 1))
@@ -51,7 +52,7 @@ def operations_lines(
     words = f"{shown(record.operation)}: {line_text(_outcome(record))}"
     outcome_lines = [plain(f" {part}", width) for part in wrap(words, max(1, width - 2))]
     below = len(outcome_lines) + 1 if height >= len(outcome_lines) + 6 else 0  # in full, where it fits
-    head = [_head(records, width)] if height >= 8 else []
+    head = [_head(records, width, older)] if height >= 8 else []
     fits = max(1, height - 1 - below - len(head))
     top = max(0, min(chosen - fits + 1, len(records) - fits))
     at = f"{'at':<8}  " if width >= _WITH_TIME else ""
@@ -64,9 +65,9 @@ def operations_lines(
     return lines[:height]
 
 
-def _head(records: Sequence[OperationRecord], width: int) -> Line:
+def _head(records: Sequence[OperationRecord], width: int, older: bool) -> Line:
     name = Span(f" Operations {len(records):,}", Style.TITLE)
-    return crop(join(name, " · newest first"), width)
+    return crop(join(name, " · newest first", " · all: spooltop ops --all" if older else ""), width)
 
 
 def _record(record: OperationRecord, width: int, now: float, zone: datetime.tzinfo | None, *, chosen: bool) -> Line:

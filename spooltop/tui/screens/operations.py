@@ -22,6 +22,9 @@ from .scrolling import ChoosingScreen
 
 __all__ = ["OperationsScreen"]
 
+_MOST = 1000
+"""Operations in the list: a journal may hold very many."""
+
 
 class OperationsScreen(ChoosingScreen[None]):
     class Listed(Message):
@@ -34,6 +37,7 @@ class OperationsScreen(ChoosingScreen[None]):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.records: list[OperationRecord] | None = None
+        self.older = False
         self.failed = ""
 
     def on_mount(self) -> None:
@@ -41,14 +45,15 @@ class OperationsScreen(ChoosingScreen[None]):
         self.paint()
 
     def read(self) -> None:
-        job = partial(self.session.control.operations, self.unwanted())
+        job = partial(self.session.control.operations, self.unwanted(), most=_MOST + 1)
         self.session.worker.submit(job, lambda records: deliver(self, self.Listed(records)))
 
     def on_operations_screen_listed(self, message: Listed) -> None:
         if isinstance(message.records, SpooltopError):
             self.failed = str(message.records)
         else:
-            self.records = message.records
+            self.records = message.records[:_MOST]
+            self.older = len(message.records) > _MOST
         self.paint()
 
     @property
@@ -72,7 +77,9 @@ class OperationsScreen(ChoosingScreen[None]):
             lines = [plain(" reading the journal…", width)]
         else:
             self.clamp()
-            lines = operations_lines(self.records, width, self.panel_height, now=self.session.now(), chosen=self.chosen)
+            lines = operations_lines(
+                self.records, width, self.panel_height, now=self.session.now(), chosen=self.chosen, older=self.older
+            )
         self.show_panel(lines)
 
     def do_open_operation(self) -> None:

@@ -368,7 +368,9 @@ def test_help_says_why_something_is_not_there_and_dims_it() -> None:
 
 def test_operations_say_whether_they_can_be_undone() -> None:
     words = text(operations_lines(asked.operations(), 140, 10, now=NOW, zone=ZONE)).splitlines()
-    assert words[0].startswith(" Operations 5 · newest first")
+    assert words[0].rstrip() == " Operations 5 · newest first"
+    whole = text(operations_lines(asked.operations(), 140, 10, now=NOW, zone=ZONE, older=True)).splitlines()
+    assert whole[0].rstrip() == " Operations 5 · newest first · all: spooltop ops --all" and whole[1:] == words[1:]
     assert "2 of 3" in words[2] and "can be undone" in words[2]
     assert "no: all 5 were done since" in words[3]
     assert "undone by 70f3b5d8aa" in words[5]
