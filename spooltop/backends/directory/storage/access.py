@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+from functools import cache
 
 from spooltop.model.text import escape
 
 __all__ = ["closed_words", "quoted", "sudo_name", "user_name"]
 
 
+@cache
 def user_name(uid: int) -> str:
     """Returns the name of a user, or the number if it has none."""
     try:
