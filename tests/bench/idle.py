@@ -21,6 +21,8 @@ from tests.e2e.terminal import SPOOLTOP, Terminal
 from .directories import arguments, filled
 
 PAGE_DOWN = "\x1b[6~"
+SETTLED = 15.0
+"""Seconds after which nothing is news any more: ages are painted every ten seconds, and looks are rarer."""
 
 FLOOR = """
 import os
@@ -62,7 +64,7 @@ def at_rest(argv: Sequence[str], word: str, seconds: float) -> tuple[float, floa
     """(per cent of a core, bytes a second, resident bytes) once it has settled."""
     with Terminal(argv) as screen:
         screen.wait_for(word)
-        screen.collect(4.0)
+        screen.collect(SETTLED)
         process = psutil.Process(screen.process.pid)
         before = process.cpu_times()
         written = screen.collect(seconds)
