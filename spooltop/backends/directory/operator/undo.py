@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, groupby, islice
+from operator import attrgetter
+from typing import NamedTuple
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.files import is_inode
-from spooltop.model.chunked import CHUNK, columns_of
+from spooltop.model.chunked import CHUNK, column_of, columns_of, expand
 from spooltop.model.plan import Candidates, OperationRecord, Outcome, Refusal
 from spooltop.model.progress import Progress
-from spooltop.model.vocabulary import Action, Box, Json, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.records import dataclass
 
 from ..journal.journal import MoveOperation, moves_of
@@ -22,13 +24,13 @@ from ..journal.record_log import newest_first, operation_record, undone_by, undo
 from ..journal.summaries import MoveSummary
 from ..storage.folders import Folders
 from ..storage.location import Place, kind_of
+from ..storage.name_forms import NameForms
 from .packed_items import KEEP, Message, MessageColumns, PackedItems, TargetColumns, is_claimed
 
 __all__ = ["records", "undo_candidates"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     """A move that did happen. ``ino`` and the ctime, one between ``from_ns`` and ``until_ns``, are those at the target, 0 where
     they were not recorded. A message that left and came back between the two, a tenth of a second, counts as one that stayed."""
 
@@ -37,6 +39,11 @@ class _Step:
     ino: int
     from_ns: int = 0
     until_ns: int = 0
+
+    def between(self) -> tuple[object, ...]:
+        """Returns the two folders of the move."""
+        target, source = self.target, self.move.source
+        return target[0], target[2], source and (source[0], source[2])
 
     def went_on(self, ctime_ns: int) -> bool:
         """True where the file with this ctime is known to have been moved again since."""
@@ -130,47 +137,105 @@ def undo_candidates(
     notes = [f"{len(steps) - len(left)} of {len(steps)} undone already."] if len(left) < len(steps) else []
     if logged.open:
         notes.append("That operation was interrupted; its moves were found by looking at the files.")
-    claimed: dict[str, str] | None = None
-    verdicts: dict[str | None, Verdict] = {}
-    vantage = presence.Vantage.of(dirs, hosts)
-    refused: list[Refusal] = []
     if not steps and any(_moved(folders, logged, deleted=True)):
         notes.append("It deleted the messages permanently; they cannot be restored.")
     progress.begin("looked at", len(left))
-    items = PackedItems()
-    for start in range(0, len(left), CHUNK):
-        chunk: list[tuple[Message, tuple[Any, ...]]] = []
-        for step in left[start : start + CHUNK]:
-            place, back = step.target, step.move.source
-            message = _message(place, evidence=_goes(back), verdict=_verdict(dirs, back, vantage, verdicts))
-            try:
-                folder = folders.of(place.box, place.folder)
-                found = folders.files.stat(place.name, folder.fd)
-            except FileNotFoundError:
-                if claimed is None:
-                    claimed = _claims(dirs)
-                refused.append(Refusal(message.row, _whereabouts(place, message.parsed.id, claimed)))
-                continue
-            except OSError as error:
-                refused.append(Refusal(message.row, f"cannot be accessed: {error.strerror}"))
-                continue
-            message = message._replace(
-                mode=found.st_mode, nlink=found.st_nlink, ino=found.st_ino, size=found.st_size, mtime_ns=found.st_mtime_ns,
-                ctime_ns=found.st_ctime_ns, folder_id=folder.id, since=found.st_ctime,
-            )  # fmt: skip
-            if why := _why_not(dirs, folders, step, found):
-                refused.append(Refusal(message.row, why))
-            else:
-                chunk.append((message, _move_back(message, back, step.move.meta)))
-        if chunk:
-            messages, moves = zip(*chunk, strict=True)
-            items.add(MessageColumns.of(messages), TargetColumns._make(columns_of(moves)), [one.since for one in messages])
-        progress.advance(min(CHUNK, len(left) - start))
-    return Candidates(items.as_list(), refused, tuple(notes))
+    back = _Backwards(dirs, folders, hosts)
+    for _, run in groupby(left, _Step.between):
+        while some := list(islice(run, CHUNK)):
+            back.add(some)
+            progress.advance(len(some))
+    return Candidates(back.items.as_list(), back.refused, tuple(notes))
 
 
-def _why_not(dirs: SpoolDirs, folders: Folders, step: _Step, found: os.stat_result) -> str:
-    """Why the file that was found at the target of a step does not go back; "" where it does."""
+class _Backwards:
+    """Pins moves backwards, by columns of up to a thousand between two folders."""
+
+    def __init__(self, dirs: SpoolDirs, folders: Folders, hosts: str) -> None:
+        self.items = PackedItems()
+        self.refused: list[Refusal] = []
+        self._dirs = dirs
+        self._folders = folders
+        self._vantage = presence.Vantage.of(dirs, hosts)
+        self._claims: dict[str, str] | None = None
+        self._holders: dict[str | None, tuple[str | None, bool]] = {None: (Verdict.UNKNOWN.value, False)}
+
+    def add(self, steps: Sequence[_Step]) -> None:
+        """Adds at least one step; all are between the same folders."""
+        place, back = steps[0].target, steps[0].move.source
+        holders: list[tuple[str | None, bool]]
+        if back is None or back.box is not Box.CUR:
+            holders = [(None, False)] * len(steps)
+        else:
+            tails = NameForms.of([step.move.source.name for step in steps if step.move.source], claimed=True).tails
+            holders = [self._holder(tail[3:35] or None) for tail in tails]
+        found = [self._status(step, *holder) for step, holder in zip(steps, holders, strict=True)]
+        there = [status is not None for status in found]
+        steps, holders = list(compress(steps, there)), list(compress(holders, there))
+        if not steps:
+            return
+        names = [step.target.name for step in steps]
+        forms = NameForms.of(names, claimed=is_claimed(place.box))
+        token_at = [len(name) - len(tail) + 3 if tail[:1] == "," else 0 for name, tail in zip(names, forms.tails, strict=True)]
+        mode, nlink, ino, size, mtime_ns, ctime_ns, since = columns_of(map(_STATUS, compress(found, there)))
+        messages = MessageColumns(
+            (place.box.value,), (place.folder,), names, column_of(forms.id_ends),
+            column_of(token_at) if place.box is Box.CUR else (0,), mode, nlink, ino, size, mtime_ns, ctime_ns,
+            (self._folders.of(place.box, place.folder).id,), column_of([word for word, _ in holders]), (_goes(back),), (None,),
+            since, ("",),
+        )  # fmt: skip
+        self.items.add(messages, _targets(steps, back), expand(since, len(names)))
+
+    def _status(self, step: _Step, verdict: str | None, cleared: bool) -> os.stat_result | None:
+        """Takes the status of the message of a step; None where it is refused."""
+        place, back = step.target, step.move.source
+        found: os.stat_result | None = None
+        try:
+            found = self._folders.files.stat(place.name, self._folders.of(place.box, place.folder).fd)
+            why = _why_not(self._folders, step, found, cleared=cleared)
+        except FileNotFoundError:
+            if self._claims is None:
+                self._claims = _claims(self._dirs)
+            id = names.parse(place.name, claimed=is_claimed(place.box)).id
+            why = _whereabouts(place, id, self._claims)
+        except OSError as error:
+            why = f"cannot be accessed: {error.strerror}"
+        if not why:
+            return found
+        message = Message(place.box.value, place.folder, place.name, verdict=verdict, evidence=_goes(back))
+        if found is not None:
+            message = message._replace(size=found.st_size, since=found.st_ctime)
+        self.refused.append(Refusal(message.row, why))
+        return None
+
+    def _holder(self, token: str | None) -> tuple[str | None, bool]:
+        """The verdict on a claim that an undo would restore, and whether its consumer has no presence file any more."""
+        known = self._holders.get(token)
+        if known is None:
+            seen = presence.look(self._dirs, token or "")
+            known = self._holders[token] = presence.judge(seen, self._vantage)[0].value, seen.state == "missing"
+        return known
+
+
+_STATUS = attrgetter("st_mode", "st_nlink", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ctime")
+
+
+def _targets(steps: Sequence[_Step], back: Place | None) -> TargetColumns:
+    """The way back. What was put goes to the trash."""
+    if back is None:
+        return TargetColumns((None,), ("",), (0,), ("",), (None,), (None,), ("",))
+    names = [step.move.source.name if step.move.source is not None else "" for step in steps]
+    same = [name == step.target.name for name, step in zip(names, steps, strict=True)]
+    kept, suffix = [KEEP if one else 0 for one in same], ["" if one else name for one, name in zip(same, names, strict=True)]
+    metas = [None if step.move.meta is None else dict(step.move.meta) for step in steps]
+    return TargetColumns(
+        (back.box.value,), (back.folder,), column_of(kept), column_of(suffix), column_of(metas), (None,), ("",)
+    )
+
+
+def _why_not(folders: Folders, step: _Step, found: os.stat_result, *, cleared: bool) -> str:
+    """Why the file that was found at the target of a step does not go back; "" where it does. ``cleared``: the consumer whose
+    claim it was has no presence file any more."""
     place, back = step.target, step.move.source
     half_moved = found.st_nlink == 2 and _is(folders, back or Place(Box.TMP, place.name), found.st_ino)
     changed = place.box in (Box.NEW, Box.CUR) and step.went_on(found.st_ctime_ns) and not half_moved
@@ -180,18 +245,11 @@ def _why_not(dirs: SpoolDirs, folders: Folders, step: _Step, found: os.stat_resu
         return "changed since: claimed and returned, or its permissions were changed"
     if found.st_nlink != 1 and not half_moved:
         return "has another hard link"
-    if back is not None and back.box is Box.CUR and _cleared(dirs, back):
+    if cleared:
         return f"its consumer has exited and left no presence file: it stays in {place.box}"
     if back is not None and _taken(folders, back, found.st_ino):
         return f"{back.box} has another file of that name now"
     return ""
-
-
-def _move_back(message: Message, back: Place | None, meta: Mapping[str, Json] | None) -> tuple[Any, ...]:
-    """The members of ``TargetColumns``. What was put goes to the trash."""
-    target = (None, "", "") if back is None else (back.box.value, back.folder, back.name)
-    kept = (KEEP, "") if target[2] == message.name else (0, target[2])
-    return target[0], target[1], *kept, None if meta is None else dict(meta), None, ""
 
 
 def _moved(
@@ -235,23 +293,8 @@ def _is(folders: Folders, place: Place, ino: int) -> bool:
         return False  # not there, or not to be seen: nothing is known to stand there
 
 
-def _cleared(dirs: SpoolDirs, place: Place) -> bool:
-    """True where the consumer that a claim names has no presence file any more."""
-    token = names.parse(place.name, claimed=True).token
-    return token is not None and presence.look(dirs, token).state == "missing"
-
-
 def _taken(folders: Folders, place: Place, ino: int) -> bool:
     return _is(folders, place, 0) and not _is(folders, place, ino)
-
-
-def _message(place: Place, evidence: str, verdict: Verdict | None) -> Message:
-    """The message at ``place``, before its status is taken."""
-    name = names.parse(place.name, claimed=is_claimed(place.box))
-    token_at = place.name.rindex(name.token) if name.token is not None and place.box is Box.CUR else 0
-    id_end = len(name.id) if place.name.startswith(name.id) else 0
-    word = None if verdict is None else verdict.value
-    return Message(place.box.value, place.folder, place.name, id_end, token_at, verdict=word, evidence=evidence)
 
 
 def _claims(dirs: SpoolDirs) -> dict[str, str]:
@@ -267,18 +310,6 @@ def _claims(dirs: SpoolDirs) -> dict[str, str]:
 
 def _goes(back: Place | None) -> str:
     return "back to trash" if back is None else f"back to {back.box}"
-
-
-def _verdict(
-    dirs: SpoolDirs, back: Place | None, vantage: presence.Vantage, known: dict[str | None, Verdict]
-) -> Verdict | None:
-    """The verdict on the claim that an undo would restore, None where it restores none. ``known``: the verdicts by token."""
-    if back is None or back.box is not Box.CUR:
-        return None
-    token = names.parse(back.name, claimed=True).token
-    if token not in known:
-        known[token] = Verdict.UNKNOWN if token is None else presence.judge(presence.look(dirs, token), vantage)[0]
-    return known[token]
 
 
 def _whereabouts(place: Place, id: str, claimed: Mapping[str, str]) -> str:
