@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,12 @@ PROGRAM = """if True:
     from spooltop.__main__ import main
     code = main(sys.argv[1:])
     print(code, *sys.modules)
+"""
+CLAIMS = """if True:
+    import os, sys
+    from spooltop.engine import Spool
+    assert Spool(sys.argv[1]).claim() is not None
+    os._exit(0)
 """
 HEAVY = {
     "asyncio", "concurrent", "dataclasses", "datetime", "difflib", "filelock", "hashlib", "inspect", "logging", "multiprocessing",
@@ -37,16 +42,16 @@ def loaded(*words: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def spool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A spool with waiting messages, a claim of our own, a foreign one, both of living processes, and a cursor."""
+def spool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A spool with waiting messages, a claim of our own, a foreign one, both of processes that have exited, and a cursor."""
     path = tmp_path_factory.mktemp("loaded") / "spool"
     CursorFile(str(path.parent / "cursors.json")).advance("mail", 17)
-    with Spool.create(str(path), durable=False) as held:
-        held.put_many((b"%d" % number for number in range(20)), source="mail")
-        Path(path, "cur", f"1795222801446548.4290.vm:2,P{os.getpid()}").touch()
-        with held.claim() as claim:
-            assert claim is not None
-            yield path
+    with Spool.create(str(path), durable=False) as made:
+        made.put_many((b"%d" % number for number in range(20)), source="mail")
+    with subprocess.Popen([sys.executable, "-c", CLAIMS, str(path)], cwd=ROOT) as consumer:
+        assert consumer.wait() == 0
+    Path(path, "cur", f"1795222801446548.4290.vm:2,P{consumer.pid}").touch()
+    return path
 
 
 @pytest.mark.early
@@ -74,6 +79,21 @@ def test_a_look_loads_neither_watchers_nor_lists_nor_plans(spool: Path, command:
         )
     }  # fmt: skip
     assert f"{package}.reader" in found
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_psutil_is_loaded_for_a_running_holder(tmp_path: Path, own: bool) -> None:
+    """It tells the command and the user of the holder."""
+    with Spool.create(str(tmp_path / "spool"), durable=False) as spool:
+        spool.put(b"x")
+        assert "psutil" not in loaded("status", spool.path)
+        if own:
+            claim = spool.claim()
+            assert claim is not None and "psutil" in loaded("status", spool.path)
+            claim.ack()
+        else:
+            Path(spool.path, "cur", f"1795222801446548.4290.vm:2,P{os.getpid()}").touch()
+            assert "psutil" in loaded("status", spool.path)
 
 
 def test_a_status_loads_no_other_command(spool: Path) -> None:
