@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from spooltop.errors import SpooltopError, Unreadable
+from spooltop.model.flow import Flow
 from spooltop.model.protocols import ListProgress, ListQuery, Sort
 from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.vocabulary import Box, Key, Verdict
@@ -31,7 +32,7 @@ from spooltop.tui.threads.messages import (
     RowsRead,
     SnapshotTaken,
 )
-from spooltop.tui.threads.pace import BUSY, CALM, CALM_QUIET, FRESH, ORDINARY, QUIET, Pace, rest_after
+from spooltop.tui.threads.pace import BUSY, CALM, CALM_QUIET, FRESH, ORDINARY, QUIET, STORM_BUSY, Pace, rest_after
 from spooltop.tui.threads.snapshot_thread import SnapshotThread
 from spooltop.tui.threads.worker import Worker
 
@@ -488,6 +489,16 @@ def test_a_stream_never_keeps_the_screen_still_for_longer_than_a_second(a_second
 def test_a_large_spool_costs_a_quarter_of_a_core() -> None:
     for took in (0.5, 1.0, 3.0):
         assert took / (took + rest_after(took, 0.25)) <= 0.25
+
+
+def test_looks_are_half_as_often_while_thousands_of_messages_pass_in_a_second() -> None:
+    pace = Pace()
+    rests = []
+    for arrived in (200, 4000, 200, 0):
+        pace.counted(Flow(since=10.0, until=10.5, arrived=arrived))
+        pace.looked(10.5, 10.51)
+        rests.append(round(pace.rest(10.51), 6))
+    assert rests == [BUSY, STORM_BUSY, BUSY, BUSY]
 
 
 def test_looks_are_rarer_after_some_seconds_without_any_event() -> None:

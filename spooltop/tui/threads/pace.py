@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from spooltop.model.flow import Flow
+
 __all__ = ["FRESH", "ORDINARY", "Pace", "rest_after"]
 
 QUIET = 1.0
@@ -12,6 +14,10 @@ CALM_QUIET = 1.75
 """Multiple of ``QUIET`` to wait from then on: with ``BUSY``, a consumer that dies is seen within two seconds."""
 BUSY = 0.25
 """Seconds between two looks where much happens."""
+STORM = 1_000
+"""Messages a second that come, from which on nobody follows single ones."""
+STORM_BUSY = 0.5
+"""Seconds between two looks then: half of what a storm costs is listing and drawing what nobody can read."""
 
 SHARE = 3
 """Rest after a look as a multiple of its duration: a large spool that never rests takes a quarter of a core."""
@@ -41,12 +47,17 @@ class Pace:
         self._quiet = quiet
         self._busy = busy
         self._silent = 0
+        self._storm = False
         self._looked_at = self._rest = 0.0
 
     def looked(self, began: float, ended: float) -> None:
         """Notes the last look."""
         self._looked_at = ended
-        self._rest = rest_after(ended - began, self._busy)
+        self._rest = rest_after(ended - began, max(self._busy, STORM_BUSY) if self._storm else self._busy)
+
+    def counted(self, flow: Flow) -> None:
+        """Notes the messages that the last look counted."""
+        self._storm = flow.arrived > STORM * (flow.until - flow.since) > 0
 
     @property
     def quiet(self) -> float:
