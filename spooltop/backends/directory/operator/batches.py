@@ -157,10 +157,8 @@ def _runs(folders: Folders, modes: _Modes, items: Batch, *, many: bool) -> Itera
     if modes.requeues and refs.to != (None,):
         elsewhere = [item.warning if to else "" for item, to in zip(items, expand(refs.to, count), strict=True)]
     beside = _metadata_beside(folders, refs, count, read=not modes.deletes, many=many)
-    planned = [VERDICT[word] for word in expand(refs.verdict, count)]
-    to_names = _to_names(refs, count, deletes=modes.deletes)
     columns = [expand(column, count) for column in (refs.name, refs.ino, refs.size, refs.ctime_ns, refs.token)]
-    columns += [planned, to_names]
+    columns += [list(map(VERDICT.__getitem__, expand(refs.verdict, count))), _to_names(refs, count, deletes=modes.deletes)]
     common = (refs.box, refs.folder, refs.folder_id, refs.target_box, refs.target_folder, refs.meta, refs.to, elsewhere, beside)
     for (box, folder, folder_id, target_box, to_folder, meta, to, why, metadata), part in _alike(common, count):
         source, (was, own) = BOX[box], metadata
@@ -188,7 +186,9 @@ def _to_names(refs: Refs, count: int, *, deletes: bool) -> Sequence[str]:
     if deletes:
         return [""] * count
     names, targets = expand(refs.name, count), expand(refs.target_name, count)
-    return names if refs.target_box == (None,) else [to or name for to, name in zip(targets, names, strict=True)]
+    if isinstance(refs.target_box, tuple):
+        return names if refs.target_box == (None,) else targets
+    return [to or name for to, name in zip(targets, names, strict=True)]
 
 
 def _metadata_beside(folders: Folders, refs: Refs, count: int, *, read: bool, many: bool) -> Column:

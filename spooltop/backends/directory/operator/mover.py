@@ -99,14 +99,14 @@ class Mover:
             tried.count += len(run.names)
             return
         stat, move, dead, blocked_by = self._files.stat, self._files.move, self._recheck.dead, self._recheck.blocked_by
-        fd, free, live, from_ns = source.fd, not run.held_by_a_lock, to_box in LIVE, tried.from_ns
+        fd, free, live, own_metadata = source.fd, not run.held_by_a_lock, to_box in LIVE, run.own_metadata
+        by_clock, from_ns, until_ns = tried.by_clock, tried.from_ns, tried.until_ns
         to: Folder | None = None
-        opened = changed = False
-        to_fd, plain = -1, False
+        opened = changed = plain = False
+        to_fd, place = -1, first
         for place, row in enumerate(run.rows(), first):
             if place and stop():
                 break
-            tried.count += 1
             name, ino, size, ctime_ns, token, planned, to_name = row
             try:
                 found = stat(name, fd)
@@ -114,22 +114,23 @@ class Mover:
                 others[place] = self._unseen(run, Move(*row), error)
                 continue
             single = found.st_nlink == 1 and is_pinned(found, ino, size, ctime_ns) and S_ISREG(found.st_mode)
-            why: str | None = ""
-            try:
-                if not single or source.id != run.folder_id:
-                    why = self._differs(run, Move(*row), source, found)
-                if not why and not free and token not in dead:
-                    why = blocked_by(box, in_folder(name, run.folder), token, planned)
-                if not why and not opened:
-                    source, to, plain = self._opened(run)
-                    fd, to_fd, opened = source.fd, -1 if to is None else to.fd, True
-                    tried.by_clock = tried.by_clock and not (live and to and not self._lookup.ordered(to))
-            except OSError as error:
-                others[place] = MoveOutcome(Outcome.FAILED, describe(error))
-                continue
-            if why:
-                others[place] = MoveOutcome(Outcome.SKIPPED, why)
-                continue
+            if not (single and opened and (free or token in dead)):
+                why: str | None = ""
+                try:
+                    if not single or source.id != run.folder_id:
+                        why = self._differs(run, Move(*row), source, found)
+                    if not why and not free:
+                        why = blocked_by(box, in_folder(name, run.folder), token, planned)
+                    if not why and not opened:
+                        source, to, plain = self._opened(run)
+                        fd, to_fd, opened = source.fd, -1 if to is None else to.fd, True
+                        by_clock = by_clock and not (live and to and not self._lookup.ordered(to))
+                except OSError as error:
+                    others[place] = MoveOutcome(Outcome.FAILED, describe(error))
+                    continue
+                if why:
+                    others[place] = MoveOutcome(Outcome.SKIPPED, why)
+                    continue
             try:
                 if plain and found.st_nlink == 1:
                     # Without its inode, in a box: another operator's move to the same name would pass for ours.
@@ -141,16 +142,19 @@ class Mover:
                 changed = changed or refused.moved
                 continue
             changed = True
-            if run.own_metadata:
+            if own_metadata:
                 self._metas.drop(name, fd)
             if live:  # only where others take from does it matter whether it went on and came back
                 now = time_ns()
                 # A clock that was set, or a pause in which a message can go on and come back: from there on each is looked at.
-                tried.by_clock = tried.by_clock and tried.until_ns <= now < from_ns + _SHORT_NS
-                if tried.by_clock:
-                    tried.until_ns = now
+                by_clock = by_clock and until_ns <= now < from_ns + _SHORT_NS
+                if by_clock:
+                    until_ns = now
                 else:
                     others[place] = MoveOutcome(Outcome.DONE, "", True, 0, self._lookup.ctime_ns(to_name, to_fd, ino))
+        else:
+            place = first + len(run.names)
+        tried.count, tried.by_clock, tried.until_ns = place, by_clock, until_ns
         if changed:
             self._changed.note(source, to)
             if to_box is None and box is Box.TRASH:

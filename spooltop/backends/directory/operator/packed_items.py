@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from stat import S_IFREG
 from typing import Any, NamedTuple, overload
 
@@ -236,7 +237,7 @@ class Batch(Sequence[Item]):
     def __iter__(self) -> Iterator[Item]:
         return map(_made, zip(*[expand(column, self._count) for column in self.packed], strict=True))
 
-    @property
+    @cached_property
     def columns(self) -> ItemColumns:
         one = self._messages
         return ItemColumns(one.ids, one.name, [BOX[word] for word in expand(one.box, self._count)], ("",) * self._count)
