@@ -43,15 +43,16 @@ class Desks:
         """Writes inodes and ctimes of the copies into the journal, which knows its files by them."""
         copies = {ino: path.stat() for path, ino in self._files.items()}
         lines = [json.loads(line) for line in journal.read_text().splitlines()]
+        announced: dict[tuple[str, int], list[int]] = {}
         for line in lines:
             for run in line.get("moves", ()):
                 inos = run["inos"] if isinstance(run["inos"], list) else [run["inos"]] * len(run["names"])
                 run["inos"] = [copies[ino].st_ino for ino in inos]
+                announced.setdefault((line["operation"], line["batch"]), []).extend(inos)
             for record in line.get("others", ()):
-                if record["ino"]:
-                    copy = copies[record["ino"]]
-                    record["ino"] = copy.st_ino
-                    record["ctime"] = record["ctime"] and copy.st_ctime_ns
+                copy = copies[record["ino"] or announced[line["operation"], line["batch"]][record["place"]]]
+                record["ino"] = record["ino"] and copy.st_ino
+                record["ctime"] = record["ctime"] and copy.st_ctime_ns
             if "between" in line:
                 ctimes = [copy.st_ctime_ns for copy in copies.values()]
                 line["between"] = [min(ctimes), max(ctimes)]
