@@ -73,7 +73,7 @@ def main() -> None:
         with Spool(str(own)) as spool:
             held = [spool.claim() for _ in range(CLAIMS)]
             assert all(held)
-            print(f"{WAITING:,} messages in new, a cursors.json; {CLAIMS} claims where claims are named")
+            print(f"{WAITING:,} messages in new, cursors.json; {CLAIMS} claims where named, whose holder psutil describes")
             table(
                 {
                     "`python -c pass`": (python, "-c", "pass"),
@@ -82,8 +82,8 @@ def main() -> None:
                     "`--help`": (*command, "--help"),
                     "`status`": (*command, "status", str(plain)),
                     "`status --json`": (*command, "status", str(plain), "--json"),
-                    "`status`, own claims": (*command, "status", str(own)),
-                    "`status`, foreign claims": (*command, "status", str(foreign)),
+                    "`status`, own claims of a running consumer": (*command, "status", str(own)),
+                    "`status`, foreign claims of one": (*command, "status", str(foreign)),
                     "`ls -n 10`": (*command, "ls", str(plain), "-n", "10"),
                 },
                 args.runs,
