@@ -24,7 +24,7 @@ from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.desk import Desk
 
-from .tripwire import Tripwire, killed
+from .tripwire import Tripwire, failed, killed
 
 LOG = "journal.jsonl"
 PARTS = ["journal.000001.jsonl", "journal.000002.jsonl"]
@@ -285,6 +285,22 @@ def test_an_operation_of_which_a_part_went_is_not_called_interrupted(desk: Desk)
     assert undo(desk, done).count(Outcome.DONE) == 1
 
 
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES, errno.EMFILE])
+def test_a_part_whose_messages_cannot_be_seen_stays(desk: Desk, code: int) -> None:
+    class Blind(Small):
+        def open_dir(self, name: str, dir_fd: int | None = None, *, follow: bool = False) -> int:
+            if name == held:
+                raise OSError(code, os.strerror(code))
+            return super().open_dir(name, dir_fd, follow=follow)
+
+    for name in "abcd":
+        desk.put(name)
+    held = hold(desk, Small(), "a").operation
+    for name in "bcd":
+        hold(desk, Blind(), name)
+    assert PARTS[0] in journals(desk)
+
+
 def test_a_part_that_undoes_what_an_earlier_one_did_stays_with_it(desk: Desk) -> None:
     for name in "abcd":
         desk.put(name)
@@ -336,3 +352,65 @@ def test_a_part_of_another_user_in_a_sticky_directory_stays(
     for line in (b"1\n", b"2\n", b"3\n"):
         append(Sticky(), folder, line)
     assert lines(folder) == [b"3", b"2", b"1"]
+
+
+def three_parts(desk: Desk) -> list[str]:
+    """Holds that are in a part each, of which the second is no longer needed."""
+    for name in "abcd":
+        desk.put(name, name)
+    done = [hold(desk, Small(), name).operation for name in "abc"]
+    (desk.path / ".spooltop" / "held" / done[1] / "b").unlink()
+    (desk.path / ".spooltop" / "held" / done[1] / ".b.meta").unlink()
+    return done
+
+
+def can_undo(desk: Desk, operation: str) -> bool:
+    """True where a plan to undo it has its message; the copy that a sweep works on is another file."""
+    plan = desk.operations().plan(Action.UNDO, Selection(), options={"undoes": operation})
+    return [refusal.reason for refusal in plan.refused] == ["held has another file of that name now"]
+
+
+def small(trip: Tripwire) -> Tripwire:
+    files = SmallTrip(trip.at, trip.act, seen=trip.seen)
+    files.armed = True
+    return files
+
+
+def test_killed_at_any_call_an_operation_that_begins_a_part_can_be_finished(desks: Any) -> None:
+    made, at, ended = desks(three_parts), 0, False
+    while not ended:
+        at += 1
+        desk = made.another()
+        ended = killed(at, lambda trip, desk=desk: hold(desk, small(trip), "d"), old=False)
+        records = {record.operation: record for record in desk.operations().records()}
+        assert {made.prepared[0], made.prepared[2]} <= set(records), at
+        assert len(desk.census()["d"]) == 1, at
+        if desk.names(Box.NEW) == ["d"]:
+            hold(desk, Small(), "d")
+        assert desk.names(Box.NEW) == [] and len(desk.census()["d"]) == 1, at
+        newest = desk.operations().records()[0]
+        assert (newest.action, newest.count) == (Action.HOLD, 1)
+        assert can_undo(desk, made.prepared[0]), at
+    assert at > 15
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, pytest.param(errno.EIO, marks=pytest.mark.long)])
+def test_whatever_fails_while_a_part_begins_no_operation_is_lost(desks: Any, code: int) -> None:
+    def run(files: Tripwire, tell: object) -> Result:
+        files.count = 0
+        trip = SmallTrip(files.at, files.act, seen=files.seen)
+        trip.armed = True
+        try:
+            return hold(desk, trip, "d")
+        finally:
+            files.count = trip.count
+
+    made, at, over = desks(three_parts), 0, False
+    while not over:
+        at += 1
+        desk = made.another()
+        _, over = failed(at, code, run)
+        records = {record.operation for record in desk.operations().records()}
+        assert {made.prepared[0], made.prepared[2]} <= records and len(desk.census()["d"]) == 1, at
+        assert can_undo(desk, made.prepared[0]), at
+    assert at > 15

@@ -31,7 +31,7 @@ def ended_parts(dirs: SpoolDirs, logs: SpoolLogs, parts: Sequence[str]) -> Itera
             with closing(iter(logs.part(part))) as lines:
                 needed = _is_needed(folders, lines, earlier)
         except OSError:
-            needed = True  # what cannot be read may be needed
+            needed = True  # what cannot be read or looked at may be needed
         if needed:
             earlier = True
         else:
@@ -57,11 +57,11 @@ def _is_needed(folders: Folders, lines: Iterable[bytes], earlier: bool) -> bool:
 
 
 def _is_there(folders: Folders, run: MoveColumns) -> bool:
-    """True where a message is still at its target."""
+    """True where a message is still at its target. Raises ``OSError`` where that cannot be seen."""
     if run.target is None:
         return False
     try:
         fd = folders.of(*run.target).fd
-    except OSError:
+    except FileNotFoundError:
         return False
     return any(is_inode(folders.files, name, fd, None, unseen=True) for name in run.to_names)
