@@ -11,6 +11,7 @@ from spooltop.model.row import Row
 from spooltop.model.vocabulary import LIVE, Box, Key
 from spooltop.records import dataclass, replace
 
+from ..storage.name_forms import NameForms
 from ..storage.rows import claim_row, new_row
 from ..world import World
 from .scan import BoxScan, generation_of
@@ -84,8 +85,10 @@ class Boxes:
         self._ids_of = scan.number
         self._claims = {}
         if len(scan.names) <= _IDS_AT_MOST:
-            for raw in scan.names:
-                self._claims.setdefault(names.parse(raw, claimed=True).base, []).append(raw)
+            for _, chunk in scan.names.chunks():
+                claims = os.fsdecode(chunk).split("/")
+                for raw, base in zip(claims, NameForms.of(claims, claimed=True).bases(claims), strict=True):
+                    self._claims.setdefault(base, []).append(raw)
         self._ids = frozenset(base.partition(",")[0] for base in self._claims) | frozenset(self._claims)
 
     def duplicates(self, dirs: SpoolDirs, scan: BoxScan) -> DuplicateIds:

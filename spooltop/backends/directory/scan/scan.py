@@ -24,7 +24,7 @@ _SAMPLE = 100
 _ROOMY = 150
 _PLAIN = pattern(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
 """Matches joined names in the form of the engine and most others: a time in front, and room for the suffix of a claim."""
-_TRIED = pattern(rb"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/")
+_TRIED = pattern(rb"(?<![^/])([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/")
 """Matches, among names joined by ``/``, those of messages with earlier attempts; a canary never matches."""
 _IDS = pattern(rb"([^,/]+)[^/]*/")
 

@@ -45,6 +45,11 @@ class NameForms(NamedTuple):
         ends = [len(id) if own else 0 for id, own in zip(ids, ours, strict=True)]
         return cls(ends, attributes, tails)
 
+    def bases(self, names: Sequence[str]) -> list[str]:
+        """The claimed ``names`` of these forms without their tails."""
+        columns = zip(names, self.id_ends, self.tails, strict=True)
+        return [name[: len(name) - len(tail)] if end else grammar.parse(name, claimed=True).base for name, end, tail in columns]
+
 
 def _foreign(name: str) -> tuple[str, str, str]:
     tail = _TAIL.search(name)
