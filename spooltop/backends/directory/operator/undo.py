@@ -168,7 +168,7 @@ class _Backwards:
             holders = [(None, False)] * len(steps)
         else:
             tails = NameForms.of([step.move.source.name for step in steps if step.move.source], claimed=True).tails
-            holders = [self._holder(tail[3:35] or None) for tail in tails]
+            holders = [self._holder(tail[3:35] if tail[:1] == "," else None) for tail in tails]
         found = [self._status(step, *holder) for step, holder in zip(steps, holders, strict=True)]
         there = [status is not None for status in found]
         steps, holders = list(compress(steps, there)), list(compress(holders, there))
