@@ -11,6 +11,7 @@ import re
 import pytest
 
 from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.directory.operator import mover
 from spooltop.backends.directory.operator.batches import batches_of
 from spooltop.backends.directory.operator.mover import Mover
 from spooltop.backends.directory.operator.recheck import Recheck
@@ -136,8 +137,9 @@ def test_many_at_once_are_moved_as_one_at_a_time(tmp_path, action, box, force, l
 
 
 @pytest.mark.parametrize("size", [COUNT, 1])
-@pytest.mark.parametrize("ordered", [True, False])
-def test_it_is_recorded_when_a_message_came_into_new(tmp_path, ordered, size):
+@pytest.mark.parametrize(("ordered", "few"), [(True, 0), (False, 0), (True, COUNT)])
+def test_it_is_recorded_when_a_message_came_into_new(tmp_path, monkeypatch, ordered, few, size):
+    monkeypatch.setattr(mover, "_FEW", few)
     desk = new_desk(tmp_path)
     batches, outcomes, _ = moved(desk, Action.REQUEUE, Box.CUR, size=size, ordered=ordered)
     for place in PLAIN:
@@ -145,7 +147,9 @@ def test_it_is_recorded_when_a_message_came_into_new(tmp_path, ordered, size):
         at = (desk.path / "new" / batch.column("to_name")[place % size]).stat().st_ctime_ns
         one = outcome.at(place % size)
         assert one.ctime_ns <= at <= (one.until_ns or one.ctime_ns), place
-        assert (one.until_ns == 0) is not ordered, "where the times are not those of this machine each is looked at"
+        by_clock = ordered and not few
+        assert (one.until_ns == 0) is not by_clock, "few are looked at, and each where the times are not those of this machine"
+        assert by_clock or one.ctime_ns == at
 
 
 def set_aside(desk, how):

@@ -29,6 +29,8 @@ __all__ = ["Mover"]
 
 _SHORT_NS = 100_000_000
 """Nanoseconds for which the clock says when the messages of a batch were moved; after that each is looked at."""
+_FEW = 64
+"""Messages in a batch up to which each is looked at: one that goes on and comes back at once is told from one that stayed."""
 _TICK_NS = 20_000_000
 """Nanoseconds by which the times of a file system can be behind the clock: they advance in ticks of 10 ms at most."""
 
@@ -36,7 +38,8 @@ _TICK_NS = 20_000_000
 @dataclass(slots=True)
 class _Tried:
     """The moves of a batch that were tried so far: their number, the outcomes of those that are not done as planned, and the time
-    between which the others came to a box, in ns. ``by_clock``: the clock has been steady for that time, which was short."""
+    between which the others came to a box, in ns. ``by_clock``: that time says when; the clock has been steady, and it was
+    short."""
 
     count: int = 0
     others: dict[int, MoveOutcome] = field(default_factory=dict)
@@ -63,7 +66,7 @@ class Mover:
         self._recheck.prepare(batch.to_recheck())
         if batch.removes_claims():
             self._changed.sync_claims(self.folders)
-        tried, before = _Tried(), 0
+        tried, before = _Tried(by_clock=len(batch) > _FEW), 0
         for run in batch.runs:
             before += len(run.names)
             self._move_run(run, tried, stop)
