@@ -92,9 +92,9 @@ def result(result: Result) -> list[str]:
         f"{untried} · operation {result.operation}"
     )
     lines = [head]
-    lines += [
-        f"{item.outcome} {escape(item.id)}: {printable(item.reason)}" for item in result.items if item.outcome is not Outcome.DONE
-    ]
+    if result.count(Outcome.DONE) < len(result.items):  # else each of a million would be made to find that there is none
+        not_done = (item for item in result.items if item.outcome is not Outcome.DONE)
+        lines += [f"{item.outcome} {escape(item.id)}: {printable(item.reason)}" for item in not_done]
     if result.action is Action.INJECT:
         lines += [escape(item.id) for item in result.items if item.outcome is Outcome.DONE]
     lines += [f"note: {printable(note)}" for note in result.notes]

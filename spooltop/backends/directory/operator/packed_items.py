@@ -249,8 +249,7 @@ class Batch(Sequence[Item]):
         names = [name[:kept] + suffix for name, kept, suffix in moves]
         token: Column = (None,)
         if "cur" in one.box:
-            claims = zip(*map(self._each, (one.name, one.token_at, one.box)), strict=True)
-            token = column_of([_token(name, at, box) for name, at, box in claims])
+            token = column_of(_tokens(*map(self._each, (one.name, one.token_at, one.box))))
         target_name = ("",) if to.target_box == (None,) else column_of(names)
         return Refs(
             one.box, one.name, one.folder, one.ino, one.size, one.ctime_ns, one.folder_id, token, to.target_box, target_name,
@@ -281,7 +280,7 @@ class _PackedItem(Item):
         one = self._message
         to_box, to_folder, kept, suffix, meta, to, _ = self.values[_MESSAGE:]
         target = None if to_box is None else Place(BOX[to_box], one.name[:kept] + suffix, to_folder)
-        token = _token(one.name, one.token_at, one.box)
+        (token,) = _tokens([one.name], [one.token_at], [one.box])
         place = Place(BOX[one.box], one.name, one.folder)
         return Ref(place, one.ino, one.size, one.ctime_ns, one.folder_id, token, target, meta, None if to is None else BOX[to])
 
@@ -334,8 +333,10 @@ def _made(values: Sequence[Any]) -> Item:
     return item
 
 
-def _token(name: str, at: int, box: str) -> str | None:
-    return name[at : at + 32] if at and box == "cur" else None
+def _tokens(names: Sequence[str], places: Sequence[int], boxes: Sequence[str]) -> list[str | None]:
+    """The tokens of claims, each at its place in the name."""
+    claims = zip(names, places, boxes, strict=True)
+    return [name[at : at + 32] if at and box == "cur" else None for name, at, box in claims]
 
 
 def is_claimed(box: Box) -> bool:
