@@ -12,6 +12,7 @@ import threading
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
@@ -23,16 +24,17 @@ from spooltop.model.vocabulary import Box, Verdict
 from spooltop.patterns import pattern
 from spooltop.records import replace
 
+from .events.flow import FlowCounter
+from .events.flow_meter import changed_at
 from .listing.order import Values, by_column
 from .liveness.claim_liveness import JudgedClaim, TestedTokens
 from .locks.lock_files import LockTableCache
 from .operator.selected import BoxNames, Judged
 from .options import OpenOptions
-from .reader import DirectoryReader
 from .row_judge import RowJudge
 from .scan.boxes import why_closed
 from .scan.packed_names import PackedNames
-from .scan.scan import quick_enqueued_us, scan_box
+from .scan.scan import BoxScan, generation_of, quick_enqueued_us, scan_box
 from .scan.staging import StagingScanner
 from .storage.open_spool import OpenSpool
 from .world import World
@@ -56,7 +58,7 @@ class FreshLook:
         self._spool = OpenSpool(path, world)
         self._judge = RowJudge(world, replace(self._options, judged_at_most=sys.maxsize), LockTableCache(world))
         self._staging = StagingScanner(world)
-        self._reader: DirectoryReader | None = None
+        self._claims: BoxScan | None = None
         self._one_at_a_time = threading.Lock()
 
     def names(self, box: Box, progress: Progress) -> BoxNames:
@@ -83,6 +85,7 @@ class FreshLook:
             places = order.places(reverse=False)
             if box is Box.NEW:
                 return _Names(scan.names, places, lambda names, tails: Judged())
+            self._claims = _shortened(scan)
             tokens = {token for _, chunk in scan.names.chunks() for token in _TOKEN.findall(chunk.decode("latin-1"))}
             tested = self._judge.test(dirs, self._spool.mount(dirs), tokens, progress)
             return _Names(scan.names, places, partial(self._judged, tested))
@@ -99,18 +102,31 @@ class FreshLook:
                 raise Unreadable(f"{box} cannot be looked at: {problem.strerror}", path=self._path) from problem
 
     def observation(self) -> Observation:
-        """Returns the current observation, in which at most a thousand claims are judged."""
+        """Returns an observation of the claims alone, of which at most a thousand are judged. Raises ``Unreadable``."""
         with self._one_at_a_time:
-            if self._reader is None:
-                self._reader = DirectoryReader(self._path, replace(self._options, judged_at_most=_FOR_THE_NOTE), self._world)
-            return self._reader.see()
+            dirs = self._opened(Box.CUR)
+            mount, claims = self._spool.mount(dirs), self._some_claims(dirs)
+            scans = {Box.CUR: claims, Box.NEW: BoxScan(), Box.TMP: BoxScan()}
+            judge = RowJudge(self._world, replace(self._options, judged_at_most=_FOR_THE_NOTE), LockTableCache(self._world))
+            judge.check_clock()
+            judged = judge.look(dirs, mount, scans, Progress())
+            flow = FlowCounter(lambda name: False)
+            flow.adopt(((row.id, row.in_box_since) for row in judged.claims), changed_at(claims))
+            return Observation(
+                self._path, self._options.layout or "spool", self._world.clock(), complete=False, boxes={}, claims=judged.claims,
+                consumers=judge.consumers(dirs, mount, scans), last_claim_at=flow.last_claim_at,
+            )  # fmt: skip
 
     def close(self) -> None:
         with self._one_at_a_time:
             self._spool.close()
-            if self._reader is not None:
-                self._reader.close()
-                self._reader = None
+
+    def _some_claims(self, dirs: SpoolDirs) -> BoxScan:
+        """The scan of ``cur`` with some of its names: that of the plan where ``cur`` has not changed since."""
+        if dirs.cur is None:
+            return BoxScan(error=why_closed(dirs, Box.CUR))
+        known = self._claims
+        return known if known is not None and known.generation == generation_of(dirs.cur) else _shortened(scan_box(dirs.cur))
 
     def _judged(self, tested: TestedTokens, names: Sequence[str], tails: Sequence[str]) -> Judged:
         tokens = {tail[3:35] for tail in tails}
@@ -131,6 +147,12 @@ class FreshLook:
     def _unreadable(self, box: Box, why: str) -> Unreadable:
         what = why if box in why else f"{box}: {why}"
         return Unreadable(what, path=self._path, advice="nothing was done; try again when it can be read")
+
+
+def _shortened(scan: BoxScan) -> BoxScan:
+    names = PackedNames()
+    names.extend(list(map(os.fsencode, islice(scan.names, _FOR_THE_NOTE))))
+    return replace(scan, names=names)
 
 
 class _Names:

@@ -14,12 +14,12 @@ from .flow import FlowCounter, difference
 from .operator_moves import OperatorMoves
 from .report import EventReport
 
-__all__ = ["FlowMeter"]
+__all__ = ["FlowMeter", "changed_at"]
 
 _COMPARED_AT_MOST = 100_000
 
 
-def _changed_at(scan: BoxScan) -> float | None:
+def changed_at(scan: BoxScan) -> float | None:
     """Returns when a name was last added to or removed from the box."""
     return None if scan.generation is None else scan.generation[2] / 1e9
 
@@ -61,7 +61,7 @@ class FlowMeter:
         for batch in report.batches:
             self._counter.add(batch, before)
         if self._counter.last_claim_at is None and claims:
-            self._counter.adopt(((row.id, row.in_box_since) for row in claims), _changed_at(cur))
+            self._counter.adopt(((row.id, row.in_box_since) for row in claims), changed_at(cur))
         if starting:
             return self._counter.begin(now)  # the first batch tells what came since
         if report.listening and report.until is not None:
