@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from spooltop.engine import names as grammar
 from spooltop.model.observation import AGE_BOUNDS, AHEAD, Ages, SourceAges
@@ -46,30 +45,22 @@ class AgeCounter:
         )  # fmt: skip
 
     def _read(self, scan: BoxScan, times: Mapping[str, int]) -> None:
-        self._scan, self._of, self._undated = scan.number, len(scan.names), 0
+        self._scan, self._of = scan.number, len(scan.names)
         looked_at: Iterable[str] = scan.names if self._of <= _LOOKED_AT else scan.names.sample(_even_sample(self._of))
-        totals: Counter[str | None] = Counter()
-        put_at: dict[str | None, list[float]] = {}
-        sources: dict[tuple[bool, str], str | None] = {}  # names of one source mostly differ only in their ids
+        put_at: dict[str | None, list[int | None]] = {}
+        alike: dict[str, list[int | None]] = {}  # names of one source mostly differ only in their ids
         for raw in looked_at:
             enqueued_us = quick_enqueued_us(raw)
-            source = None
-            if ",s=" in raw:
-                form = raw[16:17] == ".", raw.partition(",")[2]
-                if form not in sources:
-                    sources[form] = grammar.parse(raw, claimed=False).source
-                source = sources[form]
-            totals[source] += 1
-            if enqueued_us is None:
-                enqueued_us = times.get(raw)
-            if enqueued_us is None:
-                self._undated += 1
-            else:
-                put_at.setdefault(source, []).append(enqueued_us / 1e6)
-        self._sources = len(totals)
-        self._all = array("d", sorted(at for each in put_at.values() for at in each))
-        ranked = sorted(totals.items(), key=lambda item: (-item[1], item[0] or ""))[:_SOURCES]
-        self._by_source = [(source, total, array("d", sorted(put_at.get(source, ())))) for source, total in ranked]
+            form = raw[16:17] + raw.partition(",")[2]
+            if form not in alike:
+                alike[form] = put_at.setdefault(grammar.parse(raw, claimed=False).source if ",s=" in raw else None, [])
+            alike[form].append(times.get(raw) if enqueued_us is None else enqueued_us)
+        dated = {source: array("d", sorted(at / 1e6 for at in found if at is not None)) for source, found in put_at.items()}
+        self._sources = len(put_at)
+        self._all = array("d", sorted(chain.from_iterable(dated.values())))
+        self._undated = sum(map(len, put_at.values())) - len(self._all)
+        ranked = sorted(put_at, key=lambda source: (-len(put_at[source]), source or ""))[:_SOURCES]
+        self._by_source = [(source, len(put_at[source]), dated[source]) for source in ranked]
 
 
 def _counts(put_at: array[float], now: float) -> tuple[int, ...]:

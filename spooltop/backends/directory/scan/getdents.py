@@ -19,6 +19,8 @@ __all__ = ["OTHER", "REGULAR", "UNKNOWN", "blocks", "count", "counted", "entries
 _BLOCK = 1 << 17
 _LARGE = 1 << 20
 """Block size for use where each return to the interpreter has to wait for another thread."""
+_AT_ONCE = 64
+"""Entries that are unpacked together."""
 _LENGTH, _TYPE, _NAME = 16, 18, 19
 """Offsets of the length (two bytes), the type and the name in an entry, after d_ino and d_off."""
 _LOW_HIGH = (_LENGTH, _LENGTH + 1) if sys.byteorder == "little" else (_LENGTH + 1, _LENGTH)
@@ -52,16 +54,16 @@ def _even(block: bytes) -> int:
     return length if same and not rest else 0
 
 
-def entries(block: bytes) -> tuple[list[bytes], bytes, bool]:
-    """Returns the names in a block, without ``.`` and ``..`` where it begins with them, their types, one byte each, and True if
-    all names are found at once to begin with 16 digits and a dot."""
+def entries(block: bytes) -> tuple[list[bytes], bytes, int]:
+    """Returns the names in a block, without ``.`` and ``..`` where it begins with them, and their types, one byte each. If all
+    names are found at once to begin with 16 digits and a dot, it also returns a length that none exceeds, else 0."""
     block = _without_dots(block)
     if length := _even(block):
         timed = length > _NAME + 17 and block[_NAME + 16 :: length] == b"." * (len(block) // length)
         timed = timed and all(block[_NAME + at :: length].isdigit() for at in range(16))
-        return _even_names(block, length), block[_TYPE::length], timed
+        return _even_names(block, length), block[_TYPE::length], length - _NAME if timed else 0
     if found := _timed_names(block):
-        return found, bytes((REGULAR,)) * len(found), True
+        return found, bytes((REGULAR,)) * len(found), max(map(len, found))
     types = bytearray()
     index, (low, high) = block.index, _LOW_HIGH
     at, end = 0, len(block)
@@ -69,17 +71,24 @@ def entries(block: bytes) -> tuple[list[bytes], bytes, bool]:
         found.append(block[at + _NAME : index(0, at + _NAME)])
         types.append(block[at + _TYPE])
         at += block[at + low] | block[at + high] << 8
-    return found, bytes(types), False
+    return found, bytes(types), 0
 
 
 def _even_names(block: bytes, length: int) -> list[bytes]:
     """Returns the names in a block of entries of one length."""
     end = block.index(0, _NAME)  # of the first name, and mostly of each
-    alike = all(not any(block[at::length]) for at in range(end, length)) and 0 not in block[end - 1 :: length]
-    if alike:
-        return list(chain.from_iterable(struct.iter_unpack(f"{_NAME}x{end - _NAME}s{length - end}x", block)))
-    padded = b"/".join(chain.from_iterable(struct.iter_unpack(f"{_NAME}x{length - _NAME}s", block)))
-    return padded.replace(b"\0", b"").split(b"/")
+    number = len(block) // length
+    if all(block[at::length] == bytes(number) for at in range(end, length)) and 0 not in block[end - 1 :: length]:
+        return _fields(block, length, end)
+    return b"/".join(_fields(block, length, length)).replace(b"\0", b"").split(b"/")
+
+
+def _fields(block: bytes, length: int, end: int) -> list[bytes]:
+    """Returns the bytes from the name to ``end`` of each entry, ``_AT_ONCE`` by each call of the interpreter."""
+    number = len(block) // length
+    several = f"{_NAME}x{end - _NAME}s{length - end}x" * _AT_ONCE
+    padded = block.ljust(-(-number // _AT_ONCE) * _AT_ONCE * length, b"\0")
+    return list(chain.from_iterable(struct.iter_unpack(several, padded)))[:number]
 
 
 def _timed_names(block: bytes) -> list[bytes]:

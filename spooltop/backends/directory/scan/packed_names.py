@@ -56,10 +56,13 @@ class PackedNames:
 
     def sample(self, places: Iterable[int]) -> Iterator[str]:
         """Yields the names at ``places``, which lie far apart: a chunk of names of one length is not unpacked."""
+        here, chunk, length = -1, b"", 0
         for place in places:
             number, within = divmod(place, CHUNK)
-            name = _even_name(self._chunks[number], within) if number < len(self._chunks) else b""
-            yield os.fsdecode(name) if name else self[place]
+            if number != here:
+                here, chunk = number, self._chunks[number] if number < len(self._chunks) else b""
+                length = _even_length(chunk)
+            yield os.fsdecode(chunk[within * length : (within + 1) * length - 1]) if length else self[place]
 
     def pick(self, places: Sequence[int]) -> list[str]:
         """The names at ``places``, in that order; no chunk is unpacked twice."""
@@ -99,8 +102,7 @@ class PackedNames:
         return None
 
 
-def _even_name(chunk: bytes, within: int) -> bytes:
-    """Returns a name of a chunk, by its place, if all have the same length, else an empty one."""
+def _even_length(chunk: bytes) -> int:
+    """Returns the length of each name of a whole chunk with the ``/`` behind it, if all have the same length, else 0."""
     length = chunk.find(b"/") + 1
-    even = len(chunk) + 1 == length * CHUNK and chunk[length - 1 :: length] == b"/" * (CHUNK - 1)
-    return chunk[within * length : (within + 1) * length - 1] if even else b""
+    return length if len(chunk) + 1 == length * CHUNK and chunk[length - 1 :: length] == b"/" * (CHUNK - 1) else 0

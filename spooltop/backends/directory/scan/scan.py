@@ -149,11 +149,11 @@ class _Tally:
             return int(self._first[:16]), os.fsdecode(self._first)
         return self._oldest, self._oldest_name
 
-    def add(self, own: int, found: list[bytes], types: bytes, timed: bool) -> None:
-        """Adds the names of one block with their types, all at once if all are plain files with a time in front (``timed``:
-        this is known already)."""
+    def add(self, own: int, found: list[bytes], types: bytes, timed: int) -> None:
+        """Adds the names of one block with their types, all at once if all are plain files with a time in front (``timed``: this
+        is known already, and no name is longer)."""
         joined = b"/".join(found) + b"/"
-        plain = timed and joined.isascii() and len(max(found, key=len)) <= _ROOMY
+        plain = 0 < timed <= _ROOMY and joined.isascii()
         if types.count(getdents.REGULAR) != len(types) or not (plain or _PLAIN.fullmatch(joined)):
             for name, kind in zip(found, types, strict=True):
                 self.take(own, os.fsdecode(name), kind)
