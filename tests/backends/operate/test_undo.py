@@ -169,6 +169,33 @@ def test_a_taken_name_is_never_replaced_by_an_undo(desk):
     assert sorted(desk.census()) == ["first", "third"]
 
 
+def test_of_many_each_that_changed_is_refused_and_all_others_go_back(desk):
+    for number in range(1, 1203):
+        desk.put(desk.id(number), "first")
+    operations = desk.operations()
+    plan = operations.plan(Action.PURGE, Selection(box=Box.NEW, everything=True))
+    assert operations.apply(plan).count(Outcome.DONE) == 1202
+    [folder] = (desk.path / ".spooltop" / "trash").glob(plan.operation)
+    desk.put(desk.id(7), "second")
+    (folder / desk.id(8)).unlink()
+    (folder / "draft").write_text("another")
+    (folder / "draft").rename(folder / desk.id(9))
+    os.link(folder / desk.id(1200), desk.path / "linked")
+    back = operations.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
+    assert {refusal.row.id: refusal.reason for refusal in back.refused} == {
+        desk.id(7): "new has another file of that name now",
+        desk.id(8): "no longer in trash",
+        desk.id(9): "trash has another file of that name now",
+        desk.id(1200): "has another hard link",
+    }
+    desk.put(desk.id(10), "put after the plan")
+    assert operations.apply(back).count(Outcome.DONE) == 1197
+    assert (desk.path / "new" / desk.id(10)).read_text() == "put after the plan"
+    again = operations.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
+    assert again.notes[0] == "1197 of 1202 undone already."
+    assert sorted(refusal.row.id for refusal in again.refused) == [desk.id(number) for number in (7, 8, 9, 10, 1200)]
+
+
 def test_operations_are_found_after_a_restart_and_by_the_beginning_of_their_id(desk):
     _, operation, _ = requeued(desk, 1)
     later = desk.operations()

@@ -10,7 +10,6 @@ looking.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Protocol, TypeVar
 
 from spooltop.errors import AuditFailed
@@ -21,11 +20,11 @@ from spooltop.model.vocabulary import Json
 from spooltop.records import dataclass
 
 from .moves import LoggedMove, MoveColumns, decode_moves, decode_outcome, encode_moves, encode_outcome_line, number_of, text_of
-from .outcomes import BatchOutcome, MoveOutcome
+from .outcomes import BatchOutcome
 from .record_log import Head, Intent, LoggedOperation, RecordLog, RecordType, intent_head
 
 __all__ = [
-    "MOVES", "BatchJournal", "JournalledBatch", "MoveIntent", "MoveLog", "MoveOperation", "moves_of",
+    "MOVES", "BatchJournal", "JournalledBatch", "MoveIntent", "MoveLog", "MoveOperation", "unsure_moves",
 ]  # fmt: skip
 
 
@@ -63,14 +62,9 @@ MoveOperation = LoggedOperation[MoveIntent, BatchOutcome]
 """All that the journal holds of one operation on messages."""
 
 
-def moves_of(logged: MoveOperation) -> Iterator[tuple[LoggedMove, MoveOutcome | None]]:
-    """Each move with its outcome; None where no result was written. Moves that were never reached are left out."""
-    for _, (batch, outcome) in sorted(logged.steps.items()):
-        if outcome is None:
-            yield from ((move, None) for move in batch.moves())
-        else:
-            for place, move in enumerate(islice(batch.moves(), len(outcome))):
-                yield move, outcome.at(place, move.ino)
+def unsure_moves(logged: MoveOperation) -> Iterator[LoggedMove]:
+    """The moves of the batches without a result."""
+    return (move for _, (batch, outcome) in sorted(logged.steps.items()) if outcome is None for move in batch.moves())
 
 
 MoveLog = RecordLog[MoveIntent, BatchOutcome]

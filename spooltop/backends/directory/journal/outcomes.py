@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from spooltop.model.plan import Outcome
@@ -45,6 +45,19 @@ class BatchOutcome:
         if one is None:
             return MoveOutcome(Outcome.DONE, "", True, ino, *(self.between or ()))
         return one if one.ino or not one.moved else one._replace(ino=ino)
+
+    def pins(self, start: int, inos: Sequence[int]) -> tuple[list[bool], list[int], list[tuple[int, int]]]:
+        """Returns of the files ``inos``, whose moves begin at ``start``: moved or not, inode, bounds of the ctime. The bounds
+        of a move that is not done are 0."""
+        tried = max(0, min(self.tried - start, len(inos)))
+        there, pinned = [True] * tried + [False] * (len(inos) - tried), list(inos)
+        between = [self.between or (0, 0)] * len(inos)
+        for place in range(tried) if self.others else ():
+            one = self.others.get(start + place)
+            if one is not None:
+                there[place], pinned[place] = one.moved, one.ino or inos[place]
+                between[place] = (one.ctime_ns, one.until_ns) if one.outcome is Outcome.DONE else (0, 0)
+        return there, pinned, between
 
     def columns(self) -> tuple[list[Outcome], list[str], list[bool]]:
         """Outcome, reason and whether moved, of each."""

@@ -20,7 +20,7 @@ from spooltop.engine.files import is_inode
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
 from spooltop.records import dataclass, field
 
-from ..journal.journal import MoveOperation, moves_of
+from ..journal.journal import MoveOperation, unsure_moves
 from ..journal.log_files import LogFiles, plain_now
 from ..storage.folders import Folders, drop_folder
 from ..storage.location import Place
@@ -50,8 +50,8 @@ def half_moved(operations: Iterable[MoveOperation]) -> frozenset[int]:
         move.ino
         for operation in operations
         if operation.open
-        for move, result in moves_of(operation)
-        if result is None and any(place is not None and place.box in ASIDE for place in (move.source, move.target))
+        for move in unsure_moves(operation)
+        if any(place is not None and place.box in ASIDE for place in (move.source, move.target))
     )
 
 
@@ -158,9 +158,7 @@ def _second_names(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Itera
     that is still in a box, and a name in ``tmp`` of an injected one."""
     folders = Folders(dirs)
     for operation in operations:
-        for move, result in moves_of(operation):
-            if result is not None:
-                continue
+        for move in unsure_moves(operation):
             if move.target is None:
                 continue
             if move.source is None:
@@ -183,9 +181,9 @@ def _left_behind(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Iterat
     folders = Folders(dirs)
     looked_at: set[str] = set()
     for operation in operations:
-        for move, result in moves_of(operation):
+        for move in unsure_moves(operation):
             place = move.source
-            if result is not None or move.target is not None or place is None or not place.folder:
+            if move.target is not None or place is None or not place.folder:
                 continue
             metadata = Place(place.box, set_aside.meta_name(place.name), place.folder)
             if _there(dirs, folders, metadata) and not _there(dirs, folders, place):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, groupby, islice
+from itertools import compress
 from operator import attrgetter
-from typing import NamedTuple
+from stat import S_ISREG
+from typing import Any, NamedTuple
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
@@ -18,8 +19,8 @@ from spooltop.model.progress import Progress
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.records import dataclass
 
-from ..journal.journal import MoveOperation, moves_of
-from ..journal.moves import LoggedMove
+from ..journal.journal import MoveOperation
+from ..journal.moves import LoggedMove, MoveColumns
 from ..journal.record_log import newest_first, operation_record, undone_by, undos_of, why_not_undo
 from ..journal.summaries import MoveSummary
 from ..storage.folders import Folders
@@ -30,24 +31,23 @@ from .packed_items import KEEP, Message, MessageColumns, PackedItems, TargetColu
 __all__ = ["records", "undo_candidates"]
 
 
-class _Step(NamedTuple):
-    """A move that did happen. ``ino`` and the ctime, one between ``from_ns`` and ``until_ns``, are those at the target, 0 where
-    they were not recorded. A message that left and came back between the two, a tenth of a second, counts as one that stayed."""
+class _Made(NamedTuple):
+    """Moves that did happen. The inodes of ``run`` and the ctimes, each ``between`` two, are those at the target, 0 where not
+    recorded. A message that left and came back between the two, a tenth of a second, counts as one that stayed."""
 
-    move: LoggedMove
-    target: Place
-    ino: int
-    from_ns: int = 0
-    until_ns: int = 0
+    run: MoveColumns
+    between: Sequence[tuple[int, int]]
 
-    def between(self) -> tuple[object, ...]:
-        """Returns the two folders of the move."""
-        target, source = self.target, self.move.source
-        return target[0], target[2], source and (source[0], source[2])
+    @property
+    def target(self) -> tuple[Box, str]:
+        assert self.run.target is not None  # what was deleted does not come back
+        return self.run.target
 
-    def went_on(self, ctime_ns: int) -> bool:
-        """True where the file with this ctime is known to have been moved again since."""
-        return self.until_ns != 0 and not self.from_ns <= ctime_ns <= self.until_ns
+    def only(self, mask: Sequence[bool]) -> _Made:
+        """Keeps the moves that ``mask`` selects."""
+        if all(mask):
+            return self
+        return _Made(MoveColumns._make([*self.run[:3], *_only(self.run[3:], mask)]), *_only([self.between], mask))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,67 +132,105 @@ def undo_candidates(
     folders = Folders(dirs)
     progress.begin("moves read", logged.first.count)
     returned = _taken_back(folders, undos.get(undoes, ()))
-    steps = list(progress.each(_moved(folders, logged, taken_back=returned)))
-    left = [step for step in steps if step.target not in returned]
-    notes = [f"{len(steps) - len(left)} of {len(steps)} undone already."] if len(left) < len(steps) else []
+    made = list(_each(_made(folders, logged, returned), progress))
+    moved = [one for one in made if one.run.target]
+    left = [one.only([move.target not in returned for move in one.run.moves()]) for one in moved] if returned else moved
+    count, many = (sum(len(one.between) for one in some) for some in (moved, left))
+    notes = [f"{count - many} of {count} undone already."] if many < count else []
     if logged.open:
         notes.append("That operation was interrupted; its moves were found by looking at the files.")
-    if not steps and any(_moved(folders, logged, deleted=True)):
+    if not count and made:
         notes.append("It deleted the messages permanently; they cannot be restored.")
-    progress.begin("looked at", len(left))
-    back = _Backwards(dirs, folders, hosts)
-    for _, run in groupby(left, _Step.between):
-        while some := list(islice(run, CHUNK)):
-            back.add(some)
-            progress.advance(len(some))
+    progress.begin("looked at", many)
+    back = _Backwards(dirs, folders, hosts, many=many > CHUNK)
+    for one in _each(left, progress):
+        back.add(one)
     return Candidates(back.items.as_list(), back.refused, tuple(notes))
 
 
 class _Backwards:
-    """Pins moves backwards, by columns of up to a thousand between two folders."""
+    """Pins moves backwards, by columns of up to a thousand between two folders. Of ``many``, a folder that they go back to is
+    listed instead of looked at for each."""
 
-    def __init__(self, dirs: SpoolDirs, folders: Folders, hosts: str) -> None:
+    def __init__(self, dirs: SpoolDirs, folders: Folders, hosts: str, *, many: bool) -> None:
         self.items = PackedItems()
         self.refused: list[Refusal] = []
         self._dirs = dirs
         self._folders = folders
         self._vantage = presence.Vantage.of(dirs, hosts)
+        self._many = many
         self._claims: dict[str, str] | None = None
-        self._holders: dict[str | None, tuple[str | None, bool]] = {None: (Verdict.UNKNOWN.value, False)}
+        self._holders: dict[str, tuple[str | None, bool]] = {"": (Verdict.UNKNOWN.value, False)}
+        self._names: dict[tuple[Box, str], frozenset[int]] = {}
 
-    def add(self, steps: Sequence[_Step]) -> None:
-        """Adds at least one step; all are between the same folders."""
-        place, back = steps[0].target, steps[0].move.source
-        holders: list[tuple[str | None, bool]]
-        if back is None or back.box is not Box.CUR:
-            holders = [(None, False)] * len(steps)
-        else:
-            tails = NameForms.of([step.move.source.name for step in steps if step.move.source], claimed=True).tails
-            holders = [self._holder(tail[3:35] if tail[:1] == "," else None) for tail in tails]
-        found = [self._status(step, *holder) for step, holder in zip(steps, holders, strict=True)]
+    def add(self, made: _Made) -> None:
+        """Adds the moves of a run."""
+        run, back = made.run, made.run.source
+        box, folder = made.target
+        verdicts: Sequence[str | None] = [None] * len(run.names)
+        cleared = [False] * len(run.names)
+        if back is not None and back[0] is Box.CUR:
+            tokens = _tokens(run.names)
+            holders = {token: self._holder(token) for token in set(tokens)}
+            verdicts, cleared = [holders[token][0] for token in tokens], [holders[token][1] for token in tokens]
+        found = self._statuses(made, cleared)
         there = [status is not None for status in found]
-        steps, holders = list(compress(steps, there)), list(compress(holders, there))
-        if not steps:
+        if not all(there):
+            run, verdicts, found = made.only(there).run, list(compress(verdicts, there)), list(compress(found, there))
+        if not found:
             return
-        names = [step.target.name for step in steps]
-        forms = NameForms.of(names, claimed=is_claimed(place.box))
+        names = list(run.to_names)
+        forms = NameForms.of(names, claimed=is_claimed(box))
         token_at = [len(name) - len(tail) + 3 if tail[:1] == "," else 0 for name, tail in zip(names, forms.tails, strict=True)]
-        mode, nlink, ino, size, mtime_ns, ctime_ns, since = columns_of(map(_STATUS, compress(found, there)))
+        mode, nlink, ino, size, mtime_ns, ctime_ns, since = columns_of(map(_STATUS, found))
         messages = MessageColumns(
-            (place.box.value,), (place.folder,), names, column_of(forms.id_ends),
-            column_of(token_at) if place.box is Box.CUR else (0,), mode, nlink, ino, size, mtime_ns, ctime_ns,
-            (self._folders.of(place.box, place.folder).id,), column_of([word for word, _ in holders]), (_goes(back),), (None,),
-            since, ("",),
+            (box.value,), (folder,), names, column_of(forms.id_ends), column_of(token_at) if box is Box.CUR else (0,),
+            mode, nlink, ino, size, mtime_ns, ctime_ns, (self._folders.of(box, folder).id,), column_of(verdicts), (_goes(back),),
+            (None,), since, ("",),
         )  # fmt: skip
-        self.items.add(messages, _targets(steps, back), expand(since, len(names)))
+        self.items.add(messages, _targets(run, forms.id_ends), expand(since, len(names)))
 
-    def _status(self, step: _Step, verdict: str | None, cleared: bool) -> os.stat_result | None:
-        """Takes the status of the message of a step; None where it is refused."""
-        place, back = step.target, step.move.source
+    def _statuses(self, made: _Made, cleared: Sequence[bool]) -> list[os.stat_result | None]:
+        """Takes the status of each message; None where it is refused. A message with anything unusual about its file is looked
+        at by itself."""
+        run, stat = made.run, self._folders.files.stat
+        found: list[os.stat_result | None]
+        try:
+            fd = self._folders.of(*made.target).fd
+            statuses = [stat(name, fd) for name in run.to_names]
+            taken = self._perhaps_taken(run)
+            columns = zip(statuses, run.inos, made.between, cleared, run.names, strict=True)
+            unusual = [
+                one.st_nlink != 1 or not S_ISREG(one.st_mode) or one.st_ino != (ino or one.st_ino) or gone or name in taken
+                or _went_on(one.st_ctime_ns, between)
+                for one, ino, between, gone, name in columns
+            ]  # fmt: skip
+            found = list(statuses)
+        except OSError:
+            found, unusual = [None] * len(run.names), [True] * len(run.names)
+        places = compress(range(len(found)), unusual)
+        for place, move in zip(places, made.only(unusual).run.moves(), strict=True):
+            found[place] = self._status(move, made.between[place], cleared=cleared[place])
+        return found
+
+    def _perhaps_taken(self, run: MoveColumns) -> Container[str]:
+        """The names to go back to that another file may have."""
+        if run.source is None or not self._many:
+            return frozenset(run.names if run.source else ())
+        names = self._names.get(run.source)
+        if names is None:
+            listed = self._folders.files.scan(self._folders.of(*run.source).fd)
+            names = self._names[run.source] = frozenset(map(hash, listed))
+        return {name for name in run.names if hash(name) in names} if names else ()
+
+    def _status(self, move: LoggedMove, between: tuple[int, int], *, cleared: bool) -> os.stat_result | None:
+        """Takes the status of the message of a move; None where it is refused."""
+        place, back = move.target, move.source
+        assert place is not None
         found: os.stat_result | None = None
         try:
             found = self._folders.files.stat(place.name, self._folders.of(place.box, place.folder).fd)
-            why = _why_not(self._folders, step, found, cleared=cleared)
+            why = _why_not(self._folders, move, between, found, cleared=cleared)
         except FileNotFoundError:
             if self._claims is None:
                 self._claims = _claims(self._dirs)
@@ -202,44 +240,50 @@ class _Backwards:
             why = f"cannot be accessed: {error.strerror}"
         if not why:
             return found
-        message = Message(place.box.value, place.folder, place.name, verdict=verdict, evidence=_goes(back))
+        message = Message(place.box.value, place.folder, place.name, evidence=_goes(back and (back.box, back.folder)))
+        if back is not None and back.box is Box.CUR:
+            message = message._replace(verdict=self._holder(_tokens([back.name])[0])[0])
         if found is not None:
             message = message._replace(size=found.st_size, since=found.st_ctime)
         self.refused.append(Refusal(message.row, why))
         return None
 
-    def _holder(self, token: str | None) -> tuple[str | None, bool]:
+    def _holder(self, token: str) -> tuple[str | None, bool]:
         """The verdict on a claim that an undo would restore, and whether its consumer has no presence file any more."""
         known = self._holders.get(token)
         if known is None:
-            seen = presence.look(self._dirs, token or "")
+            seen = presence.look(self._dirs, token)
             known = self._holders[token] = presence.judge(seen, self._vantage)[0].value, seen.state == "missing"
         return known
+
+
+def _tokens(names: Sequence[str]) -> list[str]:
+    """The tokens in the names of claims, "" where there is none."""
+    return [tail[3:35] if tail[:1] == "," else "" for tail in NameForms.of(names, claimed=True).tails]
 
 
 _STATUS = attrgetter("st_mode", "st_nlink", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ctime")
 
 
-def _targets(steps: Sequence[_Step], back: Place | None) -> TargetColumns:
+def _targets(run: MoveColumns, id_ends: Sequence[int]) -> TargetColumns:
     """The way back. What was put goes to the trash."""
-    if back is None:
+    if run.source is None:
         return TargetColumns((None,), ("",), (0,), ("",), (None,), (None,), ("",))
-    names = [step.move.source.name if step.move.source is not None else "" for step in steps]
-    same = [name == step.target.name for name, step in zip(names, steps, strict=True)]
-    kept, suffix = [KEEP if one else 0 for one in same], ["" if one else name for one, name in zip(same, names, strict=True)]
-    metas = [None if step.move.meta is None else dict(step.move.meta) for step in steps]
-    return TargetColumns(
-        (back.box.value,), (back.folder,), column_of(kept), column_of(suffix), column_of(metas), (None,), ("",)
-    )
+    (box, folder), back = run.source, zip(run.names, run.to_names, id_ends, strict=True)
+    kept = [KEEP if name == now else end if name[:end] == now[:end] else 0 for name, now, end in back]
+    suffix = [name[end:] for name, end in zip(run.names, kept, strict=True)]
+    meta = None if run.meta is None else dict(run.meta)
+    return TargetColumns((box.value,), (folder,), column_of(kept), column_of(suffix), (meta,), (None,), ("",))
 
 
-def _why_not(folders: Folders, step: _Step, found: os.stat_result, *, cleared: bool) -> str:
-    """Why the file that was found at the target of a step does not go back; "" where it does. ``cleared``: the consumer whose
-    claim it was has no presence file any more."""
-    place, back = step.target, step.move.source
+def _why_not(folders: Folders, move: LoggedMove, between: tuple[int, int], found: os.stat_result, *, cleared: bool) -> str:
+    """Why the file that was found at the target of a move (as in ``_Made``) does not go back; "" where it does. ``cleared``: the
+    consumer whose claim it was has no presence file any more."""
+    place, back = move.target, move.source
+    assert place is not None  # what was deleted does not come back
     half_moved = found.st_nlink == 2 and _is(folders, back or Place(Box.TMP, place.name), found.st_ino)
-    changed = place.box in (Box.NEW, Box.CUR) and step.went_on(found.st_ctime_ns) and not half_moved
-    if kind_of(found) or (step.ino and found.st_ino != step.ino):
+    changed = place.box in (Box.NEW, Box.CUR) and _went_on(found.st_ctime_ns, between) and not half_moved
+    if kind_of(found) or (move.ino and found.st_ino != move.ino):
         return f"{place.box} has another file of that name now"
     if changed:
         return "changed since: claimed and returned, or its permissions were changed"
@@ -252,22 +296,37 @@ def _why_not(folders: Folders, step: _Step, found: os.stat_result, *, cleared: b
     return ""
 
 
-def _moved(
-    folders: Folders, logged: MoveOperation, *, deleted: bool = False, taken_back: Container[Place | None] = ()
-) -> Iterator[_Step]:
-    """The moves that can be reversed; where ``deleted``, those that deleted, with their source. A message that an undo has
-    ``taken_back`` had been moved, though nothing at its target shows that any more."""
-    for move, result in moves_of(logged):
-        place = move.source if deleted else move.target
-        if place is None or (move.target is None) is not deleted:
-            continue
-        if result is None:
-            if move.target in taken_back or _happened(folders, move):
-                yield _Step(move, place, move.ino)
-        elif result.moved and result.outcome is Outcome.DONE:
-            yield _Step(move, place, result.ino, result.ctime_ns, result.until_ns)
-        elif result.moved:
-            yield _Step(move, place, result.ino)
+def _went_on(ctime_ns: int, between: tuple[int, int]) -> bool:
+    """True where the file with this ctime is known to have been moved again since."""
+    return between[1] != 0 and not between[0] <= ctime_ns <= between[1]
+
+
+def _made(folders: Folders, logged: MoveOperation, taken_back: Container[Place | None] = ()) -> Iterator[_Made]:
+    """The moves that happened, also those that deleted. A message that an undo has ``taken_back`` had been moved, though nothing
+    at its target shows that any more."""
+    for _, (batch, outcome) in sorted(logged.steps.items()):
+        start = 0
+        for run in batch.runs:
+            if outcome is None:
+                made = _Made(run, [(0, 0)] * len(run.names))
+                there = [move.target in taken_back or _happened(folders, move) for move in run.moves()]
+            else:
+                there, inos, times = outcome.pins(start, run.inos)
+                made = _Made(run._replace(inos=inos), times)
+            start += len(run.names)
+            if any(there):
+                yield made.only(there)
+
+
+def _each(made: Iterable[_Made], progress: Progress) -> Iterator[_Made]:
+    """Yields runs, a step for each move."""
+    for one in made:
+        progress.advance(len(one.between))
+        yield one
+
+
+def _only(columns: Iterable[Sequence[Any]], mask: Sequence[bool]) -> Iterator[list[Any]]:
+    return (list(compress(column, mask)) for column in columns)
 
 
 def _happened(folders: Folders, move: LoggedMove) -> bool:
@@ -282,7 +341,7 @@ def _happened(folders: Folders, move: LoggedMove) -> bool:
 
 def _taken_back(folders: Folders, undos: Iterable[MoveOperation]) -> set[Place | None]:
     """The places from which ``undos`` moved something back."""
-    return {step.move.source for undo in undos for step in _moved(folders, undo)}
+    return {move.source for undo in undos for one in _made(folders, undo) if one.run.target for move in one.run.moves()}
 
 
 def _is(folders: Folders, place: Place, ino: int) -> bool:
@@ -308,8 +367,8 @@ def _claims(dirs: SpoolDirs) -> dict[str, str]:
     return found
 
 
-def _goes(back: Place | None) -> str:
-    return "back to trash" if back is None else f"back to {back.box}"
+def _goes(back: tuple[Box, str] | None) -> str:
+    return "back to trash" if back is None else f"back to {back[0]}"
 
 
 def _whereabouts(place: Place, id: str, claimed: Mapping[str, str]) -> str:
