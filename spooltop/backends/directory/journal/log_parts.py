@@ -65,7 +65,8 @@ def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, 
             files.swap(part, dir_fd, name, dir_fd)
         except OSError as error:
             if error.errno not in UNSUPPORTED:
-                discard(files, part, dir_fd)
+                if not is_inode(files, part, dir_fd, inode, unseen=True):  # else a server has done it all the same
+                    discard(files, part, dir_fd)
                 raise
             files.rename(name, dir_fd, part, dir_fd)  # the next line makes the new file; what was carried is in this one
         files.sync(fd)  # also the lines that were to be synced with a later one
