@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from spooltop.backends.directory.journal.append_log import AppendLog
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.journal.log_lines import LogLines
 from spooltop.backends.directory.journal.log_parts import NextPart
+from spooltop.backends.directory.journal.log_store import SpoolLogs
+from spooltop.backends.directory.operator.ended_parts import ended_parts
+from spooltop.backends.directory.storage import folders
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import Outcome, Result
 from spooltop.model.protocols import BATCH
@@ -164,6 +168,21 @@ def test_a_log_whose_part_cannot_begin_goes_on_as_it_is(folder: int, operation: 
     assert lines(folder) == [b"2", b"1"]
 
 
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_swap_that_is_done_and_yet_reported_as_failed_loses_no_line(folder: int, code: int) -> None:
+    class Server(Small):
+        def swap(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
+            super().swap(name, dir_fd, to, to_fd)
+            raise OSError(code, os.strerror(code))
+
+    append(Small(), folder, b"1\n")
+    with suppress(OSError):
+        append(Server(), folder, b"2\n")
+    assert lines(folder)[-1] == b"1"
+    append(LogFiles(), folder, b"3\n")
+    assert lines(folder)[0] == b"3" and lines(folder)[-1] == b"1"
+
+
 def test_only_so_many_parts_are_kept(tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_parts, "MOST_PARTS", 2)
     for number in range(6):
@@ -266,6 +285,24 @@ def test_a_part_goes_once_nothing_in_it_can_be_undone(desk: Desk) -> None:
     assert undo(desk, done[0], Small()).count(Outcome.DONE) == 1
     hold(desk, Small(), "f")
     assert journals(desk)[0] == "journal.000003.jsonl"  # of the first nothing is left to undo
+
+
+def test_looking_for_parts_that_may_go_closes_no_folder_of_the_operation_in_progress(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A descriptor that is closed meanwhile is given to another folder, and messages would go there."""
+    monkeypatch.setattr(folders, "_KEPT", 1)
+    for name in "abc":
+        desk.put(name)
+    done = [hold(desk, Small(), name).operation for name in "abc"]
+    held = desk.path / ".spooltop" / "held"
+    for operation, name in zip(done, "ab", strict=False):
+        (held / operation / name).unlink()
+    with SpoolDirs(desk.path) as dirs, closing(SpoolLogs(dirs, LogFiles())) as logs:
+        in_use = {operation: dirs.private_dir("held", operation) for operation in done}
+        assert list(ended_parts(dirs, logs, PARTS)) == PARTS
+        for operation, fd in in_use.items():
+            assert fd is not None and os.path.samestat(os.fstat(fd), os.stat(held / operation))
 
 
 def test_an_operation_of_which_a_part_went_is_not_called_interrupted(desk: Desk) -> None:

@@ -17,19 +17,18 @@ from ..journal.journal import MOVES, MoveIntent
 from ..journal.log_store import SpoolLogs
 from ..journal.moves import MoveColumns
 from ..journal.record_log import decode, step_of
-from ..storage.folders import Folders
+from ..storage.location import folders_dir
 
 __all__ = ["ended_parts"]
 
 
 def ended_parts(dirs: SpoolDirs, logs: SpoolLogs, parts: Sequence[str]) -> Iterator[str]:
     """Yields those of ``parts`` of the journal, the oldest first, that nothing needs."""
-    folders = Folders(dirs)
     earlier = False
     for part in parts:
         try:
             with closing(iter(logs.part(part))) as lines:
-                needed = _is_needed(folders, lines, earlier)
+                needed = _is_needed(dirs, lines, earlier)
         except OSError:
             needed = True  # what cannot be read or looked at may be needed
         if needed:
@@ -38,7 +37,7 @@ def ended_parts(dirs: SpoolDirs, logs: SpoolLogs, parts: Sequence[str]) -> Itera
             yield part
 
 
-def _is_needed(folders: Folders, lines: Iterable[bytes], earlier: bool) -> bool:
+def _is_needed(dirs: SpoolDirs, lines: Iterable[bytes], earlier: bool) -> bool:
     """Tells of a part by its lines, the newest first. ``earlier``: an earlier part is kept."""
     ended: set[tuple[str, int]] = set()
     for line in lines:
@@ -51,17 +50,30 @@ def _is_needed(folders: Folders, lines: Iterable[bytes], earlier: bool) -> bool:
             ended.add((operation, step))
             continue
         ended.discard((operation, step))
-        if (earlier and record.undoes is not None) or any(_is_there(folders, run) for run in record.runs):
+        if (earlier and record.undoes is not None) or any(_is_there(dirs, run) for run in record.runs):
             return True
     return earlier and bool(ended)
 
 
-def _is_there(folders: Folders, run: MoveColumns) -> bool:
+def _is_there(dirs: SpoolDirs, run: MoveColumns) -> bool:
     """True where a message is still at its target. Raises ``OSError`` where that cannot be seen."""
     if run.target is None:
         return False
+    box, folder = run.target
+    if not folder:
+        return _any_of(run.to_names, dirs, dirs.box(box))
+    above = dirs.private_dir(folders_dir(box))
+    if above is None:
+        return False
     try:
-        fd = folders.of(*run.target).fd
+        fd = dirs.files.open_dir(folder, above)  # apart from those that the operation in progress has open in ``dirs``
     except FileNotFoundError:
         return False
-    return any(is_inode(folders.files, name, fd, None, unseen=True) for name in run.to_names)
+    try:
+        return _any_of(run.to_names, dirs, fd)
+    finally:
+        dirs.files.close(fd)
+
+
+def _any_of(names: Iterable[str], dirs: SpoolDirs, fd: int) -> bool:
+    return any(is_inode(dirs.files, name, fd, None, unseen=True) for name in names)
