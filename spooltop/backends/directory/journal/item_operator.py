@@ -21,17 +21,8 @@ from ..options import OpenOptions
 from ..storage.access import user_name
 from ..world import World
 from .log_store import AUDIT, LogStore, audit_logs
-from .record_log import (
-    Intent,
-    ItemOutcome,
-    LoggedOperation,
-    RecordLog,
-    RecordType,
-    newest_first,
-    undone_by,
-    undos_of,
-    write_failed,
-)
+from .operation_list import newest_first, undone_by, undos_of
+from .record_log import Intent, ItemOutcome, LoggedOperation, RecordLog, RecordType, write_failed
 
 __all__ = ["ItemIntent", "ItemOperator", "Skipped", "changed", "check_folder", "folder_id", "outcome_of"]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import cache
@@ -21,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 from spooltop.engine.os_errors import advice
 from spooltop.errors import AuditFailed, Unreadable
-from spooltop.model.plan import OperationRecord, Outcome
+from spooltop.model.plan import Outcome
 from spooltop.model.progress import Progress
 from spooltop.model.vocabulary import Action, Json
 from spooltop.records import dataclass, field
@@ -32,13 +31,11 @@ from .log_store import LogStore
 
 __all__ = [
     "HEAD_AT_MOST", "Head", "Intent", "ItemOutcome", "LoggedOperation", "RecordLog", "RecordType", "StepResult", "decode",
-    "encode", "gather", "intent_head", "is_time", "newest_first", "operation_record", "step_of", "undone_by", "undos_of",
-    "unfinished", "why_not_undo", "write_failed",
+    "encode", "gather", "intent_head", "is_time", "step_of", "unfinished", "write_failed",
 ]  # fmt: skip
 
 IntentT = TypeVar("IntentT", bound="Intent")
 ResultT = TypeVar("ResultT")
-_Logged = TypeVar("_Logged", bound="LoggedOperation[Any, Any]")
 
 _LATEST = 1e15
 _STEPS = 1 << 32
@@ -377,48 +374,3 @@ def write_failed(store: LogStore, what: str, error: OSError) -> AuditFailed:
         path=store.path,
         advice="nothing is changed without it; free space or fix its permissions",
     )
-
-
-# Undo
-
-
-def undos_of(operations: Mapping[str, _Logged]) -> dict[str, list[_Logged]]:
-    """The operations that undo each operation, in the order of the log."""
-    found: dict[str, list[_Logged]] = {}
-    for logged in operations.values():
-        if logged.undoes is not None:
-            found.setdefault(logged.undoes, []).append(logged)
-    return found
-
-
-def undone_by(undos: Sequence[_Logged], changed: Callable[[_Logged], bool]) -> str | None:
-    """The last of ``undos`` that ``changed`` something, None where none did."""
-    return next((logged.operation for logged in reversed(undos) if changed(logged)), None)
-
-
-def why_not_undo(*, changed: bool, undone: str | None, other: str | None) -> str | None:
-    """Why an operation cannot be undone, None where it can: it ``changed`` nothing, it is ``undone`` by another already, or
-    ``other``."""
-    if not changed:
-        return "it changed nothing"
-    return other if undone is None else f"already undone by {undone}"
-
-
-def operation_record(
-    logged: LoggedOperation[Any, Any], outcomes: Iterable[Outcome] | Mapping[Outcome, int], *, count: int, found: int = 0,
-    unfinished: bool, undone: str | None, why_not: str | None, words: str,
-) -> OperationRecord:  # fmt: skip
-    """The entry of ``logged`` in the list of operations. ``found``: steps without a result that were found done by looking."""
-    first, many = logged.first, Counter(outcomes)
-    return OperationRecord(
-        operation=first.operation, action=first.action, at=first.at, user=first.user, count=count,
-        done=many[Outcome.DONE] + found, skipped=many[Outcome.SKIPPED], failed=many[Outcome.FAILED], open=unfinished,
-        undone_by=undone, why_not_undo=why_not, words=words,
-    )  # fmt: skip
-
-
-def newest_first(records: Sequence[OperationRecord]) -> list[OperationRecord]:
-    """``records``, which are in the order of the log, newest first; those of one moment backwards."""
-    in_order = sorted(records, key=lambda record: record.at)
-    in_order.reverse()
-    return in_order

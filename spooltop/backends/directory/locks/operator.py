@@ -20,7 +20,8 @@ from spooltop.records import replace
 from ..journal.item_operator import ItemOperator, Skipped, changed, check_folder, outcome_of
 from ..journal.log_files import with_above
 from ..journal.log_store import LogStore
-from ..journal.record_log import ItemOutcome, LoggedOperation, operation_record, why_not_undo
+from ..journal.operation_list import operation_record, why_not_undo
+from ..journal.record_log import ItemOutcome, LoggedOperation
 from ..options import OpenOptions
 from ..storage.filesystem import is_local, mount_of
 from ..world import World
