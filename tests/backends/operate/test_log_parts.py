@@ -247,6 +247,18 @@ def test_moves_that_were_announced_before_a_part_began_are_no_flow(desk: Desk) -
     assert moves.out_of_new == dict.fromkeys("bcde", 1)
 
 
+def test_a_line_that_nests_too_deep_announces_no_moves(desk: Desk) -> None:
+    desk.put("a")
+    hold(desk, LogFiles(), "a")
+    moves = OperatorMoves(str(desk.state))
+    with SpoolDirs(desk.path) as dirs:
+        moves.look(dirs)
+        with open(desk.path / ".spooltop" / LOG, "ab") as log:
+            log.write(b'{"line":"intent","moves":' + b"[" * 100_000 + b"\n")
+        moves.look(dirs)
+    assert moves.out_of_new == {}
+
+
 def test_an_interrupted_batch_is_found_however_many_parts_have_begun_since(desk: Desk) -> None:
     for name in "abcd":
         desk.put(name)

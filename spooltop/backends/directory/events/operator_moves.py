@@ -121,7 +121,7 @@ class OperatorMoves:
 
         try:
             record = decode(line, MOVES)
-        except ValueError:
+        except (ValueError, RecursionError):
             return  # anybody may have written it; who undoes says so
         for run in record.runs if isinstance(record, MoveIntent) else ():
             self._note(run)
