@@ -120,6 +120,28 @@ def test_lines_that_another_program_has_spaced_tell_the_same(desk: Desk) -> None
     assert by_id(desk) == before
 
 
+@pytest.mark.parametrize("which", [0, 1], ids=["result", "intent"])
+@pytest.mark.parametrize(
+    "again", ['"line":"intent"', '"line":"result"', '"operation":"other"', '"batch":7'], ids=["intent", "result", "id", "batch"]
+)
+def test_a_line_that_names_a_member_twice_is_left_out(desk: Desk, which: int, again: str) -> None:
+    """The beginning of a line says which step it is about. Somebody else may have written another one behind it."""
+    desk.put("a")
+    operations = desk.operations()
+    done = operations.apply(operations.plan(Action.HOLD, Selection(box=Box.NEW, everything=True)))
+    forged = lines(desk)
+    kind = json.loads(forged[which])["line"]
+    end = forged[which].rindex(b',"others":' if kind == "result" else b',"moves":')
+    forged[which] = forged[which][:end] + f",{again}".encode() + forged[which][end:]
+    found, bad = gather(forged, MOVES, trusted=True)
+    if f'"line":"{kind}"' == again:
+        assert bad == 0 and not found[done.operation].open
+    elif kind == "result":
+        assert bad == 1 and found[done.operation].open
+    else:
+        assert (found, bad) == ({}, 1)
+
+
 def test_only_the_newest_operations_are_read(desk: Desk) -> None:
     for number in range(MANY):
         desk.put(f"m{number}")

@@ -235,16 +235,20 @@ def gather(
             if not operation.startswith(begins) and not _undoes(line, kind).startswith(begins):
                 continue
             intent = decode(line if encoded is None else kind.shorten(line), kind)
+            if isinstance(intent, StepResult) or (intent.operation, intent.step) != (operation, step):
+                raise ValueError("a member twice")  # of which step_of reads the first, and decode the last
         except (ValueError, RecursionError):
             bad += 1
             continue
-        result = None
+        result: StepResult[ResultT] | None = None
         if encoded is not None:
             try:
-                result = decode(encoded, kind)
+                record = decode(encoded, kind)
+                if not isinstance(record, StepResult) or record[:2] != (operation, step):
+                    raise ValueError("a member twice")
+                result = record
             except (ValueError, RecursionError):
                 bad += 1
-        assert not isinstance(intent, StepResult) and (result is None or isinstance(result, StepResult))  # as step_of said
         logged = found.setdefault(operation, LoggedOperation(intent, trusted))
         logged.first = intent
         _, later = logged.steps.get(step, (None, None))
