@@ -361,9 +361,8 @@ def _together(found: Sequence[Selected], stopped: Callable[[], bool]) -> Iterato
     if 0 in forms.id_ends:  # the names do not all begin with the time
         rows = (messages.message(place).row for place in range(messages.length))
         keys = [(row.enqueued_at is None, row.enqueued_at or 0.0, row.name) for row in rows]
-    order = ordered(keys, stopped)
-    for start in range(0, 0 if order is None else len(order), CHUNK):
-        assert order is not None  # else there is no start
+    order = ordered(keys, stopped) or ()
+    for start in range(0, len(order), CHUNK):
         places = order[start : start + CHUNK]
         yield Selected(
             MessageColumns._make([_pick(column, places) for column in messages]),
