@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spooltop.backends.directory.events.flow import FlowCounter, difference
 from spooltop.backends.directory.events.flow_meter import FlowMeter
+from spooltop.backends.directory.events.inotify import Events, parsed
 from spooltop.backends.directory.events.watcher import EventBatch, EventReport
 from spooltop.backends.directory.scan.scan import BoxScan
 from spooltop.backends.directory.scan.set_aside import SetAsideBoxes
@@ -39,7 +41,7 @@ def count(*batches: EventBatch, in_new: bool = False, aside: frozenset[str] = fr
     totals = [0, 0, 0, 0]
     for one in [*batches, None, None]:
         if one is not None:
-            counter.add(one, aside)
+            counter.add(one, aside=aside)
         flow = counter.take(11.0, exact=True, measured=True, aside=aside)
         totals = [a + b for a, b in zip(totals, (flow.arrived, flow.claimed, flow.retried, flow.done), strict=True)]
     return tuple(totals)  # type: ignore[return-value]
@@ -133,6 +135,79 @@ OWN_IDS = [f"{1795220920443125 + number}.P9R{number:016x}.vm" for number in rang
 STEPS = st.lists(
     st.tuples(st.sampled_from(range(6)), st.sampled_from(["put", "take", "end", "give back"]), st.booleans()), max_size=40
 )
+
+
+CUTS = st.sampled_from(["", "batch", "look"])
+LIVES = st.lists(st.tuples(st.sampled_from(range(4)), st.sampled_from(["put", "take", "end", "give back"]), CUTS), max_size=40)
+
+
+@settings(max_examples=300)
+@example([(0, "put", "batch"), (0, "take", ""), (0, "give back", "")], True)  # given back to where it was put
+@example([(0, "put", "batch"), (0, "take", "batch"), (0, "end", "")], True)  # when it was taken only the batch tells
+@given(LIVES, st.booleans())
+def test_a_message_that_lives_in_two_batches_of_a_look_counts_as_in_one_by_one(
+    steps: list[tuple[int, str, str]], foreign: bool
+) -> None:
+    """The same lives once of messages with our ids, once of the same messages with chosen ones, which are counted singly."""
+
+    def live(ids: list[str]) -> list[tuple[object, ...]]:
+        names: dict[int, str] = {}
+        claims: dict[int, str] = {}
+        tries: Counter[int] = Counter()
+        counter = FlowCounter(lambda name: name in names.values())
+        counter.begin(0.0)
+        events: list[bytes] = []
+        batches: list[EventBatch] = []
+        seen: list[tuple[object, ...]] = []
+        for time, (number, step, cut) in enumerate([*steps, (0, "", "look"), (0, "", "look")]):
+            if step == "put" and number not in names and number not in claims and not tries[number]:
+                names[number] = f"{ids[number]},s=email"
+                events.append(event(1, MOVED_TO, names[number].encode()))
+            elif step == "take" and number in names:
+                tail = ":2,P7" if foreign else f",c={TOKEN}.{1795220925443125 + time}:2,P7"
+                events.append(event(1, MOVED_FROM, names[number].encode()))
+                claims[number] = names.pop(number) + tail
+                tries[number] += 1
+                events.append(event(2, MOVED_TO, claims[number].encode()))
+            elif step in ("end", "give back") and number in claims:
+                events.append(event(2, MOVED_FROM, claims.pop(number).encode()))
+                if step == "give back":
+                    names[number] = f"{ids[number]},s=email" + ("" if foreign else f",n={tries[number]}")
+                    events.append(event(1, MOVED_TO, names[number].encode()))
+            if cut:
+                batches.append(in_batch(events, float(time)))
+                events = []
+            if cut == "look":
+                counter.add(*batches)
+                batches = []
+                flow = counter.take(float(time), exact=True, measured=True)
+                ways = sorted((one.claimed_at or 0.0, one.gone_at) for one in flow.completions)
+                seen.append((flow.arrived, flow.claimed, flow.retried, flow.done, dict(flow.arrived_by_source), ways))
+        return [*seen, (counter.last_claim_at, counter.unsettled)]
+
+    assert live(OWN_IDS) == live([f"order-{number}" for number in range(6)])
+
+
+def in_batch(events: list[bytes], at: float) -> EventBatch:
+    """As the watcher tells it."""
+    boxes = {"new": Box.NEW, "cur": Box.CUR}
+    found = Events()
+    parsed(b"".join(events), {1: "new", 2: "cur"}, found)
+    assert found.back is not None
+    return EventBatch(
+        at, {boxes[path]: names for path, names in found.added.items()},
+        {boxes[path]: names for path, names in found.deleted.items()}, found.back["new"], False, found.back["cur"],
+        {boxes[path]: often for path, often in found.repeats.items() if often},
+        {boxes[path]: often for path, often in found.gone_again.items() if often},
+    )  # fmt: skip
+
+
+def event(wd: int, mask: int, name: bytes) -> bytes:
+    padded = name + b"\0" * (16 - len(name) % 16)
+    return struct.pack("iIII", wd, mask, 0, len(padded)) + padded
+
+
+MOVED_FROM, MOVED_TO = 0x40, 0x80
 
 
 @given(STEPS, st.booleans())

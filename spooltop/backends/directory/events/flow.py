@@ -73,6 +73,8 @@ class FlowCounter:
         self._claimed_at: dict[str, float] = {}
         self._gone: dict[str, _Gone] = {}
         self._short_lived: list[ShortLived] = []
+        self._passed: dict[str, ShortLived] = {}
+        """Those that hold the message of an id."""
         self._since: float | None = None
         self._turn = 0
         self.last_claim_at: float | None = None
@@ -83,9 +85,14 @@ class FlowCounter:
         self._returns: deque[Return] = deque(maxlen=_RETURNS)
         self._sources: Counter[str] = Counter()
 
-    def add(self, batch: EventBatch, aside: Set[str] = frozenset()) -> None:
-        """Counts one batch. ``aside`` are the ids that were set aside: coming back from there is no arrival."""
-        short_lived, names = split_short_lived(batch, self._turn)
+    def add(self, *batches: EventBatch, aside: Set[str] = frozenset()) -> None:
+        """Counts the batches of one look. ``aside`` are the ids that were set aside: coming back from there is no arrival."""
+        for batch, (short_lived, names) in zip(batches, split_short_lived(batches, self._turn), strict=True):
+            self._add(batch, short_lived, names, aside)
+
+    def _add(
+        self, batch: EventBatch, short_lived: ShortLived, names: list[tuple[bool, set[str], str]], aside: Set[str]
+    ) -> None:
         in_new = self._in_new if batch.back is None else batch.back.__contains__
         moves: dict[str, _Moves] = {}
         known: dict[tuple[bool, str], Name] = {}
@@ -97,8 +104,7 @@ class FlowCounter:
         # More is known about these than that they came and went, or the claim gave back the same name that it took.
         odd = {id for id, name in short_lived.foreign() if in_new(name)}
         odd |= short_lived.among(moves) | short_lived.among(self._gone) | short_lived.among(self._claimed_at)
-        for before in self._short_lived:
-            odd |= short_lived.among(before.found)
+        odd |= short_lived.among(self._passed)
         for id in odd:
             new, cur = short_lived.take_out(id)
             moved = moves.setdefault(id, _Moves())
@@ -112,6 +118,7 @@ class FlowCounter:
     def _count_short_lived(self, short_lived: ShortLived, aside: Set[str]) -> None:
         """Counts the messages that were put, claimed and finished within one batch: nearly all where consumers keep up."""
         self._short_lived.append(short_lived)
+        self._passed.update(dict.fromkeys(short_lived.found, short_lived))
         self._arrived += short_lived.count(but=aside)
         self._sources.update(short_lived.sources(but=aside))
         self._claimed += len(short_lived.found)
@@ -245,9 +252,9 @@ class FlowCounter:
     def _back(self, id: str) -> _Gone | None:
         """Removes and returns the record of a message that had left ``cur`` and is not done after all; None where there is
         none."""
-        for short_lived in self._short_lived:
-            if (found := short_lived.found.pop(id, None)) is not None:
-                return _Gone(short_lived.turn, short_lived.at, None, None, found[3] or None, 0 if found[5] else None)
+        if (short_lived := self._passed.pop(id, None)) is not None:
+            found = short_lived.found.pop(id)
+            return _Gone(short_lived.turn, short_lived.at, None, None, found[3] or None, 0 if found[5] else None)
         return self._gone.pop(id, None)
 
     def _remember(self, id: str, name: Name, at: float) -> None:
@@ -284,6 +291,7 @@ class FlowCounter:
                 recovered.append(id)
         over = [short_lived for short_lived in self._short_lived if short_lived.turn != self._turn]
         self._short_lived = [short_lived for short_lived in self._short_lived if short_lived.turn == self._turn]
+        self._passed = {id: short_lived for short_lived in self._short_lived for id in short_lived.found}
         done = len(ended) + sum(short_lived.count(but=aside) for short_lived in over)
         self._done += done
         # An even sample of very many, else the figures of a minute would describe its last second.

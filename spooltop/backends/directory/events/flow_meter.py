@@ -58,8 +58,7 @@ class FlowMeter:
         before = self._aside_ids
         if self._set_aside.generation != self._aside_generation:
             self._aside_ids, self._aside_generation = self._set_aside.ids(), self._set_aside.generation
-        for batch in report.batches:
-            self._counter.add(batch, before)
+        self._counter.add(*report.batches, aside=before)
         if self._counter.last_claim_at is None and claims:
             self._counter.adopt(((row.id, row.in_box_since) for row in claims), changed_at(cur))
         if starting:
@@ -81,5 +80,5 @@ class FlowMeter:
             return
         current = (set(new.names), set(cur.names))
         if self._compared is not None:
-            self._counter.add(difference(now, self._compared, current), aside)
+            self._counter.add(difference(now, self._compared, current), aside=aside)
         self._compared = current

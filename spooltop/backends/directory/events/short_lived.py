@@ -4,7 +4,7 @@ counted together, from their names, without an object for each."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
@@ -72,25 +72,46 @@ class ShortLived:
                 yield Completion(put_at, int(claimed_us) / 1e6 if claimed_us and not self.late else None, self.at)
 
 
-def split_short_lived(batch: EventBatch, turn: int) -> tuple[ShortLived, list[tuple[bool, set[str], str]]]:
-    """Separates the messages that arrived and were finished within the batch. Only plain names of the engine are recognised.
+def split_short_lived(batches: Sequence[EventBatch], turn: int) -> list[tuple[ShortLived, list[tuple[bool, set[str], str]]]]:
+    """Separates the messages that arrived and were finished within the batches of one look, each with the batch in which it was
+    finished. Only plain names of the engine are recognised.
 
-    Also returns all other names, as tuples (claimed, names, name of the attribute of ``_Moves`` that takes them).
+    Also returns all other names of each batch, as tuples (claimed, names, name of the attribute of ``_Moves`` that takes them).
+    A name that comes again in a later batch is one of these.
     """
-    added, deleted = batch.added.get(Box.NEW, set()), batch.deleted.get(Box.NEW, set())
-    taken, ended = batch.added.get(Box.CUR, set()), batch.deleted.get(Box.CUR, set()) - batch.back_in_cur
-    within = added & deleted
-    if again := batch.repeats.get(Box.NEW):
-        within -= again.keys()
-    found = [one for one in _FIRST_CLAIM.findall("/".join(taken & ended)) if one[0] in within]
-    short_lived = ShortLived(turn, batch.at, batch.late, {one[1]: one for one in found})
-    if len(short_lived.found) < len(found):
-        for id, times in Counter(one[1] for one in found).items():
-            if times > 1:
-                del short_lived.found[id]
-    new, cur = {one[0] for one in short_lived.found.values()}, {one[0] + one[4] for one in short_lived.found.values()}
-    names = [
-        (False, added - new, "new_added"), (False, deleted - new, "new_gone"),
-        (True, taken - cur, "cur_added"), (True, ended - cur, "cur_gone"),
-    ]  # fmt: skip
-    return short_lived, names
+    known, arrived, left, claimed = set[str](), set[str](), set[str](), set[str]()
+    split: list[ShortLived] = []
+    for batch in batches:
+        if batch.back is None:  # the order is unknown, so each batch stands alone
+            known, arrived, left, claimed = set(), set(), set(), set()
+        added, deleted = batch.added.get(Box.NEW, set()), batch.deleted.get(Box.NEW, set())
+        taken, ended = batch.added.get(Box.CUR, set()), batch.deleted.get(Box.CUR, set())
+        arrived = (arrived - added) | (added - known - batch.repeats.get(Box.NEW, {}).keys())
+        known |= added | deleted
+        left |= deleted
+        # Only a claim of our own tells when it was made, once its batch is over.
+        within = (taken & ended) | {name for name in claimed & ended if ",c=" in name}
+        joined = "/".join(within - batch.back_in_cur)
+        found = [one for one in _FIRST_CLAIM.findall(joined) if one[0] in arrived and one[0] in left]
+        claimed = (claimed | taken) - ended
+        short_lived = ShortLived(turn, batch.at, batch.late, {one[1]: one for one in found})
+        if len(short_lived.found) < len(found):
+            for id, times in Counter(one[1] for one in found).items():
+                if times > 1:
+                    del short_lived.found[id]
+        arrived.difference_update([one[0] for one in short_lived.found.values()], batch.back or ())
+        split.append(short_lived)
+    names = []
+    new, cur = set[str](), set[str]()
+    for batch, short_lived in zip(reversed(batches), reversed(split), strict=True):
+        if batch.back is None:
+            new, cur = set(), set()
+        new |= {one[0] for one in short_lived.found.values()}
+        cur |= {one[0] + one[4] for one in short_lived.found.values()}
+        names.append([
+            (False, batch.added.get(Box.NEW, set()) - new, "new_added"),
+            (False, batch.deleted.get(Box.NEW, set()) - new, "new_gone"),
+            (True, batch.added.get(Box.CUR, set()) - cur, "cur_added"),
+            (True, batch.deleted.get(Box.CUR, set()) - batch.back_in_cur - cur, "cur_gone"),
+        ])  # fmt: skip
+    return list(zip(split, reversed(names), strict=True))
