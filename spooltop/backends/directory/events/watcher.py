@@ -163,8 +163,7 @@ class Watcher:
 
 def _messages(names: set[str]) -> set[str]:
     """Without dot files, which are no messages."""
-    hidden = {name for name in names if name[0] == "."}
-    return names - hidden if hidden else names
+    return {name for name in names if name[0] != "."} if "/." in "/" + "/".join(names) else names
 
 
 def _as_events(changes: Changes, boxes: Mapping[str, Box]) -> Events:
