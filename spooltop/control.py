@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .model.cursors import Poll
     from .model.locks import Holders
     from .model.observation import Observation
-    from .model.plan import OperationRecord, Plan, Result
+    from .model.plan import Item, OperationRecord, Plan, Result
     from .model.protocols import Listing, ListProgress, ListQuery, Reader
     from .model.row import Payload
     from .model.selection import Selection
@@ -222,12 +222,14 @@ class Control:
         force: bool = False,
         options: Mapping[str, Json] | None = None,
         on_progress: Callable[[str], object] | None = None,
+        on_first: Callable[[Sequence[Item]], object] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Plan:
         """Pins what ``selection`` names now; changes nothing.
 
-        ``on_progress`` gets the progress in words ("230,000 of 300,000 claims judged"); ``stop`` is called every few hundred
-        messages and returns True to stop. Raises ``Stopped`` then, and ``Refused`` if the action is not available here.
+        ``on_progress`` gets the progress in words ("230,000 of 300,000 claims judged"), ``on_first`` the first items where there
+        are many; ``stop`` is called every few hundred messages and returns True to stop. Raises ``Stopped`` then, and ``Refused``
+        if the action is not available here.
 
         SET_CURSOR takes an empty selection and the options ``source``, ``value`` (any JSON: the whole section, as
         ``model.cursor_input.parse_value`` reads it from text) and ``file`` (None if only one fits).
@@ -239,7 +241,7 @@ class Control:
             highest = self._observer.highest(options.get("source"), options.get("file"))
             options = {**options, **({} if highest is None else {"highest": highest})}
         return operations.plan(
-            action, selection, force=force, options=options, on_progress=on_progress, stop=stop
+            action, selection, force=force, options=options, on_progress=on_progress, on_first=on_first, stop=stop
         )
 
     @while_open

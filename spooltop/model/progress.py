@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from ..errors import Stopped
+from .protocols import BATCH
 
 __all__ = ["EVERY", "Progress"]
 
@@ -17,11 +18,17 @@ T = TypeVar("T")
 
 class Progress:
     """Checks ``stop``, which ends the work with ``Stopped``, and passes words to ``tell`` ("230,000 of 300,000 claims looked
-    at"). For one thread."""
+    at"). ``show`` receives the first of many items. For one thread."""
 
-    def __init__(self, stop: Callable[[], bool] | None = None, tell: Callable[[str], object] | None = None) -> None:
+    def __init__(
+        self,
+        stop: Callable[[], bool] | None = None,
+        tell: Callable[[str], object] | None = None,
+        show: Callable[[Sequence[Any]], object] | None = None,
+    ) -> None:
         self._stop = stop
         self._tell = tell
+        self._show = show
         self._words = ""
         self._of = 0
         self._every = EVERY
@@ -51,6 +58,12 @@ class Progress:
         for one in things:
             self.step()
             yield one
+
+    def found(self, items: Sequence[Any]) -> None:
+        """Passes the first of the items found so far on, once there is a whole chunk of them."""
+        if self._show is not None and len(items) >= BATCH:
+            self._show(items[:BATCH])
+            self._show = None
 
     def stopped(self) -> bool:
         return self._stop is not None and self._stop()

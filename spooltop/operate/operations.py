@@ -17,7 +17,7 @@ from spooltop.records import replace
 
 from ..errors import NoSuchOperation, Refused, SpooltopError, UsageError
 from ..model.audit import AuditLine, AuditTrail
-from ..model.plan import ItemResult, OperationRecord, Outcome, Plan, Result, verdicts_of
+from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result, verdicts_of
 from ..model.progress import Progress
 from ..model.redact import Redactor
 from ..model.selection import Selection
@@ -94,6 +94,7 @@ class Operations:
         options: Mapping[str, Json] | None = None,
         *,
         on_progress: Callable[[str], object] | None = None,
+        on_first: Callable[[Sequence[Item]], object] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Plan:
         """Pins the items of ``selection`` and changes nothing. Options: undo ``undoes`` (the id of an operation or its
@@ -101,13 +102,13 @@ class Operations:
         requeue ``hold_poison`` (holds messages at which so many consumers died that they may be the cause, and requeues the
         others); purge ``now`` (deletes without the trash); all ``rate`` (items per second).
 
-        ``on_progress`` receives descriptions of the progress; ``stop`` returns True to cancel, and is called every few hundred
-        messages.
+        ``on_progress`` receives descriptions of the progress, ``on_first`` the first items where there are many; ``stop`` returns
+        True to cancel, and is called every few hundred messages.
 
         Raises ``Refused`` if the action is not available here, ``UsageError`` if the selection or the options are invalid,
         ``Stopped``.
         """
-        progress = Progress(stop, on_progress)
+        progress = Progress(stop, on_progress, on_first)
         progress.check()
         self._allowed(action)
         chosen: dict[str, Json] = dict(options or {})

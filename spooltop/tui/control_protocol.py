@@ -7,7 +7,7 @@ from typing import Protocol
 
 from spooltop.model.audit import AuditTrail
 from spooltop.model.locks import Holders
-from spooltop.model.plan import OperationRecord, Plan, Result
+from spooltop.model.plan import Item, OperationRecord, Plan, Result
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload
 from spooltop.model.selection import Selection
@@ -39,7 +39,8 @@ class ControlProtocol(Protocol):
     def current_step(self) -> str: ...
     def plan(
         self, action: Action, selection: Selection, *, force: bool = False, options: Mapping[str, Json] | None = None,
-        on_progress: Callable[[str], object] | None = None, stop: Callable[[], bool] | None = None,
+        on_progress: Callable[[str], object] | None = None, on_first: Callable[[Sequence[Item]], object] | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> Plan: ...  # fmt: skip
     def with_rate(self, plan: Plan, rate: float | None) -> Plan: ...
     def apply(

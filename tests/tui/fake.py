@@ -265,12 +265,14 @@ class FakeControl:
 
     def plan(
         self, action: Action, selection: Selection, *, force: bool = False, options: Mapping[str, Json] | None = None,
-        on_progress: Callable[[str], object] | None = None, stop: Callable[[], bool] | None = None,
+        on_progress: Callable[[str], object] | None = None, on_first: Callable[[Sequence[Item]], object] | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> Plan:  # fmt: skip
-        progress = Progress(stop, on_progress)
+        progress = Progress(stop, on_progress, on_first)
         progress.begin("claims judged", 3 * EVERY)
         for _ in range(self.judged):
             progress.step()
+        progress.found([Item(row, row.key) for row in self.rows])
         while not self.gate.wait(0.01):
             self.given_up += progress.stopped()
             progress.check()

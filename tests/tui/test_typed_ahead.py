@@ -192,6 +192,24 @@ async def test_how_far_the_first_plan_had_come_says_nothing_of_the_one_that_take
         assert "claims judged" not in driver.text
 
 
+async def test_the_first_items_of_a_large_plan_are_scrolled_while_it_is_made_and_no_key_confirms_it() -> None:
+    async with dashboard(FakeControl([claim(number) for number in range(1200)])) as driver:
+        driver.control.judged = EVERY
+        driver.control.gate.clear()
+        await driver.press("r")
+        await driver.see("Requeue: making the plan", "500 of 1,500 claims judged; the first 1,000:", "more below")
+        assert "above" not in driver.text
+        await driver.press("j", "j", "ctrl+d", "k")
+        await driver.see("12 above")
+        at(driver, Message().time + 3600.0, "y", "Y", *"1200", "enter", "s", "c", "f")
+        await driver.pilot.pause()
+        driver.control.gate.set()
+        await driver.see("Requeue 1,200 claims", "type 1200 to")
+        assert driver.control.applied == [] and len(driver.control.planned) == 1
+        await driver.press("escape")
+        await driver.see("1 PROBLEM")
+
+
 @pytest.mark.parametrize("view", "1234567")
 @pytest.mark.parametrize("word", ["retry", "delay"])
 async def test_a_word_typed_after_the_slash_is_text_in_every_view(view: str, word: str) -> None:

@@ -33,7 +33,7 @@ from .spans import (
     wrap,
 )
 
-__all__ = ["plan_lines", "plan_title", "plan_words", "poison_words"]
+__all__ = ["making_lines", "plan_lines", "plan_title", "plan_words", "poison_words"]
 
 _WHAT = {
     Action.REQUEUE: ("moves back to new with the same id; claimed next.",
@@ -166,6 +166,17 @@ def plan_lines(
         middle = [*middle[: room - 1], plain(f"… {len(middle) - room + 1} more lines; a taller window shows them", inner)]
     body = [*middle, *foot]
     return panel_frame(plan_title(plan), f"as of {when(plan.made_at, zone)}", body, width)[:height]
+
+
+def making_lines(
+    action: Action, words: str, items: Sequence[Item], width: int, height: int, *, now: float, scroll: int = 0
+) -> list[Line]:
+    """The panel of a plan that is being made: how far it is, in ``words``, and its first items."""
+    width = min(width, WIDEST)
+    inner = inner_width(width)
+    head = [plain("Nothing changes yet; Esc cancels.", inner), plain(f"{words}; the first {len(items):,}:", inner)]
+    table = _table(items, inner, max(2, height - 4), now, scroll, undoes=action is Action.UNDO)
+    return panel_frame(f"{action.value.capitalize()}: making the plan…", "", [*head, *table], width)[:height]
 
 
 def _foot(plan: Plan, inner: int, typed: str, busy: str, rate: str | None, early: bool) -> list[Line]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from textual.app import ComposeResult
@@ -15,12 +15,12 @@ from spooltop.operate.shell_command import shell_lines
 
 from ...errors import SpooltopError, UsageError
 from ...model import units
-from ...model.plan import Confirm, Plan, Result
+from ...model.plan import Confirm, Item, Plan, Result
 from ...model.selection import Selection
 from ...model.text import escape
 from ..commands import command_for
 from ..context import CommandContext, View
-from ..draw.plan import plan_lines
+from ..draw.plan import making_lines, plan_lines
 from ..draw.spans import Line, plain, shown, wrap
 from ..session import Session
 from ..terminal.lifecycle import printable
@@ -37,8 +37,8 @@ __all__ = ["PlanScreen"]
 
 
 class PlanScreen(ScrollingScreen[Result | None]):
-    """Opens at once and shows that the plan is being made; the plan then stays the same while the spool changes. Returns the
-    result, None where it was left."""
+    """Opens at once and shows how far the plan is, and the first items of a large one; the plan then stays the same while the
+    spool changes. Returns the result, None where it was left."""
 
     PINNED = True
 
@@ -55,6 +55,13 @@ class PlanScreen(ScrollingScreen[Result | None]):
         def __init__(self, words: str) -> None:
             super().__init__()
             self.words = words
+
+    class Found(Message):
+        """The first items of a large plan."""
+
+        def __init__(self, items: Sequence[Item]) -> None:
+            super().__init__()
+            self.items = items
 
     class Advanced(Message):
         """This many items were tried."""
@@ -83,6 +90,8 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self.began = 0.0
         self.refused = ""
         self.planning = ""
+        self.first: Sequence[Item] = ()
+        """The items that are shown before there is a plan."""
         self.rate: LineEdit | None = None
         """The rate that is being typed."""
         self.strayed_at = 0.0
@@ -104,17 +113,23 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self._ask(partial(
             self.session.control.plan, self.action, self.selection, force=self.force, options=dict(self.options),
             on_progress=lambda words: deliver(self, self.Planning(words)),
+            on_first=lambda items: deliver(self, self.Found(items)),
             stop=self.unwanted(),  # otherwise the next plan would wait for this one
         ))  # fmt: skip
 
     def _ask(self, job: Callable[[], Plan]) -> None:
         """Replaces the plan by the one that ``job`` makes; the one shown before cannot be confirmed any more."""
-        self.plan, self.edit.text, self.planning = None, "", ""
+        self.plan, self.edit.text, self.planning, self.first = None, "", "", ()
         self.session.worker.submit(job, lambda plan: deliver(self, self.Planned(plan)))
 
     def on_plan_screen_planning(self, message: Planning) -> None:
         if self.plan is None:
             self.planning = message.words
+            self.paint()
+
+    def on_plan_screen_found(self, message: Found) -> None:
+        if self.plan is None:
+            self.first = message.items
             self.paint()
 
     def on_plan_screen_planned(self, message: Planned) -> None:
@@ -134,12 +149,16 @@ class PlanScreen(ScrollingScreen[Result | None]):
             return False
         seen_at = self.query_one(Panel).painted_at if self.plan is not None else None
         if not self.applying and (seen_at is None or event.time < seen_at):
-            return True
+            return self.plan is not None or not self.first or not self._moves(event)
         self.asked_at = event.time
         if self.rate is None and event.is_printable and not self._means_something(event):
             self.strayed_at = event.time
             self._settle()
         return False
+
+    def _moves(self, event: Key) -> bool:
+        command, _ = command_for(event.key, self.context())
+        return command is not None and command.group == "move"
 
     def _means_something(self, event: Key) -> bool:
         numbered = self.plan is not None and self.plan.confirm is Confirm.NUMBER
@@ -238,6 +257,9 @@ class PlanScreen(ScrollingScreen[Result | None]):
             lines = [plain(f" {line}", width) for line in wrap(shown(self.refused), width - 2)]
             return [(), *lines[: height - 3], (), plain(" Esc leaves; nothing was changed", width)]
         how_far = [(), plain(f" {self.planning}", width)] if self.planning else []
+        if self.first:
+            now, scroll = self.session.now(), self.scroll_at
+            return making_lines(self.action, self.planning, self.first, width, height, now=now, scroll=scroll)
         return [(), plain(f" {self.action}: making the plan… nothing changes yet; Esc cancels", width), *how_far]
 
     # Commands
@@ -334,8 +356,12 @@ class PlanScreen(ScrollingScreen[Result | None]):
 
     @property
     def texts(self) -> list[str]:
-        return [escape(item.id) for item in self.plan.items] if self.plan is not None else []
+        return [escape(item.id) for item in self._items]
 
     @property
     def length(self) -> int:
-        return len(self.plan.items) if self.plan is not None else 0
+        return len(self._items)
+
+    @property
+    def _items(self) -> Sequence[Item]:
+        return self.first if self.plan is None else self.plan.items

@@ -80,6 +80,7 @@ def find_candidates(
             remarks.update(dict.fromkeys(decided[key].remarks, count))
         moves = {key: _move(found.messages.message(place), decided[key]) for key, place in _first(keys)}
         items.add(found.messages, TargetColumns._make(columns_of([moves[key] for key in keys])), found.since)
+        progress.found(items)
         disk_bytes += sum(found.blocks) * 512
     deletes = rule.target is None or by_now
     refused += selected.refused

@@ -145,6 +145,7 @@ def undo_candidates(
     back = _Backwards(dirs, folders, hosts, many=many > CHUNK)
     for one in _each(left, progress):
         back.add(one)
+        progress.found(back.items)
     return Candidates(back.items.as_list(), back.refused, tuple(notes))
 
 
