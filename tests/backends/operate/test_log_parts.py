@@ -259,19 +259,20 @@ def test_a_line_that_nests_too_deep_announces_no_moves(desk: Desk) -> None:
     assert moves.out_of_new == {}
 
 
-def test_an_interrupted_batch_is_found_however_many_parts_have_begun_since(desk: Desk) -> None:
+@pytest.mark.parametrize("small", [Small, NoSwap], ids=["swapped", "renamed"])
+def test_an_interrupted_batch_is_found_however_many_parts_have_begun_since(desk: Desk, small: type[Small]) -> None:
     for name in "abcd":
         desk.put(name)
-    hold(desk, Small(), "a")
+    hold(desk, small(), "a")
     journal = desk.path / ".spooltop" / LOG
     intent, _ = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(intent)
     [held] = (desk.path / ".spooltop" / "held").glob("*/a")
     os.link(held, desk.path / "new" / "a")  # it was made by link and unlink, and killed between the two
-    busy = desk.operator(Small())
+    busy = desk.operator(small())
     busy._interrupted = lambda dirs: []  # it began before that
     for name in "bcd":
-        operations = desk.operations(Small())
+        operations = desk.operations(small())
         operations._operator = busy
         operations.apply(operations.plan(Action.HOLD, Selection(box=Box.NEW, ids=(name,))))
     assert len(list((desk.path / ".spooltop").glob("journal*"))) == 4

@@ -56,7 +56,8 @@ def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, 
         stem, _, ending = name.rpartition(".")
         number = int(older[-1].split(".")[-2]) + 1 if older else 1
         part = f"{stem}.{number:06}.{ending}"
-        if not publish_new(files, dir_fd, part, following.carried(), like):
+        carried = following.carried()
+        if not publish_new(files, dir_fd, part, carried, like):
             return False
         if not _reserved(files, dir_fd, part):
             discard(files, part, dir_fd)
@@ -68,7 +69,8 @@ def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, 
                 if not is_inode(files, part, dir_fd, inode, unseen=True):  # else a server has done it all the same
                     discard(files, part, dir_fd)
                 raise
-            files.rename(name, dir_fd, part, dir_fd)  # the next line makes the new file; what was carried is in this one
+            files.rename(name, dir_fd, part, dir_fd)
+            publish_new(files, dir_fd, name, carried, like)  # unless another process makes it now, with its next line
         files.sync(fd)  # also the lines that were to be synced with a later one
         files.sync_dir(dir_fd)
     except OSError as error:
