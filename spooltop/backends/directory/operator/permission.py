@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 from contextlib import closing
-from itertools import islice
+from itertools import chain, islice
 
 from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.model.capabilities import Capabilities
@@ -35,18 +35,19 @@ def can_change(dirs: SpoolDirs) -> Capabilities:
         if action not in (*_OFFERED, *_OF_LOCKS)
     }
     boxes = {box: _why_not(dirs, box) for box in (Box.TMP, Box.NEW, Box.CUR)}
+    sticky = {box: _sticky(dirs, box) for box in (Box.NEW, Box.CUR)}
     own_dir_reason = _why_not_own_dir(dirs)
+    aside = {} if own_dir_reason else {box: _why_not_aside(dirs, box) for box in set(chain.from_iterable(_ASIDE_OF.values()))}
     for action in _OFFERED:
         # Emptying the trash writes nothing into new; but without it nothing here is a spool any more.
         needed = [boxes[Box.NEW]] if action is not Action.EMPTY or Box.NEW in dirs.errors else []
         if action in (Action.REQUEUE, Action.PURGE, Action.HOLD):
-            needed += [boxes[Box.CUR], _sticky(dirs, Box.CUR)]
+            needed += [boxes[Box.CUR], sticky[Box.CUR]]
         if action in (Action.PURGE, Action.HOLD):
-            needed.append(_sticky(dirs, Box.NEW))
+            needed.append(sticky[Box.NEW])
         if action is Action.INJECT:
             needed.append(boxes[Box.TMP])
-        if not own_dir_reason:
-            needed += [_why_not_aside(dirs, box) for box in _ASIDE_OF.get(action, ())]
+        needed += [aside[box] for box in _ASIDE_OF.get(action, ()) if box in aside]
         reason = next((why for why in (*needed, own_dir_reason) if why), None)
         if reason is not None:
             refusals[action] = reason
