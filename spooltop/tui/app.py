@@ -155,7 +155,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
     def _check_stale(self) -> None:
         waited = self.snapshot_thread.looking_for()
         self.main.stale(waited if waited >= STALE_AFTER else None, self.snapshot_thread.looking_at())
-        self.set_timer(min(max(STALE_AFTER - waited, 1.0), 2.0), self._check_stale)
+        self.set_timer(1.0 if waited >= STALE_AFTER else max(STALE_AFTER - waited, 0.1), self._check_stale)
 
     def _check_terminal(self) -> None:
         if terminal_gone():

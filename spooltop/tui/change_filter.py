@@ -16,12 +16,13 @@ SOON = 1.0
 
 def clock_period(width: int) -> float:
     """Seconds between two updates of the clock in the header where nothing else changes. Each writes a whole line of ``width``
-    cells, and to compose it takes as much as the look itself; this keeps it under a hundred bytes a second.
+    cells, and to compose it takes as much as the look itself; this keeps it under a hundred bytes a second. It is half of
+    ``TICK``, so that every second update comes with the ages.
 
     >>> clock_period(80), clock_period(300)
-    (4.0, 6.0)
+    (5.0, 6.0)
     """
-    return max(4.0, width / 50)
+    return max(TICK / 2, width / 50)
 
 
 def signature(snapshot: Snapshot) -> Hashable:

@@ -96,7 +96,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     @property
     def ready(self) -> bool:
         """True while there are widgets to paint on: looks arrive before a screen is composed and after it was left."""
-        return self.is_mounted and bool(self.query(LinesView))
+        return self.is_mounted and any(isinstance(widget, LinesView) for widget in self.children)
 
     def context(self) -> CommandContext:
         raise NotImplementedError
