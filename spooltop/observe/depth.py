@@ -47,7 +47,7 @@ class DepthHistory:
     def cells(self, now: float) -> tuple[float | None, ...]:
         """Returns the depths, oldest first; None if not watched."""
         index = int(now // CELL)
-        return tuple(self._cells.get(cell) for cell in range(index - CELLS + 1, index + 1))
+        return tuple(map(self._cells.get, range(index - CELLS + 1, index + 1)))
 
 
 @dataclass(frozen=True, slots=True)
