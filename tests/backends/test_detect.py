@@ -371,8 +371,10 @@ def shared_folder() -> Iterator[Path]:
 def said_to_nobody(path: Path) -> str:
     """Returns the hint that a user without any rights here gets."""
     code = """if True:
+        import difflib, shlex  # nobody may be refused the library of this interpreter
         import os, sys
         from spooltop.backends.directory.detect import identify
+        from spooltop.backends.directory import hints
         os.setgroups([])
         os.setresgid(65534, 65534, 65534)
         os.setresuid(65534, 65534, 65534)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.containers import Vertical
 from textual.events import Resize
 from textual.geometry import Region
 
@@ -433,3 +434,43 @@ async def test_every_meaning_has_a_style_and_keeps_its_words(style: Style) -> No
         view.show([(Span("words", style),)])
         assert view.render_line(0).text.startswith("words")
         assert line_text(view.lines[0]) == "words"
+
+
+class TwoApp(App[None]):
+    """A list and lines that can be hidden."""
+
+    ENABLE_COMMAND_PALETTE = False
+    words = "first"
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield VirtualList(draw, key=lambda item: item, empty=(Span("nothing here"),))
+            yield LinesView(id="given")
+            yield LinesView(lambda width, height: [(Span(self.words),)], id="drawn")
+
+
+def on_screen(widget: LinesView | VirtualList[str]) -> str:
+    """The first line of a widget as the screen gets it, with what is kept of earlier drawings."""
+    return widget.render_lines(widget.size.region)[0].text.strip()
+
+
+async def test_what_changed_while_it_was_hidden_is_not_shown_as_it_was() -> None:
+    app = TwoApp()
+    async with app.run_test(size=(40, 20)) as pilot:
+        rows, given, drawn = app.query_one(VirtualList), *app.query(LinesView)
+        rows.set_list(1, 1, items=["old row"])
+        given.show([(Span("old line"),)])
+        drawn.redraw()
+        await pilot.pause()
+        assert [on_screen(one) for one in (rows, given, drawn)] == ["> old row", "old line", "first"]
+        app.query_one(Vertical).display = False
+        await pilot.pause()
+        assert not rows.size.area
+        app.words = "second"
+        rows.set_list(0, -1)
+        given.show([(Span("new line"),)])
+        drawn.redraw()
+        app.query_one(Vertical).display = True
+        await pilot.pause()
+        assert [on_screen(one) for one in (rows, given)] == ["nothing here", "new line"]
+        assert on_screen(drawn) != "first"

@@ -100,7 +100,9 @@ class LinesView(Widget):
         rows = changed_rows(self._lines, new, self.size.height)
         taller = len(new) != len(self._lines) and self.styles.height is not None and self.styles.height.is_auto
         self._lines = new
-        if rows:
+        if not self.size.area:
+            self.refresh()  # it is hidden: what it drew before must not be on the screen when it is shown again
+        elif rows:
             self.refresh(*(Region(0, y, min(edge, self.size.width), 1) for y, edge in rows))
         if taller:
             self.refresh(layout=True)
@@ -108,7 +110,10 @@ class LinesView(Widget):
 
     def redraw(self) -> int:
         """Draws again at the present size; returns the number of rows that are painted again."""
-        return self.show(self.draw(self.size.width, self.size.height)) if self.draw and self.size.area else 0
+        if self.draw is None:
+            return 0
+        width, height = self.size
+        return self.show(self.draw(width, height) if width and height else ())
 
     def on_resize(self, event: Resize) -> None:
         self.redraw()

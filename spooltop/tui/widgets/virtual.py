@@ -235,6 +235,9 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         """Draws the page again (or these rows of it) and repaints the rows that differ, each up to its last change; returns their
         number."""
         width, height = self.size
+        if not height:
+            self.refresh()  # it is hidden: what it drew before must not be on the screen when it is shown again
+            return 0
         regions = []
         for y in range(height) if rows is None else [y for y in rows if 0 <= y < height]:
             # an unknown row may show anything: an empty line covers all of it
