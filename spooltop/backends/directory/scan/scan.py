@@ -24,8 +24,9 @@ _SAMPLE = 100
 _ROOMY = 150
 _PLAIN = pattern(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
 """Matches joined names in the form of the engine and most others: a time in front, and room for the suffix of a claim."""
-_TRIED = pattern(rb"(?<![^/])([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/")
-"""Matches, among names joined by ``/``, those of messages with earlier attempts; a canary never matches."""
+_TRIED = pattern(rb"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/|[^/]*+/")
+"""Captures, among names joined by ``/``, those of messages with earlier attempts, never a canary. Of other names it captures
+nothing, but passes over them whole: a search would begin again at each letter."""
 _IDS = pattern(rb"([^,/]+)[^/]*/")
 
 Generation = tuple[int, int, int]
@@ -160,7 +161,7 @@ class _Tally:
             return
         self.names.extend(found)
         if b",n=" in joined and len(self.tried) <= _TRIED_AT_MOST:
-            self.tried += map(os.fsdecode, _TRIED.findall(joined))
+            self.tried += map(os.fsdecode, filter(None, _TRIED.findall(joined)))
         self._first = min(self._first, min(found))
         if self._ids and not self._ids.isdisjoint(_IDS.findall(joined)):
             self.duplicates += [os.fsdecode(name) for name in found if name.partition(b",")[0] in self._ids]
@@ -171,7 +172,7 @@ class _Tally:
             return
         self.names.append(name)
         raw = os.fsencode(name)
-        if b",n=" in raw and len(self.tried) <= _TRIED_AT_MOST and _TRIED.fullmatch(raw + b"/"):
+        if b",n=" in raw and len(self.tried) <= _TRIED_AT_MOST and any(_TRIED.findall(raw + b"/")):
             self.tried.append(name)
         if self._ids and raw.partition(b",")[0] in self._ids:
             self.duplicates.append(name)
