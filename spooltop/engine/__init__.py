@@ -62,7 +62,6 @@ a file.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from spooltop.errors import (
@@ -80,6 +79,7 @@ from spooltop.errors import (
     Unreadable,
     UsageError,
 )
+from spooltop.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .atomic import write_atomic, write_atomic_text
@@ -115,17 +115,11 @@ __all__ = [
     "write_atomic_text",
 ]
 
-_MODULE_OF = {
-    "Claim": "claim", "CursorFile": "cursors.cursor_file", "FileTicketQueue": "tickets", "MessageId": "producer",
-    "Spool": "spool", "available": "flat_dir", "read_and_delete": "flat_dir", "write_atomic": "atomic",
-    "write_atomic_text": "atomic",
-}  # fmt: skip
-
-
-def __getattr__(name: str) -> object:
-    """Imports a module when one of its names is first used: a program that only reads a spool needs few of them."""
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
-    globals()[name] = found
-    return found
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Claim": "claim", "CursorFile": "cursors.cursor_file", "FileTicketQueue": "tickets", "MessageId": "producer",
+        "Spool": "spool", "available": "flat_dir", "read_and_delete": "flat_dir", "write_atomic": "atomic",
+        "write_atomic_text": "atomic",
+    },
+)  # fmt: skip

@@ -56,40 +56,16 @@ def pack(columns: list[Column]) -> bytes:
 
 
 class Chunked(Sequence[T]):
-    """A list that only grows. A subclass packs a chunk into plain values that marshal accepts, and unpacks it."""
+    """A list that only grows. A subclass appends to ``_open``, moves whole chunks of it to ``_chunks``, packed or as a function
+    that makes the chunk anew whenever it is read, and unpacks them."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes | Callable[[], Sequence[T]]] = []
         self._open: Sequence[T] = []
         self._last: tuple[int, Sequence[T]] = (-1, ())
 
-    def packed(self, chunk: Sequence[T]) -> list[Column]:
-        """Returns the columns of items that ``extend`` was given."""
-        raise NotImplementedError
-
     @abstractmethod
     def unpacked(self, packed: list[Column]) -> Sequence[T]: ...
-
-    def observe(self, more: Sequence[T]) -> None:
-        """Called with each addition, so that a subclass can keep counts."""
-
-    def append(self, one: T) -> None:
-        self.extend((one,))
-
-    def extend(self, more: Iterable[T]) -> None:
-        more = tuple(more)
-        self.observe(more)
-        self._open = [*self._open, *more]
-        while len(self._open) >= CHUNK:
-            whole, self._open = self._open[:CHUNK], self._open[CHUNK:]
-            self._chunks.append(pack(self.packed(whole)))
-
-    def append_lazy(self, more: Sequence[T], again: Callable[[], Sequence[T]]) -> None:
-        """Appends a whole chunk that ``again`` makes anew whenever it is read. No chunk may be open: raises ``ValueError``."""
-        if self._open or len(more) != CHUNK:
-            raise ValueError("not a chunk")
-        self.observe(more)
-        self._chunks.append(again)
 
     def as_list(self) -> Sequence[T]:
         """Returns a plain list if there are no packed chunks, else self."""

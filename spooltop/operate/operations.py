@@ -196,9 +196,9 @@ class Operations:
                 raise
             stopped = True
             notes.append(f"ended early: {error}")
-        done.extend(
-            ItemResult(missing, missing, Outcome.SKIPPED, "not found when the plan was made") for missing in plan.missing
-        )
+        if plan.missing:
+            why = "not found when the plan was made"
+            done.add([ItemResult(missing, missing, Outcome.SKIPPED, why) for missing in plan.missing])
         if not plan.deletes:
             notes += [f"{many} of those done: {reason}" for reason, many in done.reasons.most_common(_MOST_REASONS)]
         can_undo = plan.action in _UNDOABLE and not plan.deletes and done.outcomes[Outcome.DONE] > 0

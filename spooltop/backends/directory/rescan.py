@@ -36,6 +36,7 @@ from .scan.boxes import why_closed
 from .scan.packed_names import PackedNames
 from .scan.scan import BoxScan, generation_of, quick_enqueued_us, scan_box
 from .scan.staging import StagingScanner
+from .storage.name_forms import token_of
 from .storage.open_spool import OpenSpool
 from .world import World
 
@@ -126,10 +127,12 @@ class FreshLook:
         if dirs.cur is None:
             return BoxScan(error=why_closed(dirs, Box.CUR))
         known = self._claims
-        return known if known is not None and known.generation == generation_of(dirs.cur) else _shortened(scan_box(dirs.cur))
+        if known is not None and known.generation == generation_of(dirs.cur):
+            return known
+        return _shortened(scan_box(dirs.cur, sizes=False))
 
     def _judged(self, tested: TestedTokens, names: Sequence[str], tails: Sequence[str]) -> Judged:
-        tokens = {tail[3:35] for tail in tails}
+        tokens = set(map(token_of, tails))
         if len(tokens) == 1 and (judged := tested.judged.get(tokens.pop())) is not None:
             return Judged(*[(value,) for value in judged])
         with self._one_at_a_time:

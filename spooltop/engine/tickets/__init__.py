@@ -27,8 +27,9 @@ between with the next number is the head for that moment. Queues that use only t
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from spooltop.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .base import BaseTicketQueue
@@ -37,13 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BaseTicketQueue", "FileTicketQueue", "RedisTicketQueue"]
 
-_MODULE_OF = {"BaseTicketQueue": "base", "FileTicketQueue": "file_queue", "RedisTicketQueue": "redis_queue"}
-
-
-def __getattr__(name: str) -> object:
-    """Imports a module when its queue is first used: who only reads the names of tickets needs none."""
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
-    globals()[name] = found
-    return found
+__getattr__ = lazy_names(
+    __name__, {"BaseTicketQueue": "base", "FileTicketQueue": "file_queue", "RedisTicketQueue": "redis_queue"}
+)

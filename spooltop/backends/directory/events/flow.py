@@ -74,7 +74,7 @@ class FlowCounter:
         self._gone: dict[str, _Gone] = {}
         self._short_lived: list[ShortLived] = []
         self._passed: dict[str, ShortLived] = {}
-        """Those that hold the message of an id."""
+        """The group of short-lived messages that each id is in."""
         self._since: float | None = None
         self._turn = 0
         self.last_claim_at: float | None = None

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from spooltop.model.chunked import column_of
 from spooltop.model.jsonl import encode_line, encode_outcome
 from spooltop.model.plan import Outcome
 from spooltop.model.text import bare_all, unescape
@@ -100,7 +101,8 @@ def _texts(names: Sequence[str]) -> str:
 
 
 def _values(column: Sequence[Any]) -> str:
-    return _dumps(column[0] if column.count(column[0]) == len(column) else list(column))
+    packed = column_of(column)
+    return _dumps(packed[0] if isinstance(packed, tuple) else packed)
 
 
 def encode_outcome_line(head: Mapping[str, Json], outcome: BatchOutcome) -> bytes:

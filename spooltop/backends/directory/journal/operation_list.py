@@ -15,7 +15,6 @@ __all__ = ["newest_first", "operation_record", "undone_by", "undos_of", "why_not
 _Logged = TypeVar("_Logged", bound=LoggedOperation[Any, Any])
 
 
-
 def undos_of(operations: Mapping[str, _Logged]) -> dict[str, list[_Logged]]:
     """The operations that undo each operation, in the order of the log."""
     found: dict[str, list[_Logged]] = {}

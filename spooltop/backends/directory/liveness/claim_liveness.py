@@ -26,6 +26,7 @@ from spooltop.model.vocabulary import EXITED, RUNNING, Owner, Verdict
 from spooltop.patterns import pattern
 from spooltop.records import dataclass, replace
 
+from ..storage.name_forms import token_of
 from ..storage.rows import claim_row
 from .claim_holders import ClaimHolders
 from .idle_claims import Idle
@@ -93,7 +94,7 @@ class TestedTokens(NamedTuple):
 
     def of(self, tail: str) -> JudgedClaim | None:
         """The verdict on the claim with this tail, None where it has to be looked at."""
-        token = tail[3:35]
+        token = token_of(tail)
         judged = self.nameless.get(token)
         if judged is None or judged.owner is None:
             return self.judged.get(token)
@@ -191,7 +192,7 @@ class ClaimJudge:
     ) -> list[JudgedClaim]:
         """Judges ``names``, whose claims end in ``tails``, after their tokens were tested. Does not look whether they are still
         there, unless the evidence is in their processes."""
-        found = list(map(tested.judged.get, [tail[3:35] for tail in tails]))
+        found = list(map(tested.judged.get, map(token_of, tails)))
         if None in found:
             found = [judged or tested.of(tail) for judged, tail in zip(found, tails, strict=True)]
         if dirs.cur is not None and None in found:

@@ -9,7 +9,7 @@ from itertools import chain, groupby, islice
 from typing import Any, NamedTuple
 
 from spooltop.engine.set_aside import meta_name
-from spooltop.model.chunked import CHUNK, Column, expand
+from spooltop.model.chunked import CHUNK, Column, column_of, expand
 from spooltop.model.plan import Outcome, Plan
 from spooltop.model.results import Columns, Results
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Verdict
@@ -207,11 +207,11 @@ def _metadata_beside(folders: Folders, refs: Refs, count: int, *, read: bool, ma
                 found.append((shared, False))
             else:
                 found.append(((folders.metadata_of(Place(BOX[box], name, folder)) or None) if read else None, True))
-    return (found[0],) if found.count(found[0]) == len(found) else found
+    return column_of(found)
 
 
 class _Modes:
-    """The modes of one batch, each made once, and the target of a message whose pin names none."""
+    """Makes the modes of one batch, and finds the target of a message whose pin names none."""
 
     def __init__(self, plan: Plan, user: str, at: float) -> None:
         self.requeues = plan.action is Action.REQUEUE

@@ -76,8 +76,8 @@ class Selected(NamedTuple):
             return self
         return Selected(
             MessageColumns._make([_only(column, mask) for column in self.messages]),
-            NameForms._make([list(compress(column, mask)) for column in self.forms]),
-            _only(self.metadata, mask), list(compress(self.blocks, mask)), list(compress(self.since, mask)),
+            self.forms.only(mask), _only(self.metadata, mask),
+            list(compress(self.blocks, mask)), list(compress(self.since, mask)),
         )  # fmt: skip
 
 
@@ -90,6 +90,12 @@ class _Listed(NamedTuple):
     forms: NameForms
     judged: Judged
     metadata: Column = ({},)
+
+    def only(self, mask: Sequence[Any]) -> _Listed:
+        """Keeps the names that ``mask`` selects."""
+        judged = Judged._make([_only(column, mask) for column in self.judged])
+        names = list(compress(self.names, mask))
+        return _Listed(self.box, self.folder, names, self.forms.only(mask), judged, _only(self.metadata, mask))
 
 
 class SelectedMessages:
@@ -191,11 +197,7 @@ class SelectedMessages:
         conditions = self._conditions
         mask = conditions.of_names(listed)
         if mask is not None:
-            listed = _Listed(
-                listed.box, listed.folder, list(compress(listed.names, mask)),
-                NameForms._make([list(compress(column, mask)) for column in listed.forms]),
-                Judged._make([_only(column, mask) for column in listed.judged]), _only(listed.metadata, mask),
-            )  # fmt: skip
+            listed = listed.only(mask)
         found = self._looked_at(listed) if listed.names else None
         return None if found is None else conditions.of_messages(found)
 
@@ -205,18 +207,16 @@ class SelectedMessages:
         statuses = self._statuses(box, folder, names)
         if None in statuses:
             there = [status is not None for status in statuses]
-            names, metadata = list(compress(names, there)), _only(metadata, there)
-            forms = NameForms._make([list(compress(column, there)) for column in forms])
-            judged = Judged._make([_only(column, there) for column in judged])
+            box, folder, names, forms, judged, metadata = listed.only(there)
             statuses = list(compress(statuses, there))
         if not names:
             return None
         mode, nlink, ino, size, mtime_ns, ctime_ns, blocks = columns_of(map(_STATUS, statuses))
         claims = box is Box.CUR
-        token_at = [len(name) - len(tail) + 3 if tail[:1] == "," else 0 for name, tail in zip(names, forms.tails, strict=True)]
         messages = MessageColumns(
-            (box.value,), (folder,), list(names), column_of(forms.id_ends), column_of(token_at) if claims else (0,), mode, nlink,
-            ino, size, mtime_ns, ctime_ns, (self._folders.of(box, folder).id,), *judged,
+            (box.value,), (folder,), list(names), column_of(forms.id_ends),
+            column_of(forms.token_places(names)) if claims else (0,), mode, nlink, ino, size, mtime_ns, ctime_ns,
+            (self._folders.of(box, folder).id,), *judged,
             _each(metadata, time_of), _each(metadata, _reason),
         )  # fmt: skip
         return Selected(messages, forms, metadata, list(expand(blocks, len(names))), _since(messages, forms))

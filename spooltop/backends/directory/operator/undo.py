@@ -25,7 +25,7 @@ from ..journal.operation_list import newest_first, operation_record, undone_by, 
 from ..journal.summaries import MoveSummary
 from ..storage.folders import Folders
 from ..storage.location import Place, kind_of
-from ..storage.name_forms import NameForms
+from ..storage.name_forms import NameForms, token_of
 from .packed_items import KEEP, Message, MessageColumns, PackedItems, TargetColumns, is_claimed
 
 __all__ = ["records", "undo_candidates"]
@@ -182,11 +182,11 @@ class _Backwards:
             return
         names = list(run.to_names)
         forms = NameForms.of(names, claimed=is_claimed(box))
-        token_at = [len(name) - len(tail) + 3 if tail[:1] == "," else 0 for name, tail in zip(names, forms.tails, strict=True)]
         mode, nlink, ino, size, mtime_ns, ctime_ns, since = columns_of(map(_STATUS, found))
         messages = MessageColumns(
-            (box.value,), (folder,), names, column_of(forms.id_ends), column_of(token_at) if box is Box.CUR else (0,),
-            mode, nlink, ino, size, mtime_ns, ctime_ns, (self._folders.of(box, folder).id,), column_of(verdicts), (_goes(back),),
+            (box.value,), (folder,), names, column_of(forms.id_ends),
+            column_of(forms.token_places(names)) if box is Box.CUR else (0,), mode, nlink, ino, size, mtime_ns, ctime_ns,
+            (self._folders.of(box, folder).id,), column_of(verdicts), (_goes(back),),
             (None,), since, ("",),
         )  # fmt: skip
         self.items.add(messages, _targets(run, forms.id_ends), expand(since, len(names)))
@@ -260,7 +260,7 @@ class _Backwards:
 
 def _tokens(names: Sequence[str]) -> list[str]:
     """The tokens in the names of claims, "" where there is none."""
-    return [tail[3:35] if tail[:1] == "," else "" for tail in NameForms.of(names, claimed=True).tails]
+    return list(map(token_of, NameForms.of(names, claimed=True).tails))
 
 
 _STATUS = attrgetter("st_mode", "st_nlink", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ctime")

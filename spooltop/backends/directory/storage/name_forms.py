@@ -4,13 +4,14 @@ that each form of a name is parsed once, and not each name."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import NamedTuple
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
 from spooltop.patterns import pattern
 
-__all__ = ["NameForms", "id_starts", "named_like"]
+__all__ = ["NameForms", "id_starts", "named_like", "token_of"]
 
 _FORM = pattern(
     r"(?<![^/])([0-9]{16}+\.P[0-9]{1,10}+R[0-9a-f]{16}+\.[A-Za-z0-9._-]++)((?:,(?!c=)[a-z]=[A-Za-z0-9._%-]++)*+)"
@@ -18,6 +19,8 @@ _FORM = pattern(
 )
 """Captures the id, the attributes and the tail of a name with an id of our own."""
 _TAIL = pattern(r",c=[0-9a-f]{32}\.[0-9]{1,17}:2,P[0-9]{1,10}\Z")
+_TOKEN_AT = 3
+"""Place of the token in a tail that has one."""
 _START = 34
 """Characters of an id of our own up to the end of its random part, at the least."""
 _FORMS_AT_MOST = 10_000
@@ -45,10 +48,23 @@ class NameForms(NamedTuple):
         ends = [len(id) if own else 0 for id, own in zip(ids, ours, strict=True)]
         return cls(ends, attributes, tails)
 
+    def only(self, mask: Sequence[object]) -> NameForms:
+        """Keeps the names that ``mask`` selects."""
+        return NameForms._make([list(compress(column, mask)) for column in self])
+
+    def token_places(self, names: Sequence[str]) -> list[int]:
+        """The place of the token in each of the ``names`` of these forms, 0 where there is none."""
+        return [len(name) - len(tail) + _TOKEN_AT if tail[:1] == "," else 0 for name, tail in zip(names, self.tails, strict=True)]
+
     def bases(self, names: Sequence[str]) -> list[str]:
         """The claimed ``names`` of these forms without their tails."""
         columns = zip(names, self.id_ends, self.tails, strict=True)
         return [name[: len(name) - len(tail)] if end else grammar.parse(name, claimed=True).base for name, end, tail in columns]
+
+
+def token_of(tail: str) -> str:
+    """The token in the tail of a claim, "" where there is none."""
+    return tail[_TOKEN_AT : _TOKEN_AT + 32] if tail[:1] == "," else ""
 
 
 def _foreign(name: str) -> tuple[str, str, str]:

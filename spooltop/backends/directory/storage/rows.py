@@ -21,18 +21,20 @@ def kind_of_file(found: Found) -> str:
     return f"{kind_of(found)}, not a message"
 
 
+def _note_of(found: Found | None) -> str:
+    """Says what is special about a file; ``found`` None: it has gone since."""
+    if found is None:
+        return "gone since"
+    if not stat.S_ISREG(found.st_mode):
+        return kind_of_file(found)
+    return f"has {found.st_nlink} names" if found.st_nlink > 1 else ""
+
+
 def claim_row(name: Name, found: Found | None) -> Row:
     """Returns the row of a name in ``cur``, not judged; ``found`` None: it has gone since. chmod and restores change ctime, so it
     is only a bound for the time of the claim."""
     put_at = None if name.enqueued_us is None else name.enqueued_us / 1e6
     claimed_at = None if name.claimed_us is None else name.claimed_us / 1e6
-    note = ""
-    if found is None:
-        note = "gone since"
-    elif not stat.S_ISREG(found.st_mode):
-        note = kind_of_file(found)
-    elif found.st_nlink > 1:
-        note = f"has {found.st_nlink} names"
     return Row(
         key=(Box.CUR.value, name.raw),
         box=Box.CUR,
@@ -45,7 +47,7 @@ def claim_row(name: Name, found: Found | None) -> Row:
         source=name.source,
         attempt=None if name.attempts is None else name.attempts + 1,
         owner=None if name.pid is None else Owner(pid=name.pid),
-        note=note,
+        note=_note_of(found),
         not_before=None if name.not_before is None else name.not_before / 1e6,
         canary=name.canary,
         written_at=None if found is None else found.st_mtime,
@@ -57,15 +59,7 @@ def new_row(raw: str, found: Found | None) -> Row:
     """Returns the row of a message in ``new``; ``found`` None: it has gone since."""
     name = parse(raw, claimed=False)
     put_at = name.enqueued_us / 1e6 if name.enqueued_us is not None else None
-    note = ""
-    if found is None:
-        note = "gone since"
-    elif not stat.S_ISREG(found.st_mode):
-        note = kind_of_file(found)
-    elif not claimable(raw):
-        note = "its name is too long to be claimed"
-    elif found.st_nlink > 1:
-        note = f"has {found.st_nlink} names"
+    too_long = found is not None and stat.S_ISREG(found.st_mode) and not claimable(raw)
     if put_at is None and found is not None:
         put_at = found.st_mtime
     return Row(
@@ -78,7 +72,7 @@ def new_row(raw: str, found: Found | None) -> Row:
         in_box_since=_in_new_since(name, put_at, found),
         source=name.source,
         attempt=name.attempts,
-        note=note,
+        note="its name is too long to be claimed" if too_long else _note_of(found),
         not_before=None if name.not_before is None else name.not_before / 1e6,
         canary=name.canary,
         written_at=None if found is None else found.st_mtime,
@@ -98,11 +92,6 @@ def tmp_row(raw: str, found: Found) -> Row:
     front of a foreign name is not a time, so its mtime counts."""
     name = parse(raw.rpartition("/")[2], claimed=False)
     began = name.enqueued_us / 1e6 if name.enqueued_us is not None and is_own_id(name.id) else found.st_mtime
-    note = ""
-    if not stat.S_ISREG(found.st_mode):
-        note = kind_of_file(found)
-    elif found.st_nlink > 1:
-        note = f"has {found.st_nlink} names"
     return Row(
         key=(Box.TMP.value, raw),
         box=Box.TMP,
@@ -114,7 +103,7 @@ def tmp_row(raw: str, found: Found) -> Row:
         source=name.source,
         canary=name.canary,
         written_at=found.st_mtime,
-        note=note,
+        note=_note_of(found),
     )
 
 
