@@ -52,27 +52,38 @@ def run(
         _debug(terminal)
         if isinstance(error, OutputFailed):
             _leave_stdout(terminal)
-        terminal.error(str(error))
-        return error.exit_code
+        return _failed(words, terminal, str(error), error.exit_code)
     except OSError as error:
         _debug(terminal)
-        terminal.error(str(_translated(error)))
-        return Unreadable.exit_code
+        return _failed(words, terminal, str(_translated(error)), Unreadable.exit_code)
     except ImportError as error:
         # If a library cannot be opened for lack of descriptors there is no errno, only the text of the system's message.
         if (words_of := os.strerror(errno.EMFILE)) not in str(error):
-            return _unexpected(error, terminal)
+            return _unexpected(words, error, terminal)
         _debug(terminal)
-        terminal.error(str(_translated(OSError(errno.EMFILE, words_of))))
-        return Unreadable.exit_code
+        return _failed(words, terminal, str(_translated(OSError(errno.EMFILE, words_of))), Unreadable.exit_code)
     except Exception as error:  # noqa: BLE001  the one place where what nobody foresaw becomes a line instead of a traceback
-        return _unexpected(error, terminal)
+        return _unexpected(words, error, terminal)
 
 
-def _unexpected(error: Exception, terminal: Terminal) -> int:
-    if not _debug(terminal):
-        terminal.error(f"{type(error).__name__}: {error}; this is a defect: SPOOLTOP_DEBUG=1 shows where")
-    return UNEXPECTED
+def _unexpected(words: Sequence[str], error: Exception, terminal: Terminal) -> int:
+    if _debug(terminal):
+        return UNEXPECTED
+    text = f"{type(error).__name__}: {error}; this is a defect: SPOOLTOP_DEBUG=1 shows where"
+    return _failed(words, terminal, text, UNEXPECTED)
+
+
+def _failed(words: Sequence[str], terminal: Terminal, text: str, code: int) -> int:
+    """Prints what is wrong, where who called the command looks for it, and returns the exit code."""
+    command, _ = command_of(words)
+    if command is None or command.name != "check":
+        terminal.error(text)
+        return code
+    from .cmd_check import failed
+
+    line, code = failed(text)
+    terminal.stdout.write(f"{line}\n")
+    return code
 
 
 def _run(words: Sequence[str], context: Context) -> int:

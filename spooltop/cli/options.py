@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 
 __all__ = [
-    "cursors", "dashboard", "demo", "help", "hold", "init", "inject", "listed", "ls", "nothing", "ops", "purge", "put", "release",
-    "requeue", "restore", "show", "status", "undo", "unlock", "work",
+    "check", "cursors", "dashboard", "demo", "help", "hold", "init", "inject", "listed", "ls", "nothing", "ops", "purge", "put",
+    "release", "requeue", "restore", "show", "status", "undo", "unlock", "work",
 ]  # fmt: skip
 
 BOXES = ("tmp", "new", "cur", "held", "rejected", "trash")
@@ -135,6 +135,19 @@ def status(parser: ArgumentParser) -> None:
     _poll_log(parser)
     _redis(parser)
     _json(parser, "one object")
+
+
+def check(parser: ArgumentParser) -> None:
+    parser.add_argument("paths", metavar="TARGET", nargs="*", help="the spools; the current directory if it is one")
+    where = "a value (depth, age, claims, dead, failing) outside RANGE, or a problem by its code, is"
+    for letter, name, state in (("-w", "warning", "a warning"), ("-c", "critical", "critical")):
+        parser.add_argument(letter, f"--{name}", action="append", metavar="NAME[=RANGE]", help=f"{where} {state}")
+    parser.add_argument(
+        "-t", "--timeout", type=float, default=10.0, metavar="SECONDS", help="a look that takes longer is UNKNOWN; default 10"
+    )
+    _watch(parser)
+    _poll_log(parser)
+    _redis(parser)
 
 
 def ls(parser: ArgumentParser) -> None:

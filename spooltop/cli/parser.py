@@ -98,6 +98,14 @@ _TABLE = (
         "  spooltop status /var/spool/memex --watch 40s --json | jq '.cursors[].reverts'", "cmd_status:status", options.status,
     ),
     Command(
+        "check", "[TARGET …]", "a Nagios plugin: OK, WARNING, CRITICAL or UNKNOWN",
+        "  spooltop check /var/spool/memex\n"
+        "  spooltop check /var/spool/* -c claims-dead -w depth=1000 -c age=600", "cmd_check:check", options.check,
+        "Without -w and -c, problems marked ✗ in the status are critical and those marked ! are warnings. With them, they\n"
+        "alone count. RANGE is that of Nagios: 10 alerts above 10, 10: below 10, 10:20 outside, @10:20 inside; ages are\n"
+        "seconds. Exit codes: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN; wrong options are 3 as well.",
+    ),
+    Command(
         "ls", "PATH [ID …]", "list messages; without --box those of tmp, new and cur",
         "  spooltop ls /var/spool/memex --box cur --verdict dead\n"
         "  spooltop ls /var/spool/memex --box cur --json | spooltop requeue /var/spool/memex -", "cmd_show:ls", options.ls,

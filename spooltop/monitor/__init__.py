@@ -1,0 +1,1 @@
+"""Reads a queue for a monitoring system, through the same control as the dashboard."""

@@ -1,0 +1,167 @@
+"""``check`` as a monitoring system calls it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spooltop.control import Control, open_control
+from spooltop.engine import Spool
+from tests.desk import new_desk
+from tests.monitor.plugin_output import Output, parse
+
+from .streams import spooltop
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    path = tmp_path / "spool"
+    Spool.create(path).close()
+    return path
+
+
+def check(*words: str | Path, code: int, **more: Any) -> Output:
+    done = spooltop("check", *words, **more)
+    assert (done.code, done.err) == (code, "")
+    found = parse(done.out)
+    assert found.state == ("OK", "WARNING", "CRITICAL", "UNKNOWN")[code]
+    return found
+
+
+def fill(spool: Path, count: int) -> None:
+    with Spool(spool, durable=False) as queue:
+        queue.put_many([b"x"] * count)
+
+
+def test_a_quiet_spool_is_ok_with_its_values(spool: Path) -> None:
+    found = check(spool, code=0)
+    assert found.text.startswith("no problems detected; new 0; claims 0, dead 0")
+    assert found.data["depth"] == ("0", "", "", "", "0", "")
+    assert found.data["age"][:2] == ("0", "s")
+    value, unit, *_, most = found.data["free"]
+    assert (unit, 0 < int(value) < int(most)) == ("B", True)
+    assert {"claims", "dead", "failing", "tmp", "held", "rejected", "trash", "problems"} <= found.data.keys()
+
+
+def with_a_dead_claim(root: Path) -> Path:
+    desk = new_desk(root)
+    desk.claim_and_die_here(desk.put(desk.id(1)))
+    return desk.path
+
+
+def test_problems_give_the_state_by_their_signs(tmp_path: Path) -> None:
+    spool = with_a_dead_claim(tmp_path)
+    lines = [line for line in spooltop("status", spool).out.splitlines() if line.startswith(("✗ ", "! "))]
+    found = check(spool, code=2 if any(line.startswith("✗") for line in lines) else 1)
+    assert "1 claim" in found.text
+    assert (found.data["claims"][0], found.data["dead"][0], found.data["problems"][0]) == ("1", "1", str(len(lines)))
+
+
+def test_without_a_target_it_takes_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spool: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "no spool given" in check(code=3).text
+    monkeypatch.chdir(spool)
+    check(code=0)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["-w", "depth=3"], 0, "all within their ranges"),
+        (["-w", "depth=2"], 1, "depth is 3 (range 2)"),
+        (["-w", "depth=2", "-c", "depth=2"], 2, "depth is 3 (range 2)"),
+        (["-c", "depth=9", "-w", "depth=@3:4"], 1, "depth is 3 (range @3:4)"),
+        (["-c", "age=@0:"], 2, "age is "),
+        (["-w", "claims=1:"], 1, "claims is 0 (range 1:)"),
+        (["-c", "dead=0"], 0, "all within"),
+        (["-c", "claims-dead"], 0, "all within"),
+        (["-w", "claims-dead=5:"], 1, "claims-dead is 0 (range 5:)"),
+        (["--critical", "failing", "--warning", "failing=0"], 0, "all within"),
+    ],
+)
+def test_conditions_alone_count(spool: Path, words: list[str], code: int, text: str) -> None:
+    fill(spool, 3)
+    found = check(spool, *words, code=code)
+    assert found.text.startswith(text)
+    assert found.data["depth"][0] == "3"
+
+
+def test_the_ranges_stand_in_the_performance_data(spool: Path) -> None:
+    found = check(spool, "-w", "depth=10:20", "-c", "depth=@5", code=2)
+    assert found.data["depth"] == ("0", "", "10:20", "@5", "0", "")
+
+
+def test_a_problem_is_named_by_its_code(tmp_path: Path) -> None:
+    spool = with_a_dead_claim(tmp_path)
+    assert "1 claim" in check(spool, "-c", "claims-dead", code=2).text
+    assert "claims-dead is 1 (range 0)" in check(spool, "-w", "claims-dead=0", code=1).text
+    check(spool, "-c", "claims-dead=1", "-c", "tmp-old", code=0)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["-c", "deph=1"], "did you mean depth?"),
+        (["-c", "claims-deda"], "did you mean claims-dead?"),
+        (["-w", "depth"], "depth needs a range"),
+        (["-w", "depth="], "no range: ''"),
+        (["-w", "depth=20:10"], "starts above its end"),
+        (["-t", "0"], "-t 0 is no time"),
+        (["-t", "soon"], "argument -t"),
+        (["--no-such-option"], "unrecognized"),
+        (["--watch", "soon"], "soon"),
+    ],
+)
+def test_a_usage_error_is_unknown_on_stdout(spool: Path, words: list[str], text: str) -> None:
+    assert text in check(spool, *words, code=3).text
+
+
+def test_what_is_no_spool_is_unknown(tmp_path: Path) -> None:
+    assert "an empty directory" in check(tmp_path, code=3).text
+    assert "no such directory" in check(tmp_path / "a|b", code=3).text
+
+
+def test_several_targets_have_a_line_each_the_worst_first(tmp_path: Path, spool: Path) -> None:
+    other = tmp_path / "it's=o|d"
+    Spool.create(other).close()
+    fill(other, 2)
+    found = check(spool, other, tmp_path / "none", spool, "-c", "depth=1", code=2)
+    assert found.text == "3 targets: 1 CRITICAL, 1 UNKNOWN, 1 OK"
+    assert [line.split(" - ")[0] for line in found.more] == ["SPOOL CRITICAL", "SPOOL UNKNOWN", "SPOOL OK"]
+    assert str(other).replace("|", "/") in found.more[0]
+    assert found.data[f"{spool} depth"][0] == "0"
+    assert found.data[f"{tmp_path}/it's_o_d depth"] == ("2", "", "", "1", "0", "")
+
+
+def test_a_look_that_hangs_is_unknown_and_the_others_are_judged(spool: Path, tmp_path: Path) -> None:
+    hung = threading.Event()
+
+    def opener(path: str, **options: Any) -> Control:
+        if path == "hangs":
+            hung.wait()
+        return open_control(path, **options)
+
+    try:
+        found = check("hangs", spool, "-t", "2", code=3, opener=opener)
+    finally:
+        hung.set()
+    assert found.text == "2 targets: 1 UNKNOWN, 1 OK"
+    assert found.more[0] == "SPOOL UNKNOWN - hangs: no answer within 2s"
+    assert "no problems" in found.more[1]
+
+
+def test_a_defect_is_unknown_too(spool: Path) -> None:
+    def opener(path: str, **options: Any) -> Control:
+        raise ZeroDivisionError("an example")
+
+    assert "ZeroDivisionError: an example; this is a defect" in check(spool, code=3, opener=opener).text
+
+
+def test_a_box_that_cannot_be_counted_is_not_within_its_range(spool: Path) -> None:
+    (spool / "cur").rmdir()
+    found = check(spool, "-c", "claims=5", code=3)
+    assert (found.text.split(";")[0], found.data["claims"][0]) == ("claims is not known", "U")
+    assert check(spool, "-c", "claims=5", "-c", "depth=@0", code=2).text.startswith("depth is 0")
