@@ -24,7 +24,7 @@ from ..draw.plan import making_lines, plan_lines
 from ..draw.spans import Line, plain, shown, wrap
 from ..session import Session
 from ..terminal.lifecycle import printable
-from ..threads.deliver import deliver
+from ..threads.deliver import deliver, now_and_then
 from ..tracking.status import FOLLOWED_AT_MOST, FOLLOWS, cursor_set
 from .base import ANYWHERE, LEAVING
 from .footer import footer_line
@@ -112,7 +112,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
     def make(self) -> None:
         self._ask(partial(
             self.session.control.plan, self.action, self.selection, force=self.force, options=dict(self.options),
-            on_progress=lambda words: deliver(self, self.Planning(words)),
+            on_progress=now_and_then(self, self.Planning),
             on_first=lambda items: deliver(self, self.Found(items)),
             stop=self.unwanted(),  # otherwise the next plan would wait for this one
         ))  # fmt: skip
@@ -289,15 +289,13 @@ class PlanScreen(ScrollingScreen[Result | None]):
         def stopped() -> bool:
             return self.stop.is_set() or session.leaving.is_set()
 
-        def advanced(tried: int) -> None:
-            deliver(self, self.Advanced(tried))
-
         def applied(result: Result | SpooltopError) -> None:
             # Kept here and not in the message: on leaving, messages are not taken any more.
             if isinstance(result, Result):
                 session.state.results.append(result)
             deliver(self, self.Applied(result))
 
+        advanced = now_and_then(self, self.Advanced)
         session.worker.submit(lambda: session.control.apply(plan, on_progress=advanced, stop=stopped), applied)
         self.paint()
 
