@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["Options", "run", "why_no_dashboard"]
 
 
-TURN = 0.001
-"""Seconds for which a thread may hold the interpreter while others wait (Python's default: 0.005)."""
-
-
 def why_no_dashboard(environ: Mapping[str, str], *, terminal: bool) -> str | None:
     """Says why the dashboard cannot run and a plain report is printed instead; None where it can. ``terminal``: stdin and stderr
     are a terminal."""
@@ -51,8 +47,11 @@ def run(control: ControlProtocol, options: Options | None = None, *, opening: Ca
     snapshot_thread = SnapshotThread(control)
     snapshot_thread.start()  # waits for the disk while Textual is loaded
     try:
+        import asyncio
+
         from .app import SpooltopApp
         from .terminal.lifecycle import require_descriptors, silence_output
+        from .terminal.turns import event_loop
 
         require_descriptors()
         app = SpooltopApp(control, options or Options.of(os.environ), snapshot_thread=snapshot_thread)
@@ -65,9 +64,8 @@ def run(control: ControlProtocol, options: Options | None = None, *, opening: Ca
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     gc.enable()
-    # While the snapshot thread counts much, each thread that handles a key waits for the interpreter.
-    sys.setswitchinterval(TURN)
-    app.run(mouse=app.options.mouse)
+    with asyncio.Runner(loop_factory=event_loop) as runner:
+        runner.run(app.run_async(mouse=app.options.mouse))
     app.finish()
     if not app.terminal_drained():
         silence_output()
