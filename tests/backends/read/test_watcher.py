@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spooltop.backends.directory.events.folder_watch import watchfiles_source
-from spooltop.backends.directory.events.inotify import Events, inotify_source, parsed
+from spooltop.backends.directory.events.inotify import Events, in_order, inotify_source, parsed
 from spooltop.backends.directory.events.watcher import EventReport, Watcher
 from spooltop.model.vocabulary import Box
 from spooltop.stop_event import StopEvent
@@ -73,7 +76,7 @@ def event(wd: int, mask: int, name: bytes = b"") -> bytes:
     return struct.pack("iIII", wd, mask, 0, len(padded)) + padded
 
 
-MOVED_FROM, MOVED_TO, OVERFLOW, IGNORED = 0x40, 0x80, 0x4000, 0x8000
+MOVED_FROM, MOVED_TO, DELETE, OVERFLOW, IGNORED, IS_DIR = 0x40, 0x80, 0x200, 0x4000, 0x8000, 0x4000_0000
 
 
 def test_of_what_came_and_went_the_last_is_known() -> None:
@@ -83,6 +86,27 @@ def test_of_what_came_and_went_the_last_is_known() -> None:
         parsed(event(1, mask, name), {1: "new", 2: "cur"}, events)
     assert events.added["new"] == events.deleted["new"] == {"a", "b", "c"} and events.added["cur"] == set()
     assert events.back is not None and events.back["new"] == {"b"} and events.count == 8
+
+
+NAMES = st.sampled_from((b"a", b"b", b"0123456789abcde", b"0123456789abcdef", b"m" * 255, b".hidden", b"\xc3\xa9", b"\xff\xfe"))
+
+
+@given(st.lists(st.tuples(st.sampled_from((1, 2, 3)), st.sampled_from((MOVED_TO, MOVED_FROM, DELETE | IS_DIR)), NAMES)))
+def test_events_count_as_they_do_one_by_one(changes: list[tuple[int, int, bytes]]) -> None:
+    data = b"".join(event(*change) for change in changes)
+    events, folders = Events(), {1: "new", 2: "cur"}
+    parsed(data, folders, events)
+    times, there = Counter[tuple[str, bool, str]](), dict[tuple[str, str], bool]()
+    for one in in_order(data):
+        if one.watch in folders and one.name[0] != ".":
+            times[folders[one.watch], one.made, one.name] += 1
+            there[folders[one.watch], one.name] = one.made
+    for kind, found, again in ((True, events.added, events.repeats), (False, events.deleted, events.gone_again)):
+        many = {(path, kind, name): 1 + again[path][name] for path, names in found.items() for name in names}
+        assert many == {key: often for key, often in times.items() if key[1] is kind}
+    both = {(path, name) for path, name in there if times[path, True, name] and times[path, False, name]}
+    assert events.back is not None and events.count == len(changes)
+    assert {(path, name) for path, names in events.back.items() for name in names} == {key for key in both if there[key]}
 
 
 def test_how_long_nobody_read_is_told(spool: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import select
 import struct
 import sys
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from spooltop.engine.syscalls import inotify_add_watch, inotify_init
+from spooltop.patterns import pattern
 from spooltop.records import dataclass, field
 from spooltop.stop_event import StopEvent
 
@@ -34,13 +36,20 @@ _ENDED = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED
 
 _HEAD = struct.Struct("iIII")
 """wd, mask, cookie, length of the name with its NULs."""
+_PADDING = r"\0+" if sys.byteorder == "little" else r"\0+?(?=\0{3}[^\0\xff]|\xff{4}|\Z)"
+"""Matches up to the next wd. There are few: 1 to 254, or -1."""
+_EVENT = pattern(rf"(.{{8}}).{{4}}(?:\0{{4}}|.{{4}}(?:\.[^\0]*|([^\0]+)){_PADDING})", re.DOTALL)
+"""Captures wd and mask, and the name unless it begins with a dot."""
+_Kind = tuple[set[str], Counter[str], set[str] | None, set[str]]
+"""What events of one kind add to: names of that kind; the same, if they come again; for additions also the names that were
+deleted; those that are there at the end."""
 _ENCODING = sys.getfilesystemencoding()
 _READ = 1 << 18
 _GATHER = 0.1
 """Seconds from one read to the next where much happens: what comes first is reported at once."""
 _HURRY = 0.02
 """The same where the kernel's queue (16,384 events by default) would else fill up between two reads."""
-_MANY = 2_000
+_MANY = 5_000
 _BACKLOG = 100_000
 """Events of one read after nobody had read for a while: all of them, or what is left would count as having just happened."""
 _BEAT = 1.0
@@ -119,43 +128,53 @@ def inotify_source(
 
 
 def parsed(data: bytes, folders: dict[int, str], into: Events) -> None:
-    """Adds the events in ``data``, as inotify(7) lays them out, to ``into``."""
-    unpack, index = _HEAD.unpack_from, data.index
+    """Adds the events in ``data``, as inotify(7) lays them out, to ``into``. Dot files are no messages: they are only counted."""
     if into.back is None:
         into.back = {}
-    known = {
-        wd: (
-            into.added.setdefault(path, set()), into.deleted.setdefault(path, set()), into.back.setdefault(path, set()),
-            into.repeats.setdefault(path, Counter()), into.gone_again.setdefault(path, Counter()),
-        )
-        for wd, path in folders.items()
-    }  # fmt: skip
-    at, end, count = 0, len(data), 0
-    while at < end:
-        wd, mask, _, length = unpack(data, at)
-        at += 16
-        count += 1
-        if mask & _NAMED and wd in known:
-            name = str(data[at : index(0, at)], _ENCODING, "surrogateescape")
-            added, deleted, back, repeats, gone_again = known[wd]
-            if mask & _ADDED:
-                if name in added:
-                    repeats[name] += 1
-                added.add(name)
-                if name in deleted:
-                    back.add(name)
-            else:
-                if name in deleted:
-                    gone_again[name] += 1
-                deleted.add(name)
-                if back:
-                    back.discard(name)
-        elif mask & _OVERFLOW:
-            into.lost = True
-        elif mask & _ENDED:
-            into.ended = True
-        at += length
-    into.count += count
+    for path in folders.values():
+        for names_by_path in (into.added, into.deleted, into.back):
+            names_by_path.setdefault(path, set())
+    found = _EVENT.findall(str(data, "latin-1"))
+    kinds = _Kinds(folders, into)
+    for head, name in found:
+        if (kind := kinds[head]) is None or not name:
+            continue
+        if not name.isascii():
+            name = str(name.encode("latin-1"), _ENCODING, "surrogateescape")
+        names, again, deleted, back = kind
+        if name in names:
+            again[name] += 1
+        else:
+            names.add(name)
+        if deleted is None:
+            if back:
+                back.discard(name)
+        elif name in deleted:
+            back.add(name)
+    into.count += len(found)
+
+
+class _Kinds(dict[str, _Kind | None]):
+    """Kinds of events by the watch and the mask in front of each. None: events that name nothing in ``folders``; ``into`` tells
+    what they mean."""
+
+    def __init__(self, folders: dict[int, str], into: Events) -> None:
+        self._folders = folders
+        self._into = into
+
+    def __missing__(self, head: str) -> _Kind | None:
+        watch, mask = struct.unpack("iI", head.encode("latin-1"))
+        into, path = self._into, self._folders.get(watch)
+        kind: _Kind | None = None
+        if path is None or into.back is None or not mask & _NAMED:
+            into.lost |= bool(mask & _OVERFLOW)
+            into.ended |= bool(mask & _ENDED)
+        elif mask & _ADDED:
+            kind = into.added[path], into.repeats.setdefault(path, Counter()), into.deleted[path], into.back[path]
+        else:
+            kind = into.deleted[path], into.gone_again.setdefault(path, Counter()), None, into.back[path]
+        self[head] = kind
+        return kind
 
 
 def in_order(data: bytes) -> Iterator[Event]:

@@ -150,9 +150,9 @@ class Watcher:
                 raise OSError("a watched directory was removed")
 
     def _batch(self, events: Events, boxes: Mapping[str, Box], at: float) -> EventBatch | None:
-        added = {boxes[path]: _messages(names) for path, names in events.added.items() if names}
-        deleted = {boxes[path]: _messages(names) for path, names in events.deleted.items() if names}
-        if not any(added.values()) and not any(deleted.values()):
+        added = {boxes[path]: names for path, names in events.added.items() if names}
+        deleted = {boxes[path]: names for path, names in events.deleted.items() if names}
+        if not added and not deleted:
             return None
         back = None if events.back is None else events.back.get(self._paths.get(Box.NEW, ""), set())
         in_cur: Set[str] = (events.back or {}).get(self._paths.get(Box.CUR, ""), frozenset())
@@ -161,15 +161,10 @@ class Watcher:
         return EventBatch(at, added, deleted, back, events.late > _LATE, in_cur, repeats, gone_again)
 
 
-def _messages(names: set[str]) -> set[str]:
-    """Without dot files, which are no messages."""
-    return {name for name in names if name[0] != "."} if "/." in "/" + "/".join(names) else names
-
-
 def _as_events(changes: Changes, boxes: Mapping[str, Box]) -> Events:
     events = Events(count=len(changes), ended=any(kind == 3 and path in boxes for kind, path in changes))
     for kind, path in changes:
         folder, _, name = path.rpartition("/")
-        if folder in boxes and name and kind in (1, 3):
+        if folder in boxes and kind in (1, 3) and name and name[0] != ".":
             (events.added if kind == 1 else events.deleted).setdefault(folder, set()).add(name)
     return events
