@@ -102,7 +102,7 @@ class FlowCounter:
                 if not name.canary:
                     getattr(moves.setdefault(name.id, _Moves()), attribute).append(name)
         # More is known about these than that they came and went, or the claim gave back the same name that it took.
-        odd = {id for id, name in short_lived.foreign() if in_new(name)}
+        odd = {id for id, one in short_lived.found.items() if not one[4] and in_new(one[1])} if batch.back is None else set[str]()
         odd |= short_lived.among(moves) | short_lived.among(self._gone) | short_lived.among(self._claimed_at)
         odd |= short_lived.among(self._passed)
         for id in odd:
@@ -254,7 +254,7 @@ class FlowCounter:
         none."""
         if (short_lived := self._passed.pop(id, None)) is not None:
             found = short_lived.found.pop(id)
-            return _Gone(short_lived.turn, short_lived.at, None, None, found[3] or None, 0 if found[5] else None)
+            return _Gone(short_lived.turn, short_lived.at, None, None, found[3] or None, 0 if found[4] else None)
         return self._gone.pop(id, None)
 
     def _remember(self, id: str, name: Name, at: float) -> None:

@@ -41,8 +41,8 @@ _PADDING = r"\0+" if sys.byteorder == "little" else r"\0+?(?=\0{3}[^\0\xff]|\xff
 _EVENT = pattern(rf"(.{{8}}).{{4}}(?:\0{{4}}|.{{4}}(?:\.[^\0]*|([^\0]+)){_PADDING})", re.DOTALL)
 """Captures wd and mask, and the name unless it begins with a dot."""
 _Kind = tuple[set[str], Counter[str], set[str] | None, set[str]]
-"""What events of one kind add to: names of that kind; the same, if they come again; for additions also the names that were
-deleted; those that are there at the end."""
+"""Names with events of one kind; how often they come again; for additions the deleted names, else None; names that are there at
+the end."""
 _ENCODING = sys.getfilesystemencoding()
 _READ = 1 << 18
 _GATHER = 0.1

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from operator import itemgetter
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
@@ -17,16 +18,17 @@ from .report import EventBatch
 
 __all__ = ["ShortLived", "split_short_lived"]
 
-Found = tuple[str, str, str, str, str, str]
-"""The name in ``new``, the id, the put time (µs), the source or "", the tail of the claim and its time (µs), "" where another
-kind of consumer took it."""
+Found = tuple[str, str, str, str, str]
+"""The claim, the name in ``new``, the id, the source or "", and the time of the claim (µs), "" where another kind of consumer
+took it."""
 
 _FIRST_CLAIM = pattern(
-    r"(?<![^/])((([0-9]{16})\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?)"
-    r"((?:,c=[0-9a-f]{32}\.([0-9]{1,17}):2,|:(?:2,)?)P[0-9]{1,10})(?=/|\Z)"
+    r"(([0-9]{16}\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?)"
+    r"(?:,c=[0-9a-f]{32}\.([0-9]{1,17}):2,|:(?:2,)?)P[0-9]{1,10}/|[^/]*+/"
 )
-"""Matches, among claims joined by ``/``, first claims of our own messages in their plain form. Later attempts are counted one by
-one, because their names tell how often the message came back."""
+"""Captures, of each name before a ``/``, the parts of a first claim on one of our own messages in its plain form; nothing of any
+other name. Later attempts are counted one by one, because their names tell how often the message came back."""
+_claim, _name, _source = itemgetter(0), itemgetter(1), itemgetter(3)
 
 
 @dataclass(slots=True)
@@ -42,76 +44,79 @@ class ShortLived:
     def among(self, ids: Mapping[str, object]) -> set[str]:
         return self.found.keys() & ids.keys() if ids else set()
 
-    def foreign(self) -> Iterator[tuple[str, str]]:
-        """(id, name in ``new``) of those that another kind of consumer took."""
-        return ((id, one[0]) for id, one in self.found.items() if not one[5])
-
     def take_out(self, id: str) -> tuple[Name, Name]:
         """Removes a message from these and returns its names in ``new`` and in ``cur``."""
-        base, _, _, _, tail, _ = self.found.pop(id)
-        return grammar.parse(base, claimed=False), grammar.parse(base + tail, claimed=True)
+        claim, name, *_ = self.found.pop(id)
+        return grammar.parse(name, claimed=False), grammar.parse(claim, claimed=True)
 
     def count(self, *, but: Set[str]) -> int:
         return len(self.found) - (len(self.found.keys() & but) if but else 0)
 
-    def sources(self, *, but: Set[str]) -> Iterable[str]:
-        """Returns the source of each message that has one. Ids in ``but`` are left out."""
-        return [one[3] for id, one in self.found.items() if one[3] and id not in but]
+    def sources(self, *, but: Set[str]) -> Counter[str]:
+        """Counts the messages of each source. Ids in ``but`` are left out."""
+        counted = Counter(map(_source, self.found.values()))
+        counted.subtract(self.found[id][3] for id in self.found.keys() & but)
+        del counted[""]
+        return counted
 
     def last_claim_at(self) -> float:
-        times = [int(one[5]) for one in self.found.values() if one[5]]
+        times = [int(one[4]) for one in self.found.values() if one[4]]
         own = max(times, default=0) / 1e6
         return own if len(times) == len(self.found) else max(own, self.at)
 
     def completions(self, step: int, *, but: Set[str]) -> Iterator[Completion]:
         """Yields a completion for every ``step``-th message. Ids in ``but`` are left out."""
-        for _, id, enqueued_us, _, _, claimed_us in list(self.found.values())[::step]:
+        for _, _, id, _, claimed_us in list(self.found.values())[::step]:
             if id not in but:
                 # A late batch says nothing about durations, and only a claim tells when within the batch it was made.
-                put_at = None if self.late else int(enqueued_us) / 1e6
+                put_at = None if self.late else int(id[:16]) / 1e6
                 yield Completion(put_at, int(claimed_us) / 1e6 if claimed_us and not self.late else None, self.at)
 
 
 def split_short_lived(batches: Sequence[EventBatch], turn: int) -> list[tuple[ShortLived, list[tuple[bool, set[str], str]]]]:
     """Separates the messages that arrived and were finished within the batches of one look, each with the batch in which it was
-    finished. Only plain names of the engine are recognised.
+    finished. Only plain names of the engine are recognised, and only if they came and went once.
 
     Also returns all other names of each batch, as tuples (claimed, names, name of the attribute of ``_Moves`` that takes them).
-    A name that comes again in a later batch is one of these.
     """
-    known, arrived, left, claimed = set[str](), set[str](), set[str](), set[str]()
+    if len(batches) > 1 and any(batch.back is None for batch in batches):  # without an order each batch stands alone
+        return [one for batch in batches for one in split_short_lived([batch], turn)]
+    passed, claimed = _came_and_went(batches), set[str]()
     split: list[ShortLived] = []
     for batch in batches:
-        if batch.back is None:  # the order is unknown, so each batch stands alone
-            known, arrived, left, claimed = set(), set(), set(), set()
-        added, deleted = batch.added.get(Box.NEW, set()), batch.deleted.get(Box.NEW, set())
         taken, ended = batch.added.get(Box.CUR, set()), batch.deleted.get(Box.CUR, set())
-        arrived = (arrived - added) | (added - known - batch.repeats.get(Box.NEW, {}).keys())
-        known |= added | deleted
-        left |= deleted
         # Only a claim of our own tells when it was made, once its batch is over.
-        within = (taken & ended) | {name for name in claimed & ended if ",c=" in name}
-        joined = "/".join(within - batch.back_in_cur)
-        found = [one for one in _FIRST_CLAIM.findall(joined) if one[0] in arrived and one[0] in left]
-        claimed = (claimed | taken) - ended
-        short_lived = ShortLived(turn, batch.at, batch.late, {one[1]: one for one in found})
+        within = (taken & ended) | {name for name in (ended - taken) & claimed if ",c=" in name}
+        within -= batch.back_in_cur
+        claimed |= taken
+        parts = _FIRST_CLAIM.findall("/".join([*within, ""]))
+        found = [(claim, *part) for claim, part in zip(within, parts, strict=True) if part[0] in passed]
+        short_lived = ShortLived(turn, batch.at, batch.late, {one[2]: one for one in found})
         if len(short_lived.found) < len(found):
-            for id, times in Counter(one[1] for one in found).items():
+            for id, times in Counter(one[2] for one in found).items():
                 if times > 1:
                     del short_lived.found[id]
-        arrived.difference_update([one[0] for one in short_lived.found.values()], batch.back or ())
         split.append(short_lived)
-    names = []
-    new, cur = set[str](), set[str]()
-    for batch, short_lived in zip(reversed(batches), reversed(split), strict=True):
-        if batch.back is None:
-            new, cur = set(), set()
-        new |= {one[0] for one in short_lived.found.values()}
-        cur |= {one[0] + one[4] for one in short_lived.found.values()}
-        names.append([
+    new = {name for short_lived in split for name in map(_name, short_lived.found.values())}
+    cur = {claim for short_lived in split for claim in map(_claim, short_lived.found.values())}
+    return [
+        (short_lived, [
             (False, batch.added.get(Box.NEW, set()) - new, "new_added"),
             (False, batch.deleted.get(Box.NEW, set()) - new, "new_gone"),
             (True, batch.added.get(Box.CUR, set()) - cur, "cur_added"),
             (True, batch.deleted.get(Box.CUR, set()) - batch.back_in_cur - cur, "cur_gone"),
-        ])  # fmt: skip
-    return list(zip(split, reversed(names), strict=True))
+        ])
+        for batch, short_lived in zip(batches, split, strict=True)
+    ]  # fmt: skip
+
+
+def _came_and_went(batches: Iterable[EventBatch]) -> set[str]:
+    """Returns the names that were added to ``new`` once, and after that deleted once."""
+    came, went, again = set[str](), set[str](), set[str]()
+    for batch in batches:
+        added, deleted = batch.added.get(Box.NEW, set()), batch.deleted.get(Box.NEW, set())
+        again.update(came & added, went & added, went & deleted, batch.back or ())
+        again.update(batch.repeats.get(Box.NEW, ()), batch.gone_again.get(Box.NEW, ()))
+        came |= added
+        went |= deleted
+    return (came & went) - again
