@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from typing import Any, NamedTuple
 
 from spooltop.errors import UsageError
 from spooltop.model.text import escape
@@ -44,10 +45,14 @@ THIS_MACHINE = "this-machine"
 _CAP = 4096
 _COMMAND_CAP = 200
 _TRIES = 16
+_TYPES = {
+    "host": str, "boot_id": str, "pid_ns": str, "machine_id": str, "pid": int, "start": int, "command": str, "device": int,
+    "file_system": str,
+}  # fmt: skip
+"""Types of the fields of a presence file. A value of another type, such as a bool for a number, counts as missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Presence:
+class Presence(NamedTuple):
     """Result of reading the presence file of a token.
 
     ``state`` is the state of its lock: "held" or "free"; else "missing" (no file), "busy" (an NFS server first has to recall it
@@ -63,11 +68,11 @@ class Presence:
     host: str | None = None
     boot_id: str | None = None
     pid_ns: str | None = None
+    machine_id: str | None = None
     pid: int | None = None
     start: int | None = None
     command: str | None = None
     since: float | None = None
-    machine_id: str | None = None
     same_mount: bool | None = None
     file: tuple[int, int] | None = None
     size: int = 0
@@ -121,7 +126,7 @@ def look(dirs: SpoolDirs, token: str) -> Presence:
     except OSError:
         return Presence("unreadable")
     try:
-        record = json_object(files.read(fd, _CAP))
+        record = json_object(files.read(fd, min(found.st_size, _CAP)))
         return _presence(_lock_state(files, fd, record), record, found, dirs.kind)
     except OSError:
         return Presence("unreadable")
@@ -129,7 +134,7 @@ def look(dirs: SpoolDirs, token: str) -> Presence:
         files.close(fd)
 
 
-def _lock_state(files: Files, fd: int, record: dict[str, object]) -> str:
+def _lock_state(files: Files, fd: int, record: dict[str, Any]) -> str:
     """A conflict is a holder wherever it is met. A file of an older version is locked by ``flock`` instead."""
     held = files.write_locked(fd)
     if held:
@@ -139,17 +144,12 @@ def _lock_state(files: Files, fd: int, record: dict[str, object]) -> str:
     return "free" if files.lock(fd, shared=True) else "held"
 
 
-def _presence(state: str, record: dict[str, object], found: os.stat_result, kind: str) -> Presence:
-    texts = ("host", "boot_id", "pid_ns", "command", "machine_id", "file_system")
-    host, boot_id, pid_ns, command, machine_id, file_system = [
-        value if isinstance(value := record.get(key), str) else None for key in texts
-    ]
-    pid, start, device = [
-        value if isinstance(value := record.get(key), int) and not isinstance(value, bool) else None
-        for key in ("pid", "start", "device")
-    ]
+def _presence(state: str, record: dict[str, Any], found: os.stat_result, kind: str) -> Presence:
+    values = zip(map(record.get, _TYPES), _TYPES.values(), strict=True)
+    fields: list[Any] = [value if type(value) is wanted else None for value, wanted in values]
+    host, boot_id, pid_ns, machine_id, pid, start, command, device, file_system = fields
     return Presence(
-        state, host, boot_id, pid_ns, pid, start, command, finite(record.get("since")), machine_id,
+        state, host, boot_id, pid_ns, machine_id, pid, start, command, finite(record.get("since")),
         _same_mount(device, file_system, found.st_dev, kind), (found.st_dev, found.st_ino), found.st_size,
     )  # fmt: skip
 

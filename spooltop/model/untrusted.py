@@ -9,6 +9,9 @@ __all__ = ["finite", "json_object"]
 
 _MOST = 1e18
 """Larger than any time in seconds, and than any that a float holds to the second."""
+_BLANKS = " \t\n\r"
+_parse = json.JSONDecoder().raw_decode
+"""Parses without guessing the encoding, which takes as long as a small object."""
 
 
 def finite(value: object) -> float | None:
@@ -26,11 +29,12 @@ def finite(value: object) -> float | None:
 def json_object(data: bytes) -> dict[str, Any]:
     """Parses a JSON object; empty if ``data`` is anything else, torn, or nested deeper than the parser goes.
 
-    >>> json_object(b'{"pid": 7}'), json_object(b'{"pid": '), json_object(b"[" * 100_000)
-    ({'pid': 7}, {}, {})
+    >>> json_object(b'{"pid": 7}\\n'), json_object(b'{"pid": '), json_object(b'{"pid": 7} 8'), json_object(b"[" * 100_000)
+    ({'pid': 7}, {}, {}, {})
     """
     try:
-        found = json.loads(data)
+        text = data.decode("utf-8", "surrogatepass").strip(_BLANKS)
+        found, end = _parse(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) and end == len(text) else {}

@@ -22,8 +22,8 @@ from tests.engine.helpers import in_child
 
 HERE = Machine("box", "boot-1", "pid:[1]", "machine-1")
 OURS = Presence("free", "box", "boot-1", machine_id="machine-1", same_mount=True)
-BEFORE = replace(OURS, boot_id="boot-0", same_mount=False)
-ELSEWHERE = replace(OURS, host="client-b", boot_id="boot-9", machine_id="machine-9", same_mount=False)
+BEFORE = OURS._replace(boot_id="boot-0", same_mount=False)
+ELSEWHERE = OURS._replace(host="client-b", boot_id="boot-9", machine_id="machine-9", same_mount=False)
 LOCAL, NETWORK = Vantage(HERE, local=True), Vantage(HERE, local=False)
 VOUCHED = replace(LOCAL, only_here=True)
 ALIVE, DEAD, UNKNOWN = Verdict.ALIVE, Verdict.DEAD, Verdict.UNKNOWN
@@ -41,7 +41,7 @@ def test_a_presence_tells_who_it_is_and_is_alive_until_it_is_dropped(dirs: Spool
     found = look(dirs, hold.token)
     status = (tmp_path / ".spooltop/consumers" / hold.token).stat()
     assert found == Presence(
-        "held", "box", "boot-1", "pid:[1]", os.getpid(), process_start(os.getpid()), "worker --fast", 17.5, "machine-1", True,
+        "held", "box", "boot-1", "pid:[1]", "machine-1", os.getpid(), process_start(os.getpid()), "worker --fast", 17.5, True,
         (status.st_dev, status.st_ino), status.st_size,
     )  # fmt: skip
     assert found.owner.pid == os.getpid() and found.owner.start == 17.5
@@ -229,41 +229,41 @@ def test_tokens_are_new_and_files_never_stand_unlocked_under_their_name(dirs: Sp
     ("presence", "vantage", "verdict"),
     [
         # A conflict is alive wherever it is met.
-        (replace(OURS, state="held"), LOCAL, ALIVE),
-        (replace(ELSEWHERE, state="held"), LOCAL, ALIVE),
-        (replace(ELSEWHERE, state="held"), NETWORK, ALIVE),
+        (OURS._replace(state="held"), LOCAL, ALIVE),
+        (ELSEWHERE._replace(state="held"), LOCAL, ALIVE),
+        (ELSEWHERE._replace(state="held"), NETWORK, ALIVE),
         (Presence("held"), VOUCHED, ALIVE),
         # Free: a holder of this boot, and the mount through which it took its lock.
         (OURS, LOCAL, DEAD),
         (OURS, NETWORK, DEAD),
-        (replace(OURS, same_mount=False), LOCAL, UNKNOWN),
-        (replace(OURS, same_mount=False), NETWORK, UNKNOWN),
-        (replace(OURS, same_mount=None), LOCAL, DEAD),
-        (replace(OURS, same_mount=None), NETWORK, UNKNOWN),
+        (OURS._replace(same_mount=False), LOCAL, UNKNOWN),
+        (OURS._replace(same_mount=False), NETWORK, UNKNOWN),
+        (OURS._replace(same_mount=None), LOCAL, DEAD),
+        (OURS._replace(same_mount=None), NETWORK, UNKNOWN),
         # Free, another boot: dead only where it can only have been this machine's.
         (BEFORE, LOCAL, DEAD),
         (BEFORE, NETWORK, UNKNOWN),
-        (replace(BEFORE, host="client-b"), LOCAL, UNKNOWN),
-        (replace(BEFORE, machine_id="machine-9"), LOCAL, UNKNOWN),
-        (replace(BEFORE, machine_id=""), replace(LOCAL, machine=replace(HERE, machine_id="")), UNKNOWN),
-        (replace(BEFORE, machine_id=None), LOCAL, UNKNOWN),
+        (BEFORE._replace(host="client-b"), LOCAL, UNKNOWN),
+        (BEFORE._replace(machine_id="machine-9"), LOCAL, UNKNOWN),
+        (BEFORE._replace(machine_id=""), replace(LOCAL, machine=replace(HERE, machine_id="")), UNKNOWN),
+        (BEFORE._replace(machine_id=None), LOCAL, UNKNOWN),
         (ELSEWHERE, LOCAL, UNKNOWN),
         (ELSEWHERE, VOUCHED, DEAD),
         (ELSEWHERE, replace(VOUCHED, local=False), DEAD),
         # An empty boot id proves nothing.
-        (replace(OURS, boot_id=""), LOCAL, UNKNOWN),
-        (replace(OURS, boot_id=None), LOCAL, UNKNOWN),
+        (OURS._replace(boot_id=""), LOCAL, UNKNOWN),
+        (OURS._replace(boot_id=None), LOCAL, UNKNOWN),
         (OURS, replace(LOCAL, machine=replace(HERE, boot_id="")), UNKNOWN),
-        (replace(OURS, boot_id=""), replace(LOCAL, machine=replace(HERE, boot_id="")), UNKNOWN),
-        (replace(OURS, boot_id=""), replace(VOUCHED, machine=replace(HERE, boot_id="")), DEAD),
-        (replace(OURS, boot_id=""), replace(VOUCHED, machine=replace(HERE, boot_id=""), local=False), UNKNOWN),
+        (OURS._replace(boot_id=""), replace(LOCAL, machine=replace(HERE, boot_id="")), UNKNOWN),
+        (OURS._replace(boot_id=""), replace(VOUCHED, machine=replace(HERE, boot_id="")), DEAD),
+        (OURS._replace(boot_id=""), replace(VOUCHED, machine=replace(HERE, boot_id=""), local=False), UNKNOWN),
         (Presence("missing"), VOUCHED, UNKNOWN),
         (Presence("unreadable"), VOUCHED, UNKNOWN),
         (Presence("busy"), VOUCHED, UNKNOWN),
     ],
 )
 def test_the_verdict(presence: Presence, vantage: Vantage, verdict: Verdict) -> None:
-    found, evidence = judge(replace(presence, pid=7, command="a\x1bb"), vantage)
+    found, evidence = judge(presence._replace(pid=7, command="a\x1bb"), vantage)
     assert found is verdict and evidence and "\x1b" not in evidence
 
 

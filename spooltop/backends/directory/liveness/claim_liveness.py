@@ -41,6 +41,7 @@ _REMEMBERED = 50_000
 """Claims of a plan of which is remembered what proved them dead: the pid of one may be given to another process."""
 _TESTED = 500
 """Consumers that are tested at a time."""
+_BEFORE_RESTART = f"{EXITED}, ran before the restart"
 _HELD_LONG = 60.0
 """Seconds after which the activity of a running holder is looked at."""
 
@@ -88,9 +89,9 @@ class TestedTokens(NamedTuple):
             if here:
                 self.running[token] = holder
                 continue
-            values = (_same(owner.host), owner.pid, owner.start, _same(owner.command), _same(owner.user))
+            values = (_same(owner.host), owner.pid, owner.start, _same(owner.command), owner.user)
             into = self.nameless if owner.pid is None else self.judged
-            into[token] = JudgedClaim(verdict.value, _same(evidence), values)
+            into[token] = JudgedClaim(verdict.value, evidence, values)
 
     def of(self, tail: str) -> JudgedClaim | None:
         """The verdict on the claim with this tail, None where it has to be looked at."""
@@ -313,9 +314,9 @@ class ClaimJudge:
         lock_holders = self._claim_holders.look({token: seen for token, seen in looked.items() if seen.state == "held"})
         for token, seen in looked.items():
             verdict, sentence = presence.judge(seen, vantage)
-            words = {Verdict.ALIVE: RUNNING, Verdict.DEAD: EXITED}.get(verdict, sentence)
+            words = EXITED if verdict is Verdict.DEAD else sentence
             if verdict is Verdict.DEAD and seen.boot_id != here_is.boot_id:
-                words = f"{EXITED}, ran before the restart"
+                words = _BEFORE_RESTART
             owner, here = seen.owner, False
             holder = lock_holders.get(token)
             if holder is not None:
