@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -89,11 +90,10 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.mailbox.wake_with(lambda: deliver(self, self.Arrived()))
         self.snapshot_thread.start()
         self.worker.start()
-        self._check_stale()
         self._waiting = self.set_interval(0.1, self._paint_counted)
         if not self.is_headless:
             catch_signals(self.leave)
-            self.set_interval(5.0, self._check_terminal)
+        self._check()
         self.app_resume_signal.subscribe(self, self._resumed)
 
     def on_spooltop_app_arrived(self) -> None:
@@ -152,11 +152,15 @@ class SpooltopApp(App[int], inherit_bindings=False):
         if self.session.snapshot is None:
             self.main.paint()
 
-    def _check_stale(self) -> None:
-        waited = self.snapshot_thread.looking_for()
-        self.main.stale(waited if waited >= STALE_AFTER else None, self.snapshot_thread.looking_at())
-        self.set_timer(1.0 if waited >= STALE_AFTER else max(STALE_AFTER - waited, 0.1), self._check_stale)
-
-    def _check_terminal(self) -> None:
-        if terminal_gone():
+    def _check(self) -> None:
+        """Notices a look that hangs, and a terminal that is gone. The event loop calls it, because a timer of Textual costs ten
+        times as much."""
+        if not self.is_running:
+            return
+        waited, shown = self.snapshot_thread.looking_for(), self.main.state.times.stale_for
+        stale = waited if waited >= STALE_AFTER else None
+        if stale is not None or shown is not None:
+            self.call_next(self.main.stale, stale, self.snapshot_thread.looking_at())
+        if not self.is_headless and terminal_gone():
             self.leave(129)
+        asyncio.get_running_loop().call_later(1.0 if stale else max(STALE_AFTER - waited, 0.1), self._check)

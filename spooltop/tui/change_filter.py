@@ -1,4 +1,5 @@
-"""Decides whether a new snapshot is worth painting. A spool where nothing happens must cost the terminal nothing."""
+"""Decides whether a new snapshot is worth painting. A spool where nothing happens must cost the terminal nothing, and the thread
+that paints must not wake for it."""
 
 from __future__ import annotations
 
@@ -6,23 +7,15 @@ from collections.abc import Hashable
 
 from spooltop.model.snapshot import Snapshot
 
-__all__ = ["TICK", "ChangeFilter", "clock_period", "signature"]
+__all__ = ["CLOCK", "TICK", "ChangeFilter", "signature"]
 
 TICK = 10.0
 """Seconds after which ages are painted again although nothing else changed: their step below a minute."""
 SOON = 1.0
 """The same during the first ``TICK`` seconds after a change, when ages are whole seconds."""
 
-
-def clock_period(width: int) -> float:
-    """Seconds between two updates of the clock in the header where nothing else changes. Each writes a whole line of ``width``
-    cells, and to compose it takes as much as the look itself; this keeps it under a hundred bytes a second. It is half of
-    ``TICK``, so that every second update comes with the ages.
-
-    >>> clock_period(80), clock_period(300)
-    (5.0, 6.0)
-    """
-    return max(TICK / 2, width / 50)
+CLOCK = TICK / 2
+"""Seconds between two updates of the clock in the header where nothing else changes: every second one comes with the ages."""
 
 
 def signature(snapshot: Snapshot) -> Hashable:
@@ -79,3 +72,7 @@ class ChangeFilter:
             return False
         self._last, self._at = found, now
         return True
+
+    def pass_next(self) -> None:
+        """Passes the next snapshot in any case."""
+        self._at = None

@@ -16,12 +16,13 @@ from spooltop.model.flow import Flow
 from spooltop.model.protocols import ListProgress, ListQuery, Sort
 from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.vocabulary import Box, Key, Verdict
-from spooltop.tui.change_filter import ChangeFilter
+from spooltop.tui.change_filter import CLOCK, TICK, ChangeFilter
 from spooltop.tui.screens.input import LineEdit
 from spooltop.tui.threads.list_progress import IntervalProgress
 from spooltop.tui.threads.list_server import MARGIN
 from spooltop.tui.threads.mailbox import Mailbox
 from spooltop.tui.threads.messages import (
+    ClockMoved,
     Found,
     KeysRead,
     ListAdvanced,
@@ -52,6 +53,10 @@ class Posts(Mailbox):
 
     def get(self) -> Found:
         return self._posted.get(timeout=30)
+
+    @property
+    def empty(self) -> bool:
+        return self._posted.empty()
 
 
 @pytest.fixture
@@ -122,6 +127,7 @@ def test_a_list_is_made_anew_only_where_it_may_be_another_one(posts: Posts, *, t
             snapshot_thread.look_again()
             next_of(posts, SnapshotTaken)
         while len(listed) < 2 and (timed or changed):
+            snapshot_thread.look_again()
             next_of(posts, SnapshotTaken)
         assert (len(listed) > 1) is (timed or changed)
     finally:
@@ -308,9 +314,9 @@ def test_a_payload_that_did_not_change_is_posted_once(
     snapshot_thread.request(ListRequest(ListQuery(Box.CUR), 0, 10, payload=("cur", 1)))
     found = next_of(posts, PayloadRead)
     assert isinstance(found, PayloadRead) and found.payload is not None and found.payload.size == 23
-    looks = control.looks
-    again = []
-    while control.looks < looks + 5:
+    again: list[Found] = []
+    while sum(isinstance(one, SnapshotTaken) for one in again) < 5:
+        control.time += 20
         again.append(posts.get())
     assert not any(isinstance(one, PayloadRead) for one in again)
     control.rows = []
@@ -384,6 +390,33 @@ async def test_while_a_look_hangs_the_header_says_so_keys_answer_plans_open_and_
         await driver.press("q")
         await driver.until(driver.app.session.leaving.is_set)
     assert driver.app.return_code == 0
+
+
+def test_a_look_that_finds_nothing_new_posts_nothing_but_the_time_now_and_then(
+    snapshot_thread: SnapshotThread, posts: Posts, control: FakeControl
+) -> None:
+    def looked(times: int) -> None:
+        looks = control.looks
+        while control.looks < looks + times:
+            time.sleep(0)
+
+    first = next_of(posts, SnapshotTaken)
+    assert isinstance(first, SnapshotTaken)
+    control.time += 2 * TICK  # from now on ages have a step every ten seconds
+    next_of(posts, SnapshotTaken)
+    control.time += 2 * TICK
+    at = control.time
+    next_of(posts, SnapshotTaken)
+    for later in (CLOCK / 2, CLOCK, CLOCK * 3 / 2):
+        control.time = at + later
+        looked(3)
+    assert posts.get() == ClockMoved(at + CLOCK)
+    assert posts.empty
+    snapshot_thread.request(ListRequest(ListQuery(Box.NEW), 0, 10))
+    next_of(posts, SnapshotTaken)  # what a key changed is shown as of the next look
+    control.change()
+    control.rows.pop()
+    next_of(posts, SnapshotTaken)
 
 
 async def test_an_idle_spool_is_not_painted_again() -> None:
@@ -528,6 +561,7 @@ def test_what_was_found_before_anybody_took_it_stays_in_the_mailbox() -> None:
     assert woken.is_set()
     woken.clear()
     first = snapshot_thread.mailbox.take()
+    control.time += TICK
     assert woken.wait(20)
     later = snapshot_thread.mailbox.take()
     assert isinstance(first[0], SnapshotTaken) and isinstance(later[0], SnapshotTaken)

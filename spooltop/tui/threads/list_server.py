@@ -10,10 +10,11 @@ from spooltop.model.protocols import Listing
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Key
 
+from ..change_filter import CLOCK, ChangeFilter
 from ..control_protocol import ControlProtocol
 from .find_next import match
 from .list_maker import ListMaker
-from .messages import Found, KeysRead, ListRequest, LookFailed, MatchFound, Page, RowsRead, SnapshotTaken
+from .messages import ClockMoved, Found, KeysRead, ListRequest, LookFailed, MatchFound, Page, RowsRead, SnapshotTaken
 
 __all__ = ["MARGIN", "ListServer"]
 
@@ -22,14 +23,18 @@ MARGIN = 50
 
 
 class ListServer:
-    """Posts each snapshot together with the page that was taken from the same look."""
+    """Posts each snapshot that ``changes`` passes together with the page that was taken from the same look."""
 
     def __init__(
-        self, control: ControlProtocol, post: Callable[[Found], object], monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+        self, control: ControlProtocol, post: Callable[[Found], object], changes: ChangeFilter,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self._control = control
         self._post = post
+        self._changes = changes
         self._maker = ListMaker(control, post, monotonic)
+        self._posted: Page | None = None
+        self._shown_at = 0.0
         self._anchored: tuple[int, Key | None, int | None] = (0, None, None)
         self._keys_served = 0
         self._search_served = 0
@@ -44,13 +49,24 @@ class ListServer:
             if snapshot is not None:
                 self._post(SnapshotTaken(snapshot, None))
             self._post(LookFailed(str(error), request.query))
+            self._changes.pass_next()
             return
         if snapshot is not None:
-            self._post(SnapshotTaken(snapshot, page))
+            self._post_look(snapshot, page)
         elif page is not None:
             self._post(RowsRead(page))
+        self._posted = page
         if listing is not None:
             self._answer(listing, request)
+
+    def _post_look(self, snapshot: Snapshot, page: Page | None) -> None:
+        at = snapshot.taken_at
+        if self._changes.passes(snapshot) or (page is not None and page.differs(self._posted)):
+            self._shown_at = at
+            self._post(SnapshotTaken(snapshot, page))
+        elif not 0 <= at - self._shown_at < CLOCK:
+            self._shown_at = at
+            self._post(ClockMoved(at))
 
     def _answer(self, listing: Listing, request: ListRequest) -> None:
         if request.all_keys != self._keys_served:

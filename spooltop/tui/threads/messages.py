@@ -12,6 +12,7 @@ from spooltop.model.vocabulary import Key
 from spooltop.records import dataclass
 
 __all__ = [
+    "ClockMoved",
     "Found",
     "KeysRead",
     "ListAdvanced",
@@ -86,13 +87,24 @@ class Page:
     share: float | None = None
     """The share of the work that is done (0 to 1) while the list is made: ``length`` match so far. None: it is complete."""
 
+    def differs(self, old: Page | None) -> bool:
+        """True where it shows something else than ``old``."""
+        return old is None or (old.query, old.length, old.start, old.rows) != (self.query, self.length, self.start, self.rows)
+
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTaken:
-    """A look finished; the page is from the same look."""
+    """A look found something to paint; the page is from the same look."""
 
     snapshot: Snapshot
     page: Page | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClockMoved:
+    """A look at this time (epoch seconds) found nothing to paint."""
+
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,4 +162,4 @@ class LookFailed:
     query: ListQuery | None = None
 
 
-Found = SnapshotTaken | RowsRead | KeysRead | PayloadRead | MessagesTracked | MatchFound | ListAdvanced | LookFailed
+Found = SnapshotTaken | ClockMoved | RowsRead | KeysRead | PayloadRead | MessagesTracked | MatchFound | ListAdvanced | LookFailed

@@ -15,6 +15,7 @@ from typing import TypeVar
 from spooltop.errors import SpooltopError
 from spooltop.records import replace
 
+from ..change_filter import ChangeFilter
 from ..control_protocol import ControlProtocol
 from .current_step import CurrentStep
 from .id_tracker import IdTracker
@@ -46,7 +47,8 @@ class SnapshotThread:
         self._monotonic = monotonic
         self._pace = pace or Pace()
         self._step = CurrentStep(monotonic)
-        self._lists = ListServer(control, self.mailbox.put, monotonic)
+        self._changes = ChangeFilter()
+        self._lists = ListServer(control, self.mailbox.put, self._changes, monotonic)
         self._ids = IdTracker(control, self.mailbox.put)
         self._payloads = PayloadReader(control, self.mailbox.put)
         self._wanted = Requested()
@@ -105,15 +107,19 @@ class SnapshotThread:
 
     def _run(self) -> None:
         due = True
+        shown = -1
         while not (wanted := self._take()).stopped:
             look = due or wanted.rescan
             began = self._monotonic()
+            if wanted.version != shown:
+                self._changes.pass_next()
+                shown = wanted.version
             try:
                 self._serve(wanted, look)
             except (SpooltopError, OSError) as error:
-                self.mailbox.put(LookFailed(str(error), wanted.list.query))
+                self._failed(str(error), wanted)
             except Exception as error:  # noqa: BLE001  a defect below is shown and must not end the thread that looks
-                self.mailbox.put(LookFailed(f"internal error, please report: {error!r}", wanted.list.query))
+                self._failed(f"internal error, please report: {error!r}", wanted)
             if wanted.jobs:
                 with self._step.working("asking who has a file"):
                     for job in wanted.jobs:
@@ -121,6 +127,10 @@ class SnapshotThread:
             if look:
                 self._pace.looked(began, self._monotonic())
             due = self._wait(wanted.version)
+
+    def _failed(self, error: str, wanted: Requested) -> None:
+        self.mailbox.put(LookFailed(error, wanted.list.query))
+        self._changes.pass_next()
 
     def _serve(self, wanted: Requested, look: bool) -> None:
         query = wanted.list.query

@@ -12,7 +12,6 @@ from spooltop.model.text import escape, escape_text
 from spooltop.model.vocabulary import Action, Box
 from spooltop.records import replace
 
-from ...change_filter import ChangeFilter
 from ...context import View
 from ...draw.columns import COLUMNS
 from ...draw.freshness import when
@@ -277,6 +276,5 @@ def do_copy(view: MainView) -> None:
 
 
 def do_look_again(view: MainView) -> None:
-    view.state.received.change_filter = ChangeFilter()
     view.session.snapshot_thread.look_again()
     view.show_notice("looking again at everything")

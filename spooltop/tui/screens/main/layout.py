@@ -34,7 +34,6 @@ def paint(view: MainView, *, rows: bool = True) -> None:
     """Shows the state as it is now. ``rows`` False: the rows of a list are up to date."""
     state, context = view.state, view.context()
     width, height = view.window_size
-    state.times.clock_at = state.now
     view.lines("top").show(_top(view, context, width))
     last = _bottom(view, context, width)
     foot = view.lines("bottom")
@@ -55,7 +54,6 @@ def move_clock(view: MainView, at: float) -> None:
     state = view.state
     if state.received.snapshot is None or not view.in_front:
         return
-    state.times.clock_at = at
     view.lines("top").show(_top(view, view.context(), view.window_size[0], at=at))
 
 

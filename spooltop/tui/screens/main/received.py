@@ -5,9 +5,8 @@ from __future__ import annotations
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.snapshot import Snapshot
-from spooltop.records import dataclass, field
+from spooltop.records import dataclass
 
-from ...change_filter import ChangeFilter
 from ...threads.messages import ListAdvanced, Page, PayloadRead
 
 __all__ = ["Received"]
@@ -20,13 +19,12 @@ class Received:
     snapshot: Snapshot | None = None
     """The snapshot on the screen."""
     newest: Snapshot | None = None
-    """The newest snapshot. It differs from the one on the screen while the display is frozen or nothing changed."""
+    """The newest snapshot. It differs from the one on the screen while the display is frozen."""
     page: Page | None = None
     advanced: ListAdvanced | None = None
     payload: PayloadRead | None = None
     failed: str = ""
     """Why the last look or listing failed, empty where it did not."""
-    change_filter: ChangeFilter = field(default_factory=ChangeFilter)
 
     def share(self, query: ListQuery | None) -> float | None:
         """The share of this list's work that is done (0 to 1); None where it is not known or the list is complete."""

@@ -19,10 +19,9 @@ _SOON = 5.0
 
 @dataclass(slots=True)
 class TimeDisplay:
-    """``clock_at`` is the time that the header shows, ``frozen_at`` that of the display since it was frozen (epoch seconds). A
-    look has not finished for ``stale_for`` seconds, for the reason ``stale_why``."""
+    """``frozen_at`` is the time of the display since it was frozen (epoch seconds). A look has not finished for ``stale_for``
+    seconds, for the reason ``stale_why``."""
 
-    clock_at: float = 0.0
     frozen_at: float | None = None
     stale_for: float | None = None
     stale_why: str = ""

@@ -6,9 +6,9 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box
 from spooltop.records import replace
 
-from ...change_filter import clock_period
 from ...context import View
 from ...threads.messages import (
+    ClockMoved,
     Found,
     KeysRead,
     ListAdvanced,
@@ -34,6 +34,9 @@ def take(view: MainView, found: Found) -> None:
     match found:
         case SnapshotTaken():
             _take_snapshot(view, found)
+        case ClockMoved():
+            if view.state.times.frozen_at is None:
+                view.move_clock(found.at)
         case RowsRead() if _same(received.page, found.page):
             received.page = found.page  # the cursor moved to rows that are shown already
         case RowsRead():
@@ -56,26 +59,17 @@ def take(view: MainView, found: Found) -> None:
 
 
 def _take_snapshot(view: MainView, found: SnapshotTaken) -> None:
-    received, times = view.state.received, view.state.times
+    received, page = view.state.received, found.page
     received.newest = found.snapshot
     received.failed = ""
-    fresh = received.change_filter.passes(found.snapshot)
-    if times.frozen_at is not None:
-        if found.page is not None and not _whole(received.page, found.page):  # requested since the display was frozen
-            _take_page(view, found.page)
-            view.paint()
-        return
-    if fresh or received.snapshot is None:
+    if view.state.times.frozen_at is None:
         _keep_write(view, found.snapshot)
         received.snapshot = found.snapshot
-    if found.page is not None and (fresh or _differs(received.page, found.page)):
-        received.snapshot = found.snapshot
-        _take_page(view, found.page)
-        fresh = True
-    if fresh:
-        view.paint()
-    elif found.snapshot.taken_at - times.clock_at >= clock_period(view.window_size[0]):
-        view.move_clock(found.snapshot.taken_at)
+    elif page is None or _whole(received.page, page):
+        return  # the page was not requested since the display was frozen
+    if page is not None:
+        _take_page(view, page)
+    view.paint()
 
 
 def _keep_write(view: MainView, snapshot: Snapshot) -> None:
@@ -87,10 +81,6 @@ def _keep_write(view: MainView, snapshot: Snapshot) -> None:
         return
     at = old.history[place].at
     view.state.chosen[View.CURSOR] = next((i for i, write in enumerate(new.history) if write.at == at), len(new.history) - 1)
-
-
-def _differs(old: Page | None, page: Page) -> bool:
-    return not _whole(old, page) or old is None or (old.length, old.start, old.rows) != (page.length, page.start, page.rows)
 
 
 def _whole(old: Page | None, page: Page) -> bool:
