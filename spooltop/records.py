@@ -1,8 +1,9 @@
 """Dataclasses that are made in a tenth of the time: ``from spooltop.records import dataclass`` in place of ``dataclasses``.
 
 The standard library compiles six methods for each class and loads ``inspect``; with a hundred classes that takes 150 ms, more
-than all else that ``spooltop status`` does. Here ``__init__`` alone is compiled, the other methods are shared. Type checkers see
-the standard library's functions; ``dataclasses.fields``, ``replace`` and ``asdict`` accept these classes too.
+than all else that ``spooltop status`` does. Here ``__init__`` alone is compiled, once for all classes of one form, and the other
+methods are shared. Type checkers see the standard library's functions; ``dataclasses.fields``, ``replace`` and ``asdict`` accept
+these classes too.
 
 >>> @dataclass(frozen=True, slots=True)
 ... class Point:
@@ -14,7 +15,9 @@ Point(x=1, y=2)
 
 from __future__ import annotations
 
+from functools import cache
 from operator import attrgetter
+from types import FunctionType
 
 TYPE_CHECKING = False  # typing takes 5 ms to load
 if TYPE_CHECKING:
@@ -94,8 +97,14 @@ def _made(cls: type, frozen: bool) -> type:
     if members.get("__hash__") is None:  # a class that defines __eq__ has None there
         members["__hash__"] = _hash_of(values) if frozen else None
     members["__qualname__"] = cls.__qualname__
-    made = type(cls)(cls.__name__, cls.__bases__, members)
-    made.__init__ = _first_init_of(made, every, frozen)  # type: ignore[misc]
+
+    def __init__(self: Any, *arguments: Any, **named: Any) -> None:
+        """Replaces itself by the compiled one: most classes of a run never get an instance."""
+        made.__init__ = init = _init_of(made, every, frozen)
+        init(self, *arguments, **named)
+
+    members["__init__"] = __init__
+    made: Any = type(cls)(cls.__name__, cls.__bases__, members)
     return made
 
 
@@ -111,43 +120,46 @@ def _own_fields(cls: type) -> list[_Field]:
     return found
 
 
-def _first_init_of(cls: type, fields: tuple[_Field, ...], frozen: bool) -> Any:
-    """Returns an ``__init__`` that replaces itself by the compiled one: most classes of a run never get an instance."""
-
-    def __init__(self: Any, *arguments: Any, **named: Any) -> None:
-        cls.__init__ = init = _init_of(cls, fields, frozen)  # type: ignore[misc]
-        init(self, *arguments, **named)
-
-    return __init__
-
-
 def _init_of(cls: type, fields: tuple[_Field, ...], frozen: bool) -> Any:
-    """Compiles ``__init__``. Slots are set by their descriptors, which a frozen class leaves usable."""
-    names: dict[str, Any] = {"_missing": _MISSING}
-    arguments, body = [], []
-    for one in fields:
-        value = name = one.name
+    """Makes ``__init__``. Slots are set by their descriptors, which a frozen class leaves usable.
+
+    The source has the fields' numbers in place of their names, so that classes of one form share what is compiled. The names are
+    put into the code afterwards.
+    """
+    values: dict[str, Any] = {"_missing": _MISSING}
+    names, arguments, defaults, body = {}, [], [], []
+    for number, one in enumerate(fields):
+        value = name = f"f{number}"
+        names[name] = one.name
         if one.default_factory is not _MISSING:
-            names[f"_make_{name}"] = one.default_factory
-            value = f"_make_{name}() if {name} is _missing else {name}" if one.init else f"_make_{name}()"
-            arguments += [f"{name}=_missing"] * one.init
+            values[f"make_{name}"] = one.default_factory
+            value = f"make_{name}() if {name} is _missing else {name}" if one.init else f"make_{name}()"
         elif not one.init:
             continue
-        elif one.default is not _MISSING:
-            names[f"_default_{name}"] = one.default
-            arguments.append(f"{name}=_default_{name}")
-        else:
+        if one.init:
             arguments.append(name)
+            if one.default_factory is not _MISSING or one.default is not _MISSING:
+                defaults.append(one.default)
         if frozen:
-            names[f"_set_{name}"] = getattr(cls, name).__set__
-            body.append(f" _set_{name}(self, {value})")
+            values[f"set_{name}"] = getattr(cls, one.name).__set__
+            body.append(f" set_{name}(self, {value})")
         else:
             body.append(f" self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append(" self.__post_init__()")
-    exec("\n".join((f"def __init__(self, {', '.join(arguments)}):", *body, " return None")), names)
-    names["__init__"].__qualname__ = f"{cls.__qualname__}.__init__"
-    return names["__init__"]
+    code = _compiled("\n".join((f"def __init__(self, {', '.join(arguments)}):", *body, " return None")))
+    named = {of: tuple(names.get(name, name) for name in getattr(code, of)) for of in ("co_varnames", "co_names")}
+    init = FunctionType(code.replace(**named), values, "__init__", tuple(defaults))
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    return init
+
+
+@cache
+def _compiled(source: str) -> Any:
+    """Compiles the one function in ``source``."""
+    made: dict[str, Any] = {}
+    exec(source, made)
+    return made["__init__"].__code__
 
 
 def _values_of(names: list[str]) -> Callable[[Any], Any]:
