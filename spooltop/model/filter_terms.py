@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from spooltop.patterns import pattern
 from spooltop.records import dataclass
 
 from .row import Row
@@ -22,7 +23,7 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
 }  # fmt: skip
 """Comparison operators of a term, by their sign."""
-KEYED = re.compile(r"([A-Za-z]+):(.*)", re.DOTALL)
+KEYED = pattern(r"([A-Za-z]+):(.*)", re.DOTALL)
 """Matches ``key:value``."""
 
 

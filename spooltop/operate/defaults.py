@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from spooltop.errors import UsageError
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
+from spooltop.patterns import pattern
 from spooltop.records import replace
 
 __all__ = ["PURGE_AGE", "with_defaults"]
@@ -14,7 +13,7 @@ __all__ = ["PURGE_AGE", "with_defaults"]
 PURGE_AGE = 3600.0
 """Minimum age in the box, in seconds, for a purge by condition, unless an age or ALL is given."""
 
-_AGE_TERM = re.compile(r"(?:^|\s)!?age:")
+_AGE_TERM = pattern(r"(?:^|\s)!?age:")
 
 
 def with_defaults(action: Action, selection: Selection) -> Selection:

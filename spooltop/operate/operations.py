@@ -7,7 +7,6 @@ end of an operation.
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -47,7 +46,7 @@ _PUTS_BACK = (Action.REQUEUE, Action.RELEASE)
 
 
 def _new_operation() -> str:
-    return secrets.token_hex(5)
+    return os.urandom(5).hex()
 
 
 class Operations:

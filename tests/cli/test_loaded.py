@@ -108,6 +108,13 @@ def test_a_list_loads_what_makes_lists_and_no_more(spool: Path) -> None:
     assert "spooltop.backends.directory.listing.listing" in found and "spooltop.operate" not in found
 
 
+def test_a_change_loads_neither_openssl_nor_sockets(tmp_path: Path) -> None:
+    path = str(tmp_path / "spool")
+    Spool.create(path, durable=False).close()
+    for words in (["inject", path, "--text", "canary {n}"], ["hold", path, "ALL"], ["requeue", path, "ALL", "--box", "held"]):
+        assert loaded(*words, "--yes") & HEAVY == set()
+
+
 def test_no_command_loads_the_dashboard(spool: Path) -> None:
     for words in (["inject", str(spool), "--yes"], ["ops", str(spool)], [str(spool)]):
         assert not loaded(*words) & {"textual", "rich", "watchfiles"}

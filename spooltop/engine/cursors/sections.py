@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
+
+from spooltop.patterns import pattern
 
 __all__ = ["RepeatedKey", "check_json", "section_span", "with_value"]
 
 _BLANK = " \t\n\r"
-_SPACE = re.compile(r"[ \t\n\r]*")
+_SPACE = pattern(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
 

@@ -94,7 +94,7 @@ class SpoolLogs:
         self._dirs = dirs
         self._files = files
         self._outside = (os.geteuid() if uid is None else uid) == 0 and dirs.owner_model.st_uid != 0
-        self._state = state_of(state_dir, dirs.path)
+        self._state = state_of(state_dir, dirs.path) if self._outside else ""
         self._state_fd: int | None = None
 
     @property

@@ -23,6 +23,7 @@ from spooltop.errors import AuditFailed, Unreadable
 from spooltop.model.plan import Outcome
 from spooltop.model.progress import Progress
 from spooltop.model.vocabulary import Action, Json
+from spooltop.patterns import pattern
 from spooltop.records import dataclass, field
 
 from ..storage.location import OPERATION
@@ -138,7 +139,7 @@ class ItemOutcome(NamedTuple):
 
 # Lines
 
-_UNDOES = re.compile(rb'"undoes":(?:null|"([0-9A-Za-z._-]{1,64})")')
+_UNDOES = pattern(rb'"undoes":(?:null|"([0-9A-Za-z._-]{1,64})")')
 _INTENT = b'{"schema":1,"line":"intent",'
 _CARRIED_AT_MOST = 8 << 20
 """Bytes of unfinished intents that a part begins with."""

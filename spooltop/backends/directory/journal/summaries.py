@@ -5,10 +5,10 @@ Journals are large, and nearly all of them is names and inodes. A line is shorte
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from spooltop.model.plan import Outcome
+from spooltop.patterns import pattern
 
 from .journal import MOVES, MoveIntent
 from .moves import decode_outcome
@@ -16,7 +16,7 @@ from .record_log import HEAD_AT_MOST, Head, LoggedOperation, RecordType
 
 __all__ = ["SUMMARIES", "BatchTally", "MoveSummary"]
 
-_MOVES = re.compile(rb',"(?:moves|items)":\[\{"from":(?:null|"[^"]*"),"to":(null|")')
+_MOVES = pattern(rb',"(?:moves|items)":\[\{"from":(?:null|"[^"]*"),"to":(null|")')
 _RESULTS = b',"results":['
 _AS_PLANNED = b'{"outcome":"done","reason":"","moved":true,"ino":'
 

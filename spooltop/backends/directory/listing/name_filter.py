@@ -3,7 +3,6 @@ is parsed once instead of each name."""
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
@@ -13,14 +12,15 @@ from spooltop.model import query as filters
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
+from spooltop.patterns import pattern
 from spooltop.records import replace
 
 __all__ = ["Form", "NameTest", "PerForm", "attributes_of", "forms_of"]
 
 T = TypeVar("T")
 
-_FORM = re.compile(r"(?<![^/])([0-9]{16})\.(?:(P)[0-9]{1,10}R[0-9a-f]{16}\.)?+[A-Za-z0-9._-]++(,[^/]*+)?+(?=/|\Z)")
-_OWN = re.compile(r"(?<![^/])[0-9]{16}+\.P[0-9]{1,10}+R[0-9a-f]{16}+\.[A-Za-z0-9._-]++(,[^/]*+)?+(?=/|\Z)")
+_FORM = pattern(r"(?<![^/])([0-9]{16})\.(?:(P)[0-9]{1,10}R[0-9a-f]{16}\.)?+[A-Za-z0-9._-]++(,[^/]*+)?+(?=/|\Z)")
+_OWN = pattern(r"(?<![^/])[0-9]{16}+\.P[0-9]{1,10}+R[0-9a-f]{16}+\.[A-Za-z0-9._-]++(,[^/]*+)?+(?=/|\Z)")
 _FORMS_AT_MOST = 10_000
 
 Form = tuple[str, str, str]

@@ -4,13 +4,13 @@ only has to select from it."""
 from __future__ import annotations
 
 import os
-import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
 from spooltop.engine import names as grammar
+from spooltop.patterns import pattern
 
 from ..scan.packed_names import PackedNames
 from .name_filter import PerForm, attributes_of
@@ -21,7 +21,7 @@ __all__ = ["Order", "Values", "by_column"]
 _SORTED_AT_MOST = 100_000
 _PIECE = 16_384
 _TEXTS_AT_ONCE = 262_144
-_TIMES = re.compile(rb"([0-9]{16}(?=\.))?[^/]+/?")
+_TIMES = pattern(rb"([0-9]{16}(?=\.))?[^/]+/?")
 """Captures the time at the front of each name of a chunk, in the form that ``scan.quick_enqueued_us`` tries first; else
 nothing."""
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import base64
 import os
-import re
 from typing import TypeGuard
 
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Action, Json
+from spooltop.patterns import pattern
 from spooltop.records import dataclass
 
 from ..journal.item_operator import ItemIntent
@@ -24,7 +24,7 @@ __all__ = ["CONTENT_MAX", "LOCKS", "LockRecord"]
 
 CONTENT_MAX = 1_024
 """Bytes of a lock's content that are kept; a lock holds less."""
-_SAFE = re.compile(r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}\Z")
+_SAFE = pattern(r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}\Z")
 _TEXTS = ("user", "path", "folder", "below", "link", "element", "words")
 _NUMBERS = ("mode", "uid", "gid")
 

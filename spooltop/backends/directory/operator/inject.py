@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from spooltop.engine import names
@@ -61,7 +60,7 @@ class InjectedContent:
     def name(self, us: int) -> str:
         """The name in ``new`` of a message put at ``us`` µs since the epoch. Raises ``UsageError`` for a source that is too
         long."""
-        id = names.new_id(us, os.getpid(), socket.gethostname())
+        id = names.new_id(us, os.getpid(), os.uname().nodename)
         try:
             return names.in_new(id, source=self.source, canary=self.canary)
         except ValueError as error:
