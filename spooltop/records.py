@@ -100,11 +100,11 @@ def _made(cls: type, frozen: bool) -> type:
 
     def __init__(self: Any, *arguments: Any, **named: Any) -> None:
         """Replaces itself by the compiled one: most classes of a run never get an instance."""
-        made.__init__ = init = _init_of(made, every, frozen)
+        made.__init__ = init = _init_of(made, every, frozen)  # type: ignore[misc]
         init(self, *arguments, **named)
 
     members["__init__"] = __init__
-    made: Any = type(cls)(cls.__name__, cls.__bases__, members)
+    made: type = type(cls)(cls.__name__, cls.__bases__, members)
     return made
 
 
