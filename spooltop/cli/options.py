@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 
 __all__ = [
-    "check", "cursors", "dashboard", "demo", "help", "hold", "init", "inject", "listed", "ls", "nothing", "ops", "purge", "put",
-    "release", "requeue", "restore", "show", "status", "undo", "unlock", "work",
+    "check", "cursors", "dashboard", "demo", "help", "hold", "init", "inject", "listed", "ls", "metrics", "nothing", "ops",
+    "purge", "put", "release", "requeue", "restore", "show", "status", "undo", "unlock", "work",
 ]  # fmt: skip
 
 BOXES = ("tmp", "new", "cur", "held", "rejected", "trash")
@@ -146,6 +146,15 @@ def check(parser: ArgumentParser) -> None:
         "-t", "--timeout", type=float, default=10.0, metavar="SECONDS", help="a look that takes longer is UNKNOWN; default 10"
     )
     _watch(parser)
+    _poll_log(parser)
+    _redis(parser)
+
+
+def metrics(parser: ArgumentParser) -> None:
+    parser.add_argument("paths", metavar="TARGET", nargs="*", help="the spools; the current directory if it is one")
+    parser.add_argument("--listen", metavar="[HOST:]PORT", help="watch, and serve them over HTTP; HOST is 127.0.0.1 by default")
+    parser.add_argument("--textfile", metavar="FILE", help="watch, and write them for the textfile collector of node_exporter")
+    parser.add_argument("--every", metavar="DURATION", default="15s", help="with --textfile: how often; default 15s")
     _poll_log(parser)
     _redis(parser)
 

@@ -106,6 +106,13 @@ _TABLE = (
         "seconds. Exit codes: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN; wrong options are 3 as well.",
     ),
     Command(
+        "metrics", "[TARGET …]", "values for Prometheus, once, to a file, or over HTTP",
+        "  spooltop metrics /var/spool/memex\n  spooltop metrics /var/spool/* --listen 127.0.0.1:9923\n"
+        "  spooltop metrics /var/spool/* --textfile /var/lib/node_exporter/spooltop.prom", "cmd_metrics:metrics", options.metrics,
+        "Rates, histograms and verdicts on cursors need --listen or --textfile, which keep watching. After the first 200\n"
+        "sources of a target, the others are counted together as \"other\". Needs pip install 'spooltop[metrics]'.",
+    ),
+    Command(
         "ls", "PATH [ID …]", "list messages; without --box those of tmp, new and cur",
         "  spooltop ls /var/spool/memex --box cur --verdict dead\n"
         "  spooltop ls /var/spool/memex --box cur --json | spooltop requeue /var/spool/memex -", "cmd_show:ls", options.ls,

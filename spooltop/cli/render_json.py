@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spooltop.model.cursors import CursorSection
+from spooltop.model.cursors import CursorSection, cursor_keys
 from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.observation import BoxState
 from spooltop.model.vocabulary import Box, Key
@@ -79,7 +78,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
             "inodes_total": observation.disk.inodes_total,
             "readonly": observation.disk.readonly,
         },
-        "cursors": dict(zip(_keys(snapshot.cursors), (_cursor(cursor, now) for cursor in snapshot.cursors), strict=True)),
+        "cursors": dict(zip(cursor_keys(snapshot.cursors), (_cursor(cursor, now) for cursor in snapshot.cursors), strict=True)),
         "locks": [_lock(lock) for lock in observation.locks],
         "problems": [_problem(problem, ids) for problem in sorted(snapshot.problems, key=lambda problem: problem.rank)],
         "consumers": observation.consumers,
@@ -161,18 +160,6 @@ def cursors(snapshot: Snapshot) -> list[dict[str, Any]]:
             "history": [_write(write) for write in cursor.history],
         }
         for cursor in snapshot.cursors
-    ]
-
-
-def _keys(cursors: Sequence[Cursor]) -> list[str]:
-    """Unique name of each cursor for use as a key: its source or, if several files have that source, the source and the file,
-    ``imessage@cursors/imessage.json``."""
-    often = Counter(cursor.source for cursor in cursors)
-    files = [cursor.file for cursor in cursors]
-    above = os.path.commonpath([os.path.dirname(file) for file in files]) if files else ""
-    return [
-        escape(cursor.source if often[cursor.source] == 1 else f"{cursor.source}@{os.path.relpath(cursor.file, above)}")
-        for cursor in cursors
     ]
 
 

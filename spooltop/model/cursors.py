@@ -5,14 +5,24 @@ All times are epoch seconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from spooltop.records import dataclass
 
 from .locks import LockHolder
+from .text import escape
 from .vocabulary import Json
 
-__all__ = ["Cursor", "CursorSection", "CursorSource", "CursorVersion", "CursorWrite", "Poll"]
+__all__ = [
+    "VERDICTS", "Cursor", "CursorSection", "CursorSource", "CursorVersion", "CursorWrite", "Poll", "cursor_keys",
+]  # fmt: skip
+
+VERDICTS = (
+    "advancing", "reverted", "rewound", "stalled", "stopped", "idle", "not advancing", "missing", "unreadable", "new",
+)  # fmt: skip
+"""All verdicts on cursors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +131,8 @@ class CursorSection:
 class Cursor:
     """A source's cursor with its verdict, as ``observe`` derived it from many looks.
 
-    ``value`` is the current value in the file (the last good one if it does not parse). ``verdict`` is one of advancing,
-    reverted, rewound, stalled, stopped, idle, "not advancing", missing, unreadable, "new" (seen once). ``moved_at`` is when the
+    ``value`` is the current value in the file (the last good one if it does not parse). ``verdict`` is one of ``VERDICTS``;
+    "new" was seen once. ``moved_at`` is when the
     value last changed as far as known; ``moved_is_bound``: not later than that. ``every`` is the learnt interval in
     seconds, None while unknown. ``writes`` counts the writes that were seen, None in a shared file where a write of the same
     value may be another source's. ``history`` is newest first.
@@ -164,3 +174,15 @@ class Cursor:
     """Number of the last polls that found something new from the same start: from 2 on none of it was saved."""
     cut: bool = False
     """True if its section is too large to be kept: ``value`` has its short fields, or says how long it is."""
+
+
+def cursor_keys(cursors: Sequence[Cursor]) -> list[str]:
+    """Returns a unique, escaped name of each cursor: its source or, if several files have that source, the source and the file,
+    ``imessage@cursors/imessage.json``."""
+    often = Counter(cursor.source for cursor in cursors)
+    files = [cursor.file for cursor in cursors]
+    above = os.path.commonpath([os.path.dirname(file) for file in files]) if files else ""
+    return [
+        escape(cursor.source if often[cursor.source] == 1 else f"{cursor.source}@{os.path.relpath(cursor.file, above)}")
+        for cursor in cursors
+    ]

@@ -172,6 +172,8 @@ class Observation:
     suppressed: Mapping[str, int] = field(default_factory=dict)
     """Number of puts that were duplicates, since their ``key`` or ``id`` existed, by source ("" for none), as far as it is
     counted."""
+    lock_timeouts: int = 0
+    """Number of times ever that a wait for one of the spool's own locks timed out, as far as it is counted."""
     consumers: int | None = None
     """Number of running consumers of this engine (held presence locks); None if unknown."""
     last_claim_at: float | None = None

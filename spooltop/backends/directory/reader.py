@@ -125,6 +125,7 @@ class DirectoryReader:
         self._lists.update(LookResult(scans, judged, irregular, (self._set_aside.generation, duplicates, errors)))
         self._waiter.set_due(self._boxes.due, within=self._options.least * 5 if self._flow.unsettled else None)
         locks_had, locks_given_up = self._side_files.locks_used(dirs)
+        suppressed, lock_timeouts = self._side_files.totals(dirs)
         return Observation(
             target=self.path,
             layout=self._layout,
@@ -146,7 +147,8 @@ class DirectoryReader:
             locks=self._side_files.locks(dirs, mount, scans),
             locks_had=locks_had,
             locks_given_up=locks_given_up,
-            suppressed=self._side_files.suppressed(dirs),
+            suppressed=suppressed,
+            lock_timeouts=lock_timeouts,
             consumers=self._judge.consumers(dirs, mount, scans),
             last_claim_at=self._flow.last_claim_at,
             ages=None if mail else self._ages.look(scans[Box.NEW], self._boxes.times(Box.NEW), now),

@@ -97,13 +97,15 @@ class SideFiles:
         with self._folders(dirs) as folders:
             return counters.locks_used(dirs.files, own, (fd for _, fd in folders), since=self._world.clock() - LOCKS_FOR)
 
-    def suppressed(self, dirs: SpoolDirs) -> Mapping[str, int]:
-        """Counts the puts that were suppressed because their message was already there, by source."""
+    def totals(self, dirs: SpoolDirs) -> tuple[Mapping[str, int], int]:
+        """Counts the puts that were suppressed because their message was already there, by source; and how often a wait for one
+        of the spool's own locks timed out."""
         try:
             own = dirs.private_dir()
         except OSError:
-            return {}  # closed to this user
-        return {} if own is None else counters.total(counters.read(dirs.files, own, counters.COUNTERS), counters.DUPLICATE)
+            return {}, 0  # closed to this user
+        counts = [] if own is None else counters.read(dirs.files, own, counters.COUNTERS)
+        return counters.total(counts, counters.DUPLICATE), sum(counters.total(counts, counters.TIMED_OUT).values())
 
     def cursors(self, dirs: SpoolDirs) -> tuple[CursorSource, ...]:
         """Returns the cursors in the directory of the spool or in the one above it, or those that were named."""

@@ -1,0 +1,292 @@
+"""Metrics of targets for Prometheus, in the text format, by ``prometheus_client``."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from spooltop import __version__
+from spooltop.errors import SpooltopError
+from spooltop.model.cursors import VERDICTS, Cursor, cursor_keys
+from spooltop.model.observation import Ages, Observation
+from spooltop.model.plan import OperationRecord
+from spooltop.model.problem import CODES
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import Box
+from spooltop.records import dataclass
+
+if TYPE_CHECKING:
+    from spooltop.control import Control
+
+__all__ = ["OTHER", "Metrics", "TargetMetrics"]
+
+OTHER = "other"
+"""Label of the sources past the first ``_MOST_SOURCES``."""
+_MOST_SOURCES = 200
+_KEPT = 600.0
+"""Seconds for which a source that vanished keeps its series, so that a file that is replaced leaves no gap."""
+_STALE = 60.0
+"""Seconds without a look after which a target does not count as completely looked at."""
+_BOUNDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1800.0, 3600.0)
+"""Bounds of the histograms in seconds: from a bot's reply to an hour in a backlog."""
+_RECENT = 1_000
+"""Operations that are remembered one by one, since their counts may still grow."""
+
+
+class _Durations:
+    """A histogram of durations."""
+
+    def __init__(self) -> None:
+        self._counts = [0.0] * (len(_BOUNDS) + 1)
+        self._sum = 0.0
+
+    def add(self, seconds: float, weight: float) -> None:
+        self._counts[bisect_left(_BOUNDS, seconds)] += weight
+        self._sum += seconds * weight
+
+    def put(self, family: HistogramMetricFamily, target: str) -> None:
+        names = [*map(str, _BOUNDS), "+Inf"]
+        family.add_metric([target], list(zip(names, accumulate(self._counts), strict=True)), self._sum)
+
+
+@dataclass(slots=True)
+class _Source:
+    """The last that was seen of a cursor."""
+
+    verdict: str
+    value: float | None
+    reverts: int
+    at: float
+
+
+class _Operations:
+    """Counts the items of operations by action and outcome. A journal drops old parts, and a counter does not go back."""
+
+    def __init__(self) -> None:
+        self._recent: dict[str, OperationRecord] = {}
+        self._before: Counter[tuple[str, str]] = Counter()
+        self._dropped_at = -math.inf
+
+    @property
+    def empty(self) -> bool:
+        return not self._recent
+
+    def add(self, records: Iterable[OperationRecord]) -> None:
+        """Adds operations, the oldest first; those that are known already count once."""
+        for record in records:
+            if record.operation in self._recent or record.at > self._dropped_at:
+                self._recent[record.operation] = record
+        while len(self._recent) > _RECENT:
+            oldest = self._recent.pop(next(iter(self._recent)))
+            self._before.update(_outcomes(oldest))
+            self._dropped_at = oldest.at
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        found = Counter(self._before)
+        for record in self._recent.values():
+            found.update(_outcomes(record))
+        return found
+
+
+def _outcomes(record: OperationRecord) -> Mapping[tuple[str, str], int]:
+    action = str(record.action)
+    return {(action, "done"): record.done, (action, "skipped"): record.skipped, (action, "failed"): record.failed}
+
+
+class TargetMetrics:
+    """The metrics of one target. Looks come from one thread, scrapes from others.
+
+    ``clock`` returns epoch seconds. Histograms and rates hold what was seen to end since watching began.
+    """
+
+    def __init__(self, target: str, clock: Callable[[], float] = time.time) -> None:
+        self.target = escape(target)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._snapshot: Snapshot | None = None
+        self._seconds = 0.0
+        self._at = 0.0
+        self._failed = False
+        self._waited, self._worked = _Durations(), _Durations()
+        self._sources: dict[str, _Source] = {}
+        self._operations = _Operations()
+
+    def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
+        """Implements ``watching.Sink``."""
+        try:
+            records = control.operations(most=None if self._operations.empty else _RECENT)
+        except SpooltopError:
+            records = []  # of a target without operations, or with a log that is not ours to read
+        with self._lock:
+            self._snapshot, self._seconds, self._at, self._failed = snapshot, seconds, self._clock(), False
+            self._operations.add(reversed(records))
+            self._follow_sources(snapshot)
+            flow = snapshot.observation.flow
+            if flow.completions:
+                weight = max(1.0, flow.done / len(flow.completions))  # of very many, some stand for all
+                for one in flow.completions:
+                    if one.claimed_at is not None:
+                        self._worked.add(max(0.0, one.gone_at - one.claimed_at), weight)
+                        if one.put_at is not None:
+                            self._waited.add(max(0.0, one.claimed_at - one.put_at), weight)
+
+    def failed(self, why: str) -> None:
+        """Implements ``watching.Sink``."""
+        with self._lock:
+            self._failed = True
+
+    @property
+    def seen(self) -> bool:
+        """True once there was a look."""
+        return self._snapshot is not None
+
+    def put(self, families: _Families) -> None:
+        """Adds the samples of this target."""
+        with self._lock:
+            snapshot = self._snapshot
+            stale = self._failed or snapshot is None or self._clock() - self._at > max(_STALE, 3 * self._seconds)
+            complete = snapshot is not None and snapshot.observation.complete and not stale
+            families.complete.add_metric([self.target], float(complete))
+            if snapshot is None:
+                return
+            families.looked_at.add_metric([self.target], self._at)
+            families.seconds.add_metric([self.target], self._seconds)
+            self._put_messages(families, snapshot.observation)
+            self._put_cursors(families)
+            found = Counter(problem.code for problem in snapshot.problems)
+            for code in CODES:
+                families.problems.add_metric([self.target, code], found[code])
+            for (action, outcome), many in sorted(self._operations.counts().items()):
+                families.operations.add_metric([self.target, action, outcome], many)
+            self._waited.put(families.waited, self.target)
+            self._worked.put(families.worked, self.target)
+
+    def _put_messages(self, families: _Families, observation: Observation) -> None:
+        target, now = self.target, observation.taken_at
+        for box, state in observation.boxes.items():
+            if state.count is not None:
+                families.messages.add_metric([target, str(box)], state.count)
+            if state.oldest_at is not None:
+                families.oldest.add_metric([target, str(box)], max(0.0, now - state.oldest_at))
+        if observation.layout == "spool":
+            counts = observation.counts
+            for verdict, many in (("alive", counts.alive), ("dead", counts.dead), ("unknown", counts.unknown)):
+                families.claims.add_metric([target, verdict], many)
+        if observation.ages is not None:
+            for bound, share in _older_than(observation.ages):
+                families.older.add_metric([target, Box.NEW, f"{bound:g}"], share)
+        if observation.disk.bytes_free is not None:
+            families.free.add_metric([target], observation.disk.bytes_free)
+        families.timeouts.add_metric([target], observation.lock_timeouts)
+        if observation.suppressed:
+            for source, many in self._by_source(observation.suppressed).items():
+                families.suppressed.add_metric([target, source], many)
+
+    def _by_source(self, counts: Mapping[str, int]) -> Mapping[str, int]:
+        named = {escape(source): many for source, many in counts.items()}
+        first = dict(list(named.items())[:_MOST_SOURCES])
+        rest = sum(named.values()) - sum(first.values())
+        return {**first, OTHER: first.get(OTHER, 0) + rest} if rest else first
+
+    def _follow_sources(self, snapshot: Snapshot) -> None:
+        now = snapshot.taken_at
+        for key, cursor in zip(cursor_keys(snapshot.cursors), snapshot.cursors, strict=True):
+            before = self._sources.get(key)
+            reverts = max(cursor.reverts, 0 if before is None else before.reverts)
+            self._sources[key] = _Source(cursor.verdict, _number(cursor), reverts, now)  # at its place, so that labels stay
+        for key in [key for key, one in self._sources.items() if now - one.at > _KEPT]:
+            del self._sources[key]
+
+    def _put_cursors(self, families: _Families) -> None:
+        named = dict(list(self._sources.items())[:_MOST_SOURCES])
+        others = list(self._sources.values())[_MOST_SOURCES:]
+        for key, one in named.items():
+            for verdict in VERDICTS:
+                families.verdicts.add_metric([self.target, key, verdict], float(one.verdict == verdict))
+            families.reverts.add_metric([self.target, key], one.reverts)
+            if one.value is not None:
+                families.values.add_metric([self.target, key], one.value)
+        if others:
+            found = Counter(one.verdict for one in others)
+            for verdict in VERDICTS:
+                families.verdicts.add_metric([self.target, OTHER, verdict], found[verdict])
+            families.reverts.add_metric([self.target, OTHER], sum(one.reverts for one in others))
+        families.left_out.add_metric([self.target], len(others))
+
+
+class _Families:
+    """The metrics, without samples at first."""
+
+    def __init__(self) -> None:
+        def gauge(name: str, does: str, *labels: str, unit: str = "") -> GaugeMetricFamily:
+            return GaugeMetricFamily(f"spooltop_{name}", does, labels=("target", *labels), unit=unit)
+
+        def counter(name: str, does: str, *labels: str) -> CounterMetricFamily:
+            return CounterMetricFamily(f"spooltop_{name}", does, labels=("target", *labels))
+
+        def histogram(name: str, does: str) -> HistogramMetricFamily:
+            return HistogramMetricFamily(f"spooltop_{name}", does, labels=("target",), unit="seconds")
+
+        self.messages = gauge("messages", "Messages in a box.", "box")
+        self.oldest = gauge("oldest_age_seconds", "Age of the oldest message in a box.", "box", unit="seconds")
+        self.claims = gauge("claims", "Claims by what is known of their holder.", "verdict")
+        self.older = gauge("messages_older_than", "Messages that wait for longer than so many seconds.", "box", "seconds")
+        self.waited = histogram("wait_seconds", "Time from the put to the claim, of the messages that were seen to end.")
+        self.worked = histogram("processing_seconds", "Time from the claim to the end, of the messages that were seen to end.")
+        self.verdicts = gauge("cursor_verdict", "1 for the verdict on a source's cursor, else 0.", "source", "verdict")
+        self.values = gauge("cursor_value", "The cursor of a source, where it is a number.", "source")
+        self.reverts = counter("cursor_reverts", "Lost updates of a source's cursor that were seen.", "source")
+        self.left_out = gauge("cursor_sources_left_out", f"Sources that are counted under source={OTHER!r}: past the first "
+                              f"{_MOST_SOURCES}.")  # fmt: skip
+        self.timeouts = counter("lock_timeouts", "Waits for the spool's own locks that timed out.")
+        self.suppressed = counter("duplicates_suppressed", "Puts of a message that existed already.", "source")
+        self.operations = counter("operations", "Items of operators' operations by outcome.", "action", "outcome")
+        self.problems = gauge("problems", "Lines of the list of problems with this code.", "code")
+        self.seconds = gauge("scan_seconds", "Time that the last look took.", unit="seconds")
+        self.complete = gauge("scan_complete", "1 if the last look saw all and is not old, 0 if the target cannot be looked at.")
+        self.looked_at = gauge("scan_timestamp_seconds", "Time of the last look (epoch).", unit="seconds")
+        self.free = gauge("disk_free_bytes", "Free space for the user that looks.", unit="bytes")
+
+    def __iter__(self) -> Iterator[Metric]:
+        return iter(vars(self).values())
+
+
+class Metrics(Collector):
+    """All metrics of some targets. ``registry`` holds nothing else."""
+
+    def __init__(self, targets: Iterable[TargetMetrics]) -> None:
+        self.targets = list(targets)
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        families = _Families()
+        for target in self.targets:
+            target.put(families)
+        return [InfoMetricFamily("spooltop_build", "The version that runs.", {"version": __version__}), *families]
+
+
+def _older_than(ages: Ages) -> Iterator[tuple[float, float]]:
+    """Each bound with the number of older messages, scaled up where only a sample was looked at."""
+    scale = ages.of / ages.looked_at if ages.looked_at else 1.0
+    for place, bound in enumerate(ages.bounds):
+        yield bound, float(round(sum(ages.counts[place + 1 :]) * scale))
+
+
+def _number(cursor: Cursor) -> float | None:
+    try:
+        value = float(cursor.shown)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

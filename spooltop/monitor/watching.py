@@ -1,0 +1,100 @@
+"""Watches several targets, each in a thread of its own, until it is stopped. A target that cannot be opened is tried again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from spooltop.errors import SpooltopError
+
+if TYPE_CHECKING:
+    from spooltop.control import Control
+    from spooltop.model.snapshot import Snapshot
+
+__all__ = ["Sink", "Watching"]
+
+_AGAIN = 15.0
+"""Seconds after which a target that cannot be opened is tried again, and after which one without changes is looked at again."""
+_BUSY = 1.0
+"""Seconds between two looks at least."""
+_STOPPED_WITHIN = 2.0
+"""Seconds that a stop waits for the threads; one that hangs in a system call does not keep the process."""
+
+
+class Sink(Protocol):
+    """Receives the looks at one target, in the thread that makes them."""
+
+    def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
+        """Takes a snapshot that took ``seconds`` to make."""
+        ...
+
+    def failed(self, why: str) -> None:
+        """Learns that the target cannot be looked at."""
+        ...
+
+
+class Watching:
+    """Watches ``targets``, which ``opened`` opens, for their sinks. ``clock`` measures the time of a look."""
+
+    def __init__(
+        self, targets: dict[str, Sink], opened: Callable[[str], Control], *, again: float = _AGAIN, busy: float = _BUSY,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._opened = opened
+        self._again = again
+        self._busy = busy
+        self._clock = clock
+        self._stop = threading.Event()
+        self._controls: dict[str, Control] = {}
+        self._lock = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._run, args=pair, name=f"watch {pair[0]}", daemon=True) for pair in targets.items()
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Waits until it is stopped, at most ``seconds``; True if it is."""
+        return self._stop.wait(seconds)
+
+    def stop(self) -> None:
+        """Ends all threads. May be called by a signal handler, and again."""
+        self._stop.set()
+
+    def close(self) -> None:
+        """Stops, and waits for the threads."""
+        self._stop.set()
+        with self._lock:
+            controls = list(self._controls.values())
+        for control in controls:
+            control.wake()
+        end = time.monotonic() + _STOPPED_WITHIN
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def _run(self, target: str, sink: Sink) -> None:
+        while not self._stop.is_set():
+            try:
+                with self._opened(target) as control:
+                    self._look_on(target, control, sink)
+            except (SpooltopError, OSError) as error:
+                sink.failed(str(error))
+                self._stop.wait(self._again)
+
+    def _look_on(self, target: str, control: Control, sink: Sink) -> None:
+        with self._lock:
+            self._controls[target] = control
+        try:
+            while not self._stop.is_set():
+                began = self._clock()
+                snapshot = control.look()
+                sink.look(control, snapshot, self._clock() - began)
+                if not self._stop.wait(self._busy):
+                    control.changes(self._again)
+        finally:
+            with self._lock:
+                del self._controls[target]

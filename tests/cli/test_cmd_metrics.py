@@ -1,0 +1,157 @@
+"""``metrics``: once, into a file, over HTTP."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from spooltop.cli import cmd_metrics
+from spooltop.cli.cmd_metrics import address
+from spooltop.engine import Spool
+from spooltop.errors import UsageError
+
+from .streams import ROOT, spooltop
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    path = tmp_path / "spool"
+    with Spool.create(path) as made:
+        made.put(b"x")
+    return path
+
+
+def messages(text: str) -> dict[tuple[str, str], float]:
+    return {
+        (one.labels["target"], one.labels["box"]): one.value
+        for family in text_string_to_metric_families(text)
+        if family.name == "spooltop_messages"
+        for one in family.samples
+    }
+
+
+def test_without_options_it_looks_once(spool: Path) -> None:
+    done = spooltop("metrics", spool)
+    assert (done.code, done.err) == (0, "")
+    assert messages(done.out)[str(spool), "new"] == 1
+
+
+def test_a_target_that_cannot_be_read_is_named_and_the_others_are_there(spool: Path, tmp_path: Path) -> None:
+    done = spooltop("metrics", tmp_path / "none", spool)
+    assert (done.code, done.err.count("\n")) == (5, 1)
+    assert "no such directory" in done.err
+    assert messages(done.out)[str(spool), "new"] == 1
+    assert f'spooltop_scan_complete{{target="{tmp_path}/none"}} 0.0' in done.out
+
+
+def test_the_examples_of_addresses_hold() -> None:
+    outcome = doctest.testmod(cmd_metrics)
+    assert (outcome.attempted > 0, outcome.failed) == (True, 0)
+
+
+@pytest.mark.parametrize("text", ["", "x", "host", "host:", "::1:9923", "1.2.3.4:99999", "[::1]9923", "²", "-1", "[:9923"])
+def test_what_is_no_address_is_a_usage_error(text: str) -> None:
+    with pytest.raises(UsageError, match="as in --listen 127"):
+        address(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--listen", "9923", "--textfile", "x"], "together"),
+        (["--textfile", "x", "--every", "0"], "--every"),
+        (["--textfile", "x", "--every", "soon"], "soon"),
+    ],
+)
+def test_options_that_make_no_sense_are_one_line(spool: Path, words: list[str], text: str) -> None:
+    done = spooltop("metrics", spool, *words)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert text in done.err
+
+
+def test_without_the_library_it_says_how_to_get_it(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "prometheus_client"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "spooltop.monitor.metrics")
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not (Path(path or ".") / "prometheus_client").is_dir()])
+    done = spooltop("metrics", spool)
+    assert (done.code, done.err) == (2, "spooltop: metrics needs prometheus_client; pip install 'spooltop[metrics]'\n")
+
+
+@contextmanager
+def running(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "spooltop", "metrics", *map(str, words)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_what_changes_until_a_signal_ends_it(spool: Path, number: signal.Signals) -> None:
+    with running(spool, "--listen", "127.0.0.1:0") as process:
+        assert process.stderr is not None
+        url = process.stderr.readline().split()[2]
+        assert url.startswith("http://127.0.0.1:")
+
+        def served() -> float | None:
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                return messages(answer.read().decode()).get((str(spool), "new"))
+
+        while served() != 1:
+            assert process.poll() is None
+        with Spool(spool) as queue:
+            queue.put(b"y")
+        while served() != 2:
+            assert process.poll() is None
+        process.send_signal(number)
+        assert process.wait(60) == 0
+
+
+def test_a_port_that_is_taken_is_one_line(spool: Path) -> None:
+    with running(spool, "--listen", "0") as first:
+        assert first.stderr is not None
+        port = first.stderr.readline().split()[2].rpartition(":")[2].partition("/")[0]
+        with running(spool, "--listen", port) as second:
+            assert second.stderr is not None
+            said = second.stderr.read()
+            assert second.wait(60) == 5
+    assert (f"cannot listen on 127.0.0.1:{port}" in said, said.count("\n")) == (True, 1)
+
+
+def test_the_textfile_is_replaced_again_and_again(spool: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out" / "spooltop.prom"
+    path.parent.mkdir()
+    with running(spool, "--textfile", path, "--every", "1s") as process:
+        found: dict[tuple[str, str], float] = {}
+        while (str(spool), "new") not in found:
+            assert process.poll() is None
+            found = messages(path.read_text()) if path.exists() else {}
+        inode = path.stat().st_ino
+        while path.stat().st_ino == inode:
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_a_textfile_that_cannot_be_written_is_one_line(spool: Path, tmp_path: Path) -> None:
+    with running(spool, "--textfile", tmp_path / "none" / "x.prom") as process:
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert process.wait(60) == 5
+    assert ("cannot be written: No such file or directory" in said, said.count("\n")) == (True, 1)

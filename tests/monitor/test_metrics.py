@@ -1,0 +1,310 @@
+"""Metrics for Prometheus."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import shutil
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from spooltop.control import Control, open_control
+from spooltop.engine import CursorFile, Spool, counters
+from spooltop.errors import Refused
+from spooltop.model.cursors import VERDICTS, Cursor
+from spooltop.model.flow import Completion, Flow
+from spooltop.model.observation import Observation
+from spooltop.model.plan import OperationRecord
+from spooltop.model.selection import Selection
+from spooltop.model.snapshot import Rates, Snapshot
+from spooltop.model.vocabulary import Action, Box
+from spooltop.monitor.metrics import OTHER, Metrics, TargetMetrics
+from spooltop.monitor.watching import Watching
+from spooltop.observe import cursor_verdict, cursors, polls
+from tests.clock import NOW
+from tests.desk import new_desk
+
+Labels = frozenset[tuple[str, str]]
+
+
+def samples(found: Metrics) -> dict[str, dict[Labels, float]]:
+    """The values of each metric by their labels without ``target``, as the library's parser reads them."""
+    text = generate_latest(found.registry).decode()
+    if shutil.which("promtool"):
+        done = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    values: dict[str, dict[Labels, float]] = {}
+    for family in text_string_to_metric_families(text):
+        assert family.documentation, family.name
+        for one in family.samples:
+            labels = frozenset((name, value) for name, value in one.labels.items() if name != "target")
+            assert labels not in values.setdefault(one.name, {}), one
+            values[one.name][labels] = one.value
+    return values
+
+
+def labels(**given: str) -> Labels:
+    return frozenset(given.items())
+
+
+def snapshot(at: float = NOW, *, flow: Flow | None = None, cursors: tuple[Cursor, ...] = (), **more: Any) -> Snapshot:
+    observation = Observation("/spool", "spool", at, True, {}, flow=flow or Flow(), **more)
+    return Snapshot(observation, Rates(), cursors, ())
+
+
+def cursor(source: str, verdict: str = "advancing", shown: str = "7", reverts: int = 0) -> Cursor:
+    return Cursor(source, shown, shown, verdict, "", "/spool/cursors.json", True, reverts=reverts)
+
+
+class Journal:
+    """A control that knows only operations."""
+
+    def __init__(self, *records: OperationRecord) -> None:
+        self.records = list(records)
+        self.asked: list[int | None] = []
+
+    def operations(self, *, most: int | None = None) -> list[OperationRecord]:
+        self.asked.append(most)
+        return self.records[::-1][:most]
+
+
+def record(number: int, done: int = 1, action: Action = Action.REQUEUE) -> OperationRecord:
+    return OperationRecord(f"op{number:06}", action, NOW + number, "ann", done, done)
+
+
+def looked(*looks: Snapshot, control: Any = None, clock: Any = lambda: NOW) -> tuple[TargetMetrics, Metrics]:
+    target = TargetMetrics("/spool", clock)
+    for one in looks:
+        target.look(cast(Control, control or Journal()), one, 0.25)
+    return target, Metrics([target])
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_spool_as_it_is(tmp_path: Path, closed: bool) -> None:
+    desk = new_desk(tmp_path)
+    desk.claim_and_die_here(desk.put(desk.id(1)))
+    desk.put(desk.id(2))
+    with Spool(desk.path) as spool:
+        spool.put(b"x", id="twice", source="bot")
+        spool.put(b"x", id="twice", source="bot")
+        files, own = spool._dirs.files, spool._dirs.private_dir()
+        assert own is not None
+        counters.add(files, own, counters.COUNTERS, files.fstat(own), [counters.Count(5.0, counters.TIMED_OUT, "a", 3)])
+    CursorFile(desk.path / "cursors.json").advance("imessage", 17)
+    target = TargetMetrics(str(desk.path))
+    with open_control(str(desk.path), watch=False) as control:
+        plan = control.plan(Action.PURGE, Selection(box=Box.NEW, ids=(desk.id(2),)))
+        control.apply(plan)
+        target.look(control, control.look(), 0.5)
+    if closed:
+        target.failed("gone")
+    values = samples(Metrics([target]))
+    assert {dict(one)["box"]: value for one, value in values["spooltop_messages"].items()} == {
+        "tmp": 0, "new": 1, "cur": 1, "held": 0, "rejected": 0, "trash": 1,
+    }  # fmt: skip
+    assert values["spooltop_claims"] == {labels(verdict="alive"): 0, labels(verdict="dead"): 1, labels(verdict="unknown"): 0}
+    assert values["spooltop_duplicates_suppressed_total"] == {labels(source="bot"): 1}
+    assert values["spooltop_lock_timeouts_total"] == {labels(): 3}
+    assert values["spooltop_operations_total"][labels(action="purge", outcome="done")] == 1
+    assert values["spooltop_cursor_value"] == {labels(source="imessage"): 17}
+    assert values["spooltop_problems"][labels(code="claims-dead")] == 1
+    assert values["spooltop_problems"][labels(code="disk-full")] == 0
+    assert values["spooltop_messages_older_than"][labels(box="new", seconds="86400")] == 0
+    assert values["spooltop_scan_seconds"] == {labels(): 0.5}
+    assert values["spooltop_scan_complete"] == {labels(): 0 if closed else 1}
+    assert values["spooltop_disk_free_bytes"][labels()] > 0
+    assert 0 <= values["spooltop_oldest_age_seconds"][labels(box="new")] < 3600
+
+
+def test_a_target_that_was_never_seen_is_not_complete_and_has_no_values() -> None:
+    _, found = looked()
+    values = samples(found)
+    assert values.pop("spooltop_scan_complete") == {labels(): 0}
+    assert set(values) == {"spooltop_build_info"}
+
+
+def test_an_old_look_is_not_complete() -> None:
+    now = [NOW]
+    _, found = looked(snapshot(), clock=lambda: now[0])
+    assert samples(found)["spooltop_scan_complete"] == {labels(): 1}
+    now[0] += 61
+    assert samples(found)["spooltop_scan_complete"] == {labels(): 0}
+
+
+def test_histograms_add_up_over_looks_and_weigh_samples() -> None:
+    slow = Completion(NOW - 100, NOW - 90, NOW - 50)
+    quick = Completion(None, NOW - 0.02, NOW)
+    unknown = Completion(None, None, NOW)
+    flows = Flow(completions=(slow, quick), done=4), Flow(completions=(slow, unknown), done=1)
+    _, found = looked(*(snapshot(flow=flow) for flow in flows))
+    values = samples(found)
+    assert values["spooltop_processing_seconds_count"] == {labels(): 5}
+    assert values["spooltop_processing_seconds_sum"][labels()] == pytest.approx(3 * 40 + 2 * 0.02)
+    assert values["spooltop_processing_seconds_bucket"][labels(le="0.05")] == 2
+    assert values["spooltop_processing_seconds_bucket"][labels(le="10.0")] == 2
+    assert values["spooltop_processing_seconds_bucket"][labels(le="60.0")] == 5
+    assert values["spooltop_wait_seconds_count"] == {labels(): 3}
+    assert values["spooltop_wait_seconds_bucket"][labels(le="5.0")] == 0
+    assert values["spooltop_wait_seconds_bucket"][labels(le="10.0")] == 3
+
+
+def test_one_verdict_of_a_source_is_1() -> None:
+    _, found = looked(snapshot(cursors=(cursor("a", "reverted", reverts=3), cursor("b", "idle", shown="token"))))
+    values = samples(found)
+    verdicts = values["spooltop_cursor_verdict"]
+    assert len(verdicts) == 2 * len(VERDICTS)
+    assert [one for one, value in verdicts.items() if value] == [
+        labels(source="a", verdict="reverted"), labels(source="b", verdict="idle"),
+    ]  # fmt: skip
+    assert values["spooltop_cursor_reverts_total"] == {labels(source="a"): 3, labels(source="b"): 0}
+    assert values["spooltop_cursor_value"] == {labels(source="a"): 7}
+
+
+def test_all_verdicts_of_the_rules_are_known() -> None:
+    written = {cursor_verdict.NOT_ADVANCING}
+    for module in (cursor_verdict, cursors, polls):
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            first = node.value.elts[0] if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) else None
+            value = node.value if isinstance(node, ast.keyword) and node.arg == "verdict" else first
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                written.add(value.value)
+    assert written == set(VERDICTS)
+
+
+def test_sources_past_the_first_200_are_counted_together() -> None:
+    first = tuple(cursor(f"s{number:03}", reverts=1) for number in range(203))
+    _, found = looked(snapshot(cursors=first), snapshot(cursors=(cursor("early"), *first), at=NOW + 1))
+    values = samples(found)
+    reverts = values["spooltop_cursor_reverts_total"]
+    assert len(reverts) == 201
+    assert reverts[labels(source=OTHER)] == 3
+    assert labels(source="s000") in reverts  # a series does not end because another source comes
+    assert values["spooltop_cursor_sources_left_out"] == {labels(): 4}
+    assert values["spooltop_cursor_verdict"][labels(source=OTHER, verdict="advancing")] == 4
+
+
+def test_duplicates_of_very_many_sources_are_bounded_too() -> None:
+    _, found = looked(snapshot(suppressed={f"s{number}": 2 for number in range(205)}))
+    values = samples(found)["spooltop_duplicates_suppressed_total"]
+    assert (len(values), values[labels(source=OTHER)], sum(values.values())) == (201, 10, 410)
+
+
+def test_a_source_that_vanished_stays_ten_minutes() -> None:
+    later = snapshot(at=NOW + 599, cursors=(cursor("b"),))
+    target, found = looked(snapshot(cursors=(cursor("a", reverts=2), cursor("b"))), later)
+    assert labels(source="a") in samples(found)["spooltop_cursor_reverts_total"]
+    target.look(cast(Control, Journal()), snapshot(at=NOW + 601, cursors=(cursor("b"),)), 0.1)
+    assert set(samples(found)["spooltop_cursor_reverts_total"]) == {labels(source="b")}
+
+
+def test_operations_are_counted_once_though_the_journal_forgets() -> None:
+    journal = Journal(*(record(number) for number in range(1_500)))
+    target, found = looked(snapshot(), snapshot(), control=journal)
+    done = labels(action="requeue", outcome="done")
+    assert samples(found)["spooltop_operations_total"][done] == 1_500
+    assert journal.asked[0] is None
+    assert all(journal.asked[1:])
+    journal.records = [*journal.records[1_000:], record(1_500, done=7)]  # a part was dropped, and one is under way
+    target.look(cast(Control, journal), snapshot(), 0.1)
+    assert samples(found)["spooltop_operations_total"][done] == 1_507
+    journal.records[-1] = record(1_500, done=9)
+    target.look(cast(Control, journal), snapshot(), 0.1)
+    assert samples(found)["spooltop_operations_total"][done] == 1_509
+
+
+def test_operations_that_may_not_be_read_are_left_out() -> None:
+    class Closed(Journal):
+        def operations(self, *, most: int | None = None) -> list[OperationRecord]:
+            raise Refused("not yours")
+
+    _, found = looked(snapshot(), control=Closed())
+    assert "spooltop_operations_total" not in samples(found)
+
+
+def test_hostile_names_are_escaped() -> None:
+    target = TargetMetrics('/a"\\\n\udcff')
+    target.look(cast(Control, Journal()), snapshot(cursors=(cursor('x"\n\udcff'),), suppressed={"\udcfe": 1}), 0.1)
+    values = samples(Metrics([target]))
+    assert set(values["spooltop_cursor_reverts_total"]) == {labels(source=r'x"\x0a\xff')}
+    assert set(values["spooltop_duplicates_suppressed_total"]) == {labels(source=r"\xfe")}
+
+
+class Looks:
+    """A sink that waits for what comes."""
+
+    def __init__(self) -> None:
+        self.seen = threading.Semaphore(0)
+        self.why: list[str] = []
+        self.snapshots: list[Snapshot] = []
+
+    def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
+        assert seconds >= 0
+        self.snapshots.append(snapshot)
+        self.seen.release()
+
+    def failed(self, why: str) -> None:
+        self.why.append(why)
+        self.seen.release()
+
+
+@contextmanager
+def watching(targets: Mapping[str, Looks]) -> Iterator[Watching]:
+    found = Watching(dict(targets), lambda path: open_control(path, settings={}), again=0.05, busy=0.01)
+    found.start()
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def test_targets_are_watched_side_by_side_and_a_missing_one_is_tried_again(tmp_path: Path) -> None:
+    there, later = tmp_path / "there", tmp_path / "later"
+    Spool.create(there).close()
+    looks = {str(there): Looks(), str(later): Looks()}
+    with watching(looks) as running:
+        for one in looks.values():
+            assert one.seen.acquire(timeout=60)
+        assert "no such directory" in looks[str(later)].why[0]
+        Spool.create(later).close()
+        while not looks[str(later)].snapshots:
+            assert looks[str(later)].seen.acquire(timeout=60)
+        with Spool(there) as spool:
+            spool.put(b"x")
+        while looks[str(there)].snapshots[-1].observation.boxes[Box.NEW].count != 1:
+            assert looks[str(there)].seen.acquire(timeout=60)
+        running.stop()
+        assert running.wait(60)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("watch ")]
+
+
+def test_the_server_answers_what_the_textfile_says(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    Spool.create(spool).close()
+    (spool / "cursors.json").write_text(json.dumps({"imessage": 5}))
+    from prometheus_client import start_http_server, write_to_textfile
+
+    target = TargetMetrics(str(spool), clock=lambda: NOW)
+    with open_control(str(spool), watch=False) as control:
+        target.look(control, control.look(), 0.5)
+    found = Metrics([target])
+    server, thread = start_http_server(0, addr="127.0.0.1", registry=found.registry)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=60) as answer:
+            served = answer.read().decode()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    write_to_textfile(str(tmp_path / "spooltop.prom"), found.registry)
+    assert served == (tmp_path / "spooltop.prom").read_text()
+    assert 'spooltop_cursor_value{source="imessage",' in served
