@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from enum import StrEnum
@@ -20,6 +21,7 @@ __all__ = [
     "Item",
     "ItemColumns",
     "ItemResult",
+    "NotDone",
     "OperationRecord",
     "Outcome",
     "Plan",
@@ -217,6 +219,23 @@ class ItemResult(NamedTuple):
     became: str = ""
 
 
+class NotDone(dict[tuple[Outcome, str], "array[int]"]):
+    """Places of the results of items that were not done, by outcome and reason."""
+
+    @property
+    def total(self) -> int:
+        """The number of items that were not done."""
+        return sum(map(len, self.values()))
+
+    def note(self, start: int, outcomes: Sequence[Outcome], reasons: Sequence[str]) -> None:
+        """Adds the results from place ``start`` on."""
+        if outcomes.count(Outcome.DONE) == len(outcomes):
+            return
+        for place, group in enumerate(zip(outcomes, reasons, strict=True), start):
+            if group[0] is not Outcome.DONE:
+                self.setdefault(group, array("Q")).append(place)
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """Result of a plan. ``stopped`` if it ended early; ``untried`` counts the items that were not reached."""
@@ -231,15 +250,19 @@ class Result:
     undo: tuple[str, ...] = ()
     """The command that undoes it, as words of a shell; empty if nothing can be undone."""
     notes: tuple[str, ...] = ()
-    _counts: Mapping[Outcome, int] = field(init=False, repr=False, compare=False)
+    not_done: NotDone = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        known = getattr(self.items, "outcomes", None)  # of a million they are counted as they come, and never at each drawing
-        counts = known if isinstance(known, Counter) else Counter(item.outcome for item in self.items)
-        object.__setattr__(self, "_counts", counts)
+        known = getattr(self.items, "not_done", None)  # of a million they are noted as they come, and never at each drawing
+        if not isinstance(known, NotDone):
+            known = NotDone()
+            known.note(0, [item.outcome for item in self.items], [item.reason for item in self.items])
+        object.__setattr__(self, "not_done", known)
 
     def count(self, outcome: Outcome) -> int:
-        return self._counts[outcome]
+        if outcome is Outcome.DONE:
+            return len(self.items) - self.not_done.total
+        return sum(len(places) for (one, _), places in self.not_done.items() if one is outcome)
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ class Operations:
             done.add([ItemResult(missing, missing, Outcome.SKIPPED, why) for missing in plan.missing])
         if not plan.deletes:
             notes += [f"{many} of those done: {reason}" for reason, many in done.reasons.most_common(_MOST_REASONS)]
-        can_undo = plan.action in _UNDOABLE and not plan.deletes and done.outcomes[Outcome.DONE] > 0
+        can_undo = plan.action in _UNDOABLE and not plan.deletes and len(done) > done.not_done.total
         untried = max(0, plan.count - (len(done) - len(plan.missing)))
         return Result(
             operation=plan.operation,

@@ -6,25 +6,25 @@ from collections import Counter
 from collections.abc import Sequence
 
 from spooltop.model.chunked import CHUNK, Chunked, Column, column_of, expand, pack
-from spooltop.model.plan import ItemResult, Outcome
+from spooltop.model.plan import ItemResult, NotDone, Outcome
 from spooltop.model.results import Results, columns_of_results
 
 __all__ = ["PackedResults"]
 
 
 class PackedResults(Chunked[ItemResult]):
-    """Results in the order of their items; ``outcomes`` and ``reasons`` count them."""
+    """Results in the order of their items."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.outcomes: Counter[Outcome] = Counter()
+        self.not_done = NotDone()
         self.reasons: Counter[str] = Counter()
         """Remarks on items that are done, with the number of items for each."""
 
     def add(self, batch: Sequence[ItemResult]) -> None:
         """Adds a batch; items that can be computed again are not kept."""
         _, _, outcomes, reasons, _ = columns_of_results(batch)
-        self.outcomes.update(outcomes)
+        self.not_done.note(len(self), outcomes, reasons)
         if any(reasons):
             self.reasons.update(
                 [reason for reason, outcome in zip(reasons, outcomes, strict=True) if reason and outcome is Outcome.DONE]

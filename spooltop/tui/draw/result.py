@@ -43,7 +43,7 @@ def result_lines(
         Span(f"failed {counts[Outcome.FAILED]:,}", Style.BAD if counts[Outcome.FAILED] else Style.NORMAL),
         f" · stopped, {result.untried:,} not attempted" if result.stopped or result.untried else "",
     )
-    middle: list[Line | str] = []  # names are drawn when they are shown: there may be a million
+    middle: list[Line | int] = []  # names are looked up and drawn when they are shown: there may be a million
     for i, words in enumerate(since):
         for j, part in enumerate(wrap(shown(words), max(1, inner - 12))):
             middle.append(crop(join(Span("since then  " if i == j == 0 else " " * 12, Style.DIM), part), inner))
@@ -59,7 +59,7 @@ def result_lines(
     foot.append(crop(join(*keys), inner))
     room = max(1, height - 3 - len(foot))
     scroll = max(0, min(scroll, len(middle) - room))
-    seen = [_name(one, inner) if isinstance(one, str) else one for one in middle[scroll : scroll + room]]
+    seen = [_name(result.items[one].id, inner) if isinstance(one, int) else one for one in middle[scroll : scroll + room]]
     hidden = len(middle) - scroll - room
     if hidden > 0:
         seen[-1] = plain(f"… {hidden + 1:,} more lines", inner, Style.DIM)
@@ -71,20 +71,14 @@ def _name(name: str, inner: int) -> Line:
     return plain(f"   {clip_left(safe(name), max(4, inner - 3))}", inner)
 
 
-def _not_done(result: Result, inner: int) -> list[Line | str]:
-    """The skipped and failed items by name, grouped by reason; failures first."""
-    if result.count(Outcome.DONE) == len(result.items):
-        return []
-    groups: dict[tuple[Outcome, str], list[str]] = {}
-    for item in result.items:
-        if item.outcome is not Outcome.DONE:
-            groups.setdefault((item.outcome, item.reason), []).append(item.id)
-    lines: list[Line | str] = []
-    for (outcome, reason), names in sorted(groups.items(), key=lambda group: group[0][0] is not Outcome.FAILED):
-        start = f"{outcome.value} {len(names):,}: "
+def _not_done(result: Result, inner: int) -> list[Line | int]:
+    """The skipped and failed items by place, grouped by reason; failures first."""
+    lines: list[Line | int] = []
+    for (outcome, reason), places in sorted(result.not_done.items(), key=lambda group: group[0][0] is not Outcome.FAILED):
+        start = f"{outcome.value} {len(places):,}: "
         parts = wrap(f"{start}{shown(reason) or 'no reason given'}", inner, indent=3)
         style = Style.BAD if outcome is Outcome.FAILED else Style.WARN
         lines.append(crop(join(Span(start, style), parts[0].removeprefix(start)), inner))
         lines += [plain(part, inner) for part in parts[1:]]
-        lines += names
+        lines += places
     return lines

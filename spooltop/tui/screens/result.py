@@ -11,7 +11,7 @@ from ..draw.result import result_lines
 from ..draw.spans import Line, line_text
 from ..session import Session
 from ..threads.messages import MessagesTracked, SnapshotTaken
-from ..tracking.status import FOLLOWED_AT_MOST, CursorSet, cursor_since, followed_ids, since_then, waiting
+from ..tracking.status import CursorSet, cursor_since, followed_ids, since_then, waiting
 from .follow import FollowScreen
 from .scrolling import ScrollingScreen
 
@@ -35,7 +35,7 @@ class ResultScreen(ScrollingScreen[bool]):
 
     def on_mount(self) -> None:
         if self.ids:
-            self.session.snapshot_thread.follow(self.ids[:FOLLOWED_AT_MOST], self.since)
+            self.session.snapshot_thread.follow(self.ids, self.since)
         self.paint()
 
     def on_unmount(self) -> None:
@@ -68,8 +68,7 @@ class ResultScreen(ScrollingScreen[bool]):
         self.dismiss(True)
 
     def do_follow(self) -> None:
-        ids = self.ids[:FOLLOWED_AT_MOST]
-        self.open_screen(FollowScreen(self.session, ids, self.since, keep=True, seen=self.tracked))
+        self.open_screen(FollowScreen(self.session, self.ids, self.since, keep=True, seen=self.tracked))
 
     def do_copy_result(self) -> None:
         lines = self._lines(200, len(self.result.items) + 50)

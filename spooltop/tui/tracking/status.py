@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from spooltop.model.cursor_values import direction, pick, same_json, shown
@@ -27,10 +28,10 @@ FOLLOWED_AT_MOST = 1_000
 
 
 def followed_ids(result: Result) -> tuple[str, ...]:
-    """The ids of the items that were done, where their messages move on."""
-    if result.action not in FOLLOWS:
+    """The ids of the first items that were done, where their messages move on."""
+    if result.action not in FOLLOWS or not result.count(Outcome.DONE):
         return ()
-    return tuple(item.id for item in result.items if item.outcome is Outcome.DONE)
+    return tuple(islice((item.id for item in result.items if item.outcome is Outcome.DONE), FOLLOWED_AT_MOST))
 
 
 class CursorSet(NamedTuple):
@@ -81,7 +82,7 @@ def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[st
     ids = followed_ids(result) if ids is None else ids
     if tracked is None or tracked.taken_at < result.finished_at or not ids:
         return ()
-    found = [tracked.found[id] for id in ids[:FOLLOWED_AT_MOST] if id in tracked.found]
+    found = [tracked.found[id] for id in ids if id in tracked.found]
     end, now = result.finished_at, tracked.taken_at
     lines = _taken(found, end, now)
     gone = [one for one in found if one.gone_at is not None and one.claimed_at is None]
@@ -93,8 +94,8 @@ def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[st
             lines.append(f"{here:,} {'in cur' if box is Box.CUR else f'set aside in {box}'}")
     if unseen := sum(1 for one in found if one.box is None and one.gone_at is None and one.claimed_at is None):
         lines.append(f"{unseen:,} on the way, not seen in any box yet")
-    if len(found) < len(ids):
-        lines.append(f"first {len(found):,} only; {len(ids) - len(found):,} more are not followed")
+    if more := result.count(Outcome.DONE) - len(found):
+        lines.append(f"first {len(found):,} only; {more:,} more are not followed")
     return tuple(lines)
 
 
@@ -102,7 +103,7 @@ def waiting(result: Result, tracked: MessagesTracked | None, ids: Sequence[str] 
     """The number of messages that still wait to be claimed: those that an undo can move. None where it is not known or the
     messages do not wait. ``ids`` as above."""
     ids = followed_ids(result) if ids is None else ids
-    if tracked is None or not ids or result.action is Action.UNDO or len(tracked.found) < len(ids):
+    if tracked is None or not ids or result.action is Action.UNDO or len(tracked.found) < result.count(Outcome.DONE):
         return None
     return sum(1 for one in tracked.found.values() if one.box is Box.NEW)
 

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import pytest
 
@@ -14,10 +14,11 @@ from spooltop.cli import render_changes_text, render_text
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.observation import Viewer, Watch
-from spooltop.model.plan import Confirm, Item, ItemResult, Outcome
+from spooltop.model.plan import Confirm, ItemResult, NotDone, Outcome
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Payload
-from spooltop.model.vocabulary import Box
+from spooltop.model.tracked import TrackedMessage
+from spooltop.model.vocabulary import Action, Box
 from spooltop.observe.observer import Observer
 from spooltop.tui.availability import purge
 from spooltop.tui.context import CommandContext, View
@@ -37,10 +38,14 @@ from spooltop.tui.draw.plan import plan_lines
 from spooltop.tui.draw.problems import problem_hint
 from spooltop.tui.draw.result import result_lines
 from spooltop.tui.draw.spans import Line, Style, line_text, line_width
+from spooltop.tui.threads.messages import MessagesTracked
+from spooltop.tui.tracking.status import FOLLOWED_AT_MOST, followed_ids, since_then, waiting
 
 from ...observe.observations import T0, look
 from ...snapshots import asked, states, values
 from ...snapshots.values import NOW, ZONE
+
+T = TypeVar("T")
 
 
 def text(lines: Sequence[Line]) -> str:
@@ -293,24 +298,25 @@ def test_a_long_plan_counts_what_is_above_and_below() -> None:
     assert "more below, 5 above" in words
 
 
-class Asked(Sequence[Item]):
-    """A sequence of items that counts those that were read."""
+class Asked(Sequence[T]):
+    """A sequence of items or results that counts those that were read."""
 
-    def __init__(self, one: Item, length: int) -> None:
+    def __init__(self, one: T, length: int) -> None:
         self.one, self.length, self.looked_at = one, length, 0
         self.warnings: dict[str, int] = {}
+        self.not_done = NotDone()
         self.oldest_at = 1.0
 
     def __len__(self) -> int:
         return self.length
 
     @overload
-    def __getitem__(self, index: int) -> Item: ...
+    def __getitem__(self, index: int) -> T: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Item]: ...
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
 
-    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(self.length))]
         if not -self.length <= index < self.length:
@@ -328,6 +334,18 @@ def test_a_plan_of_a_million_is_drawn_by_those_that_are_seen() -> None:
     printed = "\n".join(render_changes_text.plan(whole))
     assert "requeue 1,000,000" in printed and "oldest in its box for" in printed
     assert items.looked_at < 100
+
+
+def test_a_result_of_a_million_is_drawn_by_those_that_are_seen() -> None:
+    """Otherwise the last key before it, and each key at it, would wait for seconds."""
+    items = Asked(ItemResult("id", "id", Outcome.DONE), 1_000_000)
+    items.not_done.note(500_000, [Outcome.DONE, Outcome.SKIPPED], ["", "gone"])
+    whole = replace(asked.result(), action=Action.REQUEUE, items=items)
+    tracked = MessagesTracked(whole.finished_at + 1, {"id": TrackedMessage("id", Box.NEW, 1, 2)})
+    ids = followed_ids(whole)
+    words = text(result_lines(whole, 80, 20, since=since_then(whole, tracked, ids), waiting=waiting(whole, tracked, ids)))
+    assert "done 999,999 · skipped 1" in words and "skipped 1: gone" in words
+    assert items.looked_at <= FOLLOWED_AT_MOST + 20
 
 
 def test_a_result_of_many_that_were_not_done_draws_those_that_are_seen() -> None:
