@@ -53,8 +53,7 @@ _MANY = 5_000
 _BACKLOG = 100_000
 """Events of one read after nobody had read for a while: all of them, or what is left would count as having just happened."""
 _BEAT = 1.0
-_TURN = 500
-"""Milliseconds of silence after which it is known that this process was scheduled."""
+"""Seconds of silence after which it is known that this process was scheduled."""
 
 
 @dataclass(slots=True)
@@ -102,18 +101,13 @@ def inotify_source(
         readable = select.poll()
         readable.register(fd, select.POLLIN)
         readable.register(stop, select.POLLIN)
-        turns = 0
         read_at = monotonic()
         yield Events()
         while not stop.is_set():
-            if not readable.poll(_TURN):
+            if not readable.poll(_BEAT * 1_000):
                 read_at = monotonic()
-                turns += 1
-                if turns * _TURN >= _BEAT * 1_000:
-                    turns = 0
-                    yield Events()
+                yield Events()
                 continue
-            turns = 0
             now = monotonic()
             events, read_at = Events(late=now - read_at), now
             most = _BACKLOG if events.late > _BEAT else 2 * _MANY

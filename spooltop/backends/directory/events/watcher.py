@@ -26,7 +26,7 @@ __all__ = ["Source", "Watcher", "kernel_source"]
 _SUSPICIOUS = 8_192
 _FORGET = 200_000
 _SILENCE = 4.0
-_LATE = 1.0
+_LATE = 1.5
 """Seconds without a read after which the time of a read does not tell when the events happened."""
 _GIVE_UP_AFTER = 5
 _GIVE_UP_WITHIN = 60.0
