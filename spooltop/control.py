@@ -156,7 +156,7 @@ class Control:
         """Waits until something may have changed (True), or ``timeout`` seconds (False)."""
         if self._folders is not None:
             self._folders.start()
-        return self._reader.changes(timeout)
+        return self._reader.changes(min(timeout, _QUIET) if self._servers else timeout)
 
     def wake(self) -> None:
         """Ends a ``changes`` that waits in another thread. Does nothing after ``close``."""

@@ -210,6 +210,11 @@ class SpoolDirs:
         except OSError:
             return True
 
+    def stamps(self) -> tuple[int, ...]:
+        """The times of the last change of all directories that are open."""
+        fds = (self.root, self.tmp, self.new, self.cur, *self._own.values())
+        return tuple(self.files.fstat(fd).st_ctime_ns for fd in fds if fd is not None)
+
     def close(self) -> None:
         """Closes all descriptors; a second call does nothing. One that fails to close keeps no other from being closed."""
         fds = [fd for fd in (self.tmp, self.new, self.cur, *self._own.values(), self.root) if fd is not None and fd >= 0]

@@ -186,3 +186,11 @@ class Observation:
     """Seconds by which the wall clock jumped against CLOCK_BOOTTIME since watching began, None for none over 2 s."""
     generation: int = 0
     """Changes whenever a list may have changed."""
+
+    @property
+    def only_messages_wait(self) -> bool:
+        """True where an event, or the time of a directory, tells every change: no process, lock or cursor is seen, and the kernel
+        reports all changes."""
+        live = self.watch.mode == "live" and self.watch.period is None
+        judged = self.claims or self.tmp or self.cursors or self.locks or self.consumers
+        return self.layout == "spool" and self.complete and live and not judged

@@ -8,11 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from spooltop.errors import SpooltopError, Unreadable
+from spooltop.model.cursors import CursorSource
 from spooltop.model.flow import Flow
+from spooltop.model.observation import Observation, Watch
 from spooltop.model.protocols import ListProgress, ListQuery, Sort
 from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.vocabulary import Box, Key, Verdict
@@ -33,12 +36,14 @@ from spooltop.tui.threads.messages import (
     RowsRead,
     SnapshotTaken,
 )
-from spooltop.tui.threads.pace import BUSY, CALM, CALM_QUIET, FRESH, ORDINARY, QUIET, STORM_BUSY, Pace, rest_after
+from spooltop.tui.threads.pace import BUSY, CALM, CALM_QUIET, FRESH, ONLY_MESSAGES, ORDINARY, QUIET, STORM_BUSY, Pace, rest_after
 from spooltop.tui.threads.snapshot_thread import SnapshotThread
 from spooltop.tui.threads.worker import Worker
 
 from .driving import dashboard
-from .fake import FakeControl, FakeListing, claim, waiting
+from .fake import FakeControl, FakeListing, a_lock, claim, waiting, written
+
+NOTHING = Observation("/var/spool/memex", "spool", 0.0, True, {}, watch=Watch("live"))
 
 
 class Posts(Mailbox):
@@ -528,7 +533,7 @@ def test_looks_are_half_as_often_while_thousands_of_messages_pass_in_a_second() 
     pace = Pace()
     rests = []
     for arrived in (200, 4000, 200, 0):
-        pace.counted(Flow(since=10.0, until=10.5, arrived=arrived))
+        pace.found(replace(NOTHING, flow=Flow(since=10.0, until=10.5, arrived=arrived)))
         pace.looked(10.5, 10.51)
         rests.append(round(pace.rest(10.51), 6))
     assert rests == [BUSY, STORM_BUSY, BUSY, BUSY]
@@ -542,6 +547,26 @@ def test_looks_are_rarer_after_some_seconds_without_any_event() -> None:
         pace.waited(changed)
     assert waits == [QUIET] * CALM + [CALM_QUIET, CALM_QUIET, QUIET]
     assert BUSY + CALM_QUIET == 2.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "quiet"),
+    [
+        ({}, ONLY_MESSAGES), ({"claims": (claim(1),)}, CALM_QUIET), ({"tmp": (written(1),)}, CALM_QUIET),
+        ({"consumers": 1}, CALM_QUIET), ({"locks": (a_lock(),)}, CALM_QUIET), ({"complete": False}, CALM_QUIET),
+        ({"layout": "mail"}, CALM_QUIET), ({"watch": Watch("scan", "nfs4 sends no events", 5.0)}, CALM_QUIET),
+        ({"watch": Watch("live", "overlay", 5.0)}, CALM_QUIET),
+        ({"cursors": (CursorSource("/opt/memex/cursors.json", True, None, ""),)}, CALM_QUIET),
+    ],
+)  # fmt: skip
+def test_looks_are_rarest_where_only_messages_wait(changes: dict[str, Any], quiet: float) -> None:
+    pace = Pace()
+    for _ in range(CALM):
+        pace.found(replace(NOTHING, **changes))
+        assert pace.quiet == QUIET
+        pace.waited(False)
+    assert pace.quiet == quiet
+    assert BUSY + ONLY_MESSAGES == CLOCK
 
 
 def test_what_was_found_before_anybody_took_it_stays_in_the_mailbox() -> None:

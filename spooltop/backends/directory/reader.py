@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DirectoryReader"]
 
+_GLANCE = 1.75
+"""Seconds of a longer wait after which the directories are asked whether they changed: ``tmp`` and those below ``.spooltop`` send
+no events."""
+
 
 class DirectoryReader:
     """Implements ``model.protocols.Reader`` for a directory with ``tmp``, ``new`` and ``cur``.
@@ -85,6 +89,7 @@ class DirectoryReader:
         self._ages = AgeCounter()
         self._lists = BoxLists(self._spool, self._boxes, self._set_aside, world, mail=self._layout == "mail")
         self._since = 0.0
+        self._stamps: tuple[int, ...] = ()
         self._step = ""
 
     def see(self, *, rescan: bool = False, progress: Progress | None = None) -> Observation:
@@ -104,6 +109,7 @@ class DirectoryReader:
         report = self._events.take(dirs, mount)
         taken_at = self._world.clock()  # the events until then are counted, however long the look takes
         self._tracker.add_events(report.batches)
+        self._stamps = self._boxes.stamps(dirs)
         scans = self._boxes.scan(dirs, force=rescan or reopened or report.restarted, unseen=changes_unseen(mount))
         self._step = "judging who holds what"
         judged = self._judge.look(dirs, mount, scans, progress or Progress())
@@ -206,7 +212,15 @@ class DirectoryReader:
         return self._boxes.doing or self._step
 
     def changes(self, timeout: float) -> bool:
+        while timeout > _GLANCE:
+            if self._waiter.wait(_GLANCE) or self._changed_unheard():
+                return True
+            timeout -= _GLANCE
         return self._waiter.wait(timeout)
+
+    def _changed_unheard(self) -> bool:
+        """True if a directory of the spool has changed since the last look."""
+        return self._spool.dirs is not None and self._boxes.stamps(self._spool.dirs) != self._stamps
 
     def wake(self) -> None:
         self._waiter.wake()

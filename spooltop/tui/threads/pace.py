@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spooltop.model.flow import Flow
+from spooltop.model.observation import Observation
 
 __all__ = ["FRESH", "ORDINARY", "Pace", "rest_after"]
 
@@ -11,7 +11,9 @@ QUIET = 1.0
 CALM = 5
 """Waits without any event after which looks become rarer."""
 CALM_QUIET = 1.75
-"""Multiple of ``QUIET`` to wait from then on: with ``BUSY``, a consumer that dies is seen within two seconds."""
+"""Multiples of ``QUIET`` to wait from then on: with ``BUSY``, a consumer that dies is seen within two seconds."""
+ONLY_MESSAGES = 4.75
+"""The same where only messages wait: with ``BUSY``, each look moves the clock."""
 BUSY = 0.25
 """Seconds between two looks where much happens."""
 STORM = 1_000
@@ -47,7 +49,7 @@ class Pace:
         self._quiet = quiet
         self._busy = busy
         self._silent = 0
-        self._storm = False
+        self._storm = self._only_messages = False
         self._looked_at = self._rest = 0.0
 
     def looked(self, began: float, ended: float) -> None:
@@ -55,14 +57,18 @@ class Pace:
         self._looked_at = ended
         self._rest = rest_after(ended - began, max(self._busy, STORM_BUSY) if self._storm else self._busy)
 
-    def counted(self, flow: Flow) -> None:
-        """Notes the messages that the last look counted."""
+    def found(self, observation: Observation) -> None:
+        """Notes what the last look found."""
+        flow = observation.flow
         self._storm = flow.arrived > STORM * (flow.until - flow.since) > 0
+        self._only_messages = observation.only_messages_wait
 
     @property
     def quiet(self) -> float:
         """Seconds to wait for an event before the next look."""
-        return self._quiet * (CALM_QUIET if self._silent >= CALM else 1.0)
+        if self._silent < CALM:
+            return self._quiet
+        return self._quiet * (ONLY_MESSAGES if self._only_messages else CALM_QUIET)
 
     def waited(self, changed: bool) -> None:
         """Notes whether an event ended the last wait."""

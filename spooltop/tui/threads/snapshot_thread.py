@@ -137,7 +137,7 @@ class SnapshotThread:
         with self._step.working():
             snapshot = self._control.look(wanted.rescan) if look else None
             if snapshot is not None:
-                self._pace.counted(snapshot.observation.flow)
+                self._pace.found(snapshot.observation)
             self._step.name = f"listing {query.box}" if query is not None else ""
             self._lists.serve(wanted.list, snapshot, lambda replaceable: self._overtaken(wanted, replaceable))
             self._ids.track(wanted.ids, wanted.since, looked=look)

@@ -323,6 +323,23 @@ def test_changes_waits_and_wakes(spool: Path, opened: Opened) -> None:
     assert not reader.changes(0.01)
 
 
+def test_a_long_wait_ends_where_a_directory_changes_that_sends_no_events(spool: Path, opened: Opened) -> None:
+    staged = spool / ".spooltop" / "stage" / ("a" * 10)
+    staged.mkdir(parents=True)
+    for folder in (staged, *(spool / box for box in ("tmp", "new", "cur"))):
+        os.utime(folder, (1_000_000_000, 1_000_000_000))
+    reader = opened(spool)
+    reader.see()
+    reader.see()  # now all of them are known
+    assert not reader.changes(2.0)
+    for folder in (spool / "tmp", staged):
+        (folder / "m").touch()
+        assert reader.changes(60)
+        reader.see()
+    staged.rename(spool / ".spooltop" / "stage" / ("b" * 10))
+    assert reader.changes(60)
+
+
 def test_a_change_that_came_too_early_makes_changes_return_when_it_is_due(spool: Path, opened: Opened) -> None:
     for box in ("tmp", "new", "cur"):
         os.utime(spool / box, (1_000_000_000, 1_000_000_000))

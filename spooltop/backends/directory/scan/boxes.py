@@ -65,6 +65,13 @@ class Boxes:
         except OSError:
             return False
 
+    def stamps(self, dirs: SpoolDirs) -> tuple[int, ...]:
+        """The times of the last change of all directories of the spool that are looked at; empty where one is gone."""
+        try:
+            return (*dirs.stamps(), *self._staging.stamps(dirs))
+        except OSError:
+            return ()
+
     def scan(self, dirs: SpoolDirs, *, force: bool, unseen: bool = False) -> dict[Box, BoxScan]:
         """Returns the scans of all three, new ones where they are due. ``cur`` is listed before ``new``, to look for its ids
         there. ``unseen``: the file system does not report all changes."""

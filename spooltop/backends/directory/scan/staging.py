@@ -57,6 +57,11 @@ class StagingScanner:
         staged = tuple(in_folder(name, folder) for folder, listed in self._folders.items() for name in listed.names)
         return replace(scan, staged=staged, complete=scan.complete and complete)
 
+    def stamps(self, dirs: SpoolDirs) -> tuple[int, ...]:
+        """The times of the last change of the directories that were there at the last look. Raises ``OSError``."""
+        above = dirs.private_dir(STAGE) if self._folders else None
+        return tuple(os.stat(folder, dir_fd=above, follow_symlinks=False).st_ctime_ns for folder in self._folders)
+
     def _look(self, above: int, since: float) -> bool:
         """Lists what has changed, or may have changed ``since``. False where something could not be listed."""
         self._above = _current(self._above, os.fstat(above), since) or _list(".", above)
