@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 
 __all__ = [
-    "check", "cursors", "dashboard", "demo", "help", "hold", "init", "inject", "listed", "ls", "metrics", "nothing", "ops",
-    "purge", "put", "release", "requeue", "restore", "show", "status", "undo", "unlock", "work",
+    "check", "common", "completion", "config", "cursors", "dashboard", "demo", "help", "hold", "init", "inject", "listed", "ls",
+    "metrics", "nothing", "ops", "purge", "put", "release", "requeue", "restore", "show", "status", "undo", "unlock", "work",
 ]  # fmt: skip
 
 BOXES = ("tmp", "new", "cur", "held", "rejected", "trash")
@@ -32,6 +32,15 @@ def _rate(text: str) -> float:
         return parse_rate(text)
     except UsageError as error:
         raise ArgumentTypeError(str(error)) from None
+
+
+def common(parser: ArgumentParser) -> None:
+    """Adds the options of all commands."""
+    parser.add_argument("-h", "--help", action="store_true", help="this help")
+    parser.add_argument("--as", dest="as_kind", choices=("spool",), metavar="spool", help="treat a mail folder as a job spool")
+    parser.add_argument("--read-only", action="store_true", help="refuse every change")
+    parser.add_argument("--syslog", action="store_true", help="also send audit records to syslog")
+    parser.add_argument("--ascii", action="store_true", help="ASCII only")
 
 
 def _path(parser: ArgumentParser, *, optional: bool = False) -> None:
@@ -284,6 +293,15 @@ def listed(parser: ArgumentParser) -> None:
     _redis(parser)
     parser.set_defaults(locks=True)
     _json(parser, "one object a line")
+
+
+def config(parser: ArgumentParser) -> None:
+    parser.add_argument("what", metavar="show", nargs="?", choices=("show",), help="what to do; the only choice so far")
+    _json(parser, "one object a line")
+
+
+def completion(parser: ArgumentParser) -> None:
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
 
 
 def help(parser: ArgumentParser) -> None:

@@ -33,11 +33,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             add_help=False,
         )
-        self.add_argument("-h", "--help", action="store_true", help="this help")
-        self.add_argument("--as", dest="as_kind", choices=("spool",), metavar="spool", help="treat a mail folder as a job spool")
-        self.add_argument("--read-only", action="store_true", help="refuse every change")
-        self.add_argument("--syslog", action="store_true", help="also send audit records to syslog")
-        self.add_argument("--ascii", action="store_true", help="ASCII only")
+        options.common(self)
 
     def format_help(self) -> str:
         self.formatter_class = argparse.RawDescriptionHelpFormatter  # as wide as the terminal
@@ -187,6 +183,15 @@ _TABLE = (
         "it is over 5m old; the ticket of an exited process at once. Never the file of a kernel lock: that lock ends when its\n"
         "holder exits, and without the file two processes could hold it. A lock of a running process is never taken. undo\n"
         "restores a lock if its path is free.",
+    ),
+    Command(
+        "config", "[show]", "print each setting, its value, and where it is set", "  spooltop config show", "cmd_config:config",
+        options.config, "Settings are flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and /etc/spooltop.toml.",
+    ),
+    Command(
+        "completion", "bash|zsh|fish", "print a script with which the shell completes commands and options",
+        "  eval \"$(spooltop completion bash)\"\n  spooltop completion zsh > ~/.zfunc/_spooltop\n"
+        "  spooltop completion fish > ~/.config/fish/completions/spooltop.fish", "cmd_completion:completion", options.completion,
     ),
     Command(
         "help", "[COMMAND]", "this help, or that of a command", "  spooltop help requeue", "main:show_help", options.help,

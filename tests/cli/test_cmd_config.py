@@ -1,0 +1,72 @@
+"""``config show``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spooltop.settings import NAMES
+
+from .streams import spooltop
+
+FILE = """\
+claim_long = "90m"
+read_only = ["/var/*", "/srv"]
+redis_tickets = ["redis://ann:secret@h/0#q"]
+[new]
+old = "1d"
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    path = tmp_path / ".config" / "spooltop" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(FILE)
+    return {"TERM": "xterm", "LANG": "C.UTF-8", "HOME": str(tmp_path), "SPOOLTOP_TMP_OLD": "90", "SPOOLTOP_NEW_OLD": "2h"}
+
+
+def shown(environ: dict[str, str]) -> dict[str, tuple[str | None, str]]:
+    done = spooltop("config", "show", "--json", environ=environ)
+    assert (done.code, done.err) == (0, "")
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert [line["name"] for line in lines] == list(NAMES)
+    return {line["name"]: (line["value"], line["origin"]) for line in lines}
+
+
+def test_each_setting_has_its_value_and_where_it_is_set(home: dict[str, str]) -> None:
+    found = shown(home)
+    file = f"{home['HOME']}/.config/spooltop/config.toml"
+    assert found["claim_long"] == ("90m", f"claim_long in {file}")
+    assert found["new_old"] == ("2h", "SPOOLTOP_NEW_OLD")
+    assert found["tmp_old"] == ("90s", "SPOOLTOP_TMP_OLD")
+    assert found["trash_retention"] == ("30d", "default")
+    assert found["poison_deaths"] == ("3", "default")
+    assert found["read_only"] == ("/var/*:/srv", f"read_only in {file}")
+    assert found["redis_tickets"] == ("redis://…@h/0#q", f"redis_tickets in {file}")
+    assert found["poll_log"] == (None, "default")
+
+
+def test_what_it_shows_can_be_set_so(home: dict[str, str]) -> None:
+    found = shown({"TERM": "xterm"})
+    again = {f"SPOOLTOP_{name.upper()}": value for name, (value, _) in found.items() if value is not None}
+    assert {name: value for name, (value, _) in shown({"TERM": "xterm", **again}).items()} == {
+        name: value for name, (value, _) in found.items()
+    }
+
+
+def test_the_files_that_are_read_stand_on_top(home: dict[str, str]) -> None:
+    lines = spooltop("config", environ=home).out.splitlines()
+    assert lines[0] == f"{home['HOME']}/.config/spooltop/config.toml: read"
+    assert lines[1].startswith("/etc/spooltop.toml: ")
+    assert any(line.split() == ["new_old", "2h", "SPOOLTOP_NEW_OLD"] for line in lines)
+    assert "secret" not in "".join(lines)
+
+
+@pytest.mark.parametrize("name", ["NEW_OLD", "SYSLOG", "CLAIMS_HOSTS", "CLAIMS_PIDS", "POISON_DEATHS"])
+def test_a_value_that_makes_no_sense_is_one_line(name: str) -> None:
+    done = spooltop("config", "show", environ={"TERM": "xterm", f"SPOOLTOP_{name}": "soon"})
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"SPOOLTOP_{name}=soon" in done.err
