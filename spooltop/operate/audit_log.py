@@ -1,5 +1,11 @@
 """Lines of the audit log: encoding them for ``Operations``, and reading back those of one operation.
 
+before  the head, ids names
+after   the head, ids names outcomes reasons [became]
+
+Where all items have one outcome or reason, the column is that value; ``became`` is left out where all names stay. Earlier
+versions wrote ``results``, an object for each item.
+
 In a spool that is owned by somebody else the log is untrusted input: a line that is not exactly of this form is skipped and
 counted.
 """
@@ -8,13 +14,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from json.encoder import encode_basestring_ascii as quoted
 
 from spooltop.model.audit import AuditLine, AuditLog, AuditTrail
-from spooltop.model.jsonl import encode_line, encode_outcomes
+from spooltop.model.jsonl import encode_column, encode_line, encode_names
 from spooltop.model.plan import Item, ItemResult, Outcome, item_columns
 from spooltop.model.results import columns_of_results
-from spooltop.model.text import bare_all, unescape
+from spooltop.model.text import unescape
 from spooltop.model.vocabulary import Box, Json
 
 __all__ = ["after_line", "before_line", "trail_of"]
@@ -26,27 +31,19 @@ _LATEST = 253_402_300_800
 def before_line(head: Mapping[str, Json], items: Sequence[Item]) -> bytes:
     """Encodes the line before a change: the messages that are about to be changed."""
     ids, names, boxes, words = item_columns(items)
-    where = {box: f'"{box}/' for box in Box}
-    encoded = [
-        quoted(said) if said else f'{where[box]}{name}"' for box, name, said in zip(boxes, bare_all(names), words, strict=True)
-    ]
-    return encode_line(head, ids=[f'"{id}"' for id in bare_all(ids)], names=encoded)
+    where = {box: f"{box}/" for box in Box}
+    said = json.dumps(list(words)) if any(words) else ""  # of what is no message; escaped already
+    shown = said or encode_names([where[box] + name for box, name in zip(boxes, names, strict=True)])
+    return encode_line(head, ids=encode_names(ids), names=shown)
 
 
 def after_line(head: Mapping[str, Json], results: Sequence[ItemResult]) -> bytes:
     """Encodes the line after a change: the outcome of each item."""
     ids, names, outcomes, reasons, became = columns_of_results(results)
-    encoded = [
-        f'{{"id":"{id}","name":"{name}",{how},"became":"{now}"}}'
-        for id, name, how, now in zip(
-            bare_all(ids),
-            bare_all(names),
-            encode_outcomes(outcomes, reasons),
-            bare_all(became),
-            strict=True,
-        )
-    ]
-    return encode_line(head, results=encoded)
+    columns = {"outcomes": encode_column(outcomes), "reasons": encode_column(reasons)}
+    if list(became) != list(names):
+        columns["became"] = encode_names(became)
+    return encode_line(head, ids=encode_names(ids), names=encode_names(names), **columns)
 
 
 def trail_of(logs: Iterable[AuditLog], operation: str) -> AuditTrail:
@@ -101,10 +98,24 @@ def _decode(line: bytes, operation: str, *, trusted: bool) -> AuditLine | None:
         tried=_number(record, "tried"),
         force=record.get("force") is True,
         ended=_word(record, "ended") or "",
-        names=tuple(unescape(name) for name in _list(record, "names") if isinstance(name, str)),
-        results=tuple(_result(one) for one in _list(record, "results")),
+        names=tuple(unescape(name) for name in _list(record, "names") if isinstance(name, str)) if event == "before" else (),
+        results=tuple(map(_result, _rows(record))) if event == "after" else (),
         trusted=trusted,
     )
+
+
+def _rows(record: dict[str, object]) -> Iterable[object]:
+    """Returns an object for each result of a line."""
+    if "results" in record:
+        return _list(record, "results")
+    names = _list(record, "names")
+    found = ({"became": names, **record}.get(key) for key in _COLUMNS)
+    columns = [column if isinstance(column, list) else [column] * len(names) for column in found]
+    return (dict(zip(_COLUMNS.values(), row, strict=True)) for row in zip(*columns, strict=True))
+
+
+_COLUMNS = {"ids": "id", "names": "name", "outcomes": "outcome", "reasons": "reason", "became": "became"}
+"""The columns of results, and the fields of an item."""
 
 
 def _result(record: object) -> ItemResult:

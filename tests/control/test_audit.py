@@ -14,10 +14,11 @@ from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
 from spooltop.model.audit import AuditLog, said
-from spooltop.model.plan import Outcome
+from spooltop.model.plan import ItemResult, Outcome
 from spooltop.model.selection import Selection
-from spooltop.model.vocabulary import Action, Box
-from spooltop.operate.audit_log import trail_of
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import Action, Box, Json
+from spooltop.operate.audit_log import after_line, trail_of
 
 NAMES = ("a\x1b[31mb", "[red]", "\udcff\udcfe", "plain")
 
@@ -68,24 +69,53 @@ def test_who_it_was_and_what_became_of_each_item_comes_back(spool: Path) -> None
     assert lost.returncode != 0 and len(lost.stderr.splitlines()) == 1 and "no operation nope" in lost.stderr
 
 
+HEAD: dict[str, Json] = {"schema": 1, "time": 5.0, "event": "after", "operation": "op1", "action": "purge", "user": "root"}
+
+
 def line(**more: object) -> bytes:
-    record = {"schema": 1, "time": 5.0, "event": "after", "operation": "op1", "action": "purge", "user": "root", "results": []}
-    return json.dumps({**record, **more}).encode()
+    """A line with a result for each item, as an earlier version wrote it."""
+    return json.dumps({**HEAD, "results": [], **more}).encode()
+
+
+def columns(**more: object) -> bytes:
+    return json.dumps({**HEAD, "ids": ["a"], "names": ["a"], "outcomes": "done", "reasons": "", **more}).encode()
 
 
 FORGED = [
     {"time": 1e300}, {"time": "now"}, {"time": True}, {"event": "never"}, {"user": 5}, {"user": ["root"]}, {"results": 5},
     {"results": [5]}, {"results": [{"id": "a", "outcome": "eaten"}]}, {"results": [{"id": "\\xZZ", "outcome": "done"}]},
-    {"names": "all"}, {"names": ["\\q"]}, {"count": 1e999}, {"count": "many"}, {"schema": 2}, {"pid": 10**30}, {"uid": -1.5},
+    {"event": "before", "names": "all"}, {"event": "before", "names": ["\\q"]}, {"count": 1e999}, {"count": "many"},
+    {"schema": 2}, {"pid": 10**30}, {"uid": -1.5},
+]  # fmt: skip
+FORGED_COLUMNS = [
+    {"names": "a"}, {"names": [5]}, {"names": ["\\q"]}, {"ids": [[]]}, {"ids": []}, {"outcomes": "eaten"},
+    {"outcomes": ["done", "done"]}, {"outcomes": None}, {"reasons": 5}, {"became": ["a", "b"]},
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("forged", FORGED, ids=str)
-def test_a_line_that_is_none_is_left_out_and_counted(forged: dict[str, object]) -> None:
-    trail = trail_of([AuditLog([line(**forged), b'"op1" {', line()], torn=True, unread=3_000_000, trusted=False)], "op1")
+@pytest.mark.parametrize(
+    "forged", [line(**more) for more in FORGED] + [columns(**more) for more in FORGED_COLUMNS], ids=bytes.decode
+)
+def test_a_line_that_is_none_is_left_out_and_counted(forged: bytes) -> None:
+    trail = trail_of([AuditLog([forged, b'"op1" {', line()], torn=True, unread=3_000_000, trusted=False)], "op1")
     assert len(trail.lines) == 1
     unread, torn, bad = trail.problems
     assert "3 MB of the audit log in the spool" in unread and "cut off" in torn and bad.startswith("2 lines")
+
+
+DONE = [ItemResult("a", "a:2,P7", Outcome.DONE, "", "a"), ItemResult("\x1b", '"', Outcome.DONE, "", "\udcff")]
+
+
+SKIPPED = ItemResult("c", "c", Outcome.SKIPPED, 'changed "since"')
+
+
+@pytest.mark.parametrize("results", [DONE, [*DONE, SKIPPED], [one._replace(became="") for one in DONE], [SKIPPED], []])
+def test_results_are_read_as_they_were_written_and_as_an_earlier_version_wrote_them(results: list[ItemResult]) -> None:
+    before = [dict(zip(("id", "name", "outcome", "reason", "became"), map(escape, one), strict=True)) for one in results]
+    for written in (after_line(HEAD, results), line(results=before)):
+        assert written.decode().isascii()
+        trail = trail_of([AuditLog([written], torn=False, unread=0, trusted=True)], "op1")
+        assert [one.results for one in trail.lines] == [tuple(results)] and not trail.problems
 
 
 def test_what_a_forged_line_tells_is_marked_and_escaped() -> None:

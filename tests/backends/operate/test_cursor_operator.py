@@ -223,7 +223,7 @@ def test_the_books_hold_before_and_after(desk: CursorDesk) -> None:
     assert before["names"] == [f"imessage: 89632 → 89640 in {file}"]
     assert before["options"]["value"] == 89640
     assert after["operation"] == result.operation
-    assert after["results"][0]["outcome"] == "done"
+    assert after["outcomes"] == "done"
     assert (desk.state / os.listdir(desk.state)[0]).stat().st_mode & 0o077 == 0
 
 

@@ -134,7 +134,7 @@ class BatchJournal:
             "time": self._clock(), "user": escape(self._user), "count": plan.count, "force": plan.force, "undoes": plan.undoes,
         }  # fmt: skip
         try:
-            self._log.append(encode_line(head, moves=map(encode_moves, moves)))
+            self._log.append(encode_line(head, moves=f"[{','.join(map(encode_moves, moves))}]"))
             self._unsynced = False
         except AuditFailed as error:
             if not (plan.deletes and error.full):

@@ -1,6 +1,6 @@
 """The moves of a batch and their outcomes, as the lines of the journal hold them: by columns.
 
-moves    [{from to [meta] names [to_names] inos sizes ctimes tokens}]
+moves    [{from to [meta] names inos sizes ctimes tokens [to_names]}]
 results  tried [between] others[{place outcome reason moved ino ctime}]
 
 Each object of ``moves`` is a run of messages out of one folder into one. ``from`` and ``to`` are these folders (``cur``,
@@ -16,15 +16,13 @@ Earlier versions wrote an object for each message: ``items`` with ``from`` and `
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from spooltop.model.chunked import column_of
-from spooltop.model.jsonl import encode_line, encode_outcome
+from spooltop.model.jsonl import encode_column, encode_line, encode_names, encode_object
 from spooltop.model.plan import Outcome
-from spooltop.model.text import bare_all, unescape
+from spooltop.model.text import unescape
 from spooltop.model.vocabulary import Box, Json
 
 from ..storage.location import Place, safe_name
@@ -39,7 +37,6 @@ _MOST = 1 << 64
 """No inode, size or time is larger; and NaN is below nothing."""
 _MOST_TRIED = 1 << 32
 _place = tuple.__new__
-_dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class LoggedMove(NamedTuple):
@@ -80,42 +77,33 @@ class MoveColumns(NamedTuple):
 
 def encode_moves(moves: MoveColumns) -> str:
     """Encodes an object of ``moves``."""
-    head: dict[str, Any] = {"from": _folder_text(moves.source), "to": _folder_text(moves.target)}
+    head: dict[str, Json] = {"from": _folder_text(moves.source), "to": _folder_text(moves.target)}
     if moves.meta is not None:
-        head["meta"] = moves.meta
-    names, stay = moves.names, moves.target is None or list(moves.to_names) == list(moves.names)
-    to_names = "" if stay else f',"to_names":{_texts(moves.to_names)}'
-    numbers = "".join(f',"{key}":{_values(column)}' for key, column in zip(_NUMBERS, moves[5:8], strict=True))
-    return f'{_dumps(head)[:-1]},"names":{_texts(names)}{to_names}{numbers},"tokens":{_values(moves.tokens)}}}'
+        head["meta"] = dict(moves.meta)
+    columns = {key: encode_column(column) for key, column in zip(_COLUMNS, moves[5:], strict=True)}
+    if moves.target is not None and list(moves.to_names) != list(moves.names):
+        columns["to_names"] = encode_names(moves.to_names)
+    return encode_object(head, names=encode_names(moves.names), **columns)
 
 
 _NUMBERS = "inos", "sizes", "ctimes"
+_COLUMNS = *_NUMBERS, "tokens"
 
 
 def _folder_text(place: tuple[Box, str] | None) -> str | None:
     return None if place is None else "/".join(filter(None, place))
 
 
-def _texts(names: Sequence[str]) -> str:
-    return '["' + '","'.join(bare_all(names)) + '"]'
-
-
-def _values(column: Sequence[Any]) -> str:
-    packed = column_of(column)
-    return _dumps(packed[0] if isinstance(packed, tuple) else packed)
-
-
 def encode_outcome_line(head: Mapping[str, Json], outcome: BatchOutcome) -> bytes:
     """Encodes a result line that begins with ``head``."""
-    more: dict[str, Json] = {"tried": len(outcome)}
+    line: dict[str, Json] = {**head, "tried": len(outcome)}
     if outcome.between is not None:
-        more["between"] = list(outcome.between)
-    others = [
-        f'{{"place":{place},{encode_outcome(one.outcome, one.reason)},"moved":{"true" if one.moved else "false"},'
-        f'"ino":{one.ino},"ctime":{one.ctime_ns}}}'
+        line["between"] = list(outcome.between)
+    line["others"] = [
+        {"place": place, "outcome": one.outcome, "reason": one.reason, "moved": one.moved, "ino": one.ino, "ctime": one.ctime_ns}
         for place, one in sorted(outcome.others.items())
     ]
-    return encode_line({**head, **more}, others=others)
+    return encode_line(line)
 
 
 def decode_moves(value: Mapping[str, object]) -> tuple[MoveColumns, ...]:
@@ -168,7 +156,7 @@ def _columns(value: Mapping[str, object]) -> MoveColumns:
     if meta is not None and not isinstance(meta, dict):
         raise ValueError("meta is no object")
     source, target = _folder(value, "from"), _folder(value, "to")
-    inos, sizes, ctimes_ns, tokens = (_column(value, key, len(names)) for key in (*_NUMBERS, "tokens"))
+    inos, sizes, ctimes_ns, tokens = (_column(value, key, len(names)) for key in _COLUMNS)
     for key, column in zip(_NUMBERS, (inos, sizes, ctimes_ns), strict=True):
         if not set(map(type, column)) <= {int} or (column and not 0 <= min(column) <= max(column) < _MOST):
             raise ValueError(f"{key} are no numbers")
