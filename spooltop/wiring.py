@@ -14,9 +14,11 @@ from .errors import Refused
 from .model.vocabulary import Action
 
 if TYPE_CHECKING:
+    from .backends.directory.cursors.operator import CursorOperator
     from .backends.directory.cursors.writers import WriterWatch
     from .backends.directory.events.folder_watch import FolderWatch
     from .backends.directory.liveness.processes import Processes
+    from .backends.directory.locks.operator import LockOperator
     from .backends.directory.options import OpenOptions
     from .backends.directory.reader import DirectoryReader
     from .backends.directory.world import World
@@ -92,9 +94,7 @@ def open_reader(
 
 def _spool_operations(config: OperatorConfig, reader: DirectoryReader) -> Operations:
     """Opens the operations on the spool of ``reader``."""
-    from .backends.directory.cursors.operator import CursorOperator
     from .backends.directory.journal.log_store import STATE_DIR, SpoolPathLogs
-    from .backends.directory.locks.operator import LockOperator
     from .backends.directory.operator.chain import OperatorChain
     from .backends.directory.operator.operator import DirectoryOperator
     from .backends.directory.rescan import FreshLook
@@ -108,9 +108,17 @@ def _spool_operations(config: OperatorConfig, reader: DirectoryReader) -> Operat
     def note() -> str:
         return at_work(fresh.observation(), world.clock(), reader.last_claim_at)
 
+    def cursors() -> CursorOperator:
+        from .backends.directory.cursors.operator import CursorOperator
+
+        return CursorOperator(reader.path, logs, options, world, above=True)
+
+    def locks() -> LockOperator:
+        from .backends.directory.locks.operator import LockOperator
+
+        return LockOperator(reader.path, logs, options, world)
+
     logs = SpoolPathLogs(reader.path, world.files, state_dir=STATE_DIR)
-    cursors = CursorOperator(reader.path, logs, options, world, above=True)
-    locks = LockOperator(reader.path, logs, options, world)
     flags = ("--as", "spool") if options.as_spool else ()
     all_of_it = OperatorChain(OperatorChain(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
     return Operations(
@@ -131,9 +139,9 @@ def _standalone_operations(config: OperatorConfig, state: str | None) -> Operati
     folder, options, world = config.folder, config.options, config.world
     logs = StateLogs(folder, world.files, state_dir=STATE_DIR if os.geteuid() == 0 else state)
     tickets = options.layout == "tickets"
-    locks = LockOperator(folder, logs, options, world, tickets=tickets, above=tickets)
+    locks = partial(LockOperator, folder, logs, options, world, tickets=tickets, above=tickets)
     if options.layout != "cursors":
-        return Operations(locks, config.path, world.clock, copies=config.copies)
+        return Operations(locks(), config.path, world.clock, copies=config.copies)
     both = OperatorChain(CursorOperator(folder, logs, options, world, above=False), locks, Action.UNLOCK)
     return Operations(both, config.path, world.clock, copies=config.copies, redactor=options.redactor)
 

@@ -23,6 +23,11 @@ class Capabilities:
         """Returns the reason why ``action`` is not available, or None if it is."""
         return self.refusals.get(action)
 
+    def replaced(self, action: Action, why: str | None) -> Capabilities:
+        """Returns these with another reason for ``action``; None: it is available."""
+        refusals = {one: reason for one, reason in self.refusals.items() if one is not action}
+        return Capabilities(refusals if why is None else {**refusals, action: why})
+
     @property
     def change(self) -> bool:
         """True if at least one action that moves, makes or deletes messages is available."""

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
-from .protocols import BATCH
+from .progress import BATCH
 
 __all__ = ["CHUNK", "Chunked", "Column", "column_of", "columns_of", "cut", "expand", "joined", "pack"]
 

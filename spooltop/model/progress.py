@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from ..errors import Stopped
-from .protocols import BATCH
 
-__all__ = ["EVERY", "Progress"]
+__all__ = ["BATCH", "EVERY", "Progress"]
 
+BATCH = 1_000
+"""Most items that one intent line, one sync and one result line cover."""
 EVERY = 500
 """Steps between two checks: some hundredths of a second."""
 

@@ -9,7 +9,6 @@ from spooltop.records import dataclass
 
 if TYPE_CHECKING:
     from .audit import AuditLog
-    from .capabilities import Capabilities
     from .locks import Holders
     from .observation import Observation
     from .plan import Candidates, ItemResult, OperationRecord, Plan
@@ -19,10 +18,7 @@ if TYPE_CHECKING:
     from .tracked import TrackedMessage
     from .vocabulary import Action, Box, Json, Key
 
-__all__ = ["BATCH", "ListProgress", "ListQuery", "Listing", "Operator", "Reader", "Sort"]
-
-BATCH = 1_000
-"""Most items that one intent line, one sync and one result line cover."""
+__all__ = ["ListProgress", "ListQuery", "Listing", "Operator", "Reader", "Sort"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +128,9 @@ class Reader(Protocol):
 class Operator(Protocol):
     """Changes one spool. Only ``perform`` changes anything."""
 
-    def capabilities(self) -> Capabilities: ...
+    def why_not(self, action: Action) -> str | None:
+        """Returns the reason why ``action`` is not available, None if it is."""
+        ...
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress

@@ -10,7 +10,8 @@ from typing import Self
 
 from spooltop.errors import AuditFailed, SpooltopError
 from spooltop.model.plan import ItemResult, Outcome, Plan
-from spooltop.model.protocols import BATCH, Operator
+from spooltop.model.progress import BATCH
+from spooltop.model.protocols import Operator
 from spooltop.model.results import columns_of_results
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json

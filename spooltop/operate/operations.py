@@ -248,7 +248,7 @@ class Operations:
         return hidden
 
     def _allowed(self, action: Action) -> None:
-        reason = self._operator.capabilities().why_not(action)
+        reason = self._operator.why_not(action)
         if reason is not None:
             raise Refused(f"{action}: {reason}", path=self._target)
 

@@ -23,7 +23,7 @@ from spooltop.backends.directory.journal.outcomes import BatchOutcome
 from spooltop.backends.directory.journal.record_log import RecordLog
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import ItemResult, Plan
-from spooltop.model.protocols import BATCH
+from spooltop.model.progress import BATCH
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 

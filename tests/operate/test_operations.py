@@ -10,7 +10,7 @@ import pytest
 from spooltop.errors import AuditFailed, Refused, UsageError
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.plan import Candidates, Confirm, Item, ItemResult, OperationRecord, Outcome
-from spooltop.model.protocols import BATCH
+from spooltop.model.progress import BATCH
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
@@ -41,8 +41,8 @@ class FakeOperator:
         self.at_once = BATCH
         self.unsynced = 0
 
-    def capabilities(self):
-        return self.refusals
+    def why_not(self, action):
+        return self.refusals.why_not(action)
 
     def candidates(self, action, selection, *, force, options, now, progress):
         return Candidates([Item(one, one.name) for one in self.rows], missing=("lost",) if selection.ids else ())

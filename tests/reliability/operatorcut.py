@@ -10,7 +10,7 @@ from unittest.mock import patch
 from spooltop.engine import Spool, set_aside
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import Outcome
-from spooltop.model.protocols import BATCH
+from spooltop.model.progress import BATCH
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box
 

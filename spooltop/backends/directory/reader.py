@@ -16,7 +16,7 @@ from spooltop.model.capabilities import Capabilities
 from spooltop.model.cursors import CursorSource
 from spooltop.model.observation import BoxState, Disk, Observation, Watch
 from spooltop.model.progress import Progress
-from spooltop.model.vocabulary import LIVE, Box, Key, Verdict
+from spooltop.model.vocabulary import LIVE, Action, Box, Key, Verdict
 
 from .box_lists import BoxLists, LookResult
 from .detect import with_layout
@@ -25,7 +25,6 @@ from .events.flow_meter import FlowMeter
 from .events.listener import EventListener
 from .events.tracker import MessageTracker
 from .locks.lock_files import LockTableCache
-from .operator.chain import combined_capabilities
 from .operator.permission import can_change
 from .options import OpenOptions
 from .row_judge import RowJudge
@@ -235,7 +234,7 @@ class DirectoryReader:
         if self._options.read_only is not None:
             return Capabilities.nothing(self._options.read_only)
         try:
-            return combined_capabilities(can_change(dirs), self._side_files.capabilities(dirs, cursors))
+            return can_change(dirs).replaced(Action.SET_CURSOR, self._side_files.why_not_set(dirs, cursors))
         except OSError as problem:  # the spool was removed meanwhile: the next look says so
             return Capabilities.nothing(str(problem.strerror))
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.capabilities import Capabilities
 from spooltop.model.cursors import CursorSource
 from spooltop.model.locks import Holders, Lock, LockHolder
-from spooltop.model.vocabulary import Action, Box
+from spooltop.model.vocabulary import Box
 
 from .cursors.files import CursorFiles
 from .cursors.folders import cursor_rights, named_folders
@@ -113,11 +112,10 @@ class SideFiles:
             fds = [fd for _, fd in folders]
             return self._cursor_files.look(folders, lambda found: self._cursor_lock_holders(found, fds))
 
-    def capabilities(self, dirs: SpoolDirs, cursors: tuple[CursorSource, ...]) -> Capabilities:
-        """Returns what this user may change about the cursors. Raises ``OSError``."""
+    def why_not_set(self, dirs: SpoolDirs, cursors: tuple[CursorSource, ...]) -> str | None:
+        """Returns why this user may not set the cursors, or None. Raises ``OSError``."""
         with self._folders(dirs) as folders:
-            why = cursor_rights(cursors, folders)
-        return Capabilities() if why is None else Capabilities({Action.SET_CURSOR: why})
+            return cursor_rights(cursors, folders)
 
     def holders(self, dirs: SpoolDirs, path: str) -> Holders:
         """Finds the processes that have a lock or a cursor file open or locked. Raises ``Unreadable``."""

@@ -97,7 +97,7 @@ class Ground:
             path, look=fresh.names, again=fresh.again, state_dir=str(self.state), wait=lambda seconds: None, on_close=fresh.close
         )
         cursors = CursorOperator(path, SpoolPathLogs(path, LogFiles(), state_dir=str(self.state)), above=True)
-        return Operations(OperatorChain(operator, cursors, Action.SET_CURSOR), path)
+        return Operations(OperatorChain(operator, lambda: cursors, Action.SET_CURSOR), path)
 
     def run(self, work: Callable[[Control], None]) -> list[str]:
         """Runs ``work`` in a child and returns the lines of errors that a person is shown. Fails where it blocks or breaks."""

@@ -13,7 +13,7 @@ from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.engine import Spool
 from spooltop.errors import AuditFailed
 from spooltop.model.plan import Outcome
-from spooltop.model.protocols import BATCH
+from spooltop.model.progress import BATCH
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.cli.streams import finish

@@ -23,7 +23,7 @@ from spooltop.backends.directory.operator.ended_parts import ended_parts
 from spooltop.backends.directory.storage import folders
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.plan import Outcome, Result
-from spooltop.model.protocols import BATCH
+from spooltop.model.progress import BATCH
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 from tests.desk import Desk

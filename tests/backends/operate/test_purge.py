@@ -12,7 +12,7 @@ import pytest
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.errors import Refused, UsageError
 from spooltop.model.plan import Confirm, Outcome
-from spooltop.model.protocols import BATCH
+from spooltop.model.progress import BATCH
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations

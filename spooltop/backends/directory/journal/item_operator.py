@@ -109,6 +109,9 @@ class ItemOperator(ABC, Generic[IntentT]):
     @abstractmethod
     def capabilities(self) -> Capabilities: ...
 
+    def why_not(self, action: Action) -> str | None:
+        return self.capabilities().why_not(action)
+
     @abstractmethod
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress

@@ -1,12 +1,12 @@
 """Chains the operator of a spool's messages with those of its cursors and locks. Each side operator has its own action and
-undoes its own operations; everything else goes to the main one."""
+undoes its own operations; everything else goes to the main one. A side operator is made when it is first needed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-from spooltop.model.capabilities import Capabilities
 from spooltop.model.protocols import Operator
 from spooltop.model.vocabulary import Action, Json
 
@@ -16,25 +16,28 @@ if TYPE_CHECKING:
     from spooltop.model.progress import Progress
     from spooltop.model.selection import Selection
 
-__all__ = ["OperatorChain", "SideOperator", "combined_capabilities"]
+__all__ = ["OperatorChain", "SideOperator"]
 
 
 class SideOperator(Operator, Protocol):
+    """Operator that keeps nothing open between two calls."""
+
     def knows(self, operation: str) -> bool:
         """True where this operation was its own."""
         ...
 
 
 class OperatorChain:
-    """Implements ``model.protocols.Operator``: ``side`` has ``action``, ``main`` the rest and the audit log of both."""
+    """Implements ``model.protocols.Operator``: ``side`` makes the operator that has ``action``; ``main`` has the rest and the
+    audit log of both."""
 
-    def __init__(self, main: Operator, side: SideOperator, action: Action) -> None:
+    def __init__(self, main: Operator, side: Callable[[], SideOperator], action: Action) -> None:
         self._main = main
-        self._side = side
+        self._side = cache(side)
         self._action = action
 
-    def capabilities(self) -> Capabilities:
-        return combined_capabilities(self._main.capabilities(), self._side.capabilities(), self._action)
+    def why_not(self, action: Action) -> str | None:
+        return (self._side() if action is self._action else self._main).why_not(action)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
@@ -52,25 +55,13 @@ class OperatorChain:
         return self._main.audit_logs(operation)
 
     def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
-        both = [one for which in (self._main, self._side) for one in which.operations(progress, begins=begins, most=most)]
+        both = [one for which in (self._main, self._side()) for one in which.operations(progress, begins=begins, most=most)]
         return sorted(both, key=lambda record: -record.at)[:most]
 
     def close(self) -> None:
         self._main.close()
-        self._side.close()
 
     def _of(self, action: Action, options: Mapping[str, Json]) -> Operator:
-        if action is self._action or (action is Action.UNDO and self._side.knows(str(options.get("undoes", "")))):
-            return self._side
+        if action is self._action or (action is Action.UNDO and self._side().knows(str(options.get("undoes", "")))):
+            return self._side()
         return self._main
-
-
-def combined_capabilities(main: Capabilities, side: Capabilities, action: Action = Action.SET_CURSOR) -> Capabilities:
-    """The capabilities of ``main``, except that ``action`` is taken from ``side``."""
-    refusals = dict(main.refusals)
-    why = side.why_not(action)
-    if why is None:
-        refusals.pop(action, None)
-    else:
-        refusals[action] = why
-    return Capabilities(refusals)

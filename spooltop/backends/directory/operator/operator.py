@@ -15,8 +15,7 @@ from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.audit import AuditLog
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Plan
-from spooltop.model.progress import Progress
-from spooltop.model.protocols import BATCH
+from spooltop.model.progress import BATCH, Progress
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 from spooltop.records import replace
@@ -96,6 +95,9 @@ class DirectoryOperator:
             return Capabilities.nothing(self._read_only)
         with self._translate_errors(), self._open() as dirs:
             return can_change(dirs)
+
+    def why_not(self, action: Action) -> str | None:
+        return self.capabilities().why_not(action)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
@@ -221,7 +223,7 @@ class DirectoryOperator:
             return RecordLog(logs, kind).read(progress, required=True, begins=begins, most=most)
 
     def _allowed(self, action: Action) -> None:
-        reason = self.capabilities().why_not(action)
+        reason = self.why_not(action)
         if reason is not None:
             raise Refused(f"{action}: {reason}", path=self._path)
 
