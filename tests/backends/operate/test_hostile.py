@@ -12,6 +12,7 @@ import encodings.utf_32_be
 import encodings.utf_32_le  # noqa: F401  json loads them late
 import json
 import os
+import secrets  # noqa: F401  filelock loads it late
 import shutil
 import signal
 import socket
