@@ -36,7 +36,6 @@ from .scan.boxes import why_closed
 from .scan.packed_names import PackedNames
 from .scan.scan import BoxScan, generation_of, quick_enqueued_us, scan_box
 from .scan.staging import StagingScanner
-from .storage.name_forms import token_of
 from .storage.open_spool import OpenSpool
 from .world import World
 
@@ -132,9 +131,6 @@ class FreshLook:
         return _shortened(scan_box(dirs.cur, sizes=False))
 
     def _judged(self, tested: TestedTokens, names: Sequence[str], tails: Sequence[str]) -> Judged:
-        tokens = set(map(token_of, tails))
-        if len(tokens) == 1 and (judged := tested.judged.get(tokens.pop())) is not None:
-            return Judged(*[(value,) for value in judged])
         with self._one_at_a_time:
             dirs = self._opened(Box.CUR)
             found = self._judge.judge_names(dirs, self._spool.mount(dirs), names, tails, tested)

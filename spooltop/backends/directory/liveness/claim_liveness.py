@@ -26,7 +26,7 @@ from spooltop.model.vocabulary import EXITED, RUNNING, Owner, Verdict
 from spooltop.patterns import pattern
 from spooltop.records import dataclass, replace
 
-from ..storage.name_forms import token_of
+from ..storage.name_forms import tokens_of
 from ..storage.rows import claim_row
 from .claim_holders import ClaimHolders
 from .idle_claims import Idle
@@ -93,9 +93,8 @@ class TestedTokens(NamedTuple):
             into = self.nameless if owner.pid is None else self.judged
             into[token] = JudgedClaim(verdict.value, evidence, values)
 
-    def of(self, tail: str) -> JudgedClaim | None:
-        """The verdict on the claim with this tail, None where it has to be looked at."""
-        token = token_of(tail)
+    def of(self, token: str, tail: str) -> JudgedClaim | None:
+        """The verdict on the claim with this token and tail, None where it has to be looked at."""
         judged = self.nameless.get(token)
         if judged is None or judged.owner is None:
             return self.judged.get(token)
@@ -193,10 +192,12 @@ class ClaimJudge:
     ) -> list[JudgedClaim]:
         """Judges ``names``, whose claims end in ``tails``, after their tokens were tested. Does not look whether they are still
         there, unless the evidence is in their processes."""
-        found = list(map(tested.judged.get, map(token_of, tails)))
-        if None in found:
-            found = [judged or tested.of(tail) for judged, tail in zip(found, tails, strict=True)]
-        if dirs.cur is not None and None in found:
+        tokens = tokens_of(tails)
+        found: list[Any] = list(map(tested.judged.get, tokens))
+        if None not in found:
+            return found
+        found = [judged or tested.of(*claim) for judged, *claim in zip(found, tokens, tails, strict=True)]
+        if dirs.cur is not None:
             rest, _ = self._looked_up(dirs.cur, [name for name, judged in zip(names, found, strict=True) if judged is None])
             self._judge(dirs, dirs.cur, rest, certainty, Progress(), tested.running)
             if len(self._claims) >= _REMEMBERED:

@@ -25,7 +25,7 @@ from ..journal.operation_list import newest_first, operation_record, undone_by, 
 from ..journal.summaries import MoveSummary
 from ..storage.folders import Folders
 from ..storage.location import Place, kind_of
-from ..storage.name_forms import NameForms, token_of
+from ..storage.name_forms import NameForms, tokens_of
 from .packed_items import KEEP, Message, MessageColumns, PackedItems, TargetColumns, is_claimed
 
 __all__ = ["records", "undo_candidates"]
@@ -260,7 +260,7 @@ class _Backwards:
 
 def _tokens(names: Sequence[str]) -> list[str]:
     """The tokens in the names of claims, "" where there is none."""
-    return list(map(token_of, NameForms.of(names, claimed=True).tails))
+    return tokens_of(NameForms.of(names, claimed=True).tails)
 
 
 _STATUS = attrgetter("st_mode", "st_nlink", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ctime")

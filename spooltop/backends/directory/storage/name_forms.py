@@ -11,7 +11,7 @@ from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
 from spooltop.patterns import pattern
 
-__all__ = ["NameForms", "id_starts", "named_like", "token_of"]
+__all__ = ["NameForms", "id_starts", "named_like", "tokens_of"]
 
 _FORM = pattern(
     r"(?<![^/])([0-9]{16}+\.P[0-9]{1,10}+R[0-9a-f]{16}+\.[A-Za-z0-9._-]++)((?:,(?!c=)[a-z]=[A-Za-z0-9._%-]++)*+)"
@@ -21,6 +21,7 @@ _FORM = pattern(
 _TAIL = pattern(r",c=[0-9a-f]{32}\.[0-9]{1,17}:2,P[0-9]{1,10}\Z")
 _TOKEN_AT = 3
 """Place of the token in a tail that has one."""
+_TOKEN = slice(_TOKEN_AT, _TOKEN_AT + 32)
 _START = 34
 """Characters of an id of our own up to the end of its random part, at the least."""
 _FORMS_AT_MOST = 10_000
@@ -62,9 +63,9 @@ class NameForms(NamedTuple):
         return [name[: len(name) - len(tail)] if end else grammar.parse(name, claimed=True).base for name, end, tail in columns]
 
 
-def token_of(tail: str) -> str:
-    """The token in the tail of a claim, "" where there is none."""
-    return tail[_TOKEN_AT : _TOKEN_AT + 32] if tail[:1] == "," else ""
+def tokens_of(tails: Sequence[str]) -> list[str]:
+    """The tokens in the tails of claims, "" where there is none."""
+    return [tail[_TOKEN] if tail[:1] == "," else "" for tail in tails]
 
 
 def _foreign(name: str) -> tuple[str, str, str]:
