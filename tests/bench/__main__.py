@@ -30,6 +30,7 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("operate", "100000", "3", "--dir", "/dev/shm"), ("operate", "100000", "1", "--dir", "."),
         ("operate", "1000000", "1", "--dir", "/dev/shm", "--only", "requeue", "purge"),
         ("operate", "300000", "1", "--consumers", "50000", "--dir", "/dev/shm", "--only", "requeue"),
+        ("planning", "300000", "50000", "3", "--dir", "/dev/shm"),
         ("operations", "200", "--dir", "/dev/shm"), ("answering", "1000000", "--dir", "/dev/shm"),
     ),
     "tickets": (("tickets", "--dir", "/dev/shm"),),

@@ -7,7 +7,6 @@ The floor is a bare Textual app on which a key moves a mark.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from tests.e2e.terminal import SPOOLTOP, Terminal
 
 from .directories import arguments, kind
 from .list import Done, took
-from .operate import claim_all, fill, floor
+from .operate import claim_all, fill, floor, looked_at
 from .screen import FLOOR, latencies, spread_of
 
 ESCAPES = 10
@@ -52,17 +51,6 @@ def scrolled(screen: Terminal, ended: Done) -> list[float]:
 
 def _moved_from(before: str, ended: Done, text: str) -> bool:
     return text.split("\n")[ITEM] != before or ended(text)
-
-
-def looked_at(path: Path) -> float:
-    """Seconds that it takes to list the claims and to look at each."""
-    began = time.perf_counter()
-    cur = os.open(path / "cur", os.O_RDONLY)
-    with os.scandir(cur) as entries:
-        for entry in entries:
-            os.lstat(entry.name, dir_fd=cur)
-    os.close(cur)
-    return time.perf_counter() - began
 
 
 def row(what: str, seconds: list[float]) -> str:

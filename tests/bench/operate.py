@@ -39,10 +39,11 @@ BATCH = 1000
 
 
 class Run(NamedTuple):
-    """A whole command: seconds, and the most bytes that it had in memory."""
+    """A whole command: seconds, the most bytes that it had in memory, and the seconds that it kept a processor busy."""
 
     seconds: float
     most: int
+    processor: float
 
 
 def fill(path: Path, count: int) -> None:
@@ -65,7 +66,7 @@ def claim_all(path: Path, consumers: int = 1) -> None:
             share = -(-len(waiting) // consumers)
             for place, name in enumerate(waiting):
                 if place % share == 0:
-                    presence = PresenceLock.take(dirs, now=1.0)
+                    presence = PresenceLock.take(dirs, now=float(place))
                     token = presence.token
                     if consumers > 1:
                         os.close(presence.fd)
@@ -97,6 +98,17 @@ def floor(path: Path, count: int, *, reads_metadata: bool = False) -> float:
         shutil.rmtree(bare)
 
 
+def looked_at(path: Path) -> float:
+    """Seconds that it takes to list the claims and to look at each."""
+    began = time.perf_counter()
+    cur = os.open(path / "cur", os.O_RDONLY)
+    with os.scandir(cur) as entries:
+        for entry in entries:
+            os.lstat(entry.name, dir_fd=cur)
+    os.close(cur)
+    return time.perf_counter() - began
+
+
 def ended(path: Path, words: tuple[str, ...]) -> Run:
     """Runs ``spooltop`` with ``words`` to its end."""
     command = (sys.executable, "-m", "spooltop", words[0], str(path), *words[1:])
@@ -109,7 +121,7 @@ def ended(path: Path, words: tuple[str, ...]) -> Run:
     took = time.perf_counter() - began
     wanted = 3 if "--dry-run" not in words and "--yes" not in words else 0
     assert process.returncode == wanted, printed[-2000:]
-    return Run(took, used.ru_maxrss << 10)
+    return Run(took, used.ru_maxrss << 10, used.ru_utime + used.ru_stime)
 
 
 def words_of(name: str, path: Path) -> tuple[str, ...]:
