@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from ..errors import SpooltopError, Unreadable, UsageError
 from ..model.units import parse_age
-from ..monitor.watching import Watching
+from ..monitor.watching import Watching, require_one, stopped_by_signals
 from .context import Context, here_or
 
 if TYPE_CHECKING:
@@ -46,7 +42,8 @@ def metrics(args: argparse.Namespace, context: Context) -> int:
     def opened(target: str) -> Control:
         return context.control(args, target, watch=True)
 
-    with _stopped_by_signals(Watching(dict(targets), opened)) as watching:
+    require_one(names, opened)
+    with stopped_by_signals(Watching(dict(targets), opened)) as watching:
         if args.listen is not None:
             _serve(found, *address(args.listen), watching, context)
         else:
@@ -77,7 +74,7 @@ def _once(args: argparse.Namespace, context: Context, targets: dict[str, TargetM
             with context.control(args, name) as control:
                 target.look(control, control.look(), time.monotonic() - began)
         except SpooltopError as error:
-            target.failed(str(error))
+            target.failed(str(error), time.time())
             context.terminal.error(str(error))
             failed += 1
     context.terminal.out(generate_latest(found.registry).decode().rstrip("\n"))
@@ -109,20 +106,3 @@ def _write_again_and_again(found: Metrics, path: str, every: float, watching: Wa
             write_to_textfile(path, found.registry)
         except OSError as error:
             raise Unreadable(f"cannot be written: {error.strerror or error}", path=path, advice="choose another file") from None
-
-
-@contextmanager
-def _stopped_by_signals(watching: Watching) -> Iterator[Watching]:
-    """Starts ``watching``; SIGTERM and SIGINT stop it, and all its threads have ended then."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        watching.stop()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    watching.start()
-    try:
-        yield watching
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        watching.close()

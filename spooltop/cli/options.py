@@ -5,8 +5,9 @@ from __future__ import annotations
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 
 __all__ = [
-    "check", "common", "completion", "config", "cursors", "dashboard", "demo", "help", "hold", "init", "inject", "listed", "ls",
-    "metrics", "nothing", "ops", "purge", "put", "release", "requeue", "restore", "show", "status", "undo", "unlock", "work",
+    "check", "common", "completion", "config", "cursors", "dashboard", "demo", "events", "help", "hold", "init", "inject",
+    "listed", "ls", "metrics", "nothing", "ops", "purge", "put", "release", "requeue", "restore", "show", "status", "undo",
+    "unlock", "work",
 ]  # fmt: skip
 
 BOXES = ("tmp", "new", "cur", "held", "rejected", "trash")
@@ -157,6 +158,14 @@ def check(parser: ArgumentParser) -> None:
     _watch(parser)
     _poll_log(parser)
     _redis(parser)
+
+
+def events(parser: ArgumentParser) -> None:
+    parser.add_argument("paths", metavar="TARGET", nargs="*", help="the spools; the current directory if it is one")
+    parser.add_argument("--exec", metavar="CMD", help="also run this shell command for each event, with the JSON on stdin")
+    _poll_log(parser)
+    _redis(parser)
+    _json(parser, "one object a line")
 
 
 def metrics(parser: ArgumentParser) -> None:

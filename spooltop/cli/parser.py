@@ -102,6 +102,13 @@ _TABLE = (
         "seconds. Exit codes: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN; wrong options are 3 as well.",
     ),
     Command(
+        "events", "[TARGET …]", "a line for each problem that begins, changes or ends, each operation",
+        "  spooltop events /var/spool/memex\n"
+        "  spooltop events /var/spool/* --json --exec 'jq -r .text | mail -s spooltop root'", "cmd_events:events", options.events,
+        "Runs until it is stopped. A problem changes when its severity does, or when its count doubles or halves; it has ended\n"
+        "when it was not seen for 10 seconds. A command that takes longer than a minute is killed.",
+    ),
+    Command(
         "metrics", "[TARGET …]", "values for Prometheus, once, to a file, or over HTTP",
         "  spooltop metrics /var/spool/memex\n  spooltop metrics /var/spool/* --listen 127.0.0.1:9923\n"
         "  spooltop metrics /var/spool/* --textfile /var/lib/node_exporter/spooltop.prom", "cmd_metrics:metrics", options.metrics,

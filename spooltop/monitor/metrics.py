@@ -141,7 +141,7 @@ class TargetMetrics:
                         if one.put_at is not None:
                             self._waited.add(max(0.0, one.claimed_at - one.put_at), weight)
 
-    def failed(self, why: str) -> None:
+    def failed(self, why: str, at: float) -> None:
         """Implements ``watching.Sink``."""
         with self._lock:
             self._failed = True

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
 from spooltop.errors import SpooltopError
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from spooltop.control import Control
     from spooltop.model.snapshot import Snapshot
 
-__all__ = ["Sink", "Watching"]
+__all__ = ["Sink", "Watching", "require_one", "stopped_by_signals"]
 
 _AGAIN = 15.0
 """Seconds after which a target that cannot be opened is tried again, and after which one without changes is looked at again."""
@@ -30,9 +33,22 @@ class Sink(Protocol):
         """Takes a snapshot that took ``seconds`` to make."""
         ...
 
-    def failed(self, why: str) -> None:
-        """Learns that the target cannot be looked at."""
+    def failed(self, why: str, at: float) -> None:
+        """Learns that the target could not be looked at, at ``at`` (epoch seconds)."""
         ...
+
+
+def require_one(targets: Iterable[str], opened: Callable[[str], Control]) -> None:
+    """Raises the error of the first of ``targets`` if none of them can be opened: a wrong path would be waited for for ever."""
+    errors: list[SpooltopError] = []
+    for target in targets:
+        try:
+            opened(target).close()
+            return
+        except SpooltopError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 class Watching:
@@ -82,7 +98,7 @@ class Watching:
                 with self._opened(target) as control:
                     self._look_on(target, control, sink)
             except (SpooltopError, OSError) as error:
-                sink.failed(str(error))
+                sink.failed(str(error), time.time())
                 self._stop.wait(self._again)
 
     def _look_on(self, target: str, control: Control, sink: Sink) -> None:
@@ -98,3 +114,20 @@ class Watching:
         finally:
             with self._lock:
                 del self._controls[target]
+
+
+@contextmanager
+def stopped_by_signals(watching: Watching) -> Iterator[Watching]:
+    """Starts ``watching``; SIGTERM and SIGINT stop it, and all its threads have ended then."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        watching.stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    watching.start()
+    try:
+        yield watching
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        watching.close()

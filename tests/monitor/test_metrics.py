@@ -107,7 +107,7 @@ def test_a_spool_as_it_is(tmp_path: Path, closed: bool) -> None:
         control.apply(plan)
         target.look(control, control.look(), 0.5)
     if closed:
-        target.failed("gone")
+        target.failed("gone", NOW)
     values = samples(Metrics([target]))
     assert {dict(one)["box"]: value for one, value in values["spooltop_messages"].items()} == {
         "tmp": 0, "new": 1, "cur": 1, "held": 0, "rejected": 0, "trash": 1,
@@ -252,7 +252,7 @@ class Looks:
         self.snapshots.append(snapshot)
         self.seen.release()
 
-    def failed(self, why: str) -> None:
+    def failed(self, why: str, at: float) -> None:
         self.why.append(why)
         self.seen.release()
 

@@ -1,0 +1,164 @@
+"""Events of a target, from one look to the next: problems that begin, change and end, operations, lost updates. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+
+from spooltop.model.cursors import cursor_keys
+from spooltop.model.plan import OperationRecord
+from spooltop.model.problem import Problem
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import Json
+from spooltop.records import dataclass, field
+
+__all__ = ["EventKind", "QueueEvent", "TargetEvents", "as_json", "as_text"]
+
+_GONE_FOR = 10.0
+"""Seconds without a problem after which it has ended: one that comes and goes with each look is one problem."""
+_REMEMBERED = 10_000
+"""Operations whose end was reported."""
+
+_Key = tuple[str, str | None, str | None]
+
+
+class EventKind(StrEnum):
+    """The kinds of events, as they are written."""
+
+    BEGINS = "begins"
+    CHANGES = "changes"
+    ENDS = "ends"
+    OPERATION = "operation"
+    REVERTED = "reverted"
+    UNREADABLE = "unreadable"
+    READABLE = "readable"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEvent:
+    """Something that happened at ``at`` (epoch seconds) to ``target``. ``subject`` is the code of the problem, the id of the
+    operation, or the source; ``more`` has the other members of the JSON form. Everything is escaped."""
+
+    kind: EventKind
+    at: float
+    target: str
+    subject: str
+    text: str
+    more: Mapping[str, Json] = field(default_factory=dict)
+
+
+class TargetEvents:
+    """Compares the looks at one target."""
+
+    def __init__(self, target: str) -> None:
+        self._target = escape(target)
+        self._problems: dict[_Key, tuple[Problem, float]] = {}
+        """The reported problems, each with the time when it was last seen."""
+        self._reverts: dict[str, int] = {}
+        self._reported: dict[str, None] = {}
+        self._unreadable = ""
+        self._first = True
+
+    def look(self, snapshot: Snapshot, operations: Sequence[OperationRecord]) -> list[QueueEvent]:
+        """Returns the events since the look before. The problems of the first look begin with it; its operations are known.
+        ``operations`` are the newest ones, newest first."""
+        found = list(self._readable(snapshot.taken_at))
+        found += self._changed_problems(snapshot)
+        found += self._lost_updates(snapshot)
+        found += self._ended_operations(snapshot.taken_at, operations)
+        self._first = False
+        return found
+
+    def failed(self, why: str, at: float) -> list[QueueEvent]:
+        """Returns the event of a target that cannot be looked at, once for each reason. Its problems have not ended."""
+        if why == self._unreadable:
+            return []
+        self._unreadable = why
+        return [self._event(EventKind.UNREADABLE, at, "", why)]
+
+    def _readable(self, at: float) -> Iterator[QueueEvent]:
+        if self._unreadable:
+            self._unreadable = ""
+            yield self._event(EventKind.READABLE, at, "", "can be looked at again")
+
+    def _changed_problems(self, snapshot: Snapshot) -> Iterator[QueueEvent]:
+        now = snapshot.taken_at
+        for problem in snapshot.problems:
+            key = _key(problem)
+            known = self._problems.get(key)
+            self._problems[key] = (problem, now)
+            if known is None:
+                yield self._of_problem(EventKind.BEGINS, now, problem)
+            elif _differs(known[0], problem):
+                yield self._of_problem(EventKind.CHANGES, now, problem)
+            else:
+                self._problems[key] = (known[0], now)  # compared with what was reported, so that a slow change is told too
+        if snapshot.observation.complete:
+            for key in [key for key, (_, seen) in self._problems.items() if now - seen >= _GONE_FOR]:
+                problem, _ = self._problems.pop(key)
+                yield self._of_problem(EventKind.ENDS, now, problem)
+
+    def _lost_updates(self, snapshot: Snapshot) -> Iterator[QueueEvent]:
+        for source, cursor in zip(cursor_keys(snapshot.cursors), snapshot.cursors, strict=True):
+            before = self._reverts.get(source, 0 if not self._first else cursor.reverts)
+            self._reverts[source] = cursor.reverts
+            if cursor.reverts > before:
+                more: dict[str, Json] = {"reverts": cursor.reverts, "value": cursor.value}
+                yield self._event(EventKind.REVERTED, snapshot.taken_at, source, cursor.evidence, more)
+
+    def _ended_operations(self, at: float, operations: Sequence[OperationRecord]) -> Iterator[QueueEvent]:
+        for record in reversed(operations):
+            if record.open or record.operation in self._reported:
+                continue
+            self._reported[record.operation] = None
+            if not self._first:
+                yield self._of_operation(at, record)
+        for operation in list(self._reported)[: max(0, len(self._reported) - _REMEMBERED)]:
+            del self._reported[operation]
+
+    def _of_problem(self, kind: EventKind, at: float, problem: Problem) -> QueueEvent:
+        more: dict[str, Json] = {"severity": str(problem.severity), "count": problem.count, "view": problem.view}
+        if problem.subject is not None:
+            more["subject"] = escape(problem.subject)
+        return self._event(kind, at, problem.code, problem.text, more)
+
+    def _of_operation(self, at: float, record: OperationRecord) -> QueueEvent:
+        counts = {"done": record.done, "skipped": record.skipped, "failed": record.failed}
+        said = ", ".join(f"{name} {many}" for name, many in counts.items())
+        text = f"{record.action} by {escape(record.user)}: {said}"
+        more: dict[str, Json] = {"action": str(record.action), "user": escape(record.user), "began_at": record.at, **counts}
+        return self._event(EventKind.OPERATION, at, record.operation, text, more)
+
+    def _event(self, kind: EventKind, at: float, subject: str, text: str, more: Mapping[str, Json] | None = None) -> QueueEvent:
+        return QueueEvent(kind, at, self._target, subject, text, more or {})
+
+
+def as_text(event: QueueEvent) -> str:
+    """Writes an event on one line, with the local time and its offset."""
+    at = datetime.fromtimestamp(event.at).astimezone().isoformat(timespec="seconds")
+    severity = event.more.get("severity")
+    about = " ".join(str(word) for word in (event.kind, severity, event.subject) if word)
+    return f"{at} {event.target} {about}: {event.text}"
+
+
+def as_json(event: QueueEvent) -> dict[str, Json]:
+    """The object of ``events --json``, and what ``--exec`` gets."""
+    about = {"subject": event.subject} if "severity" not in event.more else {"code": event.subject}
+    return {
+        "schema": 1, "event": str(event.kind), "at": event.at, "target": event.target, **about, "text": event.text, **event.more,
+    }  # fmt: skip
+
+
+def _key(problem: Problem) -> _Key:
+    box = problem.selection.box if problem.selection is not None else None
+    return problem.code, None if box is None else str(box), problem.subject
+
+
+def _differs(before: Problem, now: Problem) -> bool:
+    """True if a problem is another one to a reader: its severity changed, or its count doubled or halved since it was reported.
+    Each message more would be a line a second in a storm."""
+    low, high = sorted((before.count, now.count))
+    return before.severity is not now.severity or (high >= 2 * low and high > low)
+

@@ -1,0 +1,88 @@
+"""``events`` as a program that runs until it is stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spooltop.engine import Spool
+from tests.desk import new_desk
+
+from .streams import ROOT, spooltop
+
+
+@contextmanager
+def running(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "spooltop", "events", *map(str, words)]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def next_event(process: subprocess.Popen[str], kind: str, code: str | None = None) -> dict[str, Any]:
+    assert process.stdout is not None
+    while True:
+        event: dict[str, Any] = json.loads(process.stdout.readline())
+        if event["event"] == kind and event.get("code") == code:
+            return event
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_problems_and_operations_are_told_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    desk = new_desk(tmp_path)
+    with running(desk.path, tmp_path / "none", "--json") as process:
+        assert next_event(process, "unreadable")["target"] == str(tmp_path / "none")
+        desk.claim_and_die_here(desk.put(desk.id(1)))
+        begins = next_event(process, "begins", "claims-dead")
+        assert (begins["severity"], begins["target"]) == ("critical", str(desk.path))
+        assert spooltop("requeue", desk.path, "--verdict", "dead", "--yes").code == 0
+        assert next_event(process, "operation")["done"] == 1
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+
+
+def test_a_command_gets_each_event_and_its_failure_is_told(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path)
+    desk.claim_and_die_here(desk.put(desk.id(1)))
+    kept = tmp_path / "kept"
+    with running(desk.path, "--exec", f"cat >> {kept}; exit 7") as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert " begins critical claims-dead: 1 claim" in process.stdout.readline()
+        assert "--exec: exit code 7" in process.stderr.readline()
+        process.terminate()
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert (lines[0]["event"], lines[0]["code"]) == ("begins", "claims-dead")
+
+
+def test_without_a_target_that_can_be_opened_it_ends(tmp_path: Path) -> None:
+    for command in (["events"], ["metrics", "--listen", "0"], ["metrics", "--textfile", tmp_path / "x"]):
+        done = spooltop(*command, tmp_path / "none", tmp_path / "nowhere")
+        assert (done.code, done.out, done.err.count("\n")) == (5, "", 1)
+        assert f"{tmp_path}/none: no such directory" in done.err
+
+
+def test_a_reader_that_went_away_ends_it(tmp_path: Path) -> None:
+    Spool.create(tmp_path / "spool").close()
+    desk = new_desk(tmp_path / "desk")
+    with running(desk.path) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        desk.claim_and_die_here(desk.put(desk.id(1)))
+        assert process.wait(60) == 141
+        process.stdout = None
