@@ -94,7 +94,8 @@ def open_reader(
 
 def _spool_operations(config: OperatorConfig, reader: DirectoryReader) -> Operations:
     """Opens the operations on the spool of ``reader``."""
-    from .backends.directory.journal.log_store import STATE_DIR, SpoolPathLogs
+    from .backends.directory.journal.log_files import STATE_DIR
+    from .backends.directory.journal.log_store import SpoolPathLogs
     from .backends.directory.operator.chain import OperatorChain
     from .backends.directory.operator.operator import DirectoryOperator
     from .backends.directory.rescan import FreshLook
@@ -131,7 +132,8 @@ def _standalone_operations(config: OperatorConfig, state: str | None) -> Operati
     """Opens the operations on cursors, tickets or lock files without a spool. Their journal is kept in root's state or in
     ``state``, the user's own."""
     from .backends.directory.cursors.operator import CursorOperator
-    from .backends.directory.journal.log_store import STATE_DIR, StateLogs
+    from .backends.directory.journal.log_files import STATE_DIR
+    from .backends.directory.journal.log_store import StateLogs
     from .backends.directory.locks.operator import LockOperator
     from .backends.directory.operator.chain import OperatorChain
     from .operate.operations import Operations

@@ -8,7 +8,7 @@ from spooltop.errors import UsageError
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.units import parse_age
 
-from . import render_json, render_text
+from . import render_text
 from .context import Context, here_or
 
 __all__ = ["report", "status", "watched"]
@@ -24,6 +24,8 @@ def report(args: argparse.Namespace, context: Context, path: str) -> int:
     """Prints the status of ``path``. ``spooltop PATH`` prints the same if no dashboard can be opened."""
     snapshot = watched(args, context, path)
     if args.json:
+        from . import render_json
+
         context.terminal.out(render_json.dumps(render_json.status(snapshot, path)))
     else:
         for line in render_text.status(snapshot, path):

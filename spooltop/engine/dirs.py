@@ -18,10 +18,12 @@ from .files import Files
 from .host import file_system
 from .small_files import read_small
 
-__all__ = ["FORMAT", "OWN", "OpenBoxes", "SpoolDirs"]
+__all__ = ["FORMAT", "OWN", "STAGE", "OpenBoxes", "SpoolDirs"]
 
 OWN = ".spooltop"
 """The directory beside the boxes."""
+STAGE = "stage"
+"""Name of the directory below ``.spooltop`` that holds the staging directories."""
 FORMAT = b"2\n"
 """Content of ``.spooltop/format``. Format 2 introduced ``,e=`` in names; names of format 1 are read as before. Versions of
 spooltop that know only format 1 never read the file. They treat a name with ``,e=`` as foreign: the message is delivered, but its

@@ -111,7 +111,7 @@ def file_system(fd: int) -> str:
     subvolume another one.
     """
     try:
-        with open(f"{PROC}/self/fdinfo/{fd}", encoding="ascii") as info:
+        with open(f"{PROC}/self/fdinfo/{fd}", encoding="utf-8") as info:
             number = next(int(line.split()[1]) for line in info if line.startswith("mnt_id:"))
         with open(f"{PROC}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
             return next(kind for mount, _, _, kind, _ in parse_mounts(table) if mount == number)
@@ -140,7 +140,7 @@ def _machine_id() -> str:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().strip()
     except OSError:
         return ""

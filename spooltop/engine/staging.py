@@ -15,12 +15,9 @@ from weakref import WeakSet
 
 from spooltop.errors import SpooltopError
 
-from .dirs import SpoolDirs
+from .dirs import STAGE, SpoolDirs
 
-__all__ = ["STAGE", "DraftDir", "Staging"]
-
-STAGE = "stage"
-"""Name of the directory below ``.spooltop`` that holds the staging directories."""
+__all__ = ["DraftDir", "Staging"]
 
 _FOLDERS = 256
 """Number of staging directories. Measured: with 64 the inodes freed in a minute cost half of the speed again."""

@@ -75,7 +75,7 @@ def test_a_look_loads_neither_watchers_nor_lists_nor_plans(spool: Path, command:
         f"{package}.{name}"
         for name in (
             "cursors.watcher", "cursors.writers", "events.inotify", "events.watcher", "hints", "journal.journal",
-            "journal.record_log", "listing.listing", "operator.operator",
+            "journal.log_store", "journal.record_log", "listing.listing", "operator.chain", "operator.operator",
         )
     }  # fmt: skip
     assert f"{package}.reader" in found
@@ -99,7 +99,8 @@ def test_psutil_is_loaded_for_a_running_holder(tmp_path: Path, own: bool) -> Non
 def test_a_status_loads_no_other_command(spool: Path) -> None:
     found = loaded("status", str(spool))
     assert {name for name in found if name.startswith("spooltop.cli.cmd_")} == {"spooltop.cli.cmd_status"}
-    assert not found & {"spooltop.model.plan", "spooltop.model.query", "spooltop.operate", "spooltop.tui"}
+    models = {f"spooltop.model.{name}" for name in ("plan", "protocols", "query")}
+    assert not found & {*models, "spooltop.operate", "spooltop.tui"}
 
 
 def test_a_list_loads_what_makes_lists_and_no_more(spool: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.cursors.operator import CursorOperator
-from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.journal.log_store import StateLogs, state_of
+from spooltop.backends.directory.journal.log_files import LogFiles, state_of
+from spooltop.backends.directory.journal.log_store import StateLogs
 from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.backends.directory.world import World
 from spooltop.model.plan import Outcome

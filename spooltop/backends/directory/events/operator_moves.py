@@ -14,7 +14,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.small_files import open_regular
 from spooltop.model.vocabulary import Box
 
-from ..journal.log_store import JOURNAL, STATE_DIR, state_of
+from ..journal.log_files import JOURNAL, STATE_DIR, state_of
 
 if TYPE_CHECKING:
     from ..journal.moves import MoveColumns

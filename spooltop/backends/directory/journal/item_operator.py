@@ -20,7 +20,8 @@ from spooltop.model.vocabulary import Action, Json
 from ..options import OpenOptions
 from ..storage.access import user_name
 from ..world import World
-from .log_store import AUDIT, LogStore, audit_logs
+from .log_files import AUDIT
+from .log_store import LogStore, audit_logs
 from .operation_list import newest_first, undone_by, undos_of
 from .record_log import Intent, ItemOutcome, LoggedOperation, RecordLog, RecordType, write_failed
 

@@ -1,4 +1,4 @@
-"""File operations that logs need beyond those of messages, and the append-only log file.
+"""Names of the logs, and the file operations that they need beyond those of messages.
 
 They are methods of the same object as the others, so that a test that ends the process at the k-th operation, or lets it fail,
 covers them too.
@@ -13,17 +13,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spooltop.engine.files import Files, is_inode
+from spooltop.engine.names import encode_value
 from spooltop.engine.syscalls import fallocate
 
 __all__ = [
-    "FULL", "RESERVED", "LogFiles", "open_path", "plain", "plain_but_for_draft", "plain_now", "with_above",
+    "AUDIT", "FULL", "JOURNAL", "RESERVED", "STATE_DIR", "LogFiles", "open_path", "plain", "plain_but_for_draft", "plain_now",
+    "state_of", "with_above",
 ]  # fmt: skip
+
+STATE_DIR = "/var/lib/spooltop"
+"""Root's own directory, for the logs of other users' spools."""
+
+AUDIT = "audit.jsonl"
+"""The name of every audit log, which is never divided into parts: nothing of it goes but by the hand of the administrator."""
+
+JOURNAL = "journal.jsonl"
+"""The name of every journal of messages."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Error numbers that stop every change but those that free space."""
 
 RESERVED = 256 * 1024
 """Bytes kept allocated behind the end of the file, so that a full disk does not stop the last lines."""
+
+
+def state_of(state_dir: str, path: str) -> str:
+    """The directory below ``state_dir`` for the logs of ``path``, by its real path."""
+    from hashlib import sha256  # loads OpenSSL: only for root on the spool of somebody else
+
+    real = os.path.realpath(path)
+    mark = sha256(os.fsencode(real)).hexdigest()[:16]
+    return os.path.join(state_dir, f"{encode_value(os.path.basename(real))[:40]}-{mark}")
 
 
 class LogFiles(Files):

@@ -17,28 +17,16 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.names import encode_value
 from spooltop.errors import AuditFailed
 from spooltop.model.audit import AuditLog
 
 from .append_log import AppendLog
-from .log_files import FULL, LogFiles, open_path
+from .log_files import AUDIT, FULL, STATE_DIR, LogFiles, open_path, state_of
 from .log_lines import LogLines
 from .log_parts import NextPart
 
-__all__ = [
-    "AUDIT", "JOURNAL", "STATE_DIR", "LogStore", "SpoolLogs", "SpoolPathLogs", "StateLogs", "StoredLog", "audit_logs",
-    "state_of",
-]  # fmt: skip
+__all__ = ["LogStore", "SpoolLogs", "SpoolPathLogs", "StateLogs", "StoredLog", "audit_logs"]
 
-STATE_DIR = "/var/lib/spooltop"
-"""Root's own directory, for the logs of other users' spools."""
-
-AUDIT = "audit.jsonl"
-"""The name of every audit log, which is never divided into parts: nothing of it goes but by the hand of the administrator."""
-
-JOURNAL = "journal.jsonl"
-"""The name of every journal of messages."""
 
 class StoredLog(NamedTuple):
     """A log as it is read. ``trusted``: nobody else may write it."""
@@ -76,15 +64,6 @@ def audit_logs(store: LogStore, operation: str) -> list[AuditLog]:
             about = [line for line in lines if mark in line]
         found.append(AuditLog(about[::-1], log.lines.torn, log.lines.unread, log.trusted))
     return found
-
-
-def state_of(state_dir: str, path: str) -> str:
-    """The directory below ``state_dir`` for the logs of ``path``, by its real path."""
-    from hashlib import sha256  # loads OpenSSL: only for root on the spool of somebody else
-
-    real = os.path.realpath(path)
-    mark = sha256(os.fsencode(real)).hexdigest()[:16]
-    return os.path.join(state_dir, f"{encode_value(os.path.basename(real))[:40]}-{mark}")
 
 
 class SpoolLogs:

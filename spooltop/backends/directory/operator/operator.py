@@ -22,8 +22,8 @@ from spooltop.records import replace
 
 from ..detect import identify
 from ..journal.journal import MOVES, BatchJournal, MoveIntent, MoveLog, MoveOperation
-from ..journal.log_files import FULL
-from ..journal.log_store import AUDIT, STATE_DIR, SpoolLogs, audit_logs
+from ..journal.log_files import AUDIT, FULL, STATE_DIR
+from ..journal.log_store import SpoolLogs, audit_logs
 from ..journal.record_log import LoggedOperation, RecordLog, RecordType
 from ..journal.summaries import SUMMARIES
 from ..options import OpenOptions

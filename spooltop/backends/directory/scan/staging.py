@@ -9,8 +9,7 @@ import os
 import stat
 from typing import NamedTuple
 
-from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.staging import STAGE
+from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.records import replace
 
 from ..storage.location import OPERATION, in_folder

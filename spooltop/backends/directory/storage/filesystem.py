@@ -33,7 +33,7 @@ def parse_mountinfo(text: str) -> dict[int, Mount]:
 def mount_of(fd: int, proc: str = host.PROC) -> Mount | None:
     """Returns the mount of the open ``fd``; None if the kernel does not report it (no ``/proc``)."""
     try:
-        with open(os.path.join(proc, "self", "fdinfo", str(fd)), encoding="ascii") as file:
+        with open(os.path.join(proc, "self", "fdinfo", str(fd)), encoding="utf-8") as file:
             info = file.read()
         with open(os.path.join(proc, "self", "mountinfo"), encoding="utf-8", errors="surrogateescape") as file:
             table = file.read()

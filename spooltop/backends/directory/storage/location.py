@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from os import stat_result
 from typing import NamedTuple, Self
 
-from spooltop.engine.staging import STAGE
+from spooltop.engine.dirs import STAGE
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import ASIDE, Box, Json
 from spooltop.patterns import pattern
