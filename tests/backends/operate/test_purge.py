@@ -183,11 +183,12 @@ class Emptied(LogFiles):
         super().rename_noreplace(name, dir_fd, to, to_fd)
 
 
-def test_so_many_messages_have_it_in_common(desk):
+@pytest.mark.parametrize("box", [Box.NEW, None])
+def test_so_many_messages_have_it_in_common(desk, box):
     for number in range(BATCH + 1):
         desk.put(f"{number}")
     operations = desk.operations()
-    hold = operations.plan(Action.HOLD, Selection(box=Box.NEW, everything=True))
+    hold = operations.plan(Action.HOLD, Selection(box=box, everything=True))
     assert operations.apply(hold).count(Outcome.DONE) == BATCH + 1
     [meta_path] = (desk.path / ".spooltop" / "held").rglob(".*.meta")
     assert meta_path == common(desk, hold.operation, "held")
@@ -200,6 +201,17 @@ def test_so_many_messages_have_it_in_common(desk):
     release = operations.plan(Action.RELEASE, Selection(box=Box.HELD, everything=True))
     assert operations.apply(release).count(Outcome.DONE) == BATCH + 1
     assert len(desk.names(Box.NEW)) == BATCH + 1
+
+
+def test_messages_out_of_two_boxes_have_nothing_in_common(desk):
+    for number in range(BATCH + 1):
+        desk.put(f"{number}")
+    desk.claim_and_die("7")
+    hold = desk.operations().plan(Action.HOLD, Selection(everything=True))
+    assert desk.operations().apply(hold).count(Outcome.DONE) == BATCH + 1
+    assert not common(desk, hold.operation, "held").exists()
+    metas = [json.loads(path.read_text()) for path in (desk.path / ".spooltop" / "held").rglob(".*.meta")]
+    assert sorted(meta["origin"] for meta in metas) == ["cur"] + ["new"] * BATCH
 
 
 def test_what_is_purged_at_a_low_rate_tells_each_its_own_time(desk, in_common):

@@ -14,7 +14,7 @@ from spooltop.engine.os_errors import advice
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.audit import AuditLog
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Plan
+from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Plan, boxes_of
 from spooltop.model.progress import BATCH, Progress
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
@@ -188,7 +188,8 @@ class DirectoryOperator:
                 if not (plan.deletes and error.errno in FULL):
                     raise  # but for what frees space, which the next change can repair after
         # Out of one box: what has metadata of its own and loses them to a power cut must not pass for what came from another.
-        large = plan.selection.box in LIVE and len(plan.items) > _SMALL
+        boxes = boxes_of(plan.items)
+        large = len(boxes) == 1 and not boxes.isdisjoint(LIVE) and len(plan.items) > _SMALL
         return Mover(dirs, recheck, repaired, large=large)
 
     def _settled(self, box: Box, progress: Progress) -> BoxNames:
