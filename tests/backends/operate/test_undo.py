@@ -196,6 +196,27 @@ def test_of_many_each_that_changed_is_refused_and_all_others_go_back(desk):
     assert sorted(refusal.row.id for refusal in again.refused) == [desk.id(number) for number in (7, 8, 9, 10, 1200)]
 
 
+def test_one_that_is_missing_costs_no_second_look_at_the_others(desk):
+    class Counting(LogFiles):
+        looks = 0
+
+        def stat(self, name, dir_fd):
+            self.looks += 1
+            return super().stat(name, dir_fd)
+
+    for number in range(1001):
+        desk.put(desk.id(number))
+    files = Counting()
+    operations = desk.operations(files)
+    plan = operations.plan(Action.PURGE, Selection(box=Box.NEW, everything=True))
+    assert operations.apply(plan).count(Outcome.DONE) == 1001
+    next((desk.path / ".spooltop" / "trash" / plan.operation).glob("*0500*")).unlink()
+    files.looks = 0
+    back = operations.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
+    assert (len(back.items), len(back.refused)) == (1000, 1)
+    assert files.looks < 1100
+
+
 def test_operations_are_found_after_a_restart_and_by_the_beginning_of_their_id(desk):
     _, operation, _ = requeued(desk, 1)
     later = desk.operations()

@@ -26,6 +26,7 @@ from ..journal.summaries import MoveSummary
 from ..storage.folders import Folders
 from ..storage.location import Place, kind_of
 from ..storage.name_forms import NameForms, tokens_of
+from ..storage.name_lookup import NameLookup
 from .packed_items import KEEP, Message, MessageColumns, PackedItems, TargetColumns, is_claimed
 
 __all__ = ["records", "undo_candidates"]
@@ -194,19 +195,18 @@ class _Backwards:
     def _statuses(self, made: _Made, cleared: Sequence[bool]) -> list[os.stat_result | None]:
         """Takes the status of each message; None where it is refused. A message with anything unusual about its file is looked
         at by itself."""
-        run, stat = made.run, self._folders.files.stat
+        run = made.run
         found: list[os.stat_result | None]
         try:
-            fd = self._folders.of(*made.target).fd
-            statuses = [stat(name, fd) for name in run.to_names]
+            fd, look = self._folders.of(*made.target).fd, NameLookup(self._folders.files).status
+            found = [look(name, fd) for name in run.to_names]
             taken = self._perhaps_taken(run)
-            columns = zip(statuses, run.inos, made.between, cleared, run.names, strict=True)
+            columns = zip(found, run.inos, made.between, cleared, run.names, strict=True)
             unusual = [
-                one.st_nlink != 1 or not S_ISREG(one.st_mode) or one.st_ino != (ino or one.st_ino) or gone or name in taken
-                or _went_on(one.st_ctime_ns, between)
+                one is None or one.st_nlink != 1 or not S_ISREG(one.st_mode) or one.st_ino != (ino or one.st_ino) or gone
+                or name in taken or _went_on(one.st_ctime_ns, between)
                 for one, ino, between, gone, name in columns
             ]  # fmt: skip
-            found = list(statuses)
         except OSError:
             found, unusual = [None] * len(run.names), [True] * len(run.names)
         places = compress(range(len(found)), unusual)

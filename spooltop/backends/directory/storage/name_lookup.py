@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from spooltop.engine.files import Files
 
 from .folders import Folder
@@ -16,6 +18,13 @@ class NameLookup:
         self._files = files
         self._ordered: dict[int, bool] = {}
 
+    def status(self, name: str, dir_fd: int) -> os.stat_result | None:
+        """Returns the status of the file under that name; None where it is not there or not visible."""
+        try:
+            return self._files.stat(name, dir_fd)
+        except OSError:
+            return None
+
     def there(self, name: str, dir_fd: int) -> bool | None:
         """Returns whether anything exists under that name; None where that cannot be seen."""
         try:
@@ -27,19 +36,14 @@ class NameLookup:
         return True
 
     def inode(self, name: str, dir_fd: int) -> int | None:
-        try:
-            return self._files.stat(name, dir_fd).st_ino
-        except OSError:
-            return None  # not there or not visible
+        found = self.status(name, dir_fd)
+        return None if found is None else found.st_ino
 
     def ctime_ns(self, name: str, dir_fd: int, ino: int) -> int:
         """Returns the ctime (ns) of the file ``ino`` under that name; 0 where a consumer was quicker and the file has already
         moved on."""
-        try:
-            found = self._files.stat(name, dir_fd)
-        except OSError:
-            return 0
-        return found.st_ctime_ns if found.st_ino == ino else 0
+        found = self.status(name, dir_fd)
+        return found.st_ctime_ns if found is not None and found.st_ino == ino else 0
 
     def ordered(self, folder: Folder) -> bool:
         """Returns whether a sync of this directory makes earlier changes of names durable in the others of its device."""
