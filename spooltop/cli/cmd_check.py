@@ -11,7 +11,7 @@ from ..errors import SpooltopError, UsageError
 from ..model.units import parse_age
 from ..monitor.plugin import Condition, Finding, State, condition, finding, report, unknown
 from .cmd_status import watched
-from .context import Context, here_or
+from .context import Context, targets_of
 
 __all__ = ["check", "failed"]
 
@@ -20,7 +20,7 @@ def check(args: argparse.Namespace, context: Context) -> int:
     """Looks at all targets at once, each in a thread of its own: one that hangs is UNKNOWN after ``-t`` seconds, the others are
     judged all the same."""
     conditions = [condition(text, state) for state, texts in _given(args) for text in texts]
-    targets = list(dict.fromkeys(args.paths)) or [here_or(None, args.as_kind == "spool", args.cursor_file)]
+    targets = targets_of(args)
     if not 0 < args.timeout < math.inf:
         raise UsageError(f"-t {args.timeout:g} is no time", advice="as in -t 10")
     looks = [_Look(args, context, target, conditions) for target in targets]

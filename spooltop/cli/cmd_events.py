@@ -13,14 +13,16 @@ from ..errors import SpooltopError
 from ..model.snapshot import Snapshot
 from ..model.vocabulary import Json
 from ..monitor.events import QueueEvent, TargetEvents, as_json, as_text
-from ..monitor.watching import Watching, require_one, stopped_by_signals
+from ..monitor.watching import Watching, operations_of, require_one, stopped_by_signals
 from . import render_json
-from .context import Context, here_or
+from .context import Context, targets_of
 from .terminal import Terminal
 
 __all__ = ["events"]
 
 _MOST_OPERATIONS = 100
+_AGAIN = 5.0
+"""Seconds after which a target without changes is looked at again: the end of a process is no change in a directory."""
 _COMMAND_WITHIN = 60.0
 """Seconds after which a command of ``--exec`` is killed: one that hangs must not keep back the events after it."""
 _WAITING = 1_000
@@ -28,7 +30,7 @@ _WAITING = 1_000
 
 
 def events(args: argparse.Namespace, context: Context) -> int:
-    names = list(dict.fromkeys(args.paths)) or [here_or(None, args.as_kind == "spool", args.cursor_file)]
+    names = targets_of(args)
     runner = None if args.exec is None else _Runner(args.exec, context.terminal)
     told = _Told(context.terminal, as_lines=not args.json, runner=runner, stop=lambda: watching.stop())
 
@@ -36,7 +38,7 @@ def events(args: argparse.Namespace, context: Context) -> int:
         return context.control(args, target, watch=True)
 
     require_one(names, opened)
-    watching = Watching({name: _Sink(name, told) for name in names}, opened)
+    watching = Watching({name: _Sink(name, told) for name in names}, opened, again=_AGAIN)
     with stopped_by_signals(watching):
         watching.wait()
     if runner is not None:
@@ -84,11 +86,7 @@ class _Sink:
         self._told = told
 
     def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
-        try:
-            operations = control.operations(most=_MOST_OPERATIONS)
-        except SpooltopError:
-            operations = []  # of a target without operations, or with a log that is not ours to read
-        self._told(self._events.look(snapshot, operations))
+        self._told(self._events.look(snapshot, operations_of(control, _MOST_OPERATIONS)))
 
     def failed(self, why: str, at: float) -> None:
         self._told(self._events.failed(why, at))

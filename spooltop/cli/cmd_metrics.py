@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import SpooltopError, Unreadable, UsageError
 from ..model.units import parse_age
 from ..monitor.watching import Watching, require_one, stopped_by_signals
-from .context import Context, here_or
+from .context import Context, targets_of
 
 if TYPE_CHECKING:
     from ..control import Control
@@ -30,7 +30,7 @@ def metrics(args: argparse.Namespace, context: Context) -> int:
         raise UsageError("metrics needs prometheus_client", advice="pip install 'spooltop[metrics]'") from None
     if args.listen is not None and args.textfile is not None:
         raise UsageError("--listen and --textfile together", advice="run one for each")
-    names = list(dict.fromkeys(args.paths)) or [here_or(None, args.as_kind == "spool", args.cursor_file)]
+    names = targets_of(args)
     targets = {name: TargetMetrics(name) for name in names}
     found = Metrics(targets.values())
     if args.listen is None and args.textfile is None:

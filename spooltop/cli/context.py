@@ -15,7 +15,7 @@ from .terminal import Terminal
 if TYPE_CHECKING:
     from ..control import Control
 
-__all__ = ["Context", "Dashboard", "Opener", "here_or", "watching"]
+__all__ = ["Context", "Dashboard", "Opener", "here_or", "targets_of", "watching"]
 
 Opener = Callable[..., "Control"]
 Dashboard = Callable[["Control", argparse.Namespace], int]
@@ -71,3 +71,8 @@ def here_or(path: str | None, as_spool: bool = False, cursor_files: Sequence[str
             return os.path.dirname(cursor_files[0]) or "."
         raise UsageError("no spool given, and the current directory is not one", advice="spooltop PATH, or spooltop -h") from None
     return "."
+
+
+def targets_of(args: argparse.Namespace) -> list[str]:
+    """Returns the targets of a command that takes several, each once; without any, as ``here_or``."""
+    return list(dict.fromkeys(args.paths)) or [here_or(None, args.as_kind == "spool", args.cursor_file)]

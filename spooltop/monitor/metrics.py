@@ -16,7 +16,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from spooltop import __version__
-from spooltop.errors import SpooltopError
 from spooltop.model.cursors import VERDICTS, Cursor, cursor_keys
 from spooltop.model.observation import Ages, Observation
 from spooltop.model.plan import OperationRecord
@@ -25,6 +24,8 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass
+
+from .watching import operations_of
 
 if TYPE_CHECKING:
     from spooltop.control import Control
@@ -124,10 +125,7 @@ class TargetMetrics:
 
     def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
         """Implements ``watching.Sink``."""
-        try:
-            records = control.operations(most=None if self._operations.empty else _RECENT)
-        except SpooltopError:
-            records = []  # of a target without operations, or with a log that is not ours to read
+        records = operations_of(control, None if self._operations.empty else _RECENT)
         with self._lock:
             self._snapshot, self._seconds, self._at, self._failed = snapshot, seconds, self._clock(), False
             self._operations.add(reversed(records))

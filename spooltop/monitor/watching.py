@@ -14,9 +14,10 @@ from spooltop.errors import SpooltopError
 
 if TYPE_CHECKING:
     from spooltop.control import Control
+    from spooltop.model.plan import OperationRecord
     from spooltop.model.snapshot import Snapshot
 
-__all__ = ["Sink", "Watching", "require_one", "stopped_by_signals"]
+__all__ = ["Sink", "Watching", "operations_of", "require_one", "stopped_by_signals"]
 
 _AGAIN = 15.0
 """Seconds after which a target that cannot be opened is tried again, and after which one without changes is looked at again."""
@@ -36,6 +37,14 @@ class Sink(Protocol):
     def failed(self, why: str, at: float) -> None:
         """Learns that the target could not be looked at, at ``at`` (epoch seconds)."""
         ...
+
+
+def operations_of(control: Control, most: int | None) -> list[OperationRecord]:
+    """Returns the newest operations, newest first; none of a target without operations, or with a log that may not be read."""
+    try:
+        return control.operations(most=most)
+    except SpooltopError:
+        return []
 
 
 def require_one(targets: Iterable[str], opened: Callable[[str], Control]) -> None:
