@@ -91,12 +91,12 @@ def ended(*words: str) -> Run:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode in (0, 3), words  # 3: the messages are gone, so that none is left to undo
-    return Run(time.perf_counter() - began, used.ru_maxrss << 10)
+    return Run(time.perf_counter() - began, used.ru_maxrss << 10, used.ru_utime + used.ru_stime)
 
 
 def median(*words: str) -> Run:
     runs = sorted(ended(*words) for _ in range(3))
-    return Run(runs[1].seconds, max(one.most for one in runs))
+    return Run(runs[1].seconds, max(one.most for one in runs), runs[1].processor)
 
 
 def measured(path: Path, size: int, messages: int) -> list[str]:
