@@ -79,7 +79,7 @@ class Presence(NamedTuple):
 
     @property
     def owner(self) -> Owner:
-        return Owner(host=self.host, pid=self.pid, start=self.since, command=self.command)
+        return Owner(self.host, self.pid, self.since, self.command)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from enum import StrEnum
-from typing import TypeAlias
-
-from spooltop.records import dataclass
+from typing import NamedTuple, TypeAlias
 
 __all__ = ["ASIDE", "DIED", "EXITED", "LIVE", "RUNNING", "Action", "Box", "Json", "Key", "Owner", "Ref", "Verdict"]
 
@@ -70,8 +68,7 @@ class Action(StrEnum):
     __hash__ = str.__hash__
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(NamedTuple):
     """The holder of a claim or the writer of a file, according to its name or its presence file; ``start`` in epoch seconds."""
 
     host: str | None = None

@@ -45,7 +45,7 @@ _PICKED = 16 * CHUNK
 """Names that are picked at a time: in the order of the directory, they may be far apart."""
 _FOR_THE_NOTE = 1_000
 """Claims that are judged to say who is at work."""
-_TOKEN = pattern(r",c=([0-9a-f]{32})\.[0-9]{1,17}:2,P[0-9]{1,10}(?=/|\Z)")
+_TOKEN = pattern(r"[0-9a-f]{32}")
 
 
 class FreshLook:
@@ -86,7 +86,8 @@ class FreshLook:
             if box is Box.NEW:
                 return _Names(scan.names, places, lambda names, tails: Judged())
             self._claims = _shortened(scan)
-            tokens = {token for _, chunk in scan.names.chunks() for token in _TOKEN.findall(chunk.decode("latin-1"))}
+            parts = {part[:32] for _, chunk in scan.names.chunks() for part in chunk.decode("latin-1").split(",c=")}
+            tokens = set(filter(_TOKEN.fullmatch, parts))
             tested = self._judge.test(dirs, self._spool.mount(dirs), tokens, progress)
             return _Names(scan.names, places, partial(self._judged, tested))
 

@@ -71,8 +71,7 @@ class JudgedClaim(NamedTuple):
     @classmethod
     def of(cls, row: Row) -> JudgedClaim:
         owner = row.owner
-        values = None if owner is None else (owner.host, owner.pid, owner.start, owner.command, owner.user)
-        return cls(None if row.verdict is None else row.verdict.value, row.evidence, values)
+        return cls(None if row.verdict is None else row.verdict.value, row.evidence, None if owner is None else tuple(owner))
 
 
 class TestedTokens(NamedTuple):
@@ -227,7 +226,7 @@ class ClaimJudge:
             before, name = claim.row, claim.name
             if name.token is not None:
                 verdict, evidence, owner, _, here = holders[name.token]
-                owner = replace(owner, pid=name.pid) if owner.pid is None else owner
+                owner = owner._replace(pid=name.pid) if owner.pid is None else owner
             elif name.pid is not None:
                 known_at = self._boot_clock.latest(claim.ctime, claim.seen)
                 others = None if namesakes is None else namesakes.get(name.pid)
@@ -235,7 +234,7 @@ class ClaimJudge:
                 verdict, evidence = judge_pid(name.pid, there[name.pid], process, others, known_at, certainty)
                 owner, here = Owner(pid=name.pid), verdict is Verdict.ALIVE
                 if here and process is not None:
-                    owner = replace(owner, start=process.since, command=process.command, user=process.user)
+                    owner = owner._replace(start=process.since, command=process.command, user=process.user)
                     evidence = _also(evidence, process.halted)
             else:
                 verdict, evidence, owner, here = Verdict.UNKNOWN, "no owner in its name", Owner(), False
@@ -257,7 +256,7 @@ class ClaimJudge:
             folder = dirs.private_dir(presence.CONSUMERS)
             if folder is None:
                 return None
-            tokens = [name for name in dirs.files.list(folder) if _TOKEN.fullmatch(name)][:_TOKENS_AT_MOST]
+            tokens = list(islice(filter(_TOKEN.fullmatch, dirs.files.list(folder)), _TOKENS_AT_MOST))
         except OSError:
             return None
         count, vantage = 0, self._vantage(certainty)
@@ -328,8 +327,8 @@ class ClaimJudge:
                 if described is not None:
                     here, words = True, _also(words, described.halted)
                     known = owner if not holder.words else Owner(host=owner.host)
-                    owner = replace(
-                        known, pid=described.pid, start=described.since or known.start,
+                    owner = known._replace(
+                        pid=described.pid, start=described.since or known.start,
                         command=described.command or known.command, user=described.user,
                     )  # fmt: skip
             holders[token] = (verdict, words, owner, sentence, here)
