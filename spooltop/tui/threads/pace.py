@@ -17,9 +17,8 @@ ONLY_MESSAGES = 4.75
 BUSY = 0.25
 """Seconds between two looks where much happens."""
 STORM = 1_000
-"""Messages a second that come, from which on nobody follows single ones."""
-STORM_BUSY = 0.5
-"""Seconds between two looks then: half of what a storm costs is listing and drawing what nobody can read."""
+"""Messages a second that come, from which on nobody follows single ones. Then looks are as rare as ``FRESH`` allows: half of
+what a storm costs is listing and drawing what nobody can read."""
 
 SHARE = 3
 """Rest after a look as a multiple of its duration: a large spool that never rests takes a quarter of a core."""
@@ -55,7 +54,8 @@ class Pace:
     def looked(self, began: float, ended: float) -> None:
         """Notes the last look."""
         self._looked_at = ended
-        self._rest = rest_after(ended - began, max(self._busy, STORM_BUSY) if self._storm else self._busy)
+        took = ended - began
+        self._rest = rest_after(took, max(self._busy, FRESH - took) if self._storm else self._busy)
 
     def found(self, observation: Observation) -> None:
         """Notes what the last look found."""
