@@ -55,7 +55,7 @@ class ShortLived:
     def sources(self, *, but: Set[str]) -> Counter[str]:
         """Counts the messages of each source. Ids in ``but`` are left out."""
         counted = Counter(map(_source, self.found.values()))
-        counted.subtract(self.found[id][3] for id in self.found.keys() & but)
+        counted -= Counter(self.found[id][3] for id in self.found.keys() & but)
         del counted[""]
         return counted
 

@@ -69,6 +69,8 @@ class MessageTracker:
                     self._canaries[name.id] = _Track(batch.at)
                 if (track := self._track(name.id)) is not None:
                     track.new = raw
+            if not self._tracks and not self._canaries:
+                continue
             for raw in self._relevant(batch.added.get(Box.CUR, ())):
                 name = grammar.parse(raw, claimed=True)
                 if (track := self._track(name.id)) is not None:
