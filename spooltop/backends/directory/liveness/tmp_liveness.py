@@ -36,6 +36,7 @@ __all__ = ["TmpJudge", "Writer", "writer_of"]
 _WRITER = pattern(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)
 _SETTLED = 1.0
 _OPENERS_FOR = 5.0
+_OWNERS_AT_MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class TmpJudge:
         self._opened: tuple[float, frozenset[tuple[int, int]], Descriptors] = (
             float("-inf"), frozenset(), Descriptors({}, False),
         )  # fmt: skip
+        self._owners: dict[tuple[int, float | None], Owner] = {}
         self.irregular: tuple[Row, ...] = ()
         self.bytes = 0
 
@@ -264,10 +266,16 @@ class TmpJudge:
         return opened
 
     def _owner(self, pid: int | None) -> Owner:
-        if pid is None:
-            return Owner()
-        process = self._processes.process(pid, described=True)
-        return Owner(pid=pid) if process is None else Owner(None, pid, process.since, process.command, process.user)
+        """Returns the visible facts about a process; its command and user are read once."""
+        if pid is None or (process := self._processes.process(pid)) is None:
+            return Owner(pid=pid)
+        key = (pid, process.started)
+        if key not in self._owners:
+            if len(self._owners) >= _OWNERS_AT_MOST:
+                self._owners.clear()
+            process = self._processes.process(pid, described=True) or process
+            self._owners[key] = Owner(None, pid, process.since, process.command, process.user)
+        return self._owners[key]
 
 
 def _stat(folders: Folders, raw: str) -> os.stat_result:
