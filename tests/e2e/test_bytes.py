@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,7 +75,7 @@ def test_a_switch_of_view_costs_under_two_and_a_half_kilobytes(tmp_path: Path, d
     found = switches(screen, 0.1)
     assert len(found) == 42
     # A list that takes long is shown in two steps, but no cell is drawn twice for it.
-    assert statistics.median(found.values()) <= 2500 and max(found.values()) <= 4500, found
+    assert max(found.values()) <= 2500, found
 
 
 def test_hostile_names_are_shown_and_none_is_interpreted(spool_path: Path, dashboard: Dashboard) -> None:
