@@ -2,7 +2,7 @@
 
     python -m tests.bench.answering [claims, default 1000000] [--dir PATH]
 
-The floor is a bare Textual app on which a key moves a mark.
+The floor is a bare Textual app on which a key moves a mark, at rest and beside a thread that looks at the claims.
 """
 
 from __future__ import annotations
@@ -21,6 +21,19 @@ from .list import Done, took
 from .operate import claim_all, fill, floor, looked_at
 from .screen import FLOOR, latencies, spread_of
 
+BUSY = FLOOR.replace(
+    "Bare().run",
+    """
+import sys, threading
+def look() -> None:
+    cur = os.open(sys.argv[1], os.O_RDONLY)
+    names = os.listdir(cur)
+    while True:
+        for name in names:
+            os.lstat(name, dir_fd=cur)
+threading.Thread(target=look, daemon=True).start()
+Bare().run""",
+)
 ESCAPES = 10
 """Number of times that the making of a list is ended."""
 ESC = "\x1b"
@@ -71,9 +84,11 @@ def main() -> None:
         print(f"{count:,} claims of a dead consumer, requeued from the dashboard, on {kind(folder)}")
         print("| a key is answered, p50 / p99 / most | |")
         print("|---|---|")
-        with Terminal((sys.executable, "-c", FLOOR), cols=80, rows=24) as screen:
-            screen.wait_for("READY")
-            print(row("bare Textual: a mark moves", [one / 1000 for one in latencies(screen, 100)]), flush=True)
+        for what, app in (("bare Textual: a mark moves", FLOOR), ("the same beside a thread that looks at the claims", BUSY)):
+            with Terminal((sys.executable, "-c", app, str(path / "cur")), cols=80, rows=24) as screen:
+                screen.wait_for("READY")
+                screen.collect(2.0)
+                print(row(what, [one / 1000 for one in latencies(screen, 100)]), flush=True)
         with Terminal((*SPOOLTOP, str(path)), cols=80, rows=24) as screen:
             screen.wait_for("claims of dead consumers", MOST)
             escapes = []
