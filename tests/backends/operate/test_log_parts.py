@@ -26,6 +26,7 @@ from spooltop.model.plan import Outcome, Result
 from spooltop.model.progress import BATCH
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
+from tests.bench.operations import write_journal
 from tests.desk import Desk
 
 from .tripwire import Tripwire, failed, killed
@@ -245,6 +246,18 @@ def test_moves_that_were_announced_before_a_part_began_are_no_flow(desk: Desk) -
         hold(desk, LogFiles(), "e")
         moves.look(dirs)
     assert moves.out_of_new == dict.fromkeys("bcde", 1)
+
+
+def test_of_many_moves_the_newest_are_remembered(desk: Desk) -> None:
+    moves = OperatorMoves(str(desk.state))
+    with SpoolDirs(desk.path) as dirs:
+        moves.look(dirs)
+        write_journal(desk.path, 1, 102_500)
+        moves.look(dirs)
+    assert len(moves.out_of_new) == 100_000
+    assert [name[:16] for name in (next(iter(moves.out_of_new)), next(reversed(moves.out_of_new)))] == [
+        f"{1795222800000000 + number:016d}" for number in (2_500, 102_499)
+    ]
 
 
 def test_a_line_that_nests_too_deep_announces_no_moves(desk: Desk) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from spooltop.engine.dirs import SpoolDirs
@@ -126,8 +127,9 @@ class OperatorMoves:
         for run in record.runs if isinstance(record, MoveIntent) else ():
             self._note(run)
         for known in (self.requeued, self.put_back, self.out_of_new, self.out_of_cur, self.claims):
-            while len(known) > _REMEMBERED:
-                del known[next(iter(known))]
+            # All at once: a dict looks for its first name among all that were deleted before it.
+            for name in list(islice(known, max(0, len(known) - _REMEMBERED))):
+                del known[name]
 
     def _note(self, run: MoveColumns) -> None:
         box, to_box = (place and place[0] for place in (run.source, run.target))
