@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import SpooltopError, Unreadable, UsageError
 from ..model.units import parse_age
 from ..monitor.watching import Watching, require_one, stopped_by_signals
+from . import render_json
 from .context import Context, targets_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ _LOOPBACK = "127.0.0.1"
 
 def metrics(args: argparse.Namespace, context: Context) -> int:
     """Without ``--listen`` and ``--textfile``, looks once at each target and prints."""
+    if args.grafana:
+        from ..monitor.grafana import dashboard
+
+        context.terminal.out(render_json.dumps(dashboard()))
+        return 0
     try:
         from ..monitor.metrics import Metrics, TargetMetrics
     except ModuleNotFoundError as error:

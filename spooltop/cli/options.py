@@ -173,6 +173,7 @@ def metrics(parser: ArgumentParser) -> None:
     parser.add_argument("--listen", metavar="[HOST:]PORT", help="watch, and serve them over HTTP; HOST is 127.0.0.1 by default")
     parser.add_argument("--textfile", metavar="FILE", help="watch, and write them for the textfile collector of node_exporter")
     parser.add_argument("--every", metavar="DURATION", default="15s", help="with --textfile: how often; default 15s")
+    parser.add_argument("--grafana", action="store_true", help="print a dashboard for Grafana instead, to be imported there")
     _poll_log(parser)
     _redis(parser)
 
