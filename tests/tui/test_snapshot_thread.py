@@ -6,7 +6,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from spooltop.model.cursors import CursorSource
 from spooltop.model.flow import Flow
 from spooltop.model.observation import Observation, Watch
 from spooltop.model.protocols import ListProgress, ListQuery, Sort
+from spooltop.model.row import Row
 from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.vocabulary import Box, Key, Verdict
 from spooltop.tui.change_filter import CLOCK, TICK, ChangeFilter
@@ -304,6 +305,41 @@ def test_where_the_cursor_stands_is_looked_for_once_in_each_list(posts: Posts) -
             next_of(posts, SnapshotTaken)
     finally:
         control.hang.set()
+        assert snapshot_thread.stop(timeout=20)
+
+
+def test_the_rows_of_a_list_at_rest_are_read_with_each_step_of_the_ages(posts: Posts) -> None:
+    windows: list[tuple[int, int]] = []
+
+    class Read(FakeListing):
+        def window(self, start: int, stop: int) -> Sequence[Row]:
+            windows.append((start, stop))
+            return super().window(start, stop)
+
+    class Reading(FakeControl):
+        def listing(
+            self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
+        ) -> FakeListing:
+            found = Read(query, self.of(query.box), self.generation)
+            found.timed = False
+            return found
+
+    control = Reading([waiting(n) for n in range(20)])
+    snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
+    snapshot_thread.request(ListRequest(ListQuery(Box.NEW), 0, 10))
+    snapshot_thread.start()
+    try:
+        next_of(posts, SnapshotTaken)
+        looks = control.looks
+        while control.looks < looks + 5:
+            time.sleep(0)
+        assert windows == [(0, 20)]
+        control.time += 2 * TICK
+        next_of(posts, SnapshotTaken)
+        snapshot_thread.request(ListRequest(ListQuery(Box.NEW), 5, 15))
+        next_page(posts)
+        assert windows[:3] == [(0, 20)] * 3, "another window is another page"
+    finally:
         assert snapshot_thread.stop(timeout=20)
 
 

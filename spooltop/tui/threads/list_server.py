@@ -34,6 +34,7 @@ class ListServer:
         self._changes = changes
         self._maker = ListMaker(control, post, monotonic)
         self._posted: Page | None = None
+        self._asked: tuple[object, ...] = ()
         self._shown_at = 0.0
         self._anchored: tuple[int, Key | None, int | None] = (0, None, None)
         self._keys_served = 0
@@ -41,10 +42,11 @@ class ListServer:
 
     def serve(self, request: ListRequest, snapshot: Snapshot | None, unwanted: Callable[[bool], bool]) -> None:
         """Posts what ``request`` wants; ``snapshot`` where a look was taken for it. ``unwanted``: see ``ListMaker.listing``."""
+        news = snapshot is not None and self._changes.passes(snapshot)
         # An invalid filter must not hide the snapshot.
         try:
             listing = self._maker.listing(request, snapshot, unwanted)
-            page = None if listing is None else self._page(listing, request)
+            page = None if listing is None else self._page(listing, request, news)
         except SpooltopError as error:
             if snapshot is not None:
                 self._post(SnapshotTaken(snapshot, None))
@@ -52,16 +54,16 @@ class ListServer:
             self._changes.pass_next()
             return
         if snapshot is not None:
-            self._post_look(snapshot, page)
+            self._post_look(snapshot, page, news)
         elif page is not None:
             self._post(RowsRead(page))
         self._posted = page
         if listing is not None:
             self._answer(listing, request)
 
-    def _post_look(self, snapshot: Snapshot, page: Page | None) -> None:
+    def _post_look(self, snapshot: Snapshot, page: Page | None, news: bool) -> None:
         at = snapshot.taken_at
-        if self._changes.passes(snapshot) or (page is not None and page.differs(self._posted)):
+        if news or (page is not None and page.differs(self._posted)):
             self._shown_at = at
             self._post(SnapshotTaken(snapshot, page))
         elif not 0 <= at - self._shown_at < CLOCK:
@@ -77,7 +79,12 @@ class ListServer:
             self._search_served = search.number
             self._post(MatchFound(listing.query, search, match(self._control.listing, listing, request, search)))
 
-    def _page(self, listing: Listing, request: ListRequest) -> Page:
+    def _page(self, listing: Listing, request: ListRequest, news: bool) -> Page:
+        """The window of the listing that is requested; the page posted last where that is the same and there are no ``news``."""
+        asked = (self._maker.generation, request.start, request.stop, request.anchor, request.anchor_index)
+        if self._posted is not None and asked == self._asked and not news:
+            return self._posted
+        self._asked = asked
         at = None if request.anchor is None else self._place(listing, request.anchor)
         shift = 0 if at is None else at - request.anchor_index
         # As many rows as requested: another order may move the anchor from the end of a million to the beginning.
