@@ -211,7 +211,7 @@ class Files:
     # Looking
 
     def stat(self, name: str, dir_fd: int) -> os.stat_result:
-        return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        return os.lstat(name, dir_fd=dir_fd)
 
     fstat = staticmethod(os.fstat)
 

@@ -135,7 +135,7 @@ class Mover:
                     others[place] = MoveOutcome(Outcome.SKIPPED, why)
                     continue
             try:
-                if plain and found.st_nlink == 1:
+                if plain and (single or found.st_nlink == 1):
                     # Without its inode, in a box: another operator's move to the same name would pass for ours.
                     move(name, fd, to_name, to_fd, None if live else ino)
                 else:
