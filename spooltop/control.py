@@ -338,6 +338,7 @@ def open_control(
     syslog: bool = False,
     redis_tickets: Sequence[str] = (),
     locks: bool = False,
+    owners: bool = True,
 ) -> Control:
     """Opens what ``path`` is: a spool, a mail folder (read-only unless ``as_spool``), a ``cursors.json`` alone, tickets, lock
     files. ``locks`` treats any other directory as a directory of lock files.
@@ -352,7 +353,7 @@ def open_control(
     those in the spool or beside it; they need no spool. ``who_writes`` (or ``SPOOLTOP_WHO_WRITES``, where it ``watch``es) asks
     the kernel who writes the cursors: for root, else ``Refused``. ``redis_tickets`` are servers whose ticket queues are shown
     among the locks, as ``backends.redis.tickets`` takes them; without any those of ``SPOOLTOP_REDIS_TICKETS``, with spaces
-    between.
+    between. Without ``owners`` only those holders of claims are described that a problem may name.
     Raises ``NotASpool`` or ``Unreadable`` with the hint that fits. Creates nothing.
     """
     from .backends.directory.detect import identify
@@ -381,7 +382,7 @@ def open_control(
     limits = observer.thresholds
     options = OpenOptions(
         target.kind, why, as_spool, watch, files, found.claims_hosts, found.claims_pids, limits.trash_retention,
-        limits.lock_stale, Redactor(found.redact),
+        limits.lock_stale, Redactor(found.redact), described_after=0.0 if owners else limits.claim_long / 2,
     )  # fmt: skip
     world = World(clock=clock)
     writers = writers_of(target.path, world.processes) if asked else None

@@ -39,5 +39,5 @@ def watched(args: argparse.Namespace, context: Context, path: str) -> Snapshot:
     seconds = 0.0 if given is None else parse_age(given)
     if given is not None and not 0 < seconds <= _LONGEST:
         raise UsageError(f"--watch {given!r} is not between 1s and 365d", advice="as in --watch 40s")
-    with context.control(args, path, watch=given is not None) as control:
+    with context.control(args, path, watch=given is not None, owners=False) as control:
         return control.look() if given is None else control.watch(seconds)

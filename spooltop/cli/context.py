@@ -41,13 +41,13 @@ class Context:
     open: Opener = _open_control
     dashboard: Dashboard = _no_dashboard
 
-    def control(self, args: argparse.Namespace, path: str, *, watch: bool = False) -> Control:
+    def control(self, args: argparse.Namespace, path: str, *, watch: bool = False, owners: bool = True) -> Control:
         """Opens the target of a command that looks or changes once. With ``watch``, it also receives the changes that happen
-        meanwhile."""
+        meanwhile; ``owners`` as in ``control.open_control``."""
         more = watching(args)
         if args.syslog:
             more["syslog"] = True
-        return self.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=watch, **more)
+        return self.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=watch, owners=owners, **more)
 
 
 def watching(args: argparse.Namespace) -> dict[str, Any]:

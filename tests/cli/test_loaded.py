@@ -82,18 +82,21 @@ def test_a_look_loads_neither_watchers_nor_lists_nor_plans(spool: Path, command:
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_psutil_is_loaded_for_a_running_holder(tmp_path: Path, own: bool) -> None:
-    """It tells the command and the user of the holder."""
+def test_psutil_is_loaded_for_a_holder_that_is_shown(tmp_path: Path, own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It tells the command and the user of the holder: in a list, and in a status where a claim is held for long."""
     with Spool.create(str(tmp_path / "spool"), durable=False) as spool:
         spool.put(b"x")
-        assert "psutil" not in loaded("status", spool.path)
-        if own:
-            claim = spool.claim()
-            assert claim is not None and "psutil" in loaded("status", spool.path)
-            claim.ack()
-        else:
+        assert "psutil" not in loaded("ls", spool.path)
+        claim = spool.claim() if own else None
+        assert (claim is not None) == own
+        if not own:
             Path(spool.path, "cur", f"1795222801446548.4290.vm:2,P{os.getpid()}").touch()
-            assert "psutil" in loaded("status", spool.path)
+        assert "psutil" not in loaded("status", spool.path)
+        assert "psutil" in loaded("ls", spool.path)
+        monkeypatch.setenv("SPOOLTOP_CLAIM_LONG", "0")
+        assert "psutil" in loaded("status", spool.path)
+        if claim is not None:
+            claim.ack()
 
 
 def test_a_status_loads_no_other_command(spool: Path) -> None:

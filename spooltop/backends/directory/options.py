@@ -20,6 +20,8 @@ class OpenOptions:
     are the settings ``claims.hosts`` and ``claims.pids``. Messages in the trash expire after ``retention`` seconds (0: never). A
     lock without a holder is stale after ``stale_after`` seconds. ``redactor`` hides values in plans, results and logs.
 
+    Holders of claims are described, with command and user, once they hold one for ``described_after`` seconds.
+
     A box is listed at most every ``least`` seconds, and at most ``judged_at_most`` claims and files in ``tmp`` are judged.
     """
 
@@ -33,5 +35,6 @@ class OpenOptions:
     retention: float = 0.0
     stale_after: float = 300.0
     redactor: Redactor = field(default_factory=Redactor)
+    described_after: float = 0.0
     least: float = 0.1
     judged_at_most: int = 20_000

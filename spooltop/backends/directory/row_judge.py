@@ -62,8 +62,9 @@ class RowJudge:
         self._pids_here = check_pids(options.pids)
         self._boot_clock = BootClock(world.processes)
         self._claims = ClaimJudge(
-            world.processes, self._boot_clock, at_most=options.judged_at_most, hosts=options.hosts, watch=options.watch
-        )
+            world.processes, self._boot_clock, at_most=options.judged_at_most, hosts=options.hosts, watch=options.watch,
+            described_after=options.described_after,
+        )  # fmt: skip
         self._tmp = TmpJudge(world.processes, at_most=options.judged_at_most)
         self._table = table
         self._consumers: tuple[float, int | None] | None = None

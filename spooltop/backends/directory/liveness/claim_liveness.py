@@ -121,6 +121,7 @@ class ClaimJudge:
         at_most: int = 20_000,
         hosts: str = presence.ANY_MACHINE,
         watch: bool = True,
+        described_after: float = 0.0,
     ) -> None:
         self._processes = processes
         self._boot_clock = boot_clock
@@ -131,6 +132,9 @@ class ClaimJudge:
         self._described: dict[tuple[int, float | None], Process] = {}
         self._idle = Idle(processes)
         self._watch = watch
+        self._described_after = described_after
+        self._brief: set[int | None] = set()
+        """Pids of holders that need no description yet."""
         self._claim_holders = ClaimHolders(processes)
         self._rows: tuple[Row, ...] = ()
         self._dead: set[str] = set()
@@ -214,6 +218,9 @@ class ClaimJudge:
         ``known`` are holders that were tested just before."""
         changed = False
         asked = [claim for claim in claims.values() if claim.row.verdict is not Verdict.DEAD]
+        if self._described_after:
+            long = {c.name.pid for c in asked if self._held(c) >= self._described_after}
+            self._brief = {c.name.pid for c in asked} - long
         tokens = {c.name.token for c in asked if c.name.token is not None}
         holders = {**known, **self._tokens_tested(dirs, tokens - known.keys(), certainty)}
         pids = {c.name.pid for c in asked if c.name.pid is not None and c.name.token is None}
@@ -363,14 +370,17 @@ class ClaimJudge:
                 yield name.pid
 
     def _held_long(self, claim: _Claim) -> bool:
-        return (claim.row.in_box_age(self._processes.wall()) or 0.0) > _HELD_LONG
+        return self._held(claim) > _HELD_LONG
+
+    def _held(self, claim: _Claim) -> float:
+        return claim.row.in_box_age(self._processes.wall()) or 0.0
 
     def _visible(self, pid: int) -> Process | None:
         """Returns the visible facts about a living process; its command and user are read once."""
         return self._describe(self._processes.process(pid))
 
     def _describe(self, process: Process | None) -> Process | None:
-        if process is None or process.zombie:
+        if process is None or process.zombie or process.pid in self._brief:
             return process
         key = (process.pid, process.started)
         if key not in self._described:
