@@ -6,6 +6,7 @@ import marshal
 import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import local
 from typing import Any, TypeVar, overload
 
 from .progress import BATCH
@@ -62,7 +63,7 @@ class Chunked(Sequence[T]):
     def __init__(self) -> None:
         self._chunks: list[bytes | Callable[[], Sequence[T]]] = []
         self._open: Sequence[T] = []
-        self._last: tuple[int, Sequence[T]] = (-1, ())
+        self._last = local()  # two threads may look at a list: each keeps the chunk that it unpacked
 
     @abstractmethod
     def unpacked(self, packed: list[Column]) -> Sequence[T]: ...
@@ -108,10 +109,11 @@ class Chunked(Sequence[T]):
     def _chunk(self, number: int) -> Sequence[T]:
         if number == len(self._chunks):
             return self._open
-        last = self._last  # read once: two threads may look at a list
-        if last[0] != number:
-            last = self._last = (number, self._all_of(self._chunks[number]))
-        return last[1]
+        if getattr(self._last, "number", None) != number:
+            self._last.chunk = self._all_of(self._chunks[number])
+            self._last.number = number
+        chunk: Sequence[T] = self._last.chunk
+        return chunk
 
     def _all_of(self, chunk: bytes | Callable[[], Sequence[T]]) -> Sequence[T]:
         if not isinstance(chunk, bytes):
