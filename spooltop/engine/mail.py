@@ -12,7 +12,7 @@ from spooltop.model.vocabulary import LIVE, Box
 from spooltop.patterns import pattern
 
 from .dirs import OWN, SpoolDirs
-from .names import is_mail_name, may_be_mail_name, parse
+from .names import has_own_tail, is_mail_name, may_be_mail_name, parse
 
 __all__ = ["LOOKED_AT", "MailSign", "looks_like_mail", "refuse_mail"]
 
@@ -54,7 +54,7 @@ class _NameSigns:
     def add(self, names: Iterable[str], box: Box) -> None:
         claimed = box is Box.CUR
         for raw in names:
-            if not claimed and self.own and raw[10:11] not in "._":
+            if self.own and raw[10:11] not in "._" and (not claimed or has_own_tail(raw)):
                 continue  # no name of mail, and nothing else to learn from it
             name = parse(raw, claimed=claimed)
             base = name.base

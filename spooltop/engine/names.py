@@ -38,6 +38,7 @@ __all__ = [
     "encode_value",
     "ended_value",
     "enqueued_us",
+    "has_own_tail",
     "in_cur",
     "in_new",
     "is_mail_name",
@@ -80,6 +81,8 @@ _ATTRIBUTES = pattern(
     r"(?P<canary>,x=1)?\Z"
 )
 _CLAIM = pattern(r",c=([0-9a-f]{32})\.([0-9]{1,17}):2,P([0-9]{1,10})\Z")
+_TAIL_AT_MOST = 67
+"""Characters of the tail of a claim."""
 _PID = pattern(r":(?:2,)?P([0-9]{1,10})\Z")
 _FLAGS = pattern(r":2,([A-Za-z]*)\Z")
 _NOT_BEFORE = pattern(r",t=([0-9]{1,17})(?:,e=[A-Za-z0-9._%-]{1,24})?(?:,x=1)?\Z")
@@ -342,6 +345,15 @@ def not_before(name_in_new: str) -> int | None:
         return None
     found = _NOT_BEFORE.search(name_in_new)
     return int(found[1]) if found and _ATTRIBUTES.match(name_in_new) else None
+
+
+def has_own_tail(name: str) -> bool:
+    """True for the name of a claim that a consumer of this engine made.
+
+    >>> [has_own_tail(f"order-17{tail}") for tail in (",c=0123456789abcdef0123456789abcdef.1795222800000000:2,P7", ":2,P7")]
+    [True, False]
+    """
+    return _CLAIM.search(name, max(0, len(name) - _TAIL_AT_MOST)) is not None
 
 
 def is_mail_name(name: str) -> bool:
