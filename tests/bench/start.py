@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import compileall
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -24,6 +25,9 @@ from .directories import arguments, filled
 
 WAITING = 1_000
 CLAIMS = 3
+HELD_SINCE = re.compile(r"(?<=\.)[0-9]{16}(?=:)")
+"""The time in the name of a claim."""
+HOUR = 3_600_000_000
 
 
 def once(command: Sequence[str]) -> tuple[float, float]:
@@ -65,15 +69,17 @@ def main() -> None:
     python = sys.executable if args.script is None else str(args.script.parent / "python")
     command = (python, "-m", "spooltop") if args.script is None else (str(args.script),)
     with filled(args.dir, {"bench": WAITING}) as plain, filled(args.dir, {"bench": WAITING}) as own, \
-            filled(args.dir, {"bench": WAITING}) as foreign:  # fmt: skip
-        for path in (plain, own, foreign):
+            filled(args.dir, {"bench": WAITING}) as long, filled(args.dir, {"bench": WAITING}) as foreign:  # fmt: skip
+        for path in (plain, own, long, foreign):
             CursorFile(str(path / "cursors.json")).advance("bench", 17)
         for number in range(CLAIMS):
             (foreign / "cur" / f"{1795222801446548 + number}.4290.vm:2,P{os.getpid()}").touch()
-        with Spool(str(own)) as spool:
-            held = [spool.claim() for _ in range(CLAIMS)]
+        with Spool(str(own)) as spool, Spool(str(long)) as other:
+            held = [each.claim() for each in (spool, other) for _ in range(CLAIMS)]
             assert all(held)
-            print(f"{WAITING:,} messages in new, cursors.json; {CLAIMS} claims where named, whose holder psutil describes")
+            for claim in list((long / "cur").iterdir()):
+                claim.rename(claim.with_name(HELD_SINCE.sub(lambda at: str(int(at[0]) - HOUR), claim.name)))
+            print(f"{WAITING:,} messages in new, cursors.json; {CLAIMS} claims where named; psutil describes who holds them long")
             table(
                 {
                     "`python -c pass`": (python, "-c", "pass"),
@@ -83,7 +89,9 @@ def main() -> None:
                     "`status`": (*command, "status", str(plain)),
                     "`status --json`": (*command, "status", str(plain), "--json"),
                     "`status`, own claims of a running consumer": (*command, "status", str(own)),
+                    "`status`, own claims held for an hour": (*command, "status", str(long)),
                     "`status`, foreign claims of one": (*command, "status", str(foreign)),
+                    "`check`": (*command, "check", str(plain), "-c", "claims-dead"),
                     "`ls -n 10`": (*command, "ls", str(plain), "-n", "10"),
                 },
                 args.runs,
