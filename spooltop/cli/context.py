@@ -47,7 +47,9 @@ class Context:
         more = watching(args)
         if args.syslog:
             more["syslog"] = True
-        return self.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=watch, owners=owners, **more)
+        if not owners:
+            more["owners"] = False
+        return self.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=watch, **more)
 
 
 def watching(args: argparse.Namespace) -> dict[str, Any]:
