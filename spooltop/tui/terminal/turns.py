@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from selectors import EpollSelector, SelectorKey
+from selectors import DefaultSelector, SelectorKey
 
 __all__ = ["event_loop"]
 
@@ -14,7 +14,7 @@ SHORT = 0.001
 """Seconds for which another thread may (Python's default: 0.005)."""
 
 
-class _LongTurns(EpollSelector):
+class _LongTurns(DefaultSelector):
     """Sets the length of a turn: the interpreter has one for all threads. Whoever waits for the interpreter applies it, so it is
     short from when the loop may have to wait."""
 
