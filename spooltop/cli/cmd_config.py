@@ -17,7 +17,8 @@ from .context import Context
 __all__ = ["config"]
 
 _NONE = "—"
-_PASSWORD = re.compile(r"(?<=://)[^/\s]*@")
+_SECRETS = re.compile(r"(?<=://)\S*@|(?<=\?)[^#\s]+")
+"""The user and password of a URL, and its options, among which a password may be too."""
 
 
 def config(args: argparse.Namespace, context: Context) -> int:
@@ -52,7 +53,7 @@ def _value(name: str, found: Settings, limits: Thresholds, durations: set[str]) 
         number = getattr(limits, name)
         return _duration(number) if name in durations else str(number)
     text = found.words.get(PREFIX + name.upper())
-    return None if text is None else escape(_PASSWORD.sub("…@", text))
+    return None if text is None else escape(_SECRETS.sub(lambda found: "…@" if found[0].endswith("@") else "…", text))
 
 
 def _duration(seconds: float) -> str:

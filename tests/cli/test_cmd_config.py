@@ -49,6 +49,19 @@ def test_each_setting_has_its_value_and_where_it_is_set(home: dict[str, str]) ->
     assert found["poll_log"] == (None, "default")
 
 
+@pytest.mark.parametrize(
+    ("url", "shown_as"),
+    [
+        ("redis://h/0?password=secret#q", "redis://h/0?…#q"),
+        ("rediss://:sec/ret@h:7/0?a=1", "rediss://…@h:7/0?…"),
+        ("unix:///run/redis.sock?db=1&password=secret", "unix:///run/redis.sock?…"),
+        ("redis://h#q redis://u:secret@i#r", "redis://h#q redis://…@i#r"),
+    ],
+)
+def test_no_password_is_shown(url: str, shown_as: str) -> None:
+    assert shown({"TERM": "xterm", "SPOOLTOP_REDIS_TICKETS": url})["redis_tickets"] == (shown_as, "SPOOLTOP_REDIS_TICKETS")
+
+
 def test_what_it_shows_can_be_set_so(home: dict[str, str]) -> None:
     found = shown({"TERM": "xterm"})
     again = {f"SPOOLTOP_{name.upper()}": value for name, (value, _) in found.items() if value is not None}
