@@ -13,7 +13,7 @@ from ..errors import SpooltopError
 from ..model.snapshot import Snapshot
 from ..model.vocabulary import Json
 from ..monitor.events import QueueEvent, TargetEvents, as_json, as_text
-from ..monitor.watching import Watching, operations_of, require_one, stopped_by_signals
+from ..monitor.watching import OperationFeed, Watching, require_one, stopped_by_signals
 from . import render_json
 from .context import Context, targets_of
 from .terminal import Terminal
@@ -84,9 +84,10 @@ class _Sink:
     def __init__(self, target: str, told: _Told) -> None:
         self._events = TargetEvents(target)
         self._told = told
+        self._feed = OperationFeed()
 
     def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
-        self._told(self._events.look(snapshot, operations_of(control, _MOST_OPERATIONS)))
+        self._told(self._events.look(snapshot, self._feed.newest(control, _MOST_OPERATIONS)))
 
     def failed(self, why: str, at: float) -> None:
         self._told(self._events.failed(why, at))

@@ -25,7 +25,7 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass
 
-from .watching import operations_of
+from .watching import OperationFeed
 
 if TYPE_CHECKING:
     from spooltop.control import Control
@@ -108,10 +108,13 @@ def _outcomes(record: OperationRecord) -> Mapping[tuple[str, str], int]:
 class TargetMetrics:
     """The metrics of one target. Looks come from one thread, scrapes from others.
 
-    ``clock`` returns epoch seconds. Histograms and rates hold what was seen to end since watching began.
+    ``clock`` returns epoch seconds, ``monotonic`` measures how long operations take to read. Histograms and rates hold what was
+    seen to end since watching began.
     """
 
-    def __init__(self, target: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, target: str, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self.target = escape(target)
         self._clock = clock
         self._lock = threading.Lock()
@@ -122,10 +125,11 @@ class TargetMetrics:
         self._waited, self._worked = _Durations(), _Durations()
         self._sources: dict[str, _Source] = {}
         self._operations = _Operations()
+        self._feed = OperationFeed(monotonic)
 
     def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
         """Implements ``watching.Sink``."""
-        records = operations_of(control, None if self._operations.empty else _RECENT)
+        records = self._feed.newest(control, None if self._operations.empty else _RECENT)
         with self._lock:
             self._snapshot, self._seconds, self._at, self._failed = snapshot, seconds, self._clock(), False
             self._operations.add(reversed(records))

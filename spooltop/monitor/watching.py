@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
     from spooltop.model.plan import OperationRecord
     from spooltop.model.snapshot import Snapshot
 
-__all__ = ["Sink", "Watching", "operations_of", "require_one", "stopped_by_signals"]
+__all__ = ["OperationFeed", "Sink", "Watching", "require_one", "stopped_by_signals"]
 
 _AGAIN = 15.0
 """Seconds after which a target that cannot be opened is tried again, and after which one without changes is looked at again."""
 _BUSY = 1.0
 """Seconds between two looks at least."""
+_RESTS = 20
 _STOPPED_WITHIN = 2.0
 """Seconds that a stop waits for the threads; one that hangs in a system call does not keep the process."""
 
@@ -39,12 +41,27 @@ class Sink(Protocol):
         ...
 
 
-def operations_of(control: Control, most: int | None) -> list[OperationRecord]:
-    """Returns the newest operations, newest first; none of a target without operations, or with a log that may not be read."""
-    try:
-        return control.operations(most=most)
-    except SpooltopError:
-        return []
+class OperationFeed:
+    """Reads the newest operations of a target after a look, and rests ``_RESTS`` times as long as that took: where the journal is
+    large, reading it takes a hundred times as long as the look."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._due = -math.inf
+
+    def newest(self, control: Control, most: int | None) -> list[OperationRecord]:
+        """Returns the newest operations, newest first; none while it rests, of a target without operations, or with a log that
+        may not be read."""
+        began = self._monotonic()
+        if began < self._due:
+            return []
+        try:
+            return control.operations(most=most)
+        except SpooltopError:
+            return []
+        finally:
+            ended = self._monotonic()
+            self._due = ended + _RESTS * (ended - began)
 
 
 def require_one(targets: Iterable[str], opened: Callable[[str], Control]) -> None:

@@ -29,7 +29,7 @@ from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.vocabulary import Action, Box
 from spooltop.monitor.metrics import OTHER, Metrics, TargetMetrics
-from spooltop.monitor.watching import Watching
+from spooltop.monitor.watching import OperationFeed, Watching
 from spooltop.observe import cursor_verdict, cursors, polls
 from tests.clock import NOW
 from tests.desk import new_desk
@@ -83,7 +83,7 @@ def record(number: int, done: int = 1, action: Action = Action.REQUEUE) -> Opera
 
 
 def looked(*looks: Snapshot, control: Any = None, clock: Any = lambda: NOW) -> tuple[TargetMetrics, Metrics]:
-    target = TargetMetrics("/spool", clock)
+    target = TargetMetrics("/spool", clock, lambda: 0.0)  # nothing takes time, so operations are read after each look
     for one in looks:
         target.look(cast(Control, control or Journal()), one, 0.25)
     return target, Metrics([target])
@@ -237,6 +237,23 @@ def test_hostile_names_are_escaped() -> None:
     values = samples(Metrics([target]))
     assert set(values["spooltop_cursor_reverts_total"]) == {labels(source=r'x"\x0a\xff')}
     assert set(values["spooltop_duplicates_suppressed_total"]) == {labels(source=r"\xfe")}
+
+
+def test_operations_that_take_long_to_read_are_read_rarely() -> None:
+    now = [100.0]
+
+    class Slow(Journal):
+        def operations(self, *, most: int | None = None) -> list[OperationRecord]:
+            now[0] += 0.5
+            return super().operations(most=most)
+
+    journal, feed = Slow(record(1)), OperationFeed(lambda: now[0])
+    assert feed.newest(cast(Control, journal), 7) == [record(1)]
+    now[0] += 9.9
+    assert feed.newest(cast(Control, journal), 7) == []
+    now[0] += 0.1
+    assert feed.newest(cast(Control, journal), 7) == [record(1)]
+    assert journal.asked == [7, 7]
 
 
 class Looks:
