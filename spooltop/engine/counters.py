@@ -15,7 +15,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from spooltop.records import dataclass
@@ -90,10 +90,9 @@ def total(counts: Iterable[Count], what: str, *, since: float = 0.0) -> dict[str
     return found
 
 
-def locks_used(files: Files, own: int | None, folders: Iterable[int], *, since: float) -> tuple[int, int]:
-    """Counts since ``since`` (epoch seconds) how often locks were acquired and how often a wait for them timed out. ``own`` is a
-    spool's ``.spooltop``; ``folders`` are directories with cursor files, including those in ``cursors`` below them."""
-    counts = [] if own is None else read(files, own, COUNTERS)
+def locks_used(files: Files, counts: Sequence[Count], folders: Iterable[int], *, since: float) -> tuple[int, int]:
+    """Counts since ``since`` (epoch seconds) how often locks were acquired and how often a wait for them timed out. ``counts``
+    are those of a spool; ``folders`` are directories with cursor files, including those in ``cursors`` below them."""
     had, given_up = (sum(total(counts, what, since=since).values()) for what in (ACQUIRED, TIMED_OUT))
     for folder in folders:
         for timed_out in chain(timeouts_since(files, folder, since), _below(files, folder, since)):

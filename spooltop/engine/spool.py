@@ -412,7 +412,7 @@ class Spool:
         (1, 0)
         """
         dirs = self._dirs
-        return locks_used(dirs.files, dirs.private_dir(), (dirs.root,), since=self._clock() - seconds)
+        return locks_used(dirs.files, self._counted(), (dirs.root,), since=self._clock() - seconds)
 
     def _counted(self) -> list[Count]:
         dirs = self._dirs

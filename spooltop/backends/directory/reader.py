@@ -129,8 +129,7 @@ class DirectoryReader:
         errors = tuple(box.error for box in set_aside.values())
         self._lists.update(LookResult(scans, judged, irregular, (self._set_aside.generation, duplicates, errors)))
         self._waiter.set_due(self._boxes.due, within=self._options.least * 5 if self._flow.unsettled else None)
-        locks_had, locks_given_up = self._side_files.locks_used(dirs)
-        suppressed, lock_timeouts = self._side_files.totals(dirs)
+        counted = self._side_files.counted(dirs)
         return Observation(
             target=self.path,
             layout=self._layout,
@@ -150,10 +149,10 @@ class DirectoryReader:
             disk=disk_of(dirs.root, mount, dirs),
             cursors=cursors,
             locks=self._side_files.locks(dirs, mount, scans),
-            locks_had=locks_had,
-            locks_given_up=locks_given_up,
-            suppressed=suppressed,
-            lock_timeouts=lock_timeouts,
+            locks_had=counted.locks_had,
+            locks_given_up=counted.locks_given_up,
+            suppressed=counted.suppressed,
+            lock_timeouts=counted.lock_timeouts,
             consumers=self._judge.consumers(dirs, mount, scans),
             last_claim_at=self._flow.last_claim_at,
             ages=None if mail else self._ages.look(scans[Box.NEW], self._boxes.times(Box.NEW), now),

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
@@ -27,10 +27,20 @@ if TYPE_CHECKING:
     from .cursors.watcher import CursorWatcher
     from .cursors.writers import WriterWatch
 
-__all__ = ["LOCKS_FOR", "SideFiles"]
+__all__ = ["LOCKS_FOR", "Counted", "SideFiles"]
 
 LOCKS_FOR = 300.0
 """Seconds for which the uses of the engine's own locks are counted."""
+
+
+class Counted(NamedTuple):
+    """How often the engine's own locks were acquired and given up in the last five minutes, and how often a wait for one of the
+    spool's own timed out ever; the puts that were suppressed because their message was already there, by source."""
+
+    locks_had: int
+    locks_given_up: int
+    lock_timeouts: int
+    suppressed: Mapping[str, int]
 
 
 class SideFiles:
@@ -87,24 +97,18 @@ class SideFiles:
             self._locks_in_boxes[box] = (scan.number, names)
         return names
 
-    def locks_used(self, dirs: SpoolDirs) -> tuple[int, int]:
-        """Counts how often the engine's own locks were acquired, and how often they were given up, in the last five minutes."""
+    def counted(self, dirs: SpoolDirs) -> Counted:
+        """Sums up what the engine has counted, also where cursor files are."""
         try:
             own = dirs.private_dir()
         except OSError:
             own = None  # closed to this user: what cannot be seen is not an error of the locks
-        with self._folders(dirs) as folders:
-            return counters.locks_used(dirs.files, own, (fd for _, fd in folders), since=self._world.clock() - LOCKS_FOR)
-
-    def totals(self, dirs: SpoolDirs) -> tuple[Mapping[str, int], int]:
-        """Counts the puts that were suppressed because their message was already there, by source; and how often a wait for one
-        of the spool's own locks timed out."""
-        try:
-            own = dirs.private_dir()
-        except OSError:
-            return {}, 0  # closed to this user
         counts = [] if own is None else counters.read(dirs.files, own, counters.COUNTERS)
-        return counters.total(counts, counters.DUPLICATE), sum(counters.total(counts, counters.TIMED_OUT).values())
+        with self._folders(dirs) as folders:
+            since = self._world.clock() - LOCKS_FOR
+            had, given_up = counters.locks_used(dirs.files, counts, (fd for _, fd in folders), since=since)
+        timeouts = sum(counters.total(counts, counters.TIMED_OUT).values())
+        return Counted(had, given_up, timeouts, counters.total(counts, counters.DUPLICATE))
 
     def cursors(self, dirs: SpoolDirs) -> tuple[CursorSource, ...]:
         """Returns the cursors in the directory of the spool or in the one above it, or those that were named."""

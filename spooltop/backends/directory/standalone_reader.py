@@ -108,7 +108,7 @@ class StandaloneReader:
     def _locks_used(self, now: float) -> tuple[int, int]:
         with named_folders(self._named) as named:
             folders = [fd for _, fd in named or [(self._path, self._root)]]
-            return counters.locks_used(self._world.files, None, folders, since=now - LOCKS_FOR)
+            return counters.locks_used(self._world.files, (), folders, since=now - LOCKS_FOR)
 
     def _can(self, cursors: tuple[CursorSource, ...], locks: Sequence[Lock]) -> Capabilities:
         """Returns the capabilities for a directory without messages: cursors can be set and stale locks removed, nothing else."""
