@@ -25,8 +25,8 @@ from .spans import (
     pad,
     pad_left,
     plain,
-    restyle,
     safe,
+    select,
     shown,
     text_width,
 )
@@ -103,7 +103,7 @@ def _row(
         cursor = replace(cursor, evidence="", reverts_recent=0)  # the mute is more useful here than the number
     line = join(text, "  ", _verdict_in(cursor, room), Span(mute, Style.DIM))
     if chosen:
-        line = restyle((*line, Span(" " * (width - sum(len(span.text) for span in line)))), Style.SELECTED)
+        return select(line, width)
     return crop(line, width)
 
 

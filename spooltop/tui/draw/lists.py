@@ -25,8 +25,8 @@ from .spans import (
     merge,
     pad,
     pad_left,
-    restyle,
     safe,
+    select,
     shown,
     spread,
     text_width,
@@ -116,7 +116,7 @@ def row_line(
             parts.append(Span(" " * GAP))
     line = crop(merge(parts), width)
     if selected:
-        line = restyle((*line, Span(" " * (width - line_width(line)))), Style.SELECTED)
+        line = select(line, width)
     return line
 
 

@@ -23,12 +23,11 @@ from .spans import (
     crop,
     join,
     line_text,
-    line_width,
     merge,
     pad,
     plain,
-    restyle,
     safe,
+    select,
     shown,
     spread,
     text_width,
@@ -197,7 +196,7 @@ def _ring(
         before = writes[i + 1] if i + 1 < len(writes) else None
         line = _write_line(cursor, writes[i], before, snapshot, columns, width, chosen=i == chosen, zone=zone)
         if i == chosen:
-            line = restyle((*line, Span(" " * (width - line_width(line)))), Style.SELECTED)
+            line = select(line, width)
         lines.append(line)
     return lines
 

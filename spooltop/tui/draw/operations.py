@@ -17,13 +17,12 @@ from .spans import (
     crop,
     join,
     line_text,
-    line_width,
     merge,
     pad,
     pad_left,
     plain,
-    restyle,
     safe,
+    select,
     shown,
     wrap,
 )
@@ -81,7 +80,7 @@ def _record(record: OperationRecord, width: int, now: float, zone: datetime.tzin
     )
     line = crop(join(text, _outcome(record)), width)
     if chosen:
-        line = restyle((*line, Span(" " * (width - line_width(line)))), Style.SELECTED)
+        line = select(line, width)
     return line
 
 

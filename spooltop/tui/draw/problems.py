@@ -8,7 +8,7 @@ from spooltop.model.problem import Problem, Severity
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
-from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, restyle, safe, shown, spread, text_width, wrap
+from .spans import BLANK, Line, Span, Style, clip, crop, join, safe, select, shown, spread, text_width, wrap
 
 __all__ = ["problem_hint", "problem_lines", "top_problems"]
 
@@ -87,8 +87,7 @@ def _line(problem: Problem, width: int, capabilities: Capabilities, *, chosen: b
     left = (Span("▌" if chosen else " ", Style.KEY), _SIGNS[problem.severity], Span(f" {text}"))
     line = crop(spread(left, hint, width - 1), width)
     if chosen:  # the sign keeps its colour under the cursor
-        rest = restyle((*line[2:], Span(" " * (width - line_width(line)))), Style.SELECTED)
-        line = (*line[:2], *rest)
+        line = (*line[:2], *select(line[2:], width - 2))
     return line
 
 

@@ -19,7 +19,7 @@ from spooltop.model.text import escape
 
 __all__ = [
     "BLANK", "Line", "Span", "Style", "clip", "clip_left", "crop", "cut", "join", "line_text", "line_width", "merge", "pad",
-    "pad_left", "pieces", "plain", "restyle", "safe", "safe_pieces", "shown", "spread", "text_width", "wrap",
+    "pad_left", "pieces", "plain", "restyle", "safe", "safe_pieces", "select", "shown", "spread", "text_width", "wrap",
 ]  # fmt: skip
 
 
@@ -37,6 +37,11 @@ class Style(StrEnum):
     RULE = "rule"
     BAR = "bar"
     SELECTED = "selected"
+    SELECTED_BAD = "selected bad"
+    SELECTED_WARN = "selected warn"
+    SELECTED_GOOD = "selected good"
+    SELECTED_STRONG = "selected strong"
+    SELECTED_KEY = "selected key"
     MARKED = "marked"
 
 
@@ -291,8 +296,22 @@ def spread(left: Line, right: Line, width: int) -> Line:
 
 
 def restyle(line: Line, style: Style) -> Line:
-    """The same text in one style: a selected row, stale figures."""
+    """The same text in one style: stale figures."""
     return merge(Span(span.text, style) for span in line)
+
+
+_SELECTED = {
+    Style.BAD: Style.SELECTED_BAD, Style.WARN: Style.SELECTED_WARN, Style.GOOD: Style.SELECTED_GOOD,
+    Style.STRONG: Style.SELECTED_STRONG, Style.MARKED: Style.SELECTED_STRONG, Style.KEY: Style.SELECTED_KEY,
+}  # fmt: skip
+
+
+def select(line: Line, width: int) -> Line:
+    """The same text as the row under the cursor, exactly ``width`` cells. A verdict keeps its colour, a mark and a key their
+    weight."""
+    line = crop(line, width)
+    gap = Span(" " * (width - line_width(line)), Style.SELECTED)
+    return merge((*(Span(span.text, _SELECTED.get(span.style, Style.SELECTED)) for span in line), gap))
 
 
 def wrap(text: str, width: int, *, indent: int = 0) -> list[str]:

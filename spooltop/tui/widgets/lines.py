@@ -72,7 +72,7 @@ class LinesView(Widget):
         for span in line:
             if edge > x:
                 break
-            if span.style is Style.KEY and (words := span.text.strip(" [").split(" ")):
+            if span.style in (Style.KEY, Style.SELECTED_KEY) and (words := span.text.strip(" [").split(" ")):
                 key = words[0]
             elif " · " in span.text and x >= edge + text_width(span.text.rpartition(" · ")[0]) + 1:
                 key = ""

@@ -25,6 +25,11 @@ COLOURED: Mapping[Style, RichStyle] = {
     Style.RULE: RichStyle(dim=True),
     Style.BAR: RichStyle(color="cyan", dim=True),
     Style.SELECTED: RichStyle(reverse=True),
+    Style.SELECTED_BAD: RichStyle(color="red", bold=True, reverse=True),
+    Style.SELECTED_WARN: RichStyle(color="yellow", bold=True, reverse=True),
+    Style.SELECTED_GOOD: RichStyle(color="green", reverse=True),
+    Style.SELECTED_STRONG: RichStyle(bold=True, reverse=True),
+    Style.SELECTED_KEY: RichStyle(bold=True, reverse=True),
     Style.MARKED: RichStyle(bold=True),
 }
 

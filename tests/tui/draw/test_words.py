@@ -37,9 +37,10 @@ from spooltop.tui.draw.overview import overview
 from spooltop.tui.draw.plan import plan_lines
 from spooltop.tui.draw.problems import problem_hint
 from spooltop.tui.draw.result import result_lines
-from spooltop.tui.draw.spans import Line, Style, line_text, line_width
+from spooltop.tui.draw.spans import Line, Span, Style, line_text, line_width
 from spooltop.tui.threads.messages import MessagesTracked
 from spooltop.tui.tracking.status import FOLLOWED_AT_MOST, followed_ids, since_then, waiting
+from spooltop.tui.widgets.styles import COLOURED, UNCOLOURED
 
 from ...observe.observations import T0, look
 from ...snapshots import asked, states, values
@@ -397,10 +398,36 @@ def test_operations_say_whether_they_can_be_undone() -> None:
 
 def test_the_chosen_trouble_is_seen_without_colour_and_keeps_its_sign() -> None:
     chosen, other = overview(values.trouble(), 80, 20, now=NOW)[1:3]
-    assert line_text(chosen).startswith("▌✗ 2 claims") and {span.style for span in chosen[2:]} == {Style.SELECTED}
+    assert line_text(chosen).startswith("▌✗ 2 claims")
+    assert {span.style for span in chosen[2:]} == {Style.SELECTED, Style.SELECTED_KEY}
     assert line_width(chosen) == 80
     assert Style.BAD in {span.style for span in chosen}
     assert Style.SELECTED not in {span.style for span in other}
+
+
+def test_the_chosen_row_keeps_the_colour_of_its_verdict_and_the_weight_of_its_mark() -> None:
+    columns = columns_for(Box.CUR, 80)
+    dead = {
+        word: span.style
+        for marked in (False, True)
+        for span in row_line(values.claims()[1], columns, 80, now=NOW, selected=True, marked=marked)
+        for word in span.text.split()
+    }
+    assert dead["DEAD"] is Style.SELECTED_BAD and dead["*"] is Style.SELECTED_STRONG and dead["exited"] is Style.SELECTED
+    abandoned = row_line(values.tmp_files()[0], columns_for(Box.TMP, 80), 80, now=NOW, selected=True)
+    assert Span("abandoned", Style.SELECTED_WARN) in [Span(span.text.strip(), span.style) for span in abandoned]
+    reverted = cursor_table(values.trouble(), 80, 20, now=NOW, chosen=0)[2]
+    assert any("REVERTED" in span.text and span.style is Style.SELECTED_BAD for span in reverted)
+    assert {line_width(line) for line in (abandoned, reverted)} == {80}
+
+
+def test_a_chosen_row_shows_its_verdict_in_every_palette() -> None:
+    for loud, chosen in ((Style.BAD, Style.SELECTED_BAD), (Style.WARN, Style.SELECTED_WARN), (Style.GOOD, Style.SELECTED_GOOD)):
+        assert COLOURED[chosen].color == COLOURED[loud].color is not None
+        assert COLOURED[chosen].bold == COLOURED[loud].bold
+        for palette in (COLOURED, UNCOLOURED):
+            assert palette[chosen].reverse and palette[chosen].bgcolor is None
+        assert UNCOLOURED[chosen].color is None
 
 
 def test_a_24th_row_tells_of_the_locks() -> None:
