@@ -13,6 +13,7 @@ from spooltop.model.text import program
 from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.records import dataclass, replace
 
+from .apart import ALONE, Ends, cut_apart
 from .freshness import Times
 from .spans import Span, Style, clip_left, safe, shown, text_width
 
@@ -49,15 +50,16 @@ class Column:
     grow: int = 0
     most: int = 1000
     is_time: bool = False
-    shorten: Callable[[str, int], str] | None = None
-    """Cuts too long text, instead of ``cut``."""
+    shorten: Callable[[str, int, Ends], str] | None = None
+    """Cuts too long text, instead of ``cut``; knows what all rows share."""
     least: int = 0
     """Cells to which it shrinks before a column is omitted; 0: it keeps its width."""
 
 
-def short_id(id: str, width: int) -> str:
+def short_id(id: str, width: int, ends: Ends = ALONE) -> str:
     """Shortens an id, already ``safe``, to at most ``width`` cells, so that the part that differs between messages stays: ids of
-    spooltop differ in their random part, other ids in their time; host and pid are the same in most.
+    spooltop differ in their random part, those that begin with a precise time in that, and others in what is not shared by all of
+    the list (``ends``).
 
     >>> short_id("1795222801446548.P4290R00000cf8e525dd13.vm", 10), short_id("1795222801446548.4290.vm", 10)
     ('…8e525dd13', '…801446548')
@@ -68,7 +70,8 @@ def short_id(id: str, width: int) -> str:
     if own is not None:
         return clip_left(own[1], width) if len(own[1]) > width - 1 else "…" + own[1]
     head, dot, _ = id.partition(".")
-    return clip_left(head, width) if dot and head.isdecimal() and len(head) >= _TIME_DIGITS else clip_left(id, width)
+    timed = dot and head.isdecimal() and len(head) >= _TIME_DIGITS
+    return clip_left(head, width) if timed else cut_apart(id, width, ends)
 
 
 _OWN_ID = re.compile(r"[0-9]{16}\.P[0-9]+R([0-9a-f]{16})\..+")

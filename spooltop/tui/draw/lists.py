@@ -11,6 +11,7 @@ from spooltop.model.row import Row
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box
 
+from .apart import ALONE, Ends
 from .columns import COLUMNS, GAP, MARGIN, Column, Moment, columns_for
 from .freshness import Freshness, Times, freshness_line
 from .spans import (
@@ -105,13 +106,14 @@ def row_line(
     selected: bool = False,
     zone: datetime.tzinfo | None = None,
     times: Times = Times.AGE,
+    ends: Ends = ALONE,
 ) -> Line:
-    """A row of the list; exactly ``width`` cells where it is selected."""
+    """A row of the list; exactly ``width`` cells where it is selected. ``ends`` of the ids are what all rows share."""
     moment = Moment(now, zone, times)
     parts: list[Span] = [Span("▌" if selected else " ", Style.KEY), Span("*" if marked else " ", Style.MARKED), Span(" ")]
     for i, column in enumerate(columns):
         span = column.value(row, moment)
-        parts.append(Span(_fit(span.text, column), span.style))
+        parts.append(Span(_fit(span.text, column, ends), span.style))
         if i < len(columns) - 1:
             parts.append(Span(" " * GAP))
     line = crop(merge(parts), width)
@@ -120,8 +122,8 @@ def row_line(
     return line
 
 
-def _fit(text: str, column: Column) -> str:
+def _fit(text: str, column: Column, ends: Ends) -> str:
     if column.shorten is not None:
-        text = column.shorten(text, column.width)
+        text = column.shorten(text, column.width, ends)
     text = clip_left(text, column.width) if column.cut == "left" else clip(text, column.width)
     return pad_left(text, column.width) if column.align == "right" else pad(text, column.width)

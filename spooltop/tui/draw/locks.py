@@ -7,6 +7,7 @@ from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import program
 
+from .apart import Ends, common_ends, cut_apart
 from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge, pad, pad_left, safe, shown, text_width, wrap
 
 __all__ = ["holder_info", "lock_lines", "lock_table", "ranked"]
@@ -59,7 +60,8 @@ def lock_lines(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list
     lines: list[Line] = [crop((Span(title, Style.DIM),), width)]
     fits = rows - 1
     listed = locks if len(locks) <= fits else locks[: fits - 1]
-    lines += [_lock_line(lock, snapshot, width, now, path) for lock in listed]
+    ends = common_ends([safe(lock.path) for lock in locks])
+    lines += [_lock_line(lock, snapshot, width, now, path, ends) for lock in listed]
     if len(listed) < len(locks):
         lines.append(crop((Span(f"   {len(locks) - len(listed)} more, "), Span("6", Style.KEY), Span(" shows all")), width))
     return lines
@@ -77,7 +79,7 @@ def _in_a_line(locks: tuple[Lock, ...], snapshot: Snapshot, width: int) -> Line:
     return crop(join(*parts), width)
 
 
-def _lock_line(lock: Lock, snapshot: Snapshot, width: int, now: float, path: int) -> Line:
+def _lock_line(lock: Lock, snapshot: Snapshot, width: int, now: float, path: int, ends: Ends) -> Line:
     nobody = "not visible" if lock.verdict == "unknown" else "nobody"
     holders = ", ".join(holder_info(one) for one in lock.holders) or nobody
     why = f" · {shown(lock.evidence)}" if lock.evidence and lock.verdict == "stale" else ""
@@ -88,7 +90,7 @@ def _lock_line(lock: Lock, snapshot: Snapshot, width: int, now: float, path: int
     return crop(
         merge(
             (
-                Span(f" {pad(clip_left(safe(lock.path), path - 1), path)}"),
+                Span(f" {pad(cut_apart(safe(lock.path), path - 1, ends), path)}"),
                 Span(pad(verdict.text, 9), verdict.style),
                 Span(f"{pad_left(_held(lock, now), 5)}{pad_left(waits, 6)}  {holders}{why}"),
             )

@@ -146,7 +146,10 @@ def draw_row(state: MainState, row: Row, width: int, selected: bool, marked: boo
     times, snapshot = state.times, state.received.snapshot
     mail = snapshot is not None and is_mail(snapshot)
     columns = columns_for(state.box or Box.NEW, width, times=times.format, mail=mail)
-    line = row_line(row, columns, width, now=state.now, marked=marked, selected=selected, zone=times.zone, times=times.format)
+    line = row_line(
+        row, columns, width, now=state.now, marked=marked, selected=selected, zone=times.zone, times=times.format,
+        ends=state.received.ends,
+    )  # fmt: skip
     return restyle(line, Style.DIM) if times.stale_for is not None and not selected else line
 
 

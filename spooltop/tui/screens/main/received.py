@@ -7,6 +7,8 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.snapshot import Snapshot
 from spooltop.records import dataclass
 
+from ...draw.apart import ALONE, Ends, common_ends
+from ...draw.spans import safe
 from ...threads.messages import ListAdvanced, Page, PayloadRead
 
 __all__ = ["Received"]
@@ -21,10 +23,19 @@ class Received:
     newest: Snapshot | None = None
     """The newest snapshot. It differs from the one on the screen while the display is frozen."""
     page: Page | None = None
+    ends: Ends = ALONE
+    """The parts that the ids of the list share, as far as its rows were seen."""
     advanced: ListAdvanced | None = None
     payload: PayloadRead | None = None
     failed: str = ""
     """Why the last look or listing failed, empty where it did not."""
+
+    def take_page(self, page: Page) -> None:
+        """Takes a window of a list. What its ids share may become less while the list is scrolled, never more."""
+        ids = [safe(row.id) for row in page.rows]
+        same = self.page is not None and self.page.query == page.query
+        self.ends = self.ends.narrowed(ids) if same else common_ends(ids)
+        self.page = page
 
     def share(self, query: ListQuery | None) -> float | None:
         """The share of this list's work that is done (0 to 1); None where it is not known or the list is complete."""

@@ -99,7 +99,7 @@ def _take_page(view: MainView, page: Page) -> None:
     if page.share is None and _overtaken(view, page):
         return  # the page around the row chosen meanwhile is requested already
     view.state.received.advanced = None
-    view.state.received.page = page
+    view.state.received.take_page(page)
     view.settle()
     if page.share is not None:
         view.rows.set_passing(page.length, page.generation, cursor=page.anchor_at or 0, items=page.rows)
