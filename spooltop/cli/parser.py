@@ -13,11 +13,23 @@ from . import options
 
 __all__ = ["COMMANDS", "Command", "command_of", "dashboard_parser", "near_command", "overview", "parser_of"]
 
+_EXAMPLE = "example:"
+
 
 def _narrow(prog: str) -> argparse.HelpFormatter:
     """The formatter with which argparse checks each option. Without a width it would load the modules of all archive formats to
     ask for that of the terminal."""
     return argparse.RawDescriptionHelpFormatter(prog, width=78)
+
+
+class _Wrapping(argparse.RawDescriptionHelpFormatter):
+    """The formatter of the help: as wide as the terminal. Only the examples keep their lines, to be copied."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        import textwrap  # only for a help that is printed
+
+        paragraphs = text.split("\n\n")
+        return "\n\n".join(one if one.startswith(_EXAMPLE) else textwrap.fill(one, width) for one in paragraphs)
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,7 +40,7 @@ class Parser(argparse.ArgumentParser):
             prog=f"spooltop {name}".rstrip(),
             usage=f"spooltop {usage}",
             description=description,
-            epilog=f"example:\n{example}",
+            epilog=f"{_EXAMPLE}\n{example}",
             formatter_class=_narrow,
             allow_abbrev=False,
             add_help=False,
@@ -36,7 +48,7 @@ class Parser(argparse.ArgumentParser):
         options.common(self)
 
     def format_help(self) -> str:
-        self.formatter_class = argparse.RawDescriptionHelpFormatter  # as wide as the terminal
+        self.formatter_class = _Wrapping
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
@@ -102,7 +114,7 @@ _TABLE = (
         "seconds. Exit codes: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN; wrong options are 3 as well.",
     ),
     Command(
-        "events", "[TARGET …]", "a line for each problem that begins, changes or ends, each operation",
+        "events", "[TARGET …]", "print problems as they begin, change and end, and operations",
         "  spooltop events /var/spool/memex\n"
         "  spooltop events /var/spool/* --json --exec 'jq -r .text | mail -s spooltop root'", "cmd_events:events", options.events,
         "Runs until it is stopped. A problem changes when its severity does, or when its count doubles or halves; it has ended\n"
@@ -183,7 +195,7 @@ _TABLE = (
         "  spooltop tickets /run/lock/job.lock.queue", "cmd_show:tickets", options.listed,
     ),
     Command(
-        "unlock", "PATH LOCK …", "remove stale locks, and tickets of exited holders at the head of a queue",
+        "unlock", "PATH LOCK …", "remove stale locks, and tickets of exited holders",
         "  spooltop unlock /var/spool/memex leader.lock\n  spooltop unlock /run/lock/job.lock.queue job.lock.queue",
         "cmd_change:unlock", options.unlock,
         "Removes a lock only if the file itself is the lock (soft locks, .lck links, leader files), its holder has exited and\n"
@@ -251,7 +263,7 @@ def overview() -> str:
         "Watch a spool directory live, see what is stuck and why, and requeue it safely.",
         "",
         "commands:",
-        *(f"  {command.name:<9} {command.does}" for command in COMMANDS.values()),
+        *(f"  {command.name:<10} {command.does}" for command in COMMANDS.values()),
         "",
         "options:",
         "  --read-only           refuse every change",
@@ -259,23 +271,31 @@ def overview() -> str:
         "  --ascii               ASCII only",
         "  --syslog              also send audit records to syslog",
         "  --theme light|dark    the background of the terminal",
-        "  --no-mouse            leave the mouse to the terminal (else hold Shift to select text)",
-        "  --poll-log GLOB       logs of the pollers, to tell idle from stopped; SOURCE=GLOB if the name does not say",
-        "  --cursor-file FILE    a cursor file, or a folder of them, in place of those in the spool or beside it",
-        "  --redis-tickets URL   show its ticket queues among the locks: redis://HOST:6379/0#QUEUE; ps shows a password in it:",
-        "                        prefer SPOOLTOP_REDIS_TICKETS, or redis_tickets in a config.toml of mode 0600",
-        "  --who-writes          ask the kernel who writes the cursors (fanotify; root only)",
+        "  --no-mouse            leave the mouse to the terminal; with it, hold Shift to",
+        "                        select text",
+        "  --poll-log GLOB       logs of the pollers, to tell idle from stopped;",
+        "                        SOURCE=GLOB if the name does not say",
+        "  --cursor-file FILE    a cursor file, or a folder of them, in place of those",
+        "                        in the spool or beside it",
+        "  --redis-tickets URL   show its ticket queues among the locks:",
+        "                        redis://HOST:6379/0#QUEUE; ps shows a password in it:",
+        "                        prefer SPOOLTOP_REDIS_TICKETS, or redis_tickets in a",
+        "                        config.toml of mode 0600",
+        "  --who-writes          ask the kernel who writes the cursors (fanotify; root)",
         "  -V, --version         print the version",
         "  -h, --help            this help; spooltop COMMAND -h shows a command's",
         "",
-        "Settings: flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and /etc/spooltop.toml. SPOOLTOP_REDACT names",
-        "the JSON fields whose values are hidden, with : or , between them: SPOOLTOP_REDACT=token,password.",
+        "Settings: flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and",
+        "/etc/spooltop.toml. SPOOLTOP_REDACT names the JSON fields whose values are",
+        "hidden, with : or , between them: SPOOLTOP_REDACT=token,password.",
         "",
-        "A path that is spelled like a command is written ./status. Exit codes: 0 done, 1 some items skipped or failed,",
-        "2 usage, 3 refused, 4 nothing matched, 5 not a spool or unreadable.",
+        "A path that is spelled like a command is written ./status. Exit codes: 0 done,",
+        "1 some items skipped or failed, 2 usage, 3 refused, 4 nothing matched, 5 not a",
+        "spool or unreadable.",
         "",
         "example:",
-        "  spooltop init /tmp/spool && echo hello | spooltop put /tmp/spool && spooltop /tmp/spool",
+        "  spooltop init /tmp/spool && echo hello | spooltop put /tmp/spool",
+        "  spooltop /tmp/spool",
     ]
     return "\n".join(lines)
 

@@ -36,6 +36,13 @@ def test_help_names_every_command(words: list[str]) -> None:
         assert f"\n  {name} " in done.out
 
 
+@pytest.mark.parametrize("words", [["-h"], *([name, "-h"] for name in COMMANDS)], ids=" ".join)
+def test_help_fits_a_terminal_of_80_columns(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text, _, _ = spooltop(*words).out.partition("example:\n")  # an example is copied, so it keeps its line
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+
+
 def test_help_is_a_command() -> None:
     assert spooltop("help").out == spooltop("-h").out
     done = spooltop("help", "statsu")
