@@ -11,6 +11,7 @@ The packages, from the lowest layer to the highest. Imports go down only (``impo
 - ``observe`` rates, histories, verdicts on cursors, problems worst first
 - ``operate`` plan, confirm, apply in batches, result, audit, undo
 - ``settings`` what the user has set: environment, configuration files
+- ``layouts`` which files describe other programs' queues, and what one makes of a directory
 - ``wiring`` the operators and readers for each kind of target
 - ``control`` the application's API: open, look, listing, read, plan, apply, undo
 - ``startup`` the first picture within 50 ms, and a process apart where a file system may hang

@@ -6,8 +6,8 @@ from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 
 __all__ = [
     "check", "common", "completion", "config", "cursors", "dashboard", "demo", "events", "help", "hold", "init", "inject",
-    "listed", "ls", "metrics", "nothing", "ops", "purge", "put", "release", "requeue", "restore", "show", "status", "undo",
-    "unlock", "work",
+    "layouts", "listed", "ls", "metrics", "nothing", "ops", "purge", "put", "release", "requeue", "restore", "show", "status",
+    "undo", "unlock", "work",
 ]  # fmt: skip
 
 BOXES = ("tmp", "new", "cur", "held", "rejected", "trash")
@@ -330,3 +330,8 @@ def dashboard(parser: ArgumentParser) -> None:
     parser.add_argument("--who-writes", action="store_true", help="ask the kernel who writes the cursors (root only)")
     parser.add_argument("--json", action="store_true", help="print the status as one object instead")
     parser.add_argument("-V", "--version", action="store_true", help="print the version")
+
+
+def layouts(parser: ArgumentParser) -> None:
+    parser.add_argument("words", metavar="try FILE PATH", nargs="*", help="show which file of PATH falls into which box, and why")
+    _json(parser, "one object a line")

@@ -204,6 +204,13 @@ _TABLE = (
         "restores a lock if its path is free.",
     ),
     Command(
+        "layouts", "[try FILE PATH]", "list layouts of other programs' queues, or try one",
+        "  spooltop layouts\n  spooltop layouts try mine.toml /srv/queue", "cmd_layouts:layouts", options.layouts,
+        "A layout is a TOML file that says which file of another program's queue is a message in which box. Your own lie in\n"
+        "~/.config/spooltop/layouts, the machine's in /etc/spooltop/layouts. FILE is such a file, or the name of a layout.\n"
+        "Nothing is changed.",
+    ),
+    Command(
         "config", "[show]", "print each setting, its value, and where it is set", "  spooltop config show", "cmd_config:config",
         options.config, "Settings are flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and /etc/spooltop.toml.",
     ),

@@ -393,7 +393,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(spool: Path) -> None:
 
 
 def test_every_command_can_be_called(tmp_path: Path) -> None:
-    for name in COMMANDS.keys() - {"completion", "config", "help", "version"}:
+    for name in COMMANDS.keys() - {"completion", "config", "help", "layouts", "version"}:
         words = {"work": ["--", "true"], "show": ["id"], "requeue": ["id"], "purge": ["id"], "undo": ["op"]}
         words |= {change: ["id"] for change in ("hold", "release", "restore", "unlock")}
         before = ["--headless", "0", "--dir"] if name == "demo" else []

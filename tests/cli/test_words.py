@@ -12,7 +12,7 @@ from spooltop.cli.parser import COMMANDS, command_of
 
 from .streams import finish, spooltop
 
-WITHOUT_A_PATH = ("completion", "config", "help", "version")
+WITHOUT_A_PATH = ("completion", "config", "help", "layouts", "version")
 
 
 def one_line(text: str) -> bool:

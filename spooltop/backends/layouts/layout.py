@@ -1,0 +1,171 @@
+"""The layout of a program's queue as a value: which file is a message in which box, and what may be done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spooltop.records import dataclass
+
+from .filling import Filling
+from .templates import Template
+
+__all__ = [
+    "BOXES",
+    "CrossCheck",
+    "Fact",
+    "FileCondition",
+    "Layout",
+    "LayoutAction",
+    "LockRule",
+    "Match",
+    "ProblemRule",
+    "Sign",
+    "Step",
+    "VerdictRule",
+]  # fmt: skip
+
+BOXES = ("tmp", "new", "cur", "held", "rejected", "delivered")
+"""Boxes that a file can lie in. ``delivered``: handed out by a queue that knows no ack."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileCondition:
+    """A further condition on a file: another path ``exists``, or its ``mode`` lets its owner execute it."""
+
+    kind: str
+    path: Filling | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """The place of a fact about a message. ``kind``: mtime, ctime, json, file, tail, or name. ``name`` is the member of the JSON
+    object or the piece of the path, ``path`` another file than the message, ``unit`` that of a time, ``plus`` is added to a
+    number, ``text`` the template of the last line."""
+
+    kind: str
+    name: str = ""
+    path: Filling | None = None
+    unit: str = ""
+    plus: int = 0
+    text: Template | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRule:
+    """The evidence for a verdict on a file: the lock of a file, a pid in its name, a file with a pid, a lease, who has it open.
+    ``proves_nothing``: the claim names nobody, or what names it proves nothing; ``watched``: then nobody who watches the
+    directory ``Layout.watched`` is the proof."""
+
+    flock: Filling | None = None
+    pid: str = ""
+    pidfile: str = ""
+    lease: Filling | None = None
+    lease_unit: str = ""
+    open: Filling | None = None
+    proves_nothing: bool = False
+    watched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Files that lie in ``box``. ``order`` names the piece, or ``name``, that the queue takes them by."""
+
+    box: str
+    template: Template
+    when: FileCondition | None = None
+    facts: Mapping[str, Fact] = {}
+    verdict: VerdictRule | None = None
+    order: str = ""
+    note_if_locked: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CrossCheck:
+    """A second register of messages. ``says`` are the templates of its text, ``wants`` the boxes in which a message with this
+    state lies, ``missing`` and ``without`` what to say where it lies in none, or has no entry."""
+
+    template: Template
+    says: tuple[Template, ...]
+    wants: Mapping[str, tuple[str, ...]]
+    missing: str
+    without: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemRule:
+    """A problem of the layout: ``same`` piece twice in ``new``, or a file of ``alone`` whose message ``beside`` is not there."""
+
+    code: str
+    text: str
+    same: str = ""
+    alone: Template | None = None
+    beside: Filling | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LockRule:
+    """A file that is a lock: its kind, and where it names its holder and its end."""
+
+    path: str
+    kind: str
+    holder: Fact | None = None
+    until: Fact | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Change of one file: a verb and its words, which are filled in from the pieces of the message."""
+
+    verb: str
+    words: tuple[Filling, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutAction:
+    """An operation: its steps in this order for each message in one of ``boxes``. ``needs_dead``: only where the holder is dead;
+    ``force``: only with force, as nobody can be shown to be dead."""
+
+    name: str
+    boxes: tuple[str, ...]
+    steps: tuple[Step, ...]
+    needs_dead: bool = False
+    force: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A name that a directory of this layout has. ``optional``: only some have it; it then says nothing where it is missing."""
+
+    template: Template
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A layout. ``detect`` are names that must be there, ``needs_any`` a path of which at least one must be there. ``lock`` is a
+    file that is locked by flock(2) around each change, ``watched`` a directory that each process of the program watches,
+    ``side_dir`` where undo, audit and trash lie. ``blind`` says of a box why it cannot be seen. ``read_only`` says why nothing is
+    changed; ``file`` is where it was read."""
+
+    name: str
+    file: str
+    detect: tuple[Sign, ...]
+    matches: tuple[Match, ...]
+    needs_any: Template | None = None
+    lock: str = ""
+    watched: str = ""
+    side_dir: str = ".spooltop"
+    read_only: str = ""
+    blind: Mapping[str, str] = {}
+    checks: tuple[CrossCheck, ...] = ()
+    problems: tuple[ProblemRule, ...] = ()
+    locks: tuple[LockRule, ...] = ()
+    actions: tuple[LayoutAction, ...] = ()
+
+    @property
+    def depth(self) -> int:
+        """The number of levels of directories in which its files lie."""
+        templates = [match.template for match in self.matches] + [check.template for check in self.checks]
+        templates += [rule.alone for rule in self.problems if rule.alone is not None]
+        return 1 + max(template.depth for template in templates)

@@ -1,0 +1,331 @@
+"""Reads a layout from TOML and checks all of it. An error names the file, the line and the reason."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from spooltop.errors import UsageError
+from spooltop.model.text import escape
+
+from .filling import Filling
+from .layout import (
+    BOXES,
+    CrossCheck,
+    Fact,
+    FileCondition,
+    Layout,
+    LayoutAction,
+    LockRule,
+    Match,
+    ProblemRule,
+    Sign,
+    Step,
+    VerdictRule,
+)
+from .templates import InvalidTemplate, Template
+from .toml_lines import Lines
+from .units import UNITS
+
+__all__ = ["parse_layout"]
+
+T = TypeVar("T")
+
+FACTS = ("enqueued_at", "since", "not_before", "expires", "attempts", "max_attempts", "reason")
+VERBS = {"rename": 2, "link": 2, "unlink": 1, "rmdir": 1, "mkdir": 1, "write": 2, "trash": 1, "held": 1, "poke": 1}
+"""The steps of actions, and the number of words of each; the last word of ``write`` is the text."""
+ACTIONS = ("requeue", "purge", "hold")
+CODES = ("conflict", "lock-stale", "failing")
+_JSON = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)(?:\+([0-9]+))?\Z")
+
+
+def parse_layout(file: str, text: str) -> Layout:
+    """Reads a layout. ``file`` is only named in errors. Raises ``UsageError``."""
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        found = re.search(r"(.*?) \(at line (\d+), column \d+\)", str(error))
+        line, why = (int(found[2]), found[1]) if found else (1, str(error))
+        raise _error(file, line, f"not valid TOML: {why}") from None
+    return _layout(_Table(file, values, Lines.of(text), ()))
+
+
+def _error(file: str, line: int, why: str) -> UsageError:
+    return UsageError(f"{escape(file)}: line {line}: {escape(why)}", advice="mend it; spooltop layouts shows those that load")
+
+
+class _Table:
+    """A table of the file whose members are taken one by one; what is left at the end is unknown."""
+
+    def __init__(self, file: str, values: dict[str, Any], lines: Lines, place: tuple[str | int, ...]) -> None:
+        self.file = file
+        self.values = dict(values)
+        self.lines = lines
+        self.place = place
+        self.known: list[str] = []
+
+    def wrong(self, name: str, why: str) -> UsageError:
+        return _error(self.file, self.lines.line((*self.place, name)), why)
+
+    def take(self, name: str, kind: type[T], default: T) -> T:
+        """Takes a member; ``default`` where there is none."""
+        self.known.append(name)
+        value = self.values.pop(name, default)
+        if not isinstance(value, kind):
+            words = {str: "a text", bool: "true or false", list: "a list", dict: "a table"}[kind]
+            raise self.wrong(name, f"{name} must be {words}")
+        return value
+
+    def need(self, name: str) -> str:
+        """Takes a text that must be there and not be empty."""
+        value = self.take(name, str, "")
+        if not value:
+            raise self.wrong(name, f"{name} is missing")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """Takes a list of texts."""
+        value: list[object] = self.take(name, list, [])
+        if not all(isinstance(one, str) for one in value):
+            raise self.wrong(name, f"{name} must be a list of texts")
+        return [str(one) for one in value]
+
+    def parsed(self, name: str, parse: Callable[[str], T], text: str) -> T:
+        """Parses the text of a member; an invalid template is an error of its line."""
+        try:
+            return parse(text)
+        except InvalidTemplate as error:
+            raise self.wrong(name, f"{name} = {text!r}: {error}") from None
+
+    def one_of(self, name: str, text: str, allowed: Iterable[str]) -> str:
+        if text not in allowed:
+            raise self.wrong(name, f"{name} = {text!r}: there are {', '.join(allowed)}")
+        return text
+
+    def table(self, name: str) -> _Table:
+        return _Table(self.file, self.take(name, dict, {}), self.lines, (*self.place, name))
+
+    def tables(self, name: str) -> list[_Table]:
+        """Takes an array of tables."""
+        value: list[object] = self.take(name, list, [])
+        if not all(isinstance(one, dict) for one in value):
+            raise self.wrong(name, f"{name} is written [[{name}]]")
+        return [_Table(self.file, dict(one), self.lines, (*self.place, name, i)) for i, one in enumerate(value)]  # type: ignore[call-overload]
+
+    def done(self) -> None:
+        """Raises for a member that nothing took."""
+        for name in self.values:
+            near = difflib.get_close_matches(name, self.known, 1)
+            advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(self.known)}"
+            raise self.wrong(name, f"unknown key {name}; {advice}")
+
+
+def _layout(top: _Table) -> Layout:
+    name = top.need("name")
+    detect = tuple(_sign(top, text) for text in top.texts("detect"))
+    needs = top.take("needs_any", str, "")
+    if not needs and all(sign.optional for sign in detect):
+        raise top.wrong("detect", "detect needs at least one name that must be there, or needs_any a path")
+    matches = tuple(_match(table) for table in top.tables("match"))
+    if not matches:
+        raise top.wrong("match", "there is no [[match]]: nothing would be a message")
+    watched = top.take("watched", str, "")
+    lock = top.take("lock", str, "")
+    if lock and not lock.startswith("flock:"):
+        raise top.wrong("lock", "lock is written flock:PATH")
+    side_dir = top.take("side_dir", str, ".spooltop")
+    if not re.fullmatch(r"(\.\./)?\.?[A-Za-z0-9_{}.-]+", side_dir) or ".." in side_dir.removeprefix("../"):
+        raise top.wrong("side_dir", f"side_dir = {side_dir!r}: a name in the directory, or ../ and a name beside it")
+    blind = top.table("blind")
+    blinds = {box: blind.take(box, str, "") for box in BOXES if box in blind.values}
+    blind.known += BOXES
+    blind.done()
+    layout = Layout(
+        name=name, file=top.file, detect=detect, matches=matches, lock=lock.removeprefix("flock:"), watched=watched,
+        needs_any=top.parsed("needs_any", Template.parse, needs) if needs else None, side_dir=side_dir, blind=blinds,
+        read_only=top.take("read_only", str, ""), checks=tuple(_check(table) for table in top.tables("cross_check")),
+        problems=tuple(_problem(table, matches) for table in top.tables("problem")), locks=_locks(top.table("locks")),
+        actions=tuple(_action(table, matches) for table in top.tables("action")),
+    )  # fmt: skip
+    if any(match.verdict is not None and match.verdict.watched for match in matches) and not watched:
+        raise top.wrong("watched", 'a verdict has else = "watched", but watched names no directory')
+    if layout.read_only and layout.actions:
+        raise top.wrong("read_only", "a layout that is read-only has no [[action]]")
+    top.done()
+    return layout
+
+
+def _sign(top: _Table, text: str) -> Sign:
+    return Sign(top.parsed("detect", Template.parse, text.removeprefix("?")), text.startswith("?"))
+
+
+def _match(table: _Table) -> Match:
+    box = table.one_of("box", table.need("box"), BOXES)
+    template = table.parsed("path", Template.parse, table.need("path"))
+    pieces = tuple(template.types)
+    when = table.take("when", str, "")
+    facts = table.table("metadata")
+    found = {name: _fact(facts, name, facts.take(name, str, ""), template) for name in FACTS if name in facts.values}
+    facts.known += FACTS
+    facts.done()
+    if "enqueued_at" not in found and template.types.get("put") in UNITS:
+        found["enqueued_at"] = Fact("name", "put", unit=template.types["put"])
+    order = table.take("order", str, "")
+    if order:
+        table.one_of("order", order, ("name", *pieces))
+    verdict = table.table("verdict")
+    match = Match(
+        box, template, _condition(table, when, pieces) if when else None, found,
+        _verdict(verdict, pieces) if verdict.values else None, order, table.take("note_if_locked", str, ""),
+    )  # fmt: skip
+    table.done()
+    return match
+
+
+def _condition(table: _Table, text: str, pieces: tuple[str, ...]) -> FileCondition:
+    kind, _, path = text.partition(":")
+    if text == "mode:x":
+        return FileCondition("mode")
+    if kind != "exists" or not path:
+        raise table.wrong("when", f"when = {text!r}: write exists:PATH or mode:x")
+    return FileCondition(kind, table.parsed("when", lambda one: Filling.path(one, pieces), path))
+
+
+def _fact(table: _Table, name: str, text: str, template: Template) -> Fact:
+    kind, _, rest = text.partition(":")
+    pieces = tuple(template.types)
+
+    def filled(path: str) -> Filling:
+        return table.parsed(name, lambda one: Filling.path(one, pieces), path)
+
+    if text in pieces:
+        if template.types[text] not in UNITS:
+            raise table.wrong(name, f"{name}: the type of {{{text}}} is no time; write name:{text}:UNIT, or give it a type")
+        return Fact("name", text, unit=template.types[text])
+    if kind in ("mtime", "ctime"):
+        return Fact(kind, path=filled(rest) if rest else None)
+    if kind == "json":
+        member, _, unit = rest.partition(":")
+        found = _JSON.match(member)
+        if found is None:
+            raise table.wrong(name, f"{name} = {text!r}: write json:MEMBER, json:MEMBER+1 or json:MEMBER:UNIT")
+        return Fact("json", found[1], unit=_unit(table, name, unit), plus=int(found[2] or 0))
+    if kind == "file":
+        path, _, unit = rest.rpartition(":")
+        return Fact("file", path=filled(path or unit), unit=_unit(table, name, unit if path else ""))
+    if kind == "tail":
+        return Fact("tail", text=table.parsed(name, Template.of_text, rest))
+    if kind == "name":
+        piece, _, unit = rest.partition(":")
+        return Fact("name", table.one_of(name, piece, pieces), unit=_unit(table, name, unit))
+    raise table.wrong(name, f"{name} = {text!r}: write mtime, ctime, json:, file:, tail:, name: or a piece of the path")
+
+
+def _unit(table: _Table, name: str, unit: str) -> str:
+    return unit and table.one_of(name, unit, UNITS)
+
+
+def _verdict(table: _Table, pieces: tuple[str, ...]) -> VerdictRule:
+    def path(name: str, text: str) -> Filling | None:
+        return table.parsed(name, lambda one: Filling.path(one, pieces), text) if text else None
+
+    lease, _, unit = table.take("lease", str, "").rpartition(":")
+    pid = table.take("pid", str, "")
+    proves, otherwise = table.take("proves", str, ""), table.take("else", str, "")
+    rule = VerdictRule(
+        path("flock", table.take("flock", str, "")), pid and table.one_of("pid", pid, pieces), table.take("pidfile", str, ""),
+        path("lease", lease or unit), _unit(table, "lease", unit if lease else ""), path("open", table.take("open", str, "")),
+        bool(proves and table.one_of("proves", proves, ("nothing",))),
+        bool(otherwise and table.one_of("else", otherwise, ("watched",))),
+    )  # fmt: skip
+    table.done()
+    return rule
+
+
+def _check(table: _Table) -> CrossCheck:
+    template = table.parsed("path", Template.parse, table.need("path"))
+    if "id" not in template.types:
+        raise table.wrong("path", "the path of a cross_check needs {id}, the message that it tells of")
+    says = tuple(table.parsed("says", Template.of_text, text) for text in table.texts("says"))
+    if not says or not all("state" in one.types for one in says):
+        raise table.wrong("says", "says lists the texts of the file, each with {state}")
+    wanted = table.table("wants")
+    wants = {}
+    for state in list(wanted.values):
+        wants[state] = tuple(wanted.one_of(state, box, BOXES) for box in wanted.texts(state))
+    check = CrossCheck(template, says, wants, table.need("missing"), table.take("without", str, ""))
+    table.done()
+    return check
+
+
+def _problem(table: _Table, matches: Sequence[Match]) -> ProblemRule:
+    code = table.one_of("code", table.need("code"), CODES)
+    when, text = table.need("when"), table.need("text")
+    kind, _, rest = when.partition(":")
+    pieces = {piece: kind for match in matches for piece, kind in match.template.types.items()}
+    if kind == "same":
+        rule = ProblemRule(code, text, same=table.one_of("when", rest, pieces))
+    elif kind == "alone":
+        path, _, beside = rest.partition(" without ")
+        template = table.parsed("when", Template.parse, path)
+        if not beside:
+            raise table.wrong("when", f"when = {when!r}: write alone:PATH without PATH")
+        message = table.parsed("when", lambda one: Filling.path(one, tuple(template.types)), beside)
+        rule = ProblemRule(code, text, alone=template, beside=message)
+    else:
+        raise table.wrong("when", f"when = {when!r}: write same:PIECE or alone:PATH without PATH")
+    table.done()
+    return rule
+
+
+def _locks(table: _Table) -> tuple[LockRule, ...]:
+    rules = []
+    for path in list(table.values):
+        table.parsed(path, Filling.path, path)
+        one = table.table(path)
+        empty = Template.parse("lock")
+        facts = {
+            name: _fact(one, name, text, empty) for name in ("holder", "until") if (text := one.take(name, str, ""))
+        }
+        rules.append(LockRule(path, one.one_of("kind", one.need("kind"), ("lease", "pid")), **facts))
+        one.done()
+    return tuple(rules)
+
+
+def _action(table: _Table, matches: Sequence[Match]) -> LayoutAction:
+    name = table.one_of("name", table.need("name"), ACTIONS)
+    boxes = tuple(table.one_of("from", box, BOXES) for box in table.need("from").split())
+    of = [match for match in matches if match.box in boxes]
+    for box in boxes:
+        if not any(match.box == box for match in of):
+            raise table.wrong("from", f"no [[match]] puts a message into {box}")
+    common = set.intersection(*({*match.template.types} for match in of))
+    everywhere = tuple(sorted({piece for match in matches for piece in match.template.types}))
+    steps = tuple(_step(table, text, tuple(sorted(common)), everywhere) for text in table.texts("steps"))
+    if not steps:
+        raise table.wrong("steps", "an action needs steps")
+    needs = table.take("needs", str, "")
+    action = LayoutAction(
+        name, boxes, steps, bool(needs and table.one_of("needs", needs, ("dead",))), table.take("force", bool, False),
+        table.take("note", str, ""),
+    )  # fmt: skip
+    table.done()
+    return action
+
+
+def _step(table: _Table, text: str, pieces: tuple[str, ...], everywhere: tuple[str, ...]) -> Step:
+    verb, *words = text.split(" ")
+    table.one_of("steps", verb, VERBS)
+    if len(words) != VERBS[verb]:
+        raise table.wrong("steps", f"{text!r}: {verb} takes {VERBS[verb]} word{'s' if VERBS[verb] > 1 else ''}")
+
+    def filled(place: int, word: str) -> Filling:
+        # A piece that the message lacks may be the next number of its kind: {seq:next:012}.
+        known = everywhere if ":next" in word else pieces
+        is_text = verb == "write" and place == 1
+        return table.parsed("steps", lambda one: (Filling.parse if is_text else Filling.path)(one, known), word)
+
+    return Step(verb, tuple(filled(place, word) for place, word in enumerate(words)))

@@ -1,0 +1,127 @@
+"""Puts the files of a queue into boxes, as its layout says: the first match that fits a file wins."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+
+from spooltop.records import dataclass
+
+from .inside import MOST, PathEntry, exists, read, status, walk
+from .layout import Fact, Layout, Match
+from .units import time_of
+
+__all__ = ["QueueFile", "fact_of", "sort_files"]
+
+_JSON_LIMIT = 65_536
+_TAIL = 512
+"""Bytes at the end of a file that are read for its last line."""
+_SMALL = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFile:
+    """A file of a queue. ``match`` is the rule that put it into its box, None where none fits; ``fields`` are the pieces of its
+    path; ``role`` says of a file without a box what else it is ("a cross_check")."""
+
+    path: str
+    match: Match | None
+    fields: Mapping[str, str]
+    role: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id of the message: the piece of that name, else its file name."""
+        return self.fields.get("id") or os.path.basename(self.path)
+
+
+def sort_files(layout: Layout, root: int, most: int = MOST) -> Iterator[QueueFile]:
+    """Yields the files below ``root`` (a descriptor), at most ``most`` names. Directories are left out unless a match takes them.
+    Raises ``OSError`` where the root cannot be read."""
+    for entry in walk(root, layout.depth, most):
+        found = _sorted(layout, root, entry)
+        if found is not None:
+            yield found
+
+
+def _sorted(layout: Layout, root: int, entry: PathEntry) -> QueueFile | None:
+    for match in layout.matches:
+        fields = match.template.match(entry.path) if match.template.directory == entry.directory else None
+        if fields is not None and _holds(match, root, entry.path, fields):
+            return QueueFile(entry.path, match, fields)
+    if entry.directory:
+        return None
+    return QueueFile(entry.path, None, {}, _role(layout, entry.path))
+
+
+def _holds(match: Match, root: int, path: str, fields: Mapping[str, str]) -> bool:
+    """True where the condition of a match holds for the file."""
+    when = match.when
+    if when is None:
+        return True
+    if when.path is not None:
+        other = when.path.path_of({**fields, "path": path, "name": os.path.basename(path)})
+        return other is not None and exists(root, other)
+    try:
+        return bool(status(root, path).st_mode & stat.S_IXUSR)
+    except OSError:
+        return False  # gone meanwhile
+
+
+def _role(layout: Layout, path: str) -> str:
+    if any(path == lock.path for lock in layout.locks):
+        return "a lock"
+    if any(check.template.match(path) for check in layout.checks):
+        return "a cross_check"
+    if any(rule.alone is not None and rule.alone.match(path) for rule in layout.problems):
+        return "judged by a problem"
+    if path == layout.lock:
+        return "the lock of all changes"
+    return ""
+
+
+def fact_of(fact: Fact, root: int, file: QueueFile) -> float | int | str | None:
+    """A fact about a message: epoch seconds where it has a unit or is a time of the file, else a number or a text. None where it
+    is not there or says nothing."""
+    fields = {**file.fields, "path": file.path, "name": os.path.basename(file.path)}
+    try:
+        path = file.path if fact.path is None else fact.path.path_of(fields)
+        if path is None:
+            return None
+        if fact.kind in ("mtime", "ctime"):
+            found = status(root, path)
+            return found.st_mtime if fact.kind == "mtime" else found.st_ctime
+        if fact.kind == "name":
+            return time_of(fact.unit, fields[fact.name]) if fact.unit else fields[fact.name]
+        if fact.kind == "json":
+            return _member(read(root, path, _JSON_LIMIT), fact)
+        if fact.kind == "file":
+            text = read(root, path, _SMALL).decode("utf-8", "replace")
+            return time_of(fact.unit, text) if fact.unit else text.strip()
+        return _last_line(read(root, path, _JSON_LIMIT), fact)
+    except OSError:
+        return None  # gone meanwhile, or not readable: nothing is known of it
+
+
+def _member(data: bytes, fact: Fact) -> float | int | str | None:
+    try:
+        value = json.loads(data)
+        for name in fact.name.split("."):
+            value = value[name]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    if fact.unit:
+        return time_of(fact.unit, str(value))
+    return value + fact.plus if fact.plus and not isinstance(value, str) else value
+
+
+def _last_line(data: bytes, fact: Fact) -> str | None:
+    """The piece ``reason``, or the first one, in the last line that is not empty."""
+    lines = data[-_TAIL:].decode("utf-8", "replace").split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    fields = fact.text.match(last) if fact.text is not None else None
+    return None if not fields else fields.get("reason") or next(iter(fields.values()))

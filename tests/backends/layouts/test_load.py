@@ -1,0 +1,158 @@
+"""Layout files: each that ships loads, and each mistake is named with its line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.layouts.library import SHIPPED, folders, layout_files, read_layout
+from spooltop.backends.layouts.load import parse_layout
+from spooltop.errors import UsageError
+
+GOOD = """\
+name = "mine"
+detect = ["queue/", "?old/"]
+[[match]]
+box = "new"
+path = "queue/{put:sec}-{id}.job"
+order = "put"
+[[match]]
+box = "cur"
+path = "work/{owner}/{id}.job"
+metadata = { since = "ctime", attempts = "json:tries+1", reason = "tail:failed: {reason}" }
+verdict = { lease = "workers/{owner}:ms", proves = "nothing", else = "watched" }
+[[action]]
+name = "requeue"
+from = "cur"
+needs = "dead"
+steps = ["rename {path} queue/{put:next:010}-{id}.job", "write state/{id} queued at {now:ms}"]
+"""
+
+
+def test_the_layouts_that_ship_are_valid() -> None:
+    found = [file for file in layout_files({}, uid=0) if file.path.startswith(SHIPPED)]
+    assert [file.error for file in found] == [None] * len(found)
+    assert sorted(os.path.basename(file.path) for file in found) == sorted(os.listdir(SHIPPED))
+    assert len({file.layout.name for file in found if file.layout is not None}) == len(found) >= 8
+
+
+def test_a_layout_is_read() -> None:
+    with pytest.raises(UsageError):
+        parse_layout("mine.toml", GOOD)  # write takes two words: the text has blanks
+    good = GOOD.replace("queued at ", "queued:").replace('name = "mine"', 'name = "mine"\nwatched = "queue"')
+    layout = parse_layout("mine.toml", good)
+    assert (layout.name, layout.depth, layout.watched) == ("mine", 3, "queue")
+    assert [sign.optional for sign in layout.detect] == [False, True]
+    new, cur = layout.matches
+    assert new.facts["enqueued_at"].unit == "sec"  # a piece called put is the time of the put
+    assert (cur.facts["attempts"].name, cur.facts["attempts"].plus) == ("tries", 1)
+    assert cur.verdict is not None and cur.verdict.watched and cur.verdict.proves_nothing
+    assert [step.verb for step in layout.actions[0].steps] == ["rename", "write"]
+
+
+BASE = """\
+name = "mine"
+detect = ["queue/"]
+[[match]]
+box = "new"
+path = "queue/{id}"
+"""
+HOLD = BASE + '[[action]]\nname = "hold"\nfrom = "new"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "why"),
+    [
+        ("name = ", 1, "not valid TOML: Invalid value"),
+        ('detect = ["a"]', 1, "name is missing"),
+        ('name = "x"', 1, "detect needs at least one name that must be there, or needs_any a path"),
+        ('name = "x"\ndetect = ["?a/"]', 2, "detect needs at least one name that must be there, or needs_any a path"),
+        ('name = "x"\ndetect = ["a/"]', 1, "there is no [[match]]: nothing would be a message"),
+        ('name = "x"\ndetect = "a/"', 2, "detect must be a list"),
+        ('name = "x"\ndetect = [1]', 2, "detect must be a list of texts"),
+        (BASE + 'boxx = "new"', 6, "unknown key boxx; did you mean box?"),
+        (BASE.replace('"new"', '"neww"'), 4, "box = 'neww': there are tmp, new, cur, held, rejected, delivered"),
+        (BASE.replace("{id}", "{id:regex}"), 5, "path = 'queue/{id:regex}': {id:regex}: unknown type 'regex'; there are int,"),
+        (BASE.replace("queue/{id}", "../{id}"), 5, "path = '../{id}': it has an empty part, . or .."),
+        (BASE + 'when = "exists:../x"', 6, "when = '../x': it must lie below the directory"),
+        (BASE + 'when = "size:3"', 6, "when = 'size:3': write exists:PATH or mode:x"),
+        (BASE + 'order = "seq"', 6, "order = 'seq': there are name, id"),
+        (BASE + 'metadata = { since = "atime" }', 6, "since = 'atime': write mtime, ctime, json:, file:, tail:, name:"),
+        (BASE + 'metadata = { since = "id" }', 6, "since: the type of {id} is no time"),
+        (BASE + 'metadata = { age = "mtime" }', 6, "unknown key age; there are enqueued_at, since,"),
+        (BASE + 'metadata = { since = "json:a:weeks" }', 6, "since = 'weeks': there are sec, ms, us, hexsec, hexms, dirq"),
+        (BASE + 'verdict = { pid = "owner" }', 6, "pid = 'owner': there are id"),
+        (BASE + 'verdict = { proves = "all" }', 6, "proves = 'all': there are nothing"),
+        (BASE + 'verdict = { lease = "w/{id}:ms", else = "watched" }', 1, 'a verdict has else = "watched", but watched names no'),
+        (HOLD.replace("hold", "eat") + 'steps = ["unlink {path}"]', 7, "name = 'eat': there are requeue, purge, hold"),
+        (BASE + '[[action]]\nname = "hold"\nfrom = "cur"\nsteps = ["held {path}"]', 8, "no [[match]] puts a message into cur"),
+        (HOLD + 'steps = ["eat {path}"]', 9, "steps = 'eat': there are rename, link,"),
+        (HOLD + 'steps = ["rename {path}"]', 9, "'rename {path}': rename takes 2 words"),
+        (HOLD + 'steps = ["unlink ../{id}"]', 9, "steps = '../{id}': it must lie below"),
+        (HOLD + 'steps = ["unlink {seq}"]', 9, "steps = '{seq}': {seq}: no such piece"),
+        (HOLD, 6, "an action needs steps"),
+        (BASE + '[[problem]]\ncode = "conflict"\nwhen = "same:seq"\ntext = "x"', 8, "when = 'seq': there are id"),
+        (BASE + '[[problem]]\ncode = "conflict"\nwhen = "alone:{id}.lck"\ntext = "x"', 8, "when = 'alone:{id}.lck': write"),
+        (BASE + '[[cross_check]]\npath = "jobs/{id}"\nsays = ["{at:ms}"]\nmissing = "x"', 8, "says lists the texts of the file"),
+        (BASE + '[locks."../x"]\nkind = "lease"', 6, "../x = '../x': it must lie below the directory"),
+        (BASE.replace('"mine"', '"mine"\nside_dir = "/var"'), 2, "side_dir = '/var': a name in the directory, or ../ and a name"),
+        (BASE.replace('"mine"', '"mine"\nlock = ".lock"'), 2, "lock is written flock:PATH"),
+        (HOLD.replace('"mine"', '"mine"\nread_only = "x"') + 'steps = ["held {path}"]', 2, "a layout that is"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(text: str, line: int, why: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse_layout("mine.toml", text)
+    assert str(raised.value).startswith(f"mine.toml: line {line}: {why}")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_strangers_may_write_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(BASE)
+    file.chmod(0o644)
+    own = file.stat().st_uid
+    assert read_layout(str(file), own).name == "mine"
+    with pytest.raises(UsageError, match=f"it belongs to user {own}, neither to you nor to root" if own else "others than"):
+        file.chmod(0o644 if own else 0o666)
+        read_layout(str(file), own + 1)
+    file.chmod(0o646)
+    with pytest.raises(UsageError, match="others than its owner may write it"):
+        read_layout(str(file), own)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b'name = "\xff"', "line 1: not UTF-8"),
+        (b"#" * 300_000, "cannot be read: File too large"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_so(tmp_path: Path, data: bytes | None, why: str) -> None:
+    file = tmp_path / "mine.toml"
+    if data is not None:
+        file.write_bytes(data)
+    with pytest.raises(UsageError, match=why):
+        read_layout(str(file))
+
+
+def test_root_does_not_read_the_layouts_of_a_home(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path)}
+    assert folders(environ, uid=1000)[0] == f"{tmp_path}/.config/spooltop/layouts"
+    assert folders({**environ, "XDG_CONFIG_HOME": "/c"}, uid=1000)[0] == "/c/spooltop/layouts"
+    assert folders(environ, uid=0) == ("/etc/spooltop/layouts", SHIPPED)
+
+
+def test_the_users_own_layouts_come_first_and_an_invalid_one_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / ".config/spooltop/layouts"
+    folder.mkdir(parents=True)
+    (folder / "b.toml").write_text(BASE)
+    (folder / "a.toml").write_text("name = ")
+    (folder / "c.txt").write_text("no layout")
+    uid = folder.stat().st_uid or 1
+    files = [file for file in layout_files({"HOME": str(tmp_path)}, uid=uid) if file.path.startswith(str(folder))]
+    assert [(os.path.basename(file.path), file.layout is None) for file in files] == [("a.toml", True), ("b.toml", False)]
+    assert "line 1: not valid TOML" in str(files[0].error)

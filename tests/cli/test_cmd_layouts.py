@@ -1,0 +1,88 @@
+"""``layouts`` and ``layouts try``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spooltop.layouts import known_layouts
+
+from .streams import spooltop
+
+MINE = """\
+name = "mine"
+detect = ["queue/"]
+[[match]]
+box = "new"
+path = "queue/{put:sec}-{id}.job"
+"""
+
+
+def test_the_layouts_are_listed() -> None:
+    done = spooltop("layouts", environ={"LANG": "C.UTF-8"})
+    assert (done.code, done.err) == (0, "")
+    lines = dict(line.split("  ", 1) for line in done.out.splitlines())
+    assert lines["job-queue FileStorage"].split() == ["tmp", "new", "cur", "rejected", "comes", "with", "spooltop"]
+    described = [json.loads(line) for line in spooltop("layouts", "--json", environ={}).out.splitlines()]
+    assert {one["name"] for one in described} == {line[:22].strip() for line in done.out.splitlines()}
+    assert all(one["ships"] and one["error"] is None and one["schema"] == 1 for one in described)
+
+
+def test_try_shows_where_each_file_falls(real_spools: Path) -> None:
+    done = spooltop("layouts", "try", "job-queue", str(real_spools / "jobqueue_filestorage"), environ={})
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert any(line.startswith("cur       processing/worker-1/slow-1.msg  [processing/{owner}/{id}.msg]") for line in lines)
+    assert "—         workers/worker-1.worker  [nothing matches it]" in lines
+    assert lines[-1] == "rejected 1 · cur 1 · tmp 1 · new 2 · in no box 12"
+
+
+def test_try_takes_a_file_and_gives_objects(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(MINE)
+    queue = tmp_path / "q" / "queue"
+    queue.mkdir(parents=True)
+    (queue / "1795220919-a\x1b.job").write_text("x")
+    (queue / "other").write_text("x")
+    done = spooltop("layouts", "try", str(file), str(tmp_path / "q"), "--json", environ={})
+    assert (done.code, done.err) == (0, "")
+    first, second = map(json.loads, done.out.splitlines())
+    assert first == {
+        "schema": 1, "path": "queue/1795220919-a\\x1b.job", "box": "new", "id": "a\\x1b", "rule": "queue/{put:sec}-{id}.job",
+        "enqueued_at": 1795220919.0,
+    }  # fmt: skip
+    assert (second["box"], second["id"], second["rule"]) == (None, None, "nothing matches it")
+    (queue / "1795220919-a\x1b.job").unlink()
+    assert spooltop("layouts", "try", str(file), str(tmp_path / "q"), environ={}).code == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (("layouts", "show"), 2, "layouts: unknown word 'show'; spooltop layouts, or spooltop layouts try FILE PATH"),
+        (("layouts", "try", "x"), 2, "layouts try needs a layout and a directory; spooltop layouts try FILE PATH"),
+        (("layouts", "try", "nothere", "."), 2, "nothere: cannot be read: No such file or directory; name a layout file, or"),
+        (("layouts", "try", "huey", "/nothere"), 5, "/nothere: No such file or directory; name a directory"),
+        (("layouts", "try", "huey", "/proc/self"), 5, "/proc/self: not a huey FileStorage: there is no queue/ in it (detect);"),
+    ],
+)
+def test_wrong_words_are_one_line(words: tuple[str, ...], code: int, error: str) -> None:
+    done = spooltop(*words, environ={})
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith(f"spooltop: {error}") and done.err.count("\n") == 1
+
+
+def test_an_invalid_file_is_named_and_one_of_a_known_name_comes_before_it(tmp_path: Path) -> None:
+    folder = tmp_path / "spooltop" / "layouts"
+    folder.mkdir(parents=True)
+    (folder / "bad.toml").write_text(MINE.replace('"new"', '"neu"'))
+    (folder / "nq.toml").write_text(MINE.replace('"mine"', '"nq"'))
+    known = known_layouts({"XDG_CONFIG_HOME": str(tmp_path)}, uid=folder.stat().st_uid or 1)
+    bad, own, *others = [one for one in known if not one.path.startswith("/etc/")]
+    assert bad.error.partition("bad.toml: ")[2] == (
+        "line 4: box = 'neu': there are tmp, new, cur, held, rejected, delivered; mend it; spooltop layouts shows those that load"
+    )
+    assert (own.name, own.ships, own.shadowed) == ("nq", False, False)
+    assert [one.name for one in others if one.shadowed] == ["nq"]
