@@ -1,4 +1,4 @@
-"""The part of the running dashboard that screens may use. The app makes one session and hands it to each screen."""
+"""The part of the running dashboard that screens may use. Each open target has one session, which is handed to its screens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .terminal.driver import TerminalDriver
 from .threads.snapshot_thread import SnapshotThread
 from .threads.worker import Worker
 
-__all__ = ["Session", "SessionState"]
+__all__ = ["AppSession", "Session", "SessionState"]
 
 
 @dataclass(slots=True)
@@ -34,31 +34,36 @@ class SessionState:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """Everything that a screen may use besides Textual: no screen knows the app.
+class AppSession:
+    """Everything that any screen may use besides Textual: no screen knows the app.
 
-    ``now`` gives the time that ages are shown for (epoch seconds: that of the snapshot on the main screen), ``zone`` the time
-    zone that times are shown in (None: local). ``leave`` ends the dashboard with an exit code, ``open_help`` opens the help for
-    the screen in front. ``moment``: seconds that a plan is shown before a key confirms it. ``terminal`` gives the terminal, None
-    where frames are drawn without one.
+    ``leave`` ends the dashboard with an exit code, ``open_help`` opens the help for the screen in front. ``moment``: seconds that
+    a plan is shown before a key confirms it. ``terminal`` gives the terminal, None where frames are drawn without one.
     """
 
-    control: ControlProtocol
     options: Options
     glyphs: Glyphs
-    snapshot_thread: SnapshotThread
-    worker: Worker
     leaving: threading.Event
     """Set once the dashboard is being left; an operation under way stops after its current item."""
-    now: Callable[[], float]
-    zone: Callable[[], datetime.tzinfo | None]
     leave: Callable[[int], object]
     open_help: Callable[[CommandContext], object]
     moment: float
     terminal: Callable[[], TerminalDriver | None]
-    state: SessionState = field(default_factory=SessionState)
+    state: SessionState
 
     @property
     def snapshot(self) -> Snapshot | None:
         """The newest snapshot; None before the first look is done."""
         return self.state.snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Session(AppSession):
+    """Everything that a screen on an open target may use. ``now`` gives the time that ages are shown for (epoch seconds: that of
+    the snapshot on the main screen), ``zone`` the time zone that times are shown in (None: local)."""
+
+    control: ControlProtocol
+    snapshot_thread: SnapshotThread
+    worker: Worker
+    now: Callable[[], float]
+    zone: Callable[[], datetime.tzinfo | None]

@@ -48,7 +48,7 @@ async def draw(scene: Scene, sizes: Sequence[Size], *, light: bool = False) -> l
             return screens
         finally:
             control.hang.set()
-            app.snapshot_thread.stop(timeout=5.0)
+            app.target.snapshot_thread.stop(timeout=5.0)
             app.finish()
 
 

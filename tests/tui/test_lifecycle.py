@@ -93,7 +93,7 @@ async def test_what_arrives_after_the_screens_were_torn_down_is_dropped() -> Non
         assert page is not None
         app = driver.app
     for found in (RowsRead(page), SnapshotTaken(control.look(), page), KeysRead(page.query, ())):
-        app.mailbox.put(found)
+        app.target.mailbox.put(found)
         app.on_spooltop_app_arrived()
     assert not app.main.ready
 

@@ -40,11 +40,11 @@ def test_an_answer_stays_behind_the_list_that_it_is_about() -> None:
 async def test_however_long_a_screen_is_held_up_as_little_waits_for_it() -> None:
     control = FakeControl([claim(1)])
     async with dashboard(control) as driver:
-        driver.app.snapshot_thread.follow(["1"])
+        driver.app.target.snapshot_thread.follow(["1"])
         looks = control.looks
         while control.looks < looks + 50:  # the event loop stands still here, as where the terminal does not read
             control.change()
             os.sched_yield()
-        waiting = driver.app.mailbox.take()
+        waiting = driver.app.target.mailbox.take()
         assert 1 <= len(waiting) <= 3, waiting
         assert driver.app.message_queue_size <= 3

@@ -16,7 +16,7 @@ from ..context import CommandContext, View
 from ..draw.notices import notice_lines
 from ..draw.spans import Line, plain, wrap
 from ..keys import character_of, named
-from ..session import Session
+from ..session import AppSession
 from ..widgets import WHEEL, LinesView
 from .footer import footer_line
 from .input import LineEdit
@@ -47,7 +47,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     PINNED = False
     """True where keys typed at another screen do not count here, nor keys typed here at another screen."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: AppSession) -> None:
         super().__init__()
         self.session = session
         self.message = ""

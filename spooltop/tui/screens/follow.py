@@ -24,6 +24,8 @@ class FollowScreen(ScrollingScreen[None]):
     """``since``: claims that began before it do not count (epoch seconds; 0: a present claim counts). ``keep``: the screen below
     follows the same ids and continues to. ``seen``: what is known of the messages already."""
 
+    session: Session
+
     def __init__(
         self, session: Session, ids: Sequence[str], since: float = 0.0, *, keep: bool = False, seen: MessagesTracked | None = None
     ) -> None:

@@ -10,7 +10,7 @@ from ..draw.help import LEGEND, HelpEntry, HelpSection
 from ..draw.help import help_lines as draw_help
 from ..draw.notices import notice_lines
 from ..draw.spans import line_text
-from ..session import Session
+from ..session import AppSession
 from ..widgets import LinesView
 from .scrolling import ScrollingScreen
 
@@ -36,7 +36,7 @@ class HelpScreen(ScrollingScreen[None]):
 
     FIXED_LINES = 2
 
-    def __init__(self, session: Session, about: CommandContext) -> None:
+    def __init__(self, session: AppSession, about: CommandContext) -> None:
         super().__init__(session)
         self.about = about
 

@@ -31,6 +31,8 @@ class HoldersScreen(TextScreen[None]):
             self.holders = holders
             self.at = at
 
+    session: Session
+
     def __init__(self, session: Session, key: Key, name: str) -> None:
         super().__init__(session)
         self.key = key

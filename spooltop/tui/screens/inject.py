@@ -34,6 +34,8 @@ HINTS = {
 class InjectScreen(TableScreen[None]):
     """The fields are those of ``HINTS``. A size fills the messages with that many bytes instead of text."""
 
+    session: Session
+
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.fields = {

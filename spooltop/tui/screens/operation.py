@@ -45,6 +45,8 @@ class OperationScreen(TextScreen[bool]):
             super().__init__()
             self.trail = trail
 
+    session: Session
+
     def __init__(self, session: Session, record: OperationRecord) -> None:
         super().__init__(session)
         self.trail: AuditTrail | None = None

@@ -34,6 +34,8 @@ class OperationsScreen(ChoosingScreen[None]):
             super().__init__()
             self.records = records
 
+    session: Session
+
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.records: list[OperationRecord] | None = None

@@ -7,7 +7,7 @@ from textual.events import Key
 from ..commands import KeyCommand, palette
 from ..context import CommandContext, View
 from ..draw.notices import palette_lines
-from ..session import Session
+from ..session import AppSession
 from ..widgets import LinesView
 from .input import LineEdit
 from .scrolling import ChoosingScreen
@@ -20,7 +20,7 @@ class PaletteScreen(ChoosingScreen[str | None]):
 
     FIXED_LINES = 3
 
-    def __init__(self, session: Session, about: CommandContext) -> None:
+    def __init__(self, session: AppSession, about: CommandContext) -> None:
         super().__init__(session)
         self.about = about
         self.edit = LineEdit()

@@ -77,6 +77,8 @@ class PlanScreen(ScrollingScreen[Result | None]):
             super().__init__()
             self.result = result
 
+    session: Session
+
     def __init__(self, session: Session, action: Action, selection: Selection, options: Mapping[str, Json] | None = None) -> None:
         super().__init__(session)
         self.action = action

@@ -25,6 +25,8 @@ class ResultScreen(ScrollingScreen[bool]):
     """Returns True where it is to be undone. ``since``: when the change began, epoch seconds; claims after it count. ``cursor``:
     the cursor that it set."""
 
+    session: Session
+
     def __init__(self, session: Session, result: Result, since: float, cursor: CursorSet | None = None) -> None:
         super().__init__(session)
         self.result = result

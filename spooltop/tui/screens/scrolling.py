@@ -8,7 +8,7 @@ from typing import Generic
 from textual.events import Key
 from textual.screen import ScreenResultType
 
-from ..session import Session
+from ..session import AppSession
 from .base import ANYWHERE, TableScreen
 from .input import LineEdit
 
@@ -103,7 +103,7 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
 class ChoosingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]):
     """A list of entries, one of which is chosen: ``chosen`` is its place in ``texts``."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: AppSession) -> None:
         super().__init__(session)
         self.chosen = 0
 
@@ -124,7 +124,7 @@ class ChoosingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]
 class ScrollingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]):
     """Lines that are scrolled: ``scroll_at`` is the place in ``texts`` of the first one shown."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: AppSession) -> None:
         super().__init__(session)
         self.scroll_at = 0
 

@@ -23,6 +23,8 @@ __all__ = ["SetCursorScreen"]
 class SetCursorScreen(TableScreen[None]):
     """``cursor`` is the source when the form opened; the plan uses the file as it is then."""
 
+    session: Session
+
     def __init__(self, session: Session, cursor: Cursor) -> None:
         super().__init__(session)
         self.cursor_of = cursor

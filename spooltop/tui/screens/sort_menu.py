@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..context import CommandContext, View
 from ..draw.spans import Line, Span, Style, join, plain, restyle
-from ..session import Session
+from ..session import AppSession
 from .scrolling import ChoosingScreen
 
 __all__ = ["SortScreen"]
@@ -15,7 +15,7 @@ __all__ = ["SortScreen"]
 class SortScreen(ChoosingScreen[str | None]):
     """Returns the id of the chosen column, None where it was left. ``columns`` are (id, title)."""
 
-    def __init__(self, session: Session, columns: Sequence[tuple[str, str]], present: str) -> None:
+    def __init__(self, session: AppSession, columns: Sequence[tuple[str, str]], present: str) -> None:
         super().__init__(session)
         self.columns = columns
         self.chosen = next((at for at, (word, _) in enumerate(columns) if word == present), 0)

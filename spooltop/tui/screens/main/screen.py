@@ -44,6 +44,8 @@ class MainScreen(TableScreen[None]):
             super().__init__()
             self.words = words
 
+    session: Session
+
     def __init__(self, session: Session, state: MainState) -> None:
         super().__init__(session)
         self.state = state

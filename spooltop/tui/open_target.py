@@ -1,0 +1,72 @@
+"""A target that is open in the dashboard: its control, the threads on it, and its main screen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from .context import View
+from .control_protocol import ControlProtocol
+from .screens.main.screen import MainScreen
+from .screens.main.state import MainState
+from .session import AppSession, Session
+from .threads.messages import Found, SnapshotTaken
+from .threads.pace import Pace
+from .threads.snapshot_thread import SnapshotThread
+from .threads.worker import Worker
+
+__all__ = ["OpenTarget"]
+
+STALE_AFTER = 5.0
+"""Seconds after which a look that has not finished is called stale."""
+
+
+def first_view(layout: str) -> View:
+    """The first view of a target with this layout: one that has something to show."""
+    return {"cursors": View.CURSORS, "tickets": View.LOCKS, "locks": View.LOCKS}.get(layout, View.OVERVIEW)
+
+
+class OpenTarget:
+    """Joins what belongs to one open target. ``snapshot_thread`` is a thread on the same control that is started already."""
+
+    def __init__(
+        self, control: ControlProtocol, app: AppSession, *, pace: Pace | None = None,
+        monotonic: Callable[[], float] = time.monotonic, snapshot_thread: SnapshotThread | None = None,
+    ) -> None:  # fmt: skip
+        self.control = control
+        self.snapshot_thread = snapshot_thread or SnapshotThread(control, pace=pace, monotonic=monotonic)
+        self.worker = Worker()
+        self.mailbox = self.snapshot_thread.mailbox
+        state = MainState(control.now, View(app.options.view) if app.options.view else first_view(control.layout))
+        self.session = Session(
+            options=app.options, glyphs=app.glyphs, leaving=app.leaving, leave=app.leave, open_help=app.open_help,
+            moment=app.moment, terminal=app.terminal, state=app.state, control=control, snapshot_thread=self.snapshot_thread,
+            worker=self.worker, now=lambda: state.now, zone=lambda: state.times.zone,
+        )  # fmt: skip
+        self.main = MainScreen(self.session, state)
+
+    def start(self, wake: Callable[[], object]) -> None:
+        """Starts the threads. ``wake`` is called in one of them where something was found."""
+        self.mailbox.wake_with(wake)
+        self.snapshot_thread.start()
+        self.worker.start()
+
+    def take(self, found: Found) -> None:
+        """Hands what was found to the main screen."""
+        if isinstance(found, SnapshotTaken):
+            self.session.state.snapshot = found.snapshot
+        self.main.take(found)
+
+    def check(self, later: Callable[..., object]) -> float:
+        """Notices a look that hangs, and tells the main screen by ``later(call, *arguments)``. Returns the seconds until the next
+        check is due."""
+        waited, shown = self.snapshot_thread.looking_for(), self.main.state.times.stale_for
+        stale = waited if waited >= STALE_AFTER else None
+        if stale is not None or shown is not None:
+            later(self.main.stale, stale, self.snapshot_thread.looking_at())
+        return 1.0 if stale else max(STALE_AFTER - waited, 0.1)
+
+    def finish(self) -> None:
+        """Ends the threads once the terminal is restored: waits for the operation under way, but not for a look that hangs."""
+        self.worker.stop(timeout=5.0)
+        self.snapshot_thread.stop(timeout=0.2)
