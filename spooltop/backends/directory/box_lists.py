@@ -83,7 +83,7 @@ class BoxLists:
             complete = complete and scan.complete
         elif box not in LIVE and self._spool.dirs is not None:
             rows, complete = self._set_aside.rows(self._spool.dirs, box, cancelled)
-        from .listing.listing import RowListing
+        from ..row_listing import RowListing
 
         return RowListing(query, rows, now=self._clock(), complete=complete, generation=last.generation)
 

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spooltop.backends.directory.listing.listing import NamedBox, NameListing, RowListing
+from spooltop.backends.directory.listing.listing import NamedBox, NameListing
 from spooltop.backends.directory.listing.sorting import ordered
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.scan.packed_names import PackedNames
 from spooltop.backends.directory.storage.rows import new_row
+from spooltop.backends.row_listing import RowListing
 from spooltop.errors import UsageError
 from spooltop.model.protocols import Listing, ListQuery, Sort
 from spooltop.model.query import parse

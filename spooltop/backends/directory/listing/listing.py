@@ -1,4 +1,4 @@
-"""Lists with a length and windows: over the packed names of a scan if nothing was judged, else over rows."""
+"""List with a length and windows over the packed names of a scan, in which nothing was judged."""
 
 from __future__ import annotations
 
@@ -7,86 +7,25 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spooltop.model import query as filters
-from spooltop.model.protocols import ListProgress, ListQuery, Sort
+from spooltop.model.protocols import ListProgress, ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Key
 from spooltop.records import dataclass, field, replace
 
+from ...row_listing import matcher
 from ..scan.packed_names import CHUNK, PackedNames
 from ..scan.scan import quick_enqueued_us
 from ..storage.rows import new_row
 from .name_filter import NameTest
 from .order import Order, Values, by_column
 from .preview import ListPreview
-from .selection import matcher
 
-__all__ = ["NameListing", "NamedBox", "RowListing"]
+__all__ = ["NameListing", "NamedBox"]
 
 _ALL = b"\1" * CHUNK
 
 Stat = Callable[[str], os.stat_result | None]
 """Returns the lstat(2) of a name in the box, None if it has gone."""
-
-
-_VERDICTS = {"dead": 0, "abandoned": 1, "unknown": 2, "writing": 3, "alive": 4}
-
-
-def sort_key(sort: Sort) -> Callable[[Row], tuple[object, ...]]:
-    """Returns the sort key of a column, ascending. Rows without a value come last in both directions, so the caller splits them
-    off."""
-    column = sort.column
-    if column == "age":
-        return lambda row: (-(row.enqueued_at or 0.0), row.name)
-    if column == "held":
-        return lambda row: (-(row.in_box_since or 0.0), row.name)
-    if column == "size":
-        return lambda row: (row.size or 0, row.name)
-    if column == "source":
-        return lambda row: (row.source or "", row.name)
-    if column == "tries":
-        return lambda row: (row.attempt or 0, row.name)
-    if column == "verdict":
-        return lambda row: (-_VERDICTS.get(str(row.verdict), 9), -(row.in_box_since or 0.0), row.name)
-    return lambda row: (row.name,)
-
-
-def _known(row: Row, column: str) -> bool:
-    value = {
-        "age": row.enqueued_at, "held": row.in_box_since, "size": row.size, "source": row.source, "tries": row.attempt,
-        "verdict": row.verdict,
-    }.get(column, 0)  # fmt: skip
-    return value is not None
-
-
-class RowListing:
-    """List over rows that exist already: judged claims, files in ``tmp``, set-aside messages."""
-
-    timed = True
-
-    def __init__(self, query: ListQuery, rows: Sequence[Row], *, now: float, complete: bool, generation: int) -> None:
-        self.query = query
-        self.complete = complete
-        self.generation = generation
-        match = matcher(query, now)
-        taken = [row for row in rows if match is None or match(row)]
-        column = query.sort.column
-        known = sorted((row for row in taken if _known(row, column)), key=sort_key(query.sort), reverse=query.sort.descending)
-        self._rows = known + [row for row in taken if not _known(row, column)]
-        self._places: dict[Key, int] | None = None
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def window(self, start: int, stop: int) -> Sequence[Row]:
-        return self._rows[max(0, start) : max(0, stop)]
-
-    def find(self, key: Key) -> int | None:
-        if self._places is None:
-            self._places = {row.key: place for place, row in enumerate(self._rows)}
-        return self._places.get(key)
-
-    def keys(self) -> Iterator[Key]:
-        return (row.key for row in self._rows)
 
 
 @dataclass(frozen=True, slots=True)

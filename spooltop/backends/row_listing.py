@@ -1,0 +1,86 @@
+"""List over rows that exist already, for every kind of queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from spooltop.model import query as filters
+from spooltop.model.protocols import ListQuery, Sort
+from spooltop.model.row import Row
+from spooltop.model.selection import Selection
+from spooltop.model.vocabulary import Key
+from spooltop.records import replace
+
+__all__ = ["RowListing", "matcher"]
+
+_VERDICTS = {"dead": 0, "abandoned": 1, "unknown": 2, "writing": 3, "alive": 4}
+
+
+def sort_key(sort: Sort) -> Callable[[Row], tuple[object, ...]]:
+    """Returns the sort key of a column, ascending. Rows without a value come last in both directions, so the caller splits them
+    off."""
+    column = sort.column
+    if column == "age":
+        return lambda row: (-(row.enqueued_at or 0.0), row.name)
+    if column == "held":
+        return lambda row: (-(row.in_box_since or 0.0), row.name)
+    if column == "size":
+        return lambda row: (row.size or 0, row.name)
+    if column == "source":
+        return lambda row: (row.source or "", row.name)
+    if column == "tries":
+        return lambda row: (row.attempt or 0, row.name)
+    if column == "verdict":
+        return lambda row: (-_VERDICTS.get(str(row.verdict), 9), -(row.in_box_since or 0.0), row.name)
+    return lambda row: (row.name,)
+
+
+def _known(row: Row, column: str) -> bool:
+    value = {
+        "age": row.enqueued_at, "held": row.in_box_since, "size": row.size, "source": row.source, "tries": row.attempt,
+        "verdict": row.verdict,
+    }.get(column, 0)  # fmt: skip
+    return value is not None
+
+
+class RowListing:
+    """List over rows: judged claims, files in ``tmp``, set-aside messages, messages of other programs."""
+
+    timed = True
+
+    def __init__(self, query: ListQuery, rows: Sequence[Row], *, now: float, complete: bool, generation: int) -> None:
+        self.query = query
+        self.complete = complete
+        self.generation = generation
+        match = matcher(query, now)
+        taken = [row for row in rows if match is None or match(row)]
+        column = query.sort.column
+        known = sorted((row for row in taken if _known(row, column)), key=sort_key(query.sort), reverse=query.sort.descending)
+        self._rows = known + [row for row in taken if not _known(row, column)]
+        self._places: dict[Key, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def window(self, start: int, stop: int) -> Sequence[Row]:
+        return self._rows[max(0, start) : max(0, stop)]
+
+    def find(self, key: Key) -> int | None:
+        if self._places is None:
+            self._places = {row.key: place for place, row in enumerate(self._rows)}
+        return self._places.get(key)
+
+    def keys(self) -> Iterator[Key]:
+        return (row.key for row in self._rows)
+
+
+def matcher(query: ListQuery, now: float) -> Callable[[Row], bool] | None:
+    """Returns the test of filter and selection together; None if everything is selected."""
+    wanted = filters.parse(query.filter) if query.filter else None
+    chosen = query.selection
+    if chosen is not None and replace(chosen, box=None) == Selection(everything=True) and chosen.box in (None, query.box):
+        chosen = None
+    if chosen is None:
+        return None if wanted is None else lambda row: wanted.match(row, now)
+    selects = chosen.matcher(now)
+    return selects if wanted is None else lambda row: wanted.match(row, now) and selects(row)
