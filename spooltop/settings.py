@@ -26,9 +26,9 @@ __all__ = ["LISTS", "NAMES", "SYSTEM_FILE", "Settings", "SettingsFiles", "files_
 SYSTEM_FILE = "/etc/spooltop.toml"
 _MOST_BYTES = 1 << 20
 
-LISTS = {"read_only": ":", "redact": ":,", "poll_log": ":", "cursor_files": ":", "redis_tickets": " "}
-"""Settings that are lists, and the characters that separate their items in the environment: globs of paths, names of JSON fields,
-``[SOURCE=]GLOB``, paths, URLs."""
+LISTS = {"paths": ":", "read_only": ":", "redact": ":,", "poll_log": ":", "cursor_files": ":", "redis_tickets": " "}
+"""Settings that are lists, and the characters that separate their items in the environment: paths and globs (what is opened
+without a path), globs of paths, names of JSON fields, ``[SOURCE=]GLOB``, paths, URLs."""
 _NAMED = {":": "a colon", ":,": "a colon or a comma", " ": "a blank"}
 _WORDS = ("poll_line", "cursor_field", "who_writes", "syslog", "claims_hosts", "claims_pids")
 NAMES = (*(one.name for one in fields(Thresholds)), *LISTS, *_WORDS)

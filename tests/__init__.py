@@ -19,7 +19,7 @@
 - ``mutate``           samples mutations of the code and runs the tests that reach them
 - ``test_structure``   no import cycles, no two public classes of one name, docstrings that open well, this map
 - ``test_selection``   the tests that a run takes, and their order
-- ``test_records``, ``test_patterns``, ``test_stop_event``, ``test_errors``: the modules below all packages
+- ``test_records``, ``test_patterns``, ``test_run_each``, ``test_stop_event``, ``test_errors``: the modules below all packages
 - ``desk``             a spool, an operator on it, real consumers; ``clock``: one moment and a clock that stands at it
 - ``scratch``          a place in memory for what is thrown away, and trees laid out again and again
 - ``keys``             the tables of keys of the README and of ``keys.md``

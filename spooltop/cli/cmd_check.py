@@ -20,7 +20,7 @@ def check(args: argparse.Namespace, context: Context) -> int:
     """Looks at all targets at once, each in a thread of its own: one that hangs is UNKNOWN after ``-t`` seconds, the others are
     judged all the same."""
     conditions = [condition(text, state) for state, texts in _given(args) for text in texts]
-    targets = targets_of(args)
+    targets = targets_of(args, context)
     if not 0 < args.timeout < math.inf:
         raise UsageError(f"-t {args.timeout:g} is no time", advice="as in -t 10")
     looks = [_Look(args, context, target, conditions) for target in targets]

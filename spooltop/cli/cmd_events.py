@@ -30,7 +30,7 @@ _WAITING = 1_000
 
 
 def events(args: argparse.Namespace, context: Context) -> int:
-    names = targets_of(args)
+    names = targets_of(args, context)
     runner = None if args.exec is None else _Runner(args.exec, context.terminal)
     told = _Told(context.terminal, as_lines=not args.json, runner=runner, stop=lambda: watching.stop())
 

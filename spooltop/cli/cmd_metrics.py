@@ -36,7 +36,7 @@ def metrics(args: argparse.Namespace, context: Context) -> int:
         raise UsageError("metrics needs prometheus_client", advice="pip install 'spooltop[metrics]'") from None
     if args.listen is not None and args.textfile is not None:
         raise UsageError("--listen and --textfile together", advice="run one for each")
-    names = targets_of(args)
+    names = targets_of(args, context)
     targets = {name: TargetMetrics(name) for name in names}
     found = Metrics(targets.values())
     if args.listen is None and args.textfile is None:

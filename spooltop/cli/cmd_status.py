@@ -1,36 +1,67 @@
-"""The status of a spool, as text or JSON."""
+"""The status of a spool, or of several, as text or JSON."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
-from spooltop.errors import UsageError
+from spooltop.errors import SpooltopError, Unreadable, UsageError
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.units import parse_age
 
 from . import render_text
-from .context import Context, here_or
+from .context import Context, targets_of
 
 __all__ = ["report", "status", "watched"]
 
 _LONGEST = 365 * 86400.0
+_PATIENCE = 10.0
+"""Seconds after which one of several targets is said not to answer."""
 
 
 def status(args: argparse.Namespace, context: Context) -> int:
-    return report(args, context, here_or(args.path, args.as_kind == "spool", args.cursor_file))
+    return report(args, context, targets_of(args, context))
 
 
-def report(args: argparse.Namespace, context: Context, path: str) -> int:
-    """Prints the status of ``path``. ``spooltop PATH`` prints the same if no dashboard can be opened."""
-    snapshot = watched(args, context, path)
+def report(args: argparse.Namespace, context: Context, targets: Sequence[str]) -> int:
+    """Prints the status of ``targets``: of one the whole, of several a line each, worst first, with ``--json`` an object a
+    line. ``spooltop PATH`` prints the same if no dashboard can be opened. The exit code is the worst of all."""
+    if len(targets) > 1:
+        return _several(args, context, targets)
+    target = targets[0]
+    snapshot = watched(args, context, target)
     if args.json:
         from . import render_json
 
-        context.terminal.out(render_json.dumps(render_json.status(snapshot, path)))
+        context.terminal.out(render_json.dumps(render_json.status(snapshot, target)))
     else:
-        for line in render_text.status(snapshot, path):
+        for line in render_text.status(snapshot, target):
             context.terminal.out(line)
     return 0
+
+
+def _several(args: argparse.Namespace, context: Context, targets: Sequence[str]) -> int:
+    """Looks at each, so that one that hangs or cannot be opened keeps no other back."""
+    from ..monitor.glance import worst_first
+    from ..run_each import run_each
+    from .render_several import as_json, as_lines, glance_of
+
+    def look(target: str) -> tuple[Snapshot | SpooltopError, int]:
+        try:
+            return watched(args, context, target), 0
+        except SpooltopError as error:
+            return error, error.exit_code
+        except OSError as error:
+            return Unreadable(error.strerror or str(error), path=target), Unreadable.exit_code
+
+    seconds = parse_age(args.watch) if getattr(args, "watch", None) else 0.0
+    found = run_each(targets, look, _PATIENCE + seconds, at_once=bool(seconds))
+    late = Unreadable(f"no answer within {_PATIENCE:g}s"), Unreadable.exit_code
+    looks = [one or late for one in found]
+    ordered = worst_first(glance_of(target, seen) for target, (seen, _) in zip(targets, looks, strict=True))
+    for line in map(as_json, ordered) if args.json else as_lines(ordered):
+        context.terminal.out(line)
+    return max(code for _, code in looks)
 
 
 def watched(args: argparse.Namespace, context: Context, path: str) -> Snapshot:

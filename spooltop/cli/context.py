@@ -75,6 +75,25 @@ def here_or(path: str | None, as_spool: bool = False, cursor_files: Sequence[str
     return "."
 
 
-def targets_of(args: argparse.Namespace) -> list[str]:
-    """Returns the targets of a command that takes several, each once; without any, as ``here_or``."""
-    return list(dict.fromkeys(args.paths)) or [here_or(None, args.as_kind == "spool", args.cursor_file)]
+def targets_of(args: argparse.Namespace, context: Context) -> list[str]:
+    """Returns the targets of a command that takes several, each once: those of its words, else those of the setting ``paths``,
+    else as ``here_or``."""
+    named = args.paths or _named_in_settings(context)
+    as_spool = args.as_kind == "spool"
+    if not named:
+        return [here_or(None, as_spool, args.cursor_file)]
+    if args.cursor_file:
+        return list(dict.fromkeys(named))  # a cursor file makes a target of any directory
+    from ..backends.directory.scan.peek import is_spool_at
+
+    if len(named) == 1 and is_spool_at(named[0]):
+        return [named[0]]
+    from ..backends.directory.find_targets import find_targets
+
+    return find_targets(named, as_spool)
+
+
+def _named_in_settings(context: Context) -> tuple[str, ...]:
+    from ..settings import load
+
+    return load(context.terminal.environ).items("paths")

@@ -15,7 +15,7 @@ from spooltop.records import replace
 from .. import __version__
 from ..errors import NotASpool, SpooltopError, Unreadable, UsageError
 from ..model.text import escape
-from .context import Context, Dashboard, Opener, here_or, watching
+from .context import Context, Dashboard, Opener, targets_of, watching
 from .parser import COMMANDS, Command, command_of, near_command, overview, parser_of
 from .terminal import OutputFailed, Terminal
 
@@ -131,28 +131,37 @@ def show_version(args: Namespace, context: Context) -> int:
 
 def _dashboard(args: Namespace, context: Context) -> int:
     terminal = context.terminal
-    if len(args.paths) > 1:
-        near = near_command(args.paths[0])
-        advice = f"did you mean spooltop {near}?" if near else f"give one path, or a command: {', '.join(COMMANDS)}"
-        raise UsageError(f"unknown command {args.paths[0]!r}", advice=advice)
-    path = here_or(args.paths[0] if args.paths else None, args.as_kind == "spool", args.cursor_file)
+    _refuse_misspelt_commands(args.paths)
     try:
+        targets = targets_of(args, context)
         if args.json or not terminal.can_draw:
             from .cmd_status import report
 
-            return report(args, context, path)
+            return report(args, context, targets)
         more: dict[str, Any] = watching(args)
         if args.who_writes:
             more["who_writes"] = True
         if args.syslog:
             more["syslog"] = True
+        path = targets[0]
         with context.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=True, **more) as control:
             return context.dashboard(control, args)
     except NotASpool as error:
+        path = args.paths[0] if args.paths else "."
         near = None if "/" in path or os.path.lexists(path) else near_command(path)
         if near is None or "did you mean" in error.advice:
             raise
         raise NotASpool(error.what, path=error.path, advice=f"did you mean the command: spooltop {near}?") from None
+
+
+def _refuse_misspelt_commands(words: Sequence[str]) -> None:
+    """Raises ``UsageError`` for the first of several words that is neither a path nor the pattern of one: it is a command, with
+    its path behind it."""
+    for word in words if len(words) > 1 else ():
+        if not set(word) & set("/*?[~") and not os.path.lexists(word):
+            near = near_command(word)
+            advice = f"did you mean spooltop {near}?" if near else f"give paths, or a command: {', '.join(COMMANDS)}"
+            raise UsageError(f"unknown command {word!r}", advice=advice)
 
 
 def _translated(error: OSError) -> SpooltopError:

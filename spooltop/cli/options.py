@@ -51,6 +51,11 @@ def _path(parser: ArgumentParser, *, optional: bool = False) -> None:
         parser.add_argument("path", metavar="PATH", help="the spool")
 
 
+def _paths(parser: ArgumentParser, metavar: str = "PATH") -> None:
+    told = "spools, quoted globs, directories of spools; the setting paths, else the current directory if it is one"
+    parser.add_argument("paths", metavar=metavar, nargs="*", help=told)
+
+
 def _poll_log(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--cursor-file", action="append", metavar="FILE", help="a cursor file, or a folder of them, in place of those found"
@@ -140,15 +145,15 @@ def work(parser: ArgumentParser) -> None:
 
 
 def status(parser: ArgumentParser) -> None:
-    _path(parser, optional=True)
+    _paths(parser)
     _watch(parser)
     _poll_log(parser)
     _redis(parser)
-    _json(parser, "one object")
+    _json(parser, "one object, of several spools one a line")
 
 
 def check(parser: ArgumentParser) -> None:
-    parser.add_argument("paths", metavar="TARGET", nargs="*", help="the spools; the current directory if it is one")
+    _paths(parser, "TARGET")
     where = "a value (depth, age, claims, dead, failing) outside RANGE, or a problem by its code, is"
     for letter, name, state in (("-w", "warning", "a warning"), ("-c", "critical", "critical")):
         parser.add_argument(letter, f"--{name}", action="append", metavar="NAME[=RANGE]", help=f"{where} {state}")
@@ -161,7 +166,7 @@ def check(parser: ArgumentParser) -> None:
 
 
 def events(parser: ArgumentParser) -> None:
-    parser.add_argument("paths", metavar="TARGET", nargs="*", help="the spools; the current directory if it is one")
+    _paths(parser, "TARGET")
     parser.add_argument("--exec", metavar="CMD", help="also run this shell command for each event, with the JSON on stdin")
     _poll_log(parser)
     _redis(parser)
@@ -169,7 +174,7 @@ def events(parser: ArgumentParser) -> None:
 
 
 def metrics(parser: ArgumentParser) -> None:
-    parser.add_argument("paths", metavar="TARGET", nargs="*", help="the spools; the current directory if it is one")
+    _paths(parser, "TARGET")
     parser.add_argument("--listen", metavar="[HOST:]PORT", help="watch, and serve them over HTTP; HOST is 127.0.0.1 by default")
     parser.add_argument("--textfile", metavar="FILE", help="watch, and write them for the textfile collector of node_exporter")
     parser.add_argument("--every", metavar="DURATION", default="15s", help="with --textfile: how often; default 15s")
@@ -323,12 +328,12 @@ def nothing(parser: ArgumentParser) -> None:
 
 
 def dashboard(parser: ArgumentParser) -> None:
-    parser.add_argument("paths", metavar="PATH", nargs="*", help="the spool; the current directory if it is one")
+    _paths(parser)
     _theme(parser)
     _poll_log(parser)
     _redis(parser)
     parser.add_argument("--who-writes", action="store_true", help="ask the kernel who writes the cursors (root only)")
-    parser.add_argument("--json", action="store_true", help="print the status as one object instead")
+    parser.add_argument("--json", action="store_true", help="print the status instead, as one object a spool")
     parser.add_argument("-V", "--version", action="store_true", help="print the version")
 
 

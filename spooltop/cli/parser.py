@@ -101,8 +101,8 @@ _TABLE = (
         "a second one ends CMD too and releases its message.",
     ),
     Command(
-        "status", "[PATH]", "depths, problems, cursors, locks",
-        "  spooltop status /var/spool/memex --json | jq .boxes.new.count\n"
+        "status", "[PATH …]", "depths, problems, cursors, locks; of several spools a line each",
+        "  spooltop status /var/spool/memex --json | jq .boxes.new.count\n  spooltop status '/var/spool/*'\n"
         "  spooltop status /var/spool/memex --watch 40s --json | jq '.cursors[].reverts'", "cmd_status:status", options.status,
     ),
     Command(
@@ -255,8 +255,9 @@ def parser_of(command: Command | None) -> Parser:
 
 
 def dashboard_parser() -> Parser:
-    """``spooltop [PATH]``."""
-    parser = Parser("", "[options] [PATH]", "Open the dashboard.", "  spooltop /var/spool/memex")
+    """``spooltop [PATH …]``."""
+    does = "Open the dashboard: of one spool, or of several the Spools view, worst first."
+    parser = Parser("", "[options] [PATH …]", does, "  spooltop /var/spool/memex\n  spooltop '/var/spool/*' /srv/queues")
     options.dashboard(parser)
     return parser
 
@@ -264,7 +265,7 @@ def dashboard_parser() -> Parser:
 def overview() -> str:
     """The help of ``spooltop -h``."""
     lines = [
-        "usage: spooltop [options] [PATH]            open the dashboard",
+        "usage: spooltop [options] [PATH …]          open the dashboard of one or several",
         "       spooltop COMMAND PATH [options]      everything else",
         "",
         "Watch a spool directory live, see what is stuck and why, and requeue it safely.",

@@ -15,7 +15,7 @@ from spooltop.model.vocabulary import LIVE, Box
 from ...errors import NotASpool, SpooltopError, Unreadable
 from ...model.text import escape
 from .locks.lock_files import is_lock_name
-from .scan.peek import boxes_in, first_names, is_spool_like, open_path
+from .scan.peek import boxes_in, first_names, is_spool_at, is_spool_like, open_path
 from .storage.access import quoted, sudo_name, user_name
 
 __all__ = ["for_denied", "for_directory", "for_error", "for_file", "spool_of_box"]
@@ -48,7 +48,7 @@ def for_file(path: str) -> SpooltopError:
         name = escape(os.path.basename(culprit))
         advice = f"open its spool: spooltop {quoted(spool)} (it is {name} there)"
         return NotASpool(f"{what}; it lies in the box {os.path.basename(folder)}", path=culprit, advice=advice)
-    if _spool_at(folder):
+    if is_spool_at(folder):
         return NotASpool(what, path=culprit, advice=f"it lies in a spool: spooltop {quoted(folder)}")
     return NotASpool(what, path=culprit, advice=_NAME_ONE)
 
@@ -149,6 +149,8 @@ def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -
 
 def _for_missing(path: str) -> SpooltopError:
     """Returns the error for a ``path`` that does not exist, with similar names near where it ends."""
+    if set(path) & set("*?["):
+        return NotASpool("nothing matches this pattern", path=path, advice="see what is there: ls, and mind the quotes")
     for prefix in _prefixes(path):
         if os.path.lexists(prefix):
             if os.path.islink(prefix) and not os.path.exists(prefix):
@@ -165,7 +167,7 @@ def _for_missing(path: str) -> SpooltopError:
 
 def _near_or_init(path: str) -> str:
     """Returns the advice for a directory with other content: a spool with a similar name, or how to make one."""
-    near = [found for found in _near(os.path.abspath(path)) if _spool_at(found)]
+    near = [found for found in _near(os.path.abspath(path)) if is_spool_at(found)]
     if near:
         return "did you mean " + " or ".join(map(quoted, near)) + "?"
     return f"open another path, or make a spool in it: spooltop init {quoted(os.path.join(path, 'spool'))}"
@@ -198,26 +200,13 @@ def _prefixes(path: str) -> list[str]:
     return prefixes
 
 
-def _spool_at(path: str) -> bool:
-    try:
-        fd = open_path(path)
-    except (OSError, ValueError):
-        return False  # what cannot be seen is no hint
-    try:
-        return is_spool_like(boxes_in(fd))
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-
-
 def spool_of_box(path: str) -> str | None:
     """Returns the spool that has the absolute ``path`` as a box, or below its ``.spooltop``."""
     parent, name = os.path.split(path)
-    if name in (*LIVE, ".spooltop") and _spool_at(parent):
+    if name in (*LIVE, ".spooltop") and is_spool_at(parent):
         return parent
     above, sep, _ = path.partition("/.spooltop/")
-    return above if sep and _spool_at(above) else None
+    return above if sep and is_spool_at(above) else None
 
 
 def _spools_in(fd: int, names: list[str]) -> list[str]:

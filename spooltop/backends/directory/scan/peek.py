@@ -8,7 +8,7 @@ import stat
 
 from spooltop.model.vocabulary import LIVE, Box
 
-__all__ = ["boxes_in", "first_names", "is_spool_like", "open_path"]
+__all__ = ["boxes_in", "first_names", "is_spool_at", "is_spool_like", "open_path"]
 
 _LOOK_UP: int = getattr(os, "O_PATH", getattr(os, "O_SEARCH", os.O_RDONLY))
 """Opens a directory without the right to read it: ``O_PATH`` (open(2)), or ``O_SEARCH`` where the system has that instead."""
@@ -48,3 +48,17 @@ def is_spool_like(modes: dict[Box, int]) -> bool:
     """Returns whether at least two of the three boxes are directories, ``new`` among them."""
     there = [box for box, mode in modes.items() if stat.S_ISDIR(mode)]
     return Box.NEW in there and len(there) >= 2
+
+
+def is_spool_at(path: str, *, follow: bool = True) -> bool:
+    """Returns whether ``path`` is like a spool; False where it is not there or may not be looked into."""
+    try:
+        fd = open_path(path, follow=follow)
+    except (OSError, ValueError):
+        return False
+    try:
+        return is_spool_like(boxes_in(fd))
+    except OSError:
+        return False
+    finally:
+        os.close(fd)

@@ -1,0 +1,82 @@
+"""Finds the targets that the words of a user name: paths, globs, and directories that hold several spools."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from spooltop.errors import SpooltopError, Unreadable
+
+from ...run_each import run_each
+from .detect import identify
+from .hints import spool_of_box
+from .scan.peek import is_spool_at
+
+__all__ = ["find_targets"]
+
+_PATIENCE = 1.0
+"""Seconds within which a path answers. One that does not is a target: whoever looks at it says that it does not answer."""
+
+
+class _Seen(NamedTuple):
+    """A path: whether it can be opened, as far as this user can know, its real path, and the spools in it."""
+
+    opens: bool
+    real: str
+    inside: tuple[str, ...] = ()
+
+
+def find_targets(words: Iterable[str], as_spool: bool = False) -> list[str]:
+    """Returns the targets that ``words`` name, each once, in their order.
+
+    A directory that is no target itself stands for the spools directly in it. A glob stands for all that it matches and that
+    can be opened, or that this user may not look into. Every other word is a target, so that whoever opens it hears what is
+    wrong with it; so is a glob that matches nothing. A URL stays as it is. Creates nothing.
+    """
+    matched: list[tuple[str, bool]] = []
+    for word in map(os.path.expanduser, words):
+        found = sorted(glob.glob(word)) if _is_glob(word) else []  # noqa: PTH207  words are text, and stay as they were typed
+        matched += [(path, True) for path in found] or [(word, False)]
+    seen = run_each([path for path, _ in matched], partial(_look, as_spool=as_spool), _PATIENCE)
+    targets: dict[str, str] = {}
+    for (path, by_glob), one in zip(matched, seen, strict=True):
+        one = one or _Seen(True, os.path.abspath(path))
+        if one.inside:
+            for name in one.inside:
+                targets.setdefault(os.path.join(one.real, name), os.path.join(path, name))
+        elif one.opens or not by_glob:
+            targets.setdefault(one.real, path)
+    return list(targets.values())
+
+
+def _is_glob(word: str) -> bool:
+    return "://" not in word and glob.has_magic(word) and not os.path.lexists(word)
+
+
+def _look(path: str, as_spool: bool) -> _Seen:
+    if "://" in path:
+        return _Seen(True, path)
+    real = os.path.realpath(path)
+    try:
+        identify(path, as_spool)
+    except Unreadable:
+        return _Seen(True, real)
+    except SpooltopError:
+        return _Seen(False, real, tuple(_spools_in(path)))
+    return _Seen(True, real)
+
+
+def _spools_in(path: str) -> Sequence[str]:
+    """Returns the names of the spools directly in the directory ``path``; links are not followed."""
+    if spool_of_box(os.path.abspath(path)) is not None:
+        return ()
+    try:
+        with os.scandir(path) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return ()
+    return [name for name in names if is_spool_at(os.path.join(path, name), follow=False)]
+

@@ -1,0 +1,118 @@
+"""Glance at one target among several, and the order of several: worst first. Pure.
+
+``status`` of several targets prints glances, and the Spools view draws them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+
+from spooltop.model.problem import Problem, Severity
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.units import span
+from spooltop.model.vocabulary import ASIDE, Box
+from spooltop.records import dataclass
+
+__all__ = ["Glance", "Level", "worst_first"]
+
+
+class Level(IntEnum):
+    """State of a target, the worst first, in the order of a monitoring plugin: what is known to be broken is worse than
+    what is not known."""
+
+    SILENT = 0
+    CRITICAL = 1
+    UNKNOWN = 2
+    WARNING = 3
+    NOTE = 4
+    FINE = 5
+    PENDING = 6
+
+
+_OF_SEVERITY = {Severity.CRITICAL: Level.CRITICAL, Severity.WARNING: Level.WARNING, Severity.NOTE: Level.NOTE}
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """All that is known of ``target``. ``counted`` are the names in its boxes before the first look (None: a box that cannot be
+    counted), ``snapshot`` is the last look, ``error`` says why there is none. ``silent_for``: seconds for which it has not
+    answered, and ``step`` the part that does not."""
+
+    target: str
+    counted: Mapping[Box, int | None] | None = None
+    snapshot: Snapshot | None = None
+    error: str = ""
+    silent_for: float | None = None
+    step: str = ""
+
+    @property
+    def worst(self) -> Problem | None:
+        """The worst of its problems: critical ones before warnings, then in the order of the codes."""
+        problems = self.snapshot.problems if self.snapshot is not None else ()
+        return min(problems, key=lambda one: (_OF_SEVERITY[one.severity], one.rank), default=None)
+
+    @property
+    def level(self) -> Level:
+        if self.silent_for is not None:
+            return Level.SILENT
+        if self.error:
+            return Level.UNKNOWN
+        if self.snapshot is None:
+            return Level.PENDING
+        worst = self.worst
+        return Level.FINE if worst is None else _OF_SEVERITY[worst.severity]
+
+    @property
+    def troubled(self) -> bool:
+        """True where somebody should look."""
+        return self.level <= Level.WARNING
+
+    @property
+    def says(self) -> str:
+        """The worst problem, or why nothing is known, in words whose names are escaped."""
+        if self.silent_for is not None:
+            return f"no answer for {span(self.silent_for)}" + (f": {self.step}" if self.step else "")
+        if self.error:
+            return self.error
+        worst = self.worst
+        return "" if worst is None else worst.text
+
+    def count(self, *boxes: Box) -> int | None:
+        """The number of messages in ``boxes``; None where that is not known."""
+        counts = [self._count(box) for box in boxes]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    def _count(self, box: Box) -> int | None:
+        if self.snapshot is not None:
+            state = self.snapshot.observation.boxes.get(box)
+            return 0 if state is None and box in ASIDE else None if state is None else state.count
+        return None if self.counted is None else self.counted.get(box)
+
+    @property
+    def complete(self) -> bool:
+        """False where counts are lower bounds."""
+        return self.snapshot is None or self.snapshot.observation.complete
+
+    @property
+    def dead(self) -> int | None:
+        """The number of claims of dead consumers; None where it is not judged."""
+        if self.snapshot is None or self.snapshot.observation.layout != "spool":
+            return None
+        return self.snapshot.observation.counts.dead
+
+    @property
+    def oldest_at(self) -> float | None:
+        """When the oldest message in ``new`` was put, epoch seconds; None where there is none, or it is not known."""
+        state = self.snapshot.observation.boxes.get(Box.NEW) if self.snapshot is not None else None
+        return None if state is None or not state.count else state.oldest_at
+
+
+def _badness(one: Glance) -> tuple[int, int, str]:
+    worst = one.worst if one.level in (Level.CRITICAL, Level.WARNING, Level.NOTE) else None
+    return one.level, 0 if worst is None else worst.rank, one.target
+
+
+def worst_first(glances: Iterable[Glance]) -> list[Glance]:
+    """The glances, worst first; equally bad ones by name, so that lines keep their place while figures change."""
+    return sorted(glances, key=_badness)

@@ -1,0 +1,55 @@
+"""The order of several targets, and the words on each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spooltop.model.observation import BoxState
+from spooltop.model.problem import Problem, Severity
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.vocabulary import ASIDE, Box
+from spooltop.monitor.glance import Glance, Level, worst_first
+from spooltop.observe.observer import Observer
+from tests.observe.observations import T0, look
+
+DEAD = Problem("claims-dead", Severity.CRITICAL, "2 claims of dead consumers", 2)
+OLD = Problem("tmp-old", Severity.WARNING, "1 old file in tmp", 1)
+UNKNOWN = Problem("claims-unknown", Severity.NOTE, "1 claim of an unknown holder", 1)
+POISON = Problem("poison", Severity.CRITICAL, "1 message kills its consumers", 1)
+
+
+def snapshot(*problems: Problem, new: int | None = 3) -> Snapshot:
+    states = [BoxState(Box.NEW, new, oldest_at=T0 - 50.0)]
+    return replace(Observer().add(look(0, new, states=states)), problems=problems)
+
+
+def test_the_worst_is_first_and_equals_are_by_name() -> None:
+    glances = [
+        Glance("/pending"), Glance("/fine-b", snapshot=snapshot()), Glance("/note", snapshot=snapshot(UNKNOWN)),
+        Glance("/old", snapshot=snapshot(OLD)), Glance("/dead", snapshot=snapshot(OLD, DEAD)),
+        Glance("/poison", snapshot=snapshot(POISON)), Glance("/closed", error="permission denied"),
+        Glance("/hung", snapshot=snapshot(), silent_for=41.0), Glance("/fine-a", snapshot=snapshot()),
+    ]  # fmt: skip
+    names = "/hung /poison /dead /closed /old /note /fine-a /fine-b /pending"
+    assert [one.target for one in worst_first(glances)] == names.split()
+    assert [one.troubled for one in worst_first(glances)] == [True] * 5 + [False] * 4
+
+
+def test_the_worst_problem_is_the_critical_one() -> None:
+    one = Glance("/q", snapshot=snapshot(UNKNOWN, OLD, DEAD))
+    assert (one.worst, one.level, one.says) == (DEAD, Level.CRITICAL, DEAD.text)
+    assert Glance("/q", snapshot=snapshot()).says == ""
+
+
+def test_what_does_not_answer_says_for_how_long_and_where() -> None:
+    one = Glance("/q", snapshot=snapshot(DEAD), silent_for=41.0, step="readdir of new")
+    assert (one.says, one.level) == ("no answer for 41s: readdir of new", Level.SILENT)
+
+
+def test_counts_are_those_of_the_look_and_before_it_of_the_names() -> None:
+    counted = Glance("/q", counted={Box.NEW: 7, Box.CUR: 1, Box.TMP: None})
+    assert (counted.count(Box.NEW), counted.count(Box.TMP), counted.dead, counted.oldest_at) == (7, None, None, None)
+    seen = replace(counted, snapshot=snapshot())
+    assert (seen.count(Box.NEW), seen.count(*ASIDE), seen.dead, seen.oldest_at) == (3, 0, 0, T0 - 50.0)
+    assert Glance("/q").count(Box.NEW) is None
+    assert Glance("/q", snapshot=snapshot(new=0)).oldest_at is None
