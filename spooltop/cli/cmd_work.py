@@ -20,6 +20,7 @@ from spooltop.engine.claim import backoff
 from spooltop.engine.limits import MAX_ATTEMPTS
 from spooltop.engine.waiting import LONGEST, ArrivalWatch, nonblocking_pipe
 from spooltop.errors import ClaimLost, SpoolFull, SpooltopError, UsageError
+from spooltop.model.pause import Pause, pause_words
 from spooltop.model.text import escape
 from spooltop.model.units import duration, parse_age
 from spooltop.model.vocabulary import Box
@@ -42,6 +43,8 @@ GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL for a command that has to end."""
 RECOVER_EVERY = 5.0
 """Seconds between two checks for dead consumers while idle."""
+PAUSE_CHECK = 0.5
+"""Seconds between two checks whether a paused spool was resumed."""
 BLINK = 0.001
 """Timeout in seconds. A claim with any timeout also checks that the boxes are still those that were opened."""
 
@@ -94,8 +97,9 @@ class _Job:
 @dataclass(slots=True)
 class CommandWorker:
     """Runs ``command`` for each message until it receives a signal to stop or, with ``drain``, until no message is left to take.
+    While the spool is paused it waits, with ``drain`` too if messages are left.
 
-    ``tick`` returns monotonic seconds.
+    ``tick`` returns monotonic seconds, ``clock`` epoch seconds.
     """
 
     spool: Spool
@@ -107,11 +111,13 @@ class CommandWorker:
     recover: bool = True
     quiet: bool = False
     tick: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = time.time
     _running: list[_Job] = field(default_factory=list)
     _stops: int = 0
     _failures: int = 0
     _broken: SpooltopError | None = None
     _full: bool = False
+    _pause: Pause | None = None
     _recovered_at: float | None = None
 
     def run(self) -> int:
@@ -140,16 +146,28 @@ class CommandWorker:
         try:
             if self._take():
                 return True
+            self._look_for_pause()
+            over = self._stopping or (self.drain and self.spool.peek() is None)
         except (SpooltopError, OSError) as error:
             # What runs is waited for: a claim must not go back while its command works.
             self._broken = error if isinstance(error, SpooltopError) else SpooltopError(f"work: {error}", path=self.spool.path)
-        if not self._running and (self._stopping or self.drain):
+            over = True
+        if over and not self._running:
             return False
         if self._stopping or len(self._running) >= self.jobs:
             wait_for_wakeup(pipe, self._next_deadline())
         else:
-            watch.wait(min(self._next_deadline(), LONGEST))
+            watch.wait(min(self._next_deadline(), LONGEST if self._pause is None else PAUSE_CHECK))
         return True
+
+    def _look_for_pause(self) -> None:
+        """Says when the spool was paused, and when it was resumed."""
+        before, self._pause = self._pause, self.spool.paused
+        if self._pause is not None and self._pause != before:
+            words = pause_words(self._pause, self.clock())
+            self.terminal.error(f"{printable(self.spool.path)} is paused {words}; waiting for spooltop resume")
+        elif self._pause is None and before is not None and not self.quiet:
+            self.terminal.error(f"{printable(self.spool.path)} was resumed")
 
     @property
     def _stopping(self) -> bool:

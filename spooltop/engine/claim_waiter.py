@@ -72,7 +72,11 @@ class ClaimWaiter:
         return watch
 
     def due_in(self) -> float | None:
-        """Returns the seconds until a delayed message may be claimed, None if there is none."""
+        """Returns the seconds until a delayed message may be claimed, None if there is none; if the spool is paused, those until
+        it is checked again."""
+        paused = self._consumer.pause.due_in()
+        if paused is not None:
+            return paused
         due = self._consumer.backlog.due()
         return None if due is None else max(0.0, due - self._clock())
 

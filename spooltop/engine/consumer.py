@@ -20,6 +20,7 @@ from .id_generator import IdGenerator
 from .mail import refuse_mail
 from .names import LATEST, is_mail_name, parse, requeued_name
 from .os_errors import translate
+from .pausing import PauseCheck
 from .presence import PresenceLock
 from .set_aside import reject
 from .tmp_writer import Data, SourceFailed, TmpWriter, check_data, not_regular
@@ -52,6 +53,7 @@ class Consumer:
         self._takes_mail_names = as_spool
         self._sync_new: bool | None = None
         self.backlog = Backlog(self.boxes.new, dirs.files, clock)
+        self.pause = PauseCheck()
         self._lock = threading.RLock()
         self._hold: PresenceLock | None = None
         self._open: dict[str, ref[Claim]] = {}
@@ -116,8 +118,8 @@ class Consumer:
     # Claims
 
     def take(self, keep: object = None) -> Claim | None:
-        """Claims the oldest message that may be claimed; None if there is none. After a lost race it tries the next message.
-        ``keep`` is an object that must live as long as the claim."""
+        """Claims the oldest message that may be claimed; None if there is none, or the spool is paused. After a lost race it
+        tries the next message. ``keep`` is an object that must live as long as the claim."""
         with self._lock:
             if self._closed:
                 raise closed(self._path)
@@ -125,6 +127,11 @@ class Consumer:
             files, new, cur = boxes.files, boxes.new, boxes.cur
             if self._uncertain.names and self._hold is not None and (found := self._uncertain.settled(boxes)) is not None:
                 return self._begin(*found, self._hold, keep)
+            try:
+                if self.pause.paused(boxes.dirs):
+                    return None
+            except OSError as error:
+                raise translate(error, self._path, "claim") from error
             while (name := self._oldest("claim")) is not None:
                 if name[10:11] == "." and not self._takes_mail_names and is_mail_name(name):
                     self._refuse_mail(name)

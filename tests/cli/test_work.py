@@ -328,3 +328,53 @@ def test_a_child_that_ends_just_before_the_wait_is_heard_of() -> None:
     finally:
         os.close(bell)
         os.close(rope)
+
+
+# A paused spool
+
+
+def paused(spool: Spool, text: str = '{"by": "root", "at": 5.0, "reason": "a schema change"}') -> Path:
+    own = Path(spool.path, ".spooltop")
+    own.mkdir(exist_ok=True)
+    (own / ".draft").write_text(text)
+    return (own / ".draft").replace(own / "paused")
+
+
+def test_a_drain_waits_while_the_spool_is_paused_and_says_so_once(spool: Spool) -> None:
+    spool.put(b"")
+    file = paused(spool)
+    with running(*work(spool, "--drain")) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline().decode()
+        assert said.startswith(f"spooltop: {spool.path} is paused by root for ") and "a schema change" in said
+        assert said.endswith("; waiting for spooltop resume\n") and spool.depth() == 1
+        file.unlink()
+        code, err = end(process)
+    assert code == 0 and "was resumed" in err and "done after" in err and len(err.splitlines()) == 2
+    assert boxes(spool) == EMPTY
+
+
+def test_a_drain_of_a_paused_and_empty_spool_ends(spool: Spool) -> None:
+    paused(spool)
+    done = finish(work(spool, "--drain"))
+    assert (done.code, done.out) == (0, "") and "is paused by root for " in done.err and boxes(spool) == EMPTY
+
+
+def test_a_worker_ends_what_it_has_and_waits_for_the_spool_to_be_resumed(spool: Spool, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    first = spool.put(b"1")
+    with running(*work(spool, script=f"echo started; cat {gate}")) as process:
+        assert line(process) == b"started\n"
+        file = paused(spool)
+        gate.write_text("")
+        assert process.stderr is not None
+        said = [process.stderr.readline().decode() for _ in range(2)]
+        assert first in said[0] and "done" in said[0] and "is paused" in said[1]
+        second = spool.put(b"2")
+        file.unlink()
+        assert line(process) == b"started\n"
+        gate.write_text("")
+        process.send_signal(signal.SIGTERM)
+        code, err = end(process)
+    assert code == 0 and "was resumed" in err and second in err and boxes(spool) == EMPTY

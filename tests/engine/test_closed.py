@@ -51,6 +51,7 @@ OF_SPOOL: dict[str, Callable[[Spool], object]] = {
     "get": lambda spool: spool.get(),
     "get_nowait": lambda spool: spool.get_nowait(),
     "len": len,
+    "paused": lambda spool: spool.paused,
     "locks_used": lambda spool: spool.locks_used(),
     "peek": lambda spool: spool.peek(),
     "presence_fd": lambda spool: spool.presence_fd(),

@@ -1,0 +1,92 @@
+"""The pause of a spool: ``.spooltop/paused``, one JSON object with who paused it, when, and why.
+
+While a file of that name exists, whatever is in it, no consumer takes a claim. Claims that are held already are not affected.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from spooltop.model.pause import REASON_AT_MOST, Pause
+from spooltop.model.untrusted import finite, json_object
+from spooltop.model.vocabulary import Json
+
+from .dirs import SpoolDirs
+from .small_files import read_small
+
+__all__ = ["CHECK_EVERY", "PAUSED", "PauseCheck", "encode_pause", "pause_of", "read_pause"]
+
+PAUSED = "paused"
+CHECK_EVERY = 0.25
+"""Seconds after which a consumer checks again if the spool is paused."""
+_CAP = 4096
+_WHO_AT_MOST = 64
+
+
+class PauseCheck:
+    """Checks for a consumer if its spool is paused, at most once in ``CHECK_EVERY`` seconds of ``tick``, a monotonic clock."""
+
+    __slots__ = ("_paused", "_tick", "_until")
+
+    def __init__(self, tick: Callable[[], float] = time.monotonic) -> None:
+        self._tick = tick
+        self._until = float("-inf")
+        self._paused = False
+
+    def paused(self, dirs: SpoolDirs) -> bool:
+        """True if the spool is paused. Raises ``OSError`` if the system does not say."""
+        now = self._tick()
+        if now >= self._until:
+            self._paused = _is_paused(dirs)
+            self._until = now + CHECK_EVERY
+        return self._paused
+
+    def due_in(self) -> float | None:
+        """Seconds until the next check of a spool that is paused; None if it was not paused at the last one."""
+        return max(0.0, self._until - self._tick()) if self._paused else None
+
+
+def _is_paused(dirs: SpoolDirs) -> bool:
+    own = dirs.private_dir()
+    if own is None:
+        return False
+    try:
+        dirs.files.stat(PAUSED, own)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def read_pause(dirs: SpoolDirs) -> Pause | None:
+    """Reads who paused the spool, when and why; None if it is not paused. Raises ``OSError`` if the system does not say."""
+    own = dirs.private_dir()
+    return None if own is None else pause_of(dirs, own)
+
+
+def pause_of(dirs: SpoolDirs, own: int) -> Pause | None:
+    """``read_pause`` with ``.spooltop`` open as ``own``. Anybody may have written the file, so what it does not say in the
+    expected form is unknown; when it was written is then when the spool was paused."""
+    try:
+        found = dirs.files.stat(PAUSED, own)
+    except FileNotFoundError:
+        return None
+    try:
+        value = json_object(read_small(PAUSED, own, files=dirs.files, limit=_CAP).data)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        value = {}  # closed to this user, or not a file: it pauses all the same
+    by, at, reason = value.get("by"), finite(value.get("at")), value.get("reason")
+    return Pause(
+        by[:_WHO_AT_MOST] if isinstance(by, str) and by else None,
+        found.st_mtime if at is None else at,
+        reason[:REASON_AT_MOST] if isinstance(reason, str) else "",
+    )
+
+
+def encode_pause(pause: Pause) -> bytes:
+    """The content of the file."""
+    value: dict[str, Json] = {"by": pause.by, "at": pause.at, "reason": pause.reason}
+    return json.dumps(value).encode() + b"\n"
