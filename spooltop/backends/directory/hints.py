@@ -162,7 +162,7 @@ def _for_missing(path: str) -> SpooltopError:
         if near:
             return NotASpool("no such directory", path=path, advice="did you mean " + " or ".join(map(quoted, near)) + "?")
         break
-    return NotASpool("no such directory", path=path, advice=f"check the path, or make a spool there: spooltop init {quoted(path)}")
+    return NotASpool("no such directory", path=path, advice=f"check the path, or make a spool: spooltop init {quoted(path)}")
 
 
 def _near_or_init(path: str) -> str:
