@@ -1,7 +1,8 @@
 """Output and exit code of a Nagios plugin, from snapshots. Pure.
 
 The rules are those of the monitoring plugins development guidelines: a line ``SERVICE STATE - text | performance data``, further
-lines with details, exit code 0 to 3. A label stands in quotes, has no ``=``, and a quote in it is doubled.
+lines with details, exit code 0 to 3. A label stands in quotes, has no ``=``, and a quote in it is doubled. The text has no ``;``,
+which separates the fields of Nagios's own log: it writes a colon instead.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = ["MEASURES", "Condition", "Finding", "Measure", "State", "condition", 
 MEASURES = ("depth", "age", "claims", "dead", "failing")
 """Values that a condition may name beside the codes of problems: messages in ``new``, the age of the oldest there in seconds,
 claims, claims of dead consumers, messages that fail again and again."""
+_BETWEEN = " - "
 _RANK = ("OK", "WARNING", "UNKNOWN", "CRITICAL")
 _OF_SEVERITY = {Severity.CRITICAL: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
@@ -99,7 +101,7 @@ def finding(snapshot: Snapshot, conditions: Sequence[Condition] = ()) -> Finding
     later = [code for code in snapshot.not_judged_codes if code in wanted]
     if later:
         words.append(f"not judged by {'one look' if not snapshot.watched_for else 'this look'}: {', '.join(later)}")
-    return Finding(worst, "; ".join(words), measures)
+    return Finding(worst, _BETWEEN.join(words), measures)
 
 
 def unknown(text: str) -> Finding:
@@ -130,7 +132,7 @@ def _near(name: str) -> str:
 
 
 def _line(state: State, text: str) -> str:
-    return f"SPOOL {state.name} - {text.replace('|', '/')}"
+    return f"SPOOL {state.name} - {text.replace('|', '/').replace(';', ',')}"
 
 
 def _values(snapshot: Snapshot) -> Mapping[str, float | None]:
@@ -167,7 +169,7 @@ def _measures(snapshot: Snapshot, values: Mapping[str, float | None]) -> tuple[M
         found.append(Measure("reverts", sum(cursor.reverts for cursor in snapshot.cursors), "c"))
     if disk.bytes_free is not None:
         found.append(Measure("free", disk.bytes_free, "B", disk.bytes_total))
-    return (*found, Measure("problems", len(snapshot.problems)))
+    return (*found, Measure("problems", sum(problem.severity is not Severity.NOTE for problem in snapshot.problems)))
 
 
 def _alerts(
@@ -185,7 +187,7 @@ def _alerts(
 def _alert(snapshot: Snapshot, values: Mapping[str, float | None], one: Condition) -> tuple[State, str] | None:
     problems = [problem for problem in snapshot.problems if problem.code == one.name]
     if one.range is None:
-        return (one.state, "; ".join(problem.text for problem in problems)) if problems else None
+        return (one.state, _BETWEEN.join(problem.text for problem in problems)) if problems else None
     value = values[one.name] if one.name in MEASURES else float(sum(problem.count for problem in problems))
     if value is None:
         return State.UNKNOWN, f"{one.name} is not known"

@@ -38,12 +38,20 @@ def fill(spool: Path, count: int) -> None:
 
 def test_a_quiet_spool_is_ok_with_its_values(spool: Path) -> None:
     found = check(spool, code=0)
-    assert found.text.startswith("no problems detected; new 0; claims 0, dead 0")
+    assert found.text.startswith("no problems detected - new 0 - claims 0, dead 0")
     assert found.data["depth"] == ("0", "", "", "", "0", "")
     assert found.data["age"][:2] == ("0", "s")
     value, unit, *_, most = found.data["free"]
     assert (unit, 0 < int(value) < int(most)) == ("B", True)
     assert {"claims", "dead", "failing", "tmp", "held", "rejected", "trash", "problems"} <= found.data.keys()
+
+
+def test_a_note_is_no_problem_detected(spool: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    state = tmp_path / "state" / "spooltop"
+    (state / "mutes.json").mkdir(parents=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(state.parent))
+    assert "nothing is muted" in spooltop("status", spool).out
+    assert check(spool, code=0).data["problems"][0] == "0"
 
 
 def with_a_dead_claim(root: Path) -> Path:
@@ -157,11 +165,11 @@ def test_a_defect_is_unknown_too(spool: Path) -> None:
     def opener(path: str, **options: Any) -> Control:
         raise ZeroDivisionError("an example")
 
-    assert "ZeroDivisionError: an example; this is a defect" in check(spool, code=3, opener=opener).text
+    assert "ZeroDivisionError: an example, this is a defect" in check(spool, code=3, opener=opener).text
 
 
 def test_a_box_that_cannot_be_counted_is_not_within_its_range(spool: Path) -> None:
     (spool / "cur").rmdir()
     found = check(spool, "-c", "claims=5", code=3)
-    assert (found.text.split(";")[0], found.data["claims"][0]) == ("claims is not known", "U")
+    assert (found.text.split(" - ")[0], found.data["claims"][0]) == ("claims is not known", "U")
     assert check(spool, "-c", "claims=5", "-c", "depth=@0", code=2).text.startswith("depth is 0")

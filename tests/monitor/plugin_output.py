@@ -29,6 +29,7 @@ def parse(out: str) -> Output:
     assert first.count("|") <= 1, "a | in the text"
     assert not any("|" in line for line in more), "a | in a further line"
     line, _, data = first.partition("|")
+    assert ";" not in line + "".join(more), "a ; in the text, which Nagios writes as a :"
     head = re.fullmatch(r"SPOOL (\w+) - (.+)", line.strip())
     assert head is not None, first
     assert head[1] in STATES, head[1]
