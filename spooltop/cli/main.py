@@ -12,7 +12,6 @@ from typing import Any
 
 from spooltop.records import replace
 
-from .. import __version__
 from ..errors import NotASpool, SpooltopError, Unreadable, UsageError
 from ..model.text import escape
 from .context import Context, Dashboard, Opener, targets_of, watching
@@ -94,8 +93,7 @@ def _run(words: Sequence[str], context: Context) -> int:
         terminal.out(overview() if command is None else parser_of(command).format_help().rstrip())
         return 0
     if command is None and ("-V" in before or "--version" in before):
-        terminal.out(f"spooltop {__version__}")
-        return 0
+        return show_version(Namespace(), context)
     after = None
     if command is not None and command.name == "work" and "--" in rest:
         rest, after = before, rest[rest.index("--") + 1 :]
@@ -125,7 +123,11 @@ def show_help(args: Namespace, context: Context) -> int:
 
 
 def show_version(args: Namespace, context: Context) -> int:
-    context.terminal.out(f"spooltop {__version__}")
+    """Prints the version on the first line, and below it those of what spooltop stands on."""
+    from .versions import versions
+
+    for line in versions():
+        context.terminal.out(line)
     return 0
 
 

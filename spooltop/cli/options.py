@@ -334,7 +334,7 @@ def dashboard(parser: ArgumentParser) -> None:
     _redis(parser)
     parser.add_argument("--who-writes", action="store_true", help="ask the kernel who writes the cursors (root only)")
     parser.add_argument("--json", action="store_true", help="print the status instead, as one object a spool")
-    parser.add_argument("-V", "--version", action="store_true", help="print the version")
+    parser.add_argument("-V", "--version", action="store_true", help="print the version, and those of the libraries")
 
 
 def layouts(parser: ArgumentParser) -> None:

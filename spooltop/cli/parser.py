@@ -222,7 +222,10 @@ _TABLE = (
     Command(
         "help", "[COMMAND]", "this help, or that of a command", "  spooltop help requeue", "main:show_help", options.help,
     ),
-    Command("version", "", "print the version", "  spooltop version", "main:show_version", options.nothing),
+    Command(
+        "version", "", "print the version, and those of what it stands on",
+        "  spooltop version\n  spooltop version | head -1", "main:show_version", options.nothing,
+    ),
 )  # fmt: skip
 
 COMMANDS = {command.name: command for command in _TABLE}
@@ -290,7 +293,7 @@ def overview() -> str:
         "                        prefer SPOOLTOP_REDIS_TICKETS, or redis_tickets in a",
         "                        config.toml of mode 0600",
         "  --who-writes          ask the kernel who writes the cursors (fanotify; root)",
-        "  -V, --version         print the version",
+        "  -V, --version         print the version, and those of the libraries",
         "  -h, --help            this help; spooltop COMMAND -h shows a command's",
         "",
         "Settings: flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and",

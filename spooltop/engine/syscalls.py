@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from errno import ENOSYS
 
 __all__ = [
-    "HAS_GETDENTS", "HAS_INOTIFY", "directory_blocks", "end_with_parent", "fallocate", "fanotify_init", "fanotify_mark",
-    "file_handle", "inotify_add_watch", "inotify_init", "overwrite_memory", "rename_exchange", "rename_noreplace",
-    "set_process_name", "syncfs",
+    "HAS_GETDENTS", "HAS_INOTIFY", "HAS_RENAMEAT2", "directory_blocks", "end_with_parent", "fallocate",
+    "fanotify_init", "fanotify_mark", "file_handle", "inotify_add_watch", "inotify_init", "overwrite_memory",
+    "rename_exchange", "rename_noreplace", "set_process_name", "syncfs",
 ]  # fmt: skip
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -50,6 +50,8 @@ if _getdents64 is not None:
 
 HAS_INOTIFY = _inotify_init1 is not None
 """True if this system has inotify(7)."""
+HAS_RENAMEAT2 = _renameat2 is not None
+"""True if this C library has renameat2(2)."""
 HAS_GETDENTS = _getdents64 is not None
 """True if this C library has getdents64(2)."""
 

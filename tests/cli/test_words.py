@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from spooltop import __version__
 from spooltop.cli.parser import COMMANDS, command_of
+from spooltop.cli.versions import installed, missing
 
 from .streams import finish, spooltop
 
@@ -51,7 +53,25 @@ def test_help_is_a_command() -> None:
 
 def test_version() -> None:
     assert spooltop("version").out == spooltop("--version").out
-    assert spooltop("--version").out == f"spooltop {__version__}\n"
+    first, *others = spooltop("--version").out.splitlines()
+    assert first == f"spooltop {__version__}"
+    assert [line.split()[0] for line in others] == [
+        "python", "textual", "watchfiles", "psutil", "filelock", "redis", "prometheus_client", "Linux"
+    ]
+    for line in others[1:-1]:
+        assert line.split()[1] == metadata.version(line.split()[0])
+    assert others[-1].endswith(": renameat2 yes, OFD locks yes, inotify yes")
+
+
+def test_version_of_packages_that_are_missing_or_come_from_the_distribution(tmp_path: Path) -> None:
+    for name in ("psutil-5.9.4.egg-info", "prometheus_client-0.20.0-py3.11.egg-info", "other-1.dist-info", "redis-x.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "psutil-7.0.0.dist-info").mkdir()
+    folders = [str(tmp_path / "gone.zip"), str(tmp_path), str(tmp_path / "later")]
+    found = installed(("psutil", "prometheus_client", "redis"), folders)
+    assert found == {"psutil": "5.9.4", "prometheus_client": "0.20.0"}
+    assert missing("redis") == "not installed: pip install 'spooltop[redis]'"
 
 
 @pytest.mark.parametrize(
