@@ -14,13 +14,14 @@ from spooltop.errors import Refused, Stopped, UsageError
 from spooltop.model.plan import Confirm, Outcome, Plan, Result
 from spooltop.model.selection import Selection
 from spooltop.model.text import escape
-from spooltop.model.units import count, duration
+from spooltop.model.units import duration
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.operate.confirm import accepts
 from spooltop.records import replace
 
 from . import render_changes_json, render_changes_text, render_json, trace
 from .context import Context
+from .progress import ProgressLine
 from .selecting import path_of, selection_of
 from .terminal import Terminal
 
@@ -236,30 +237,20 @@ def _confirm(plan: Plan, terminal: Terminal, *, shown: bool) -> None:
 def _plan(
     control: Control, action: Action, selection: Selection, terminal: Terminal, *, force: bool, options: Mapping[str, Json]
 ) -> Plan:
-    def progress(words: str) -> None:
-        terminal.status(f"{action}: making the plan, {words}; Ctrl-C leaves")
-
-    with _interrupts(once=True) as interrupted:
-        try:
-            plan = control.plan(
-                action, selection, force=force, options=options, on_progress=progress, stop=lambda: bool(interrupted)
-            )
-        finally:
-            terminal.status("")
+    line = ProgressLine(terminal, f"{action}: making the plan", hint="Ctrl-C leaves")
+    with line, _interrupts(once=True) as interrupted:
+        plan = control.plan(
+            action, selection, force=force, options=options, on_progress=line.tell, stop=lambda: bool(interrupted)
+        )
     if interrupted:
         raise Stopped(f"{action}: stopped before anything was done; nothing was changed")
     return plan
 
 
 def _apply(control: Control, plan: Plan, terminal: Terminal) -> Result:
-    def progress(tried: int) -> None:
-        terminal.status(f"{plan.action} {count(tried)} of {count(plan.count)}; Ctrl-C stops between two items")
-
-    with _interrupts() as interrupted:
-        try:
-            return control.apply(plan, on_progress=progress, stop=lambda: bool(interrupted))
-        finally:
-            terminal.status("")
+    line = ProgressLine(terminal, str(plan.action), total=plan.count, hint="Ctrl-C stops between two items")
+    with line, _interrupts() as interrupted:
+        return control.apply(plan, on_progress=line.advance, stop=lambda: bool(interrupted))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from spooltop.model.vocabulary import LIVE, Box
 
 from . import render_json
 from .context import Context
+from .progress import ProgressLine
 from .selecting import id_of
 
 if TYPE_CHECKING:
@@ -105,8 +106,10 @@ def put(args: argparse.Namespace, context: Context) -> int:
         raise UsageError("put: stdin is named twice", advice="name - once")
     name = None if args.id is None else id_of(args.id)
     failed = 0
-    with open_spool(args, what="put") as spool:
-        for file in files:
+    line = ProgressLine(terminal, "put", total=len(files), hint="Ctrl-C stops", shown=not terminal.out_is_terminal)
+    with open_spool(args, what="put") as spool, line:
+        for number, file in enumerate(files):
+            line.advance(number, words="files")
             try:
                 if file == "-":
                     if terminal.stdin.isatty():
@@ -116,6 +119,7 @@ def put(args: argparse.Namespace, context: Context) -> int:
                     with Path(file).open("rb") as data:
                         done = _put(spool, data, args, name)
             except OSError as error:
+                line.close()
                 terminal.error(f"put: {escape(file)}: {os.strerror(error.errno or 0)}; not enqueued")
                 failed += 1
                 continue

@@ -42,7 +42,7 @@ def cursors(args: argparse.Namespace, context: Context) -> int:
 
 
 def _listed(args: argparse.Namespace, context: Context) -> int:
-    snapshot = watched(args, context, args.path)
+    snapshot = watched(args, context, args.path, progress=True)
     if args.json:
         lines = [render_json.dumps(line) for line in render_json.cursors(snapshot)]
     else:

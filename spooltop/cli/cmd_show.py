@@ -20,6 +20,7 @@ from spooltop.model.vocabulary import LIVE, Box
 
 from . import render_changes_json, render_changes_text, render_json, render_text
 from .context import Context, here_or
+from .progress import ListingProgress, ProgressLine, while_waiting
 from .selecting import id_of, selection_of
 
 __all__ = ["locks", "ls", "ops", "show", "tickets"]
@@ -38,22 +39,27 @@ def ls(args: argparse.Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal)
     boxes = (selection.box,) if selection.box else LIVE
     with context.control(args, args.path) as control:
-        control.look()
-        listings = [
-            control.listing(
-                ListQuery(
-                    box,
-                    filter=selection.filter,
-                    sort=Sort(args.sort, descending=not args.invert),
-                    selection=_without_filter(selection),
+        _look_at(control, context)
+        with ProgressLine(context.terminal, "ls: sorting") as sorting:
+            listings = [
+                control.listing(
+                    ListQuery(
+                        box,
+                        filter=selection.filter,
+                        sort=Sort(args.sort, descending=not args.invert),
+                        selection=_without_filter(selection),
+                    ),
+                    progress=ListingProgress(sorting),
                 )
-            )
-            for box in boxes
-        ]
+                for box in boxes
+            ]
         now = control.now()
+        total = sum(map(len, listings)) if args.most is None else min(args.most, sum(map(len, listings)))
+        writing = ProgressLine(context.terminal, "ls: writing", total=total, shown=not context.terminal.out_is_terminal)
         found = ((listing, row) for listing in listings for row in _rows_of(listing))
         printed = 0
         for listing, row in itertools.islice(found, args.most):
+            writing.advance(printed)
             if args.json:
                 context.terminal.out(render_json.dumps(render_json.row(row, now, complete=listing.complete)))
             else:
@@ -62,6 +68,7 @@ def ls(args: argparse.Namespace, context: Context) -> int:
                 for line in render_text.rows([row], now):
                     context.terminal.out(line)
             printed += 1
+        writing.close()
         incomplete = [listing.query.box for listing in listings if not listing.complete]
     if incomplete and printed == 0 and len(incomplete) == len(boxes):
         raise Unreadable(f"{' and '.join(incomplete)} could not be listed", path=args.path, advice="status says why")
@@ -82,7 +89,7 @@ def show(args: argparse.Namespace, context: Context) -> int:
     wanted = Selection(ids=(id_of(args.id),))
     boxes = (Box(args.box),) if args.box else tuple(Box)
     with context.control(args, args.path) as control:
-        control.look()
+        _look_at(control, context)
         found = [row for box in boxes for row in _rows_of(control.listing(ListQuery(box, selection=wanted)))]
         if not found:
             terminal.error(f"{escape(args.path)}: no message {args.id} in {', '.join(boxes)}; spooltop ls lists them")
@@ -183,6 +190,11 @@ def _failures(locks: Sequence[Lock], context: Context) -> int:
 
 def _look(args: argparse.Namespace, context: Context) -> Snapshot:
     with context.control(args, here_or(args.path, args.as_kind == "spool")) as control:
+        return _look_at(control, context)
+
+
+def _look_at(control: Control, context: Context) -> Snapshot:
+    with while_waiting(context.terminal, "looking", control.current_step):
         return control.look()
 
 

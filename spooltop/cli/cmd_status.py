@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from spooltop.errors import SpooltopError, Unreadable, UsageError
 from spooltop.model.snapshot import Snapshot
@@ -11,8 +13,12 @@ from spooltop.model.units import parse_age
 
 from . import render_text
 from .context import Context, targets_of
+from .progress import while_waiting
 
-__all__ = ["report", "status", "watched"]
+if TYPE_CHECKING:
+    from spooltop.control import Control
+
+__all__ = ["progress_of", "report", "status", "watched"]
 
 _LONGEST = 365 * 86400.0
 _PATIENCE = 10.0
@@ -29,7 +35,7 @@ def report(args: argparse.Namespace, context: Context, targets: Sequence[str]) -
     if len(targets) > 1:
         return _several(args, context, targets)
     target = targets[0]
-    snapshot = watched(args, context, target)
+    snapshot = watched(args, context, target, progress=True)
     if args.json:
         from . import render_json
 
@@ -64,11 +70,18 @@ def _several(args: argparse.Namespace, context: Context, targets: Sequence[str])
     return max(code for _, code in looks)
 
 
-def watched(args: argparse.Namespace, context: Context, path: str) -> Snapshot:
-    """Looks once and returns the snapshot; with ``--watch``, watches for that long and returns the last snapshot."""
+def watched(args: argparse.Namespace, context: Context, path: str, *, progress: bool = False) -> Snapshot:
+    """Looks once and returns the snapshot; with ``--watch``, watches for that long and returns the last snapshot. ``progress``:
+    the terminal says how long it has been waiting."""
     given = getattr(args, "watch", None)
     seconds = 0.0 if given is None else parse_age(given)
     if given is not None and not 0 < seconds <= _LONGEST:
         raise UsageError(f"--watch {given!r} is not between 1s and 365d", advice="as in --watch 40s")
     with context.control(args, path, watch=given is not None, owners=False) as control:
-        return control.look() if given is None else control.watch(seconds)
+        with progress_of(control, context, given) if progress else nullcontext():
+            return control.look() if given is None else control.watch(seconds)
+
+
+def progress_of(control: Control, context: Context, watch: str | None) -> AbstractContextManager[None]:
+    """Shows for how long a look, or ``--watch`` with the duration ``watch``, has been going on."""
+    return while_waiting(context.terminal, "looking" if watch is None else f"watching for {watch}", control.current_step)

@@ -80,11 +80,30 @@ class Terminal:
         self._write(self.stderr, line + "\n")
         self.stderr.flush()
 
+    @property
+    def shows_progress(self) -> bool:
+        """True if standard error is a terminal on which a line can be erased."""
+        return self.stderr.isatty() and self.environ.get("TERM", "") not in ("", "dumb")
+
+    @property
+    def error_width(self) -> int:
+        """The width of the terminal at present, 80 if it does not tell."""
+        if self.columns is not None:
+            return self.columns
+        try:
+            return os.get_terminal_size(self.stderr.fileno()).columns or 80
+        except (OSError, ValueError):
+            return 80
+
     def status(self, text: str) -> None:
-        """Shows progress on one line, which the next call overwrites; an empty text removes it. Does nothing unless standard
-        error is a terminal."""
-        if self.stderr.isatty():
-            self._write(self.stderr, f"\r\x1b[K{printable(text)}" if text else "\r\x1b[K")
+        """Shows progress on one line, which the next call overwrites; an empty text removes it. Does nothing unless
+        ``shows_progress``. The cursor stays at the beginning of the line, also if that was wrapped meanwhile."""
+        if self.shows_progress:
+            from ..model.units import fit  # not for those commands that take no time
+
+            mark = "..." if self.ascii else "…"
+            shown = fit(printable(text), self.error_width - 1, cut="right", mark=mark).rstrip()
+            self._write(self.stderr, f"\r\x1b[J{shown}\r" if text else "\r\x1b[J")
             self.stderr.flush()
 
     def error(self, text: str) -> None:

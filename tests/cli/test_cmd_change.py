@@ -294,8 +294,7 @@ def test_an_interrupt_while_the_plan_is_made_ends_it_and_nothing_is_done() -> No
     control = Slow(row("m1"))
     done = spooltop("requeue", "/spool", "ALL", "--yes", tty=True, opener=control)
     assert (done.code, control.applied) == (130, 0)
-    assert "500 " in done.err and "Ctrl-C leaves" in done.err
-    assert "nothing was changed" in done.err
+    assert done.err == "spooltop: stopped on the way; nothing was changed\n"  # within a second no progress is shown
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
