@@ -1,7 +1,7 @@
 """The application's API: a front end opens a target here and does everything through its Control.
 
-``look``, ``listing``, ``read``, ``follow`` and ``holders`` belong to one thread (they share the reader's scan). ``plan``,
-``apply`` and ``operations`` may run in another, on a reader of their own. ``changes``, ``wake``, ``current_step``, ``mute`` and
+``look``, ``listing``, ``read``, ``follow``, ``consumers`` and ``holders`` belong to one thread (they share the reader's scan).
+``plan``, ``apply`` and ``operations`` may run in another, on a reader of their own. ``changes``, ``wake``, ``current_step``, ``mute`` and
 ``unmute`` may be called from any. All but ``wake``, ``current_step`` and ``now`` may block.
 """
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .backends.directory.options import OpenOptions
     from .backends.redis.tickets import RedisTickets
     from .model.audit import AuditTrail
+    from .model.consumers import ConsumerList
     from .model.cursors import Poll
     from .model.locks import Holders
     from .model.observation import Observation
@@ -183,6 +184,12 @@ class Control:
         """Returns the locations of the messages with these ids as of the last look, by id, and tracks them until other ids are
         given. Only the first 1,000 ids are tracked. Claims before ``since`` (epoch seconds) do not count."""
         return self._reader.follow(ids, since)
+
+    @while_open
+    def consumers(self) -> ConsumerList:
+        """Returns the consumers as of the last look: who they are, what they hold, and what they use. It costs more than a look
+        where there are many, so it is called while somebody reads it."""
+        return self._reader.consumers()
 
     @while_open
     def holders(self, key: Key) -> Holders:

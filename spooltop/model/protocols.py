@@ -9,6 +9,7 @@ from spooltop.records import dataclass
 
 if TYPE_CHECKING:
     from .audit import AuditLog
+    from .consumers import ConsumerList
     from .locks import Holders
     from .observation import Observation
     from .plan import Candidates, ItemResult, OperationRecord, Plan
@@ -102,6 +103,10 @@ class Reader(Protocol):
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         """Returns the locations of the messages with these ids as of the last look, by id; at most 1,000 of them. Tracks them
         until other ids are given (none: an empty list). Claims before ``since`` (epoch seconds) do not count."""
+        ...
+
+    def consumers(self) -> ConsumerList:
+        """Returns the consumers and what they hold, as of the last look, without rates."""
         ...
 
     def holders(self, key: Key) -> Holders:

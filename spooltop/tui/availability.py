@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spooltop.model import units
-from spooltop.model.vocabulary import Action, Box
+from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .context import CommandContext, View
 from .draw.plan import plan_words
@@ -92,6 +92,8 @@ def openable(context: CommandContext) -> str | None:
         if context.problem is None:
             return "there are no problems to open; 2 shows what waits"
         return None if context.problem.selection or context.problem.view else "this problem has no list to open"
+    if context.consumer is not None and context.consumer.exited:
+        return "it has exited and holds no claim"
     return has_rows(context)
 
 
@@ -104,6 +106,8 @@ def copyable(context: CommandContext) -> str | None:
 def requeue(context: CommandContext) -> str | None:
     if reason := _allowed(context, Action.REQUEUE) or _chosen(context, Action.REQUEUE):
         return reason
+    if context.view is View.CONSUMERS:
+        return _of_a_consumer(context)
     if context.target_box is Box.NEW:
         return "requeue: messages in new wait already; 3 shows the claims"
     if context.target_box is Box.TMP:
@@ -111,6 +115,14 @@ def requeue(context: CommandContext) -> str | None:
     if context.target_box is Box.TRASH:
         return "requeue: it is in the trash; u restores it"
     return None
+
+
+def _of_a_consumer(context: CommandContext) -> str | None:
+    """Only of those that run no more: a running one is asked to stop first, or its claims are taken one by one."""
+    one = context.consumer
+    if one is None or not one.claims:
+        return "requeue: this consumer holds no claim"
+    return "requeue: this consumer is running; Enter shows its claims" if one.verdict is Verdict.ALIVE else None
 
 
 def purge(context: CommandContext) -> str | None:
@@ -303,4 +315,6 @@ def _chosen(context: CommandContext, action: Action) -> str | None:
         if context.problem.selection is None:
             return f"{action}: this problem is not about messages; Enter shows its subject"
         return None
+    if context.view is View.CONSUMERS:
+        return None if context.consumer is not None else f"{action}: the list is empty"
     return None if context.marked or context.row is not None else f"{action}: the list is empty"

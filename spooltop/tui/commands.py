@@ -20,12 +20,13 @@ from .keys import shown
 
 __all__ = ["COMMANDS", "GROUPS", "KeyCommand", "by_id", "command_for", "footer", "help_lines", "palette"]
 
-ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE})
+ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE, View.CONSUMERS})
 PANELS = frozenset({View.OPERATIONS, View.OPERATION, View.HELP, View.PLAN, View.RESULT, View.HOLDERS, View.FOLLOW})
 MOVING = ROOTS | PANELS | {View.MESSAGE, View.CURSOR}
 STEPPING = MOVING | {View.PALETTE, View.SORT}
 OVER = frozenset({View.MESSAGE, View.CURSOR})
 CHANGING = frozenset({View.OVERVIEW, View.MESSAGE}) | LISTS
+SORTED = LISTS | {View.CONSUMERS}
 HOLDING = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.MESSAGE})
 FROM_ASIDE = frozenset({View.ASIDE, View.MESSAGE})
 SOURCES = frozenset({View.CURSORS, View.CURSOR})
@@ -136,14 +137,15 @@ COMMANDS: tuple[KeyCommand, ...] = (
     KeyCommand("set", ("enter",), "plan it", "in the cursor form: open the plan for the typed value",
             frozenset({View.SETTING}),
             why.set_cursor, rank=1, group="change"),
-    KeyCommand("open", ("enter",), "open", "open: a problem's messages, a message in full, a source's history, a lock's holders",
+    KeyCommand("open", ("enter",), "open", "open: a problem's messages, a message, a source's history, a lock's holders, a consumer's claims",
             ROOTS, why.openable, rank=5, group="move"),
     KeyCommand("leave", ("q",), "quit", "quit, where there is nothing to go back to", frozenset({View.OVERVIEW}), why.at_the_top,
             rank=9, group="move", does="do_quit"),
     KeyCommand("back", ("escape", "q", "backspace", "ctrl+h"), "back", "back; q at the top quits", EVERYWHERE - {View.PLAN},
             why.can_go_back, rank=9, group="move"),
 
-    KeyCommand("requeue", ("r",), "requeue", "requeue: move claims back to new (opens a plan)", CHANGING, why.requeue,
+    KeyCommand("requeue", ("r",), "requeue", "requeue: move claims back to new; all of a dead consumer (opens a plan)",
+            CHANGING | {View.CONSUMERS}, why.requeue,
             dangerous=True,
             rank=1, group="change",
             also="retry redrive redeliver again", does="do_plan", args=(Action.REQUEUE,)),
@@ -195,15 +197,16 @@ COMMANDS: tuple[KeyCommand, ...] = (
             group="look", does="do_next_match", args=(1,)),
     KeyCommand("previous-match", ("N",), "previous match", "previous match of the filter, or of the last one set", LISTS,
             why.searchable, group="look", does="do_next_match", args=(-1,)),
-    KeyCommand("sort-menu", ("s", "f6"), "sort", "choose the column to sort by", LISTS, why.sortable, group="look",
+    KeyCommand("sort-menu", ("s", "f6"), "sort", "choose the column to sort by", SORTED, why.sortable, group="look",
             also="order by"),
     KeyCommand("choose-sort", ("enter",), "sort by it", "in the menu of columns: sort by the chosen one", frozenset({View.SORT}),
             rank=1, group="look"),
-    KeyCommand("sort-left", ("less_than_sign", "left"), "sort left", "sort by the column to the left", LISTS, why.sortable,
+    KeyCommand("sort-left", ("less_than_sign", "left"), "sort left", "sort by the column to the left", SORTED, why.sortable,
             group="look", does="do_sort", args=(-1,)),
-    KeyCommand("sort-right", ("greater_than_sign", "right"), "sort right", "sort by the column to the right", LISTS, why.sortable,
+    KeyCommand("sort-right", ("greater_than_sign", "right"), "sort right", "sort by the column to the right", SORTED,
+            why.sortable,
             group="look", does="do_sort", args=(1,)),
-    KeyCommand("sort-invert", ("I",), "invert", "invert the order", LISTS, why.sortable, group="look"),
+    KeyCommand("sort-invert", ("I",), "invert", "invert the order", SORTED, why.sortable, group="look"),
     KeyCommand("problems", ("exclamation_mark",), "problems only",
             "problems only: all problems, dead claims or abandoned files",
             frozenset({View.OVERVIEW, View.CLAIMS, View.TMP}), why.has_problem_rows, group="look",
@@ -241,6 +244,8 @@ COMMANDS: tuple[KeyCommand, ...] = (
     KeyCommand("locks", ("6",), "Locks", "Locks and who holds them", GOES, group="views", does="do_show", args=(View.LOCKS,)),
     KeyCommand("aside", ("7",), "Aside", "Aside: held, rejected, trash; again: the next box", GOES,
             group="views", does="do_show_aside"),
+    KeyCommand("consumers", ("8",), "Consumers", "Consumers: who works here, and what each of them holds", GOES, group="views",
+            does="do_show", args=(View.CONSUMERS,), also="workers processes busy"),
     KeyCommand("next-view", ("tab", "right_square_bracket"), "next view", "next view", GOES, group="views",
             does="do_show_next", args=(1,)),
     KeyCommand("previous-view", ("shift+tab", "left_square_bracket"), "previous view", "previous view", GOES,
@@ -262,7 +267,7 @@ GROUPS = {
 COUNTED = frozenset({"requeue", "purge", "hold", "release", "restore"})
 """Commands whose label includes the number of messages that they act on."""
 
-TABS = ("overview", "new", "claims", "tmp", "cursors", "locks", "aside")
+TABS = ("overview", "new", "claims", "tmp", "cursors", "locks", "aside", "consumers")
 
 VIEW_COMMANDS = frozenset({*TABS, "next-view", "previous-view"})
 """Commands that put another view in front."""

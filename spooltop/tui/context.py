@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from spooltop.model.capabilities import Capabilities
+from spooltop.model.consumers import Consumer
 from spooltop.model.cursors import Cursor
 from spooltop.model.locks import Lock
 from spooltop.model.observation import BoxState
@@ -21,7 +22,7 @@ __all__ = ["BOX_OF", "LISTS", "CommandContext", "ListState", "View"]
 
 
 class View(StrEnum):
-    """The views and panels. The first seven are reached by their number; the others lie on top of one of them."""
+    """The views and panels. The first eight are reached by their number; the others lie on top of one of them."""
 
     OVERVIEW = "overview"
     NEW = "new"
@@ -30,6 +31,7 @@ class View(StrEnum):
     CURSORS = "cursors"
     LOCKS = "locks"
     ASIDE = "aside"
+    CONSUMERS = "consumers"
     MESSAGE = "message"
     CURSOR = "cursor"
     PLAN = "plan"
@@ -64,6 +66,8 @@ class ListState:
     problem: Problem | None = None
     """The problem that the list was opened from, whose messages it shows."""
     problems_only: bool = False
+    consumer: Consumer | None = None
+    """The consumer that the list was opened from, whose claims it shows."""
     cursor: Key | None = None
     index: int = 0
     top: int = 0
@@ -74,6 +78,8 @@ class ListState:
         """The selection that limits the list in addition to the filter."""
         if self.problem is not None:
             return self.problem.selection
+        if self.consumer is not None:
+            return self.consumer.selection
         if self.problems_only:
             return Selection(box=self.box, verdict=PROBLEM_VERDICTS[self.box]) if self.box in PROBLEM_VERDICTS else None
         return None
@@ -106,6 +112,7 @@ class CommandContext:
     problem: Problem | None = None
     cursor: Cursor | None = None
     lock: Lock | None = None
+    consumer: Consumer | None = None
     plan: Plan | None = None
     applying: bool = False
     early: bool = False
@@ -125,13 +132,15 @@ class CommandContext:
         """The box that an operation would act on."""
         if self.view is View.OVERVIEW:
             return self.problem.box if self.problem is not None else None
-        return self.box
+        return Box.CUR if self.view is View.CONSUMERS else self.box
 
     @property
     def target_count(self) -> int:
         """The number of messages that an operation would act on."""
         if self.view is View.OVERVIEW:
             return self.problem.count if self.problem is not None else 0
+        if self.view is View.CONSUMERS:
+            return self.consumer.claims if self.consumer is not None else 0
         return self.marked or (1 if self.row is not None else 0)
 
     @property

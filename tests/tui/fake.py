@@ -6,10 +6,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from spooltop.backends.directory.liveness.consumers import claiming
 from spooltop.errors import Refused, Unreadable
 from spooltop.model import query
 from spooltop.model.audit import AuditTrail
 from spooltop.model.capabilities import Capabilities
+from spooltop.model.consumers import ConsumerList
 from spooltop.model.cursors import Cursor
 from spooltop.model.locks import Holders, Lock, LockHolder
 from spooltop.model.observation import BoxState, Disk, Observation, VerdictCounts, Viewer, Watch
@@ -240,6 +242,10 @@ class FakeControl:
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         self.follows.append((tuple(ids), since))
         return {id: self.whereabouts.get(id, TrackedMessage(id, self._box_of(id))) for id in ids}
+
+    def consumers(self) -> ConsumerList:
+        found, nameless = claiming(self.of(Box.CUR))
+        return ConsumerList(tuple(found), self.time, nameless=nameless)
 
     def holders(self, key: Key) -> Holders:
         self.asked.append(key)

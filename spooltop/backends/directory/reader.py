@@ -40,6 +40,7 @@ from .storage.rows import tried_of
 from .world import World
 
 if TYPE_CHECKING:
+    from spooltop.model.consumers import ConsumerList
     from spooltop.model.locks import Holders
     from spooltop.model.protocols import Listing, ListProgress, ListQuery
     from spooltop.model.row import Payload
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from .cursors.writers import WriterWatch
     from .events.watcher import Source
+    from .liveness.consumers import ConsumerGatherer
 
 __all__ = ["DirectoryReader"]
 
@@ -87,14 +89,15 @@ class DirectoryReader:
         self._side_files = SideFiles(self._spool, world, options, table, writers=writers, changed=self._waiter.changed)
         self._ages = AgeCounter()
         self._lists = BoxLists(self._spool, self._boxes, self._set_aside, world, mail=self._layout == "mail")
-        self._since = 0.0
+        self._consumers: ConsumerGatherer | None = None
+        self._since = self._taken_at = 0.0
         self._stamps: tuple[int, ...] = ()
         self._step = ""
 
     def see(self, *, rescan: bool = False, progress: Progress | None = None) -> Observation:
         """Implements ``model.protocols.Reader``. If ``progress`` is given, it raises ``Stopped`` between two steps, and the next
         look finds everything as if this one had not been made."""
-        now = self._world.clock()
+        now = self._taken_at = self._world.clock()
         self._since = self._since or now
         self._judge.check_clock()
         self._step = "opening the directory"
@@ -190,6 +193,13 @@ class DirectoryReader:
         times = self._boxes.times(Box.NEW)
         current = self._boxes.is_current(Box.NEW, self._spool.dirs.new)
         return self._tracker.where(ids, since, self._world.clock(), new, last.judged.claims, times, current=current)
+
+    def consumers(self) -> ConsumerList:
+        if self._consumers is None:
+            from .liveness.consumers import ConsumerGatherer  # while somebody looks at them, never by a look
+
+            self._consumers = ConsumerGatherer()
+        return self._consumers.gather(self._lists.last.judged.claims, self._taken_at)
 
     def holders(self, key: Key) -> Holders:
         dirs = self._spool.dirs

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from spooltop.engine import counters
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
+from spooltop.model.consumers import ConsumerList
 from spooltop.model.cursors import CursorSource
 from spooltop.model.locks import Holders, Lock
 from spooltop.model.observation import BoxState, Observation, Watch
@@ -148,6 +149,9 @@ class StandaloneReader:
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         return {}
+
+    def consumers(self) -> ConsumerList:
+        return ConsumerList()
 
     def holders(self, key: Key) -> Holders:
         above = os.path.normpath(os.path.join(self._path, ".."))

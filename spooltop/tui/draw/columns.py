@@ -6,6 +6,7 @@ import datetime
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from spooltop.model import units
 from spooltop.model.row import Row
@@ -17,7 +18,7 @@ from .apart import ALONE, Ends, cut_apart
 from .freshness import Times
 from .spans import Span, Style, clip_left, safe, shown, text_width
 
-__all__ = ["COLUMNS", "GAP", "MARGIN", "Column", "Moment", "age_text", "columns_for", "owner_text", "short_id"]
+__all__ = ["COLUMNS", "GAP", "MARGIN", "Column", "Moment", "age_text", "columns_for", "fitting", "owner_text", "short_id"]
 
 GAP = 2
 MARGIN = 3
@@ -42,7 +43,7 @@ class Column:
     key: str
     title: str
     width: int
-    value: Callable[[Row, Moment], Span]
+    value: Callable[[Any, Moment], Span]
     align: str = "left"
     min_screen: int = 0
     sort: str = ""
@@ -236,7 +237,12 @@ _TIME_TITLE = {"age": "enqueued", "held": "claimed", "in-cur": "in cur", "aside"
 def columns_for(box: Box, width: int, *, times: Times = Times.AGE, mail: bool = False) -> tuple[Column, ...]:
     """The columns that fit into ``width`` cells, with their widths. Names and evidence share the space that is left. ``mail``:
     for a mail folder."""
-    columns = [column for column in (READ_MAIL if mail and box is Box.CUR else COLUMNS[box]) if column.min_screen <= width]
+    return fitting(READ_MAIL if mail and box is Box.CUR else COLUMNS[box], width, times=times)
+
+
+def fitting(wanted: Sequence[Column], width: int, *, times: Times = Times.AGE) -> tuple[Column, ...]:
+    """Those of the ``wanted`` columns that fit into ``width`` cells, with their widths."""
+    columns = [column for column in wanted if column.min_screen <= width]
     if times is not Times.AGE:
         columns = [_with_time(one, times) if one.is_time else one for one in columns]
     for i, column in enumerate(columns):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from spooltop.model import units
 from spooltop.model.protocols import Sort
-from spooltop.model.row import Row
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box
 
@@ -97,7 +96,7 @@ def title_line(columns: Sequence[Column], width: int, *, sort: Sort | None = Non
 
 
 def row_line(
-    row: Row,
+    row: object,
     columns: Sequence[Column],
     width: int,
     *,
@@ -108,7 +107,8 @@ def row_line(
     times: Times = Times.AGE,
     ends: Ends = ALONE,
 ) -> Line:
-    """A row of the list; exactly ``width`` cells where it is selected. ``ends`` of the ids are what all rows share."""
+    """A row of the list, drawn by its ``columns``; exactly ``width`` cells where it is selected. ``ends`` of the ids are what all
+    rows share."""
     moment = Moment(now, zone, times)
     parts: list[Span] = [Span("▌" if selected else " ", Style.KEY), Span("*" if marked else " ", Style.MARKED), Span(" ")]
     for i, column in enumerate(columns):

@@ -10,6 +10,8 @@ __all__ = ["ALWAYS", "footer_line", "tab_line"]
 
 ALWAYS = ("/", "z", "?", "q", "Esc")
 """Keys that are shown next to the views."""
+_SHORT = {"consumers": "Cons", "cursors": "Curs"}
+"""Labels of views where the whole line does not fit with the others."""
 
 
 def footer_line(entries: list[tuple[str, str]], width: int) -> Line:
@@ -32,16 +34,30 @@ def _part(entry: tuple[str, str], *, first: bool = False) -> Line:
 
 
 def tab_line(root: View, entries: list[tuple[str, str]], width: int) -> Line:
-    """The views by number, the one in front reversed, and the keys that are always shown."""
+    """The views by number, the one in front reversed, and the keys that are always shown. Where space is short, labels of views
+    are shortened first, then keys lose theirs from the right on."""
+    keys = [(key, words) for key, words in entries if key in ALWAYS]
+    rest = [join(" ", Span(key, Style.KEY), f" {words}") for key, words in keys]
+    views = _tabs(root, width, short=False)
+    if line_width(views) + sum(map(line_width, rest)) > width:
+        views = _tabs(root, width, short=True)
+    for at in reversed(range(len(rest))):
+        if line_width(views) + sum(map(line_width, rest)) <= width:
+            break
+        rest[at] = rest[at][:-1]
+    for part in rest:
+        if line_width(views) + line_width(part) <= width:
+            views = join(views, part)
+    return views
+
+
+def _tabs(root: View, width: int, *, short: bool) -> Line:
+    """As many of the views as fit."""
     out: Line = (Span(" "),)
     for view, key, words in tabs():
         styles = (Style.SELECTED, Style.SELECTED) if view == root else (Style.KEY, Style.NORMAL)
-        part = join(Span(key, styles[0]), Span(words, styles[1]), " ")
+        part = join(Span(key, styles[0]), Span(_SHORT.get(view, words) if short else words, styles[1]), " ")
         if line_width(out) + line_width(part) > width:
             break
         out = join(out, part)
-    for key, words in entries:
-        part = join(" ", Span(key, Style.KEY), f" {words}")
-        if key in ALWAYS and line_width(out) + line_width(part) <= width:
-            out = join(out, part)
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from spooltop.model.consumers import ConsumerList
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.snapshot import Snapshot
@@ -13,6 +14,7 @@ from spooltop.records import dataclass
 
 __all__ = [
     "ClockMoved",
+    "ConsumersRead",
     "Found",
     "KeysRead",
     "ListAdvanced",
@@ -55,6 +57,8 @@ class ListRequest:
     payload: Key | None = None
     all_keys: int = 0
     search: Search | None = None
+    consumers: bool = False
+    """The consumers are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,13 @@ class ListAdvanced:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumersRead:
+    """The consumers are not as they were shown before."""
+
+    found: ConsumerList
+
+
+@dataclass(frozen=True, slots=True)
 class KeysRead:
     query: ListQuery
     keys: tuple[Key, ...]
@@ -162,4 +173,7 @@ class LookFailed:
     query: ListQuery | None = None
 
 
-Found = SnapshotTaken | ClockMoved | RowsRead | KeysRead | PayloadRead | MessagesTracked | MatchFound | ListAdvanced | LookFailed
+Found = (
+    SnapshotTaken | ClockMoved | RowsRead | KeysRead | PayloadRead | ConsumersRead | MessagesTracked | MatchFound | ListAdvanced
+    | LookFailed
+)  # fmt: skip

@@ -17,6 +17,7 @@ from spooltop.records import replace
 
 from ..change_filter import ChangeFilter
 from ..control_protocol import ControlProtocol
+from .consumer_reader import ConsumerReader
 from .current_step import CurrentStep
 from .id_tracker import IdTracker
 from .list_server import ListServer
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 
 class SnapshotThread:
-    """Owns the thread. The lists, the payloads and the followed ids are served by one object each, in that order."""
+    """Owns the thread. The lists, the followed ids, the payloads and the consumers are served by one object each."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class SnapshotThread:
         self._lists = ListServer(control, self.mailbox.put, self._changes, monotonic)
         self._ids = IdTracker(control, self.mailbox.put)
         self._payloads = PayloadReader(control, self.mailbox.put)
+        self._consumers = ConsumerReader(control, self.mailbox.put)
         self._wanted = Requested()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
@@ -143,6 +145,8 @@ class SnapshotThread:
             self._ids.track(wanted.ids, wanted.since, looked=look)
             self._step.name = "reading a message"
             self._payloads.read(wanted.list.payload, looked=look)
+            self._step.name = "reading the consumers"
+            self._consumers.read(wanted=wanted.list.consumers)
 
     def _overtaken(self, served: Requested, replaceable: bool) -> bool:
         """True where the list that is being made for ``served`` is not needed any more: another one is wanted; where an older

@@ -14,10 +14,11 @@ from spooltop.records import replace
 
 from ...context import View
 from ...draw.columns import COLUMNS
+from ...draw.consumers import COLUMNS as CONSUMER_COLUMNS
 from ...draw.freshness import when
 from .filtering import open_filter
 from .navigation import show
-from .updates import refine, request, seek
+from .updates import refine, request, seek, set_sort
 from .view import MainView
 
 __all__ = ["OPENED"]
@@ -50,6 +51,8 @@ def selected(view: MainView) -> Selection | None:
     context, state, chosen = view.context(), view.state, view.state.list_state
     if state.root is View.OVERVIEW:
         return context.problem.selection if context.problem is not None else None
+    if context.consumer is not None:
+        return context.consumer.selection
     if chosen is None:
         return None
     if chosen.marks and state.overlay is None:
@@ -192,7 +195,7 @@ def do_next_match(view: MainView, step: int) -> None:
 def sort_columns(view: MainView) -> dict[str, str]:
     """The columns that the list in front can be sorted by: their ids and their titles, left to right."""
     box = view.state.box
-    columns = COLUMNS[box] if box is not None else ()
+    columns = CONSUMER_COLUMNS if view.state.root is View.CONSUMERS else COLUMNS[box] if box is not None else ()
     titles = {column.sort: column.title for column in reversed(columns) if column.sort}
     return dict(reversed(titles.items()))
 
@@ -200,31 +203,31 @@ def sort_columns(view: MainView) -> dict[str, str]:
 def do_sort_menu(view: MainView) -> None:
     from ..sort_menu import SortScreen
 
-    chosen = view.state.list_state
-    if chosen is None:
-        return
-    box = chosen.box
-
     def sort(column: str | None) -> None:
         if column is not None:
-            refine(view, box, sort=replace(view.state.lists[box].sort, column=column))
+            sort_by(view, column)
 
-    view.open_screen(SortScreen(view.session, tuple(sort_columns(view).items()), chosen.sort.column), sort)
+    if (present := view.state.sort) is not None:
+        view.open_screen(SortScreen(view.session, tuple(sort_columns(view).items()), present.column), sort)
 
 
 def do_sort(view: MainView, step: int) -> None:
     """Sorts by the column ``step`` places further right."""
-    chosen = view.state.list_state
-    if chosen is None:
-        return
-    columns = list(sort_columns(view))
-    at = columns.index(chosen.sort.column) if chosen.sort.column in columns else 0
-    refine(view, chosen.box, sort=replace(chosen.sort, column=columns[(at + step) % len(columns)]))
+    if (present := view.state.sort) is not None:
+        columns = list(sort_columns(view))
+        at = columns.index(present.column) if present.column in columns else 0
+        sort_by(view, columns[(at + step) % len(columns)])
 
 
 def do_sort_invert(view: MainView) -> None:
-    if (chosen := view.state.list_state) is not None:
-        refine(view, chosen.box, sort=replace(chosen.sort, descending=not chosen.sort.descending))
+    if (present := view.state.sort) is not None:
+        set_sort(view, replace(present, descending=not present.descending))
+
+
+def sort_by(view: MainView, column: str) -> None:
+    """Sorts the list in front by another column."""
+    if (present := view.state.sort) is not None:
+        set_sort(view, replace(present, column=column))
 
 
 def do_problems(view: MainView) -> None:
@@ -267,6 +270,8 @@ def do_copy(view: MainView) -> None:
         text = f"{escape(cursor.source)} {escape(cursor.shown)} {cursor.verdict}: {cursor.evidence}"
     elif context.lock is not None:
         text = escape(context.lock.path)
+    elif context.consumer is not None:
+        text = str(context.consumer.owner.pid or context.consumer.token)
     if not text:
         view.show_notice("copy: it has not been read yet")
         return

@@ -8,7 +8,9 @@ from spooltop.records import replace
 
 from ...commands import footer
 from ...context import LISTS, CommandContext, View
-from ...draw.columns import columns_for
+from ...draw.columns import columns_for, fitting
+from ...draw.consumers import COLUMNS as CONSUMER_COLUMNS
+from ...draw.consumers import consumer_header, consumer_lines, consumer_name, list_width
 from ...draw.cursors import cursor_table
 from ...draw.detail import detail, message_lines
 from ...draw.header import header, is_mail
@@ -64,6 +66,11 @@ def _top(view: MainView, context: CommandContext, width: int, *, at: float | Non
     freshness, zone = state.times.freshness, state.times.zone
     if snapshot is not None and at is not None:
         snapshot = replace(snapshot, observation=replace(snapshot.observation, taken_at=at))
+    if context.view is View.CONSUMERS and snapshot is not None:
+        return consumer_header(
+            snapshot, state.received.consumers, context.rows, width, sort=state.consumer_sort, filter=state.filter,
+            times=state.times.format, freshness=freshness, zone=zone,
+        )  # fmt: skip
     if context.view not in LISTS or chosen is None:
         return header(snapshot, width, target=view.session.control.target, now=state.now, freshness=freshness, zone=zone)
     if snapshot is None:
@@ -74,6 +81,8 @@ def _top(view: MainView, context: CommandContext, width: int, *, at: float | Non
         title += f" {chosen.box}"
     if chosen.problem is not None:
         title += f" › {chosen.problem.code}"
+    elif chosen.consumer is not None:
+        title += f" › {consumer_name(chosen.consumer)}"
     elif chosen.problems_only:
         title += " › problems only"
     held = snapshot.observation.boxes.get(chosen.box)
@@ -92,11 +101,11 @@ def _top(view: MainView, context: CommandContext, width: int, *, at: float | Non
 
 def sort_column_at(state: MainState, x: int, width: int) -> str | None:
     """The sort column whose title is the nearest to cell ``x`` of a list of ``width`` cells; None where nothing can be sorted."""
-    if state.box is None or state.received.snapshot is None:
+    if state.sort is None or state.received.snapshot is None:
         return None
     mail = is_mail(state.received.snapshot)
-    columns = columns_for(state.box, width, mail=mail)
-    words = line_text(title_line(columns, width, sort=state.lists[state.box].sort))
+    columns = columns_for(state.box, width, mail=mail) if state.box is not None else fitting(CONSUMER_COLUMNS, list_width(width))
+    words = line_text(title_line(columns, width, sort=state.sort))
     found: dict[int, str] = {}
     at = 0
     for column in columns:
@@ -126,6 +135,8 @@ def _why_empty(state: MainState) -> str:
         return f"nothing matches {shown(chosen.filter)}; Esc clears the filter"
     if chosen.problem is not None:
         return "none of its messages are left; Esc goes back"
+    if chosen.consumer is not None:
+        return "it holds no claim now; Esc goes back"
     if chosen.problems_only:
         return "nothing here is dead or abandoned; ! shows all"
     return EMPTY[chosen.box] + ("; 7 shows the next box" if state.root is View.ASIDE else "")
@@ -167,6 +178,11 @@ def _page(view: MainView, context: CommandContext, width: int, height: int) -> l
     if context.view is View.CURSOR and context.cursor is not None:
         chosen = state.chosen.get(View.CURSOR, 0)
         return cursor_detail(context.cursor, snapshot, width, height, now=now, chosen=chosen, zone=zone)
+    if state.root is View.CONSUMERS:
+        return consumer_lines(
+            snapshot, state.received.consumers, state.consumers, width, height, now=now, chosen=state.consumer_place,
+            filter=state.filter, times=state.times.format, zone=zone,
+        )  # fmt: skip
     if state.filter and not context.rows:
         return [plain(f"   nothing matches {shown(state.filter)}; Esc clears the filter", width, Style.DIM)]
     snapshot = state.filtered or snapshot
@@ -197,7 +213,7 @@ def _bottom(view: MainView, context: CommandContext, width: int) -> list[Line]:
     banner = view.session.options.banner
     line = plain(banner, width, Style.STRONG) if banner else views
     tabs = [views, line] if banner and view.window_size[1] >= _BANNER_HEIGHT else [line]
-    if context.view in LISTS or context.view in (View.CURSORS, View.LOCKS):
+    if context.view in LISTS or context.view in (View.CURSORS, View.LOCKS, View.CONSUMERS):
         if len(notice) > 1:
             return notice
         return [*(notice or [footer_line([entry for entry in keys if entry[0] not in ALWAYS], width)]), *tabs]

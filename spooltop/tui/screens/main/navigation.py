@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spooltop.model.vocabulary import ASIDE
+from spooltop.model.vocabulary import ASIDE, Box
 
 from ...commands import TABS
 from ...context import BOX_OF, LISTS, View
@@ -13,7 +13,7 @@ __all__ = ["show", "step"]
 
 
 def show(view: MainView, root: View) -> None:
-    """Shows one of the seven views; its list is as the user left it."""
+    """Shows one of the eight views; its list is as the user left it."""
     state = view.state
     state.root, state.overlay, state.scroll = root, None, 0
     state.filter_input = None
@@ -39,7 +39,10 @@ def step(view: MainView, lines: int) -> None:
     elif state.listed:
         view.rows.move_by(lines)
     else:
-        state.chosen[state.front] = max(0, min(state.chosen.get(state.front, 0) + lines, _length(view) - 1))
+        here = state.consumer_place if state.front is View.CONSUMERS else state.chosen.get(state.front, 0)
+        state.chosen[state.front] = there = max(0, min(here + lines, _length(view) - 1))
+        if state.front is View.CONSUMERS and state.consumers:
+            state.consumer_key = state.consumers[there].key
         view.paint()
 
 
@@ -103,6 +106,11 @@ def do_open(view: MainView) -> None:
         state.overlay = View.CURSOR
         state.chosen[View.CURSOR] = 0
         view.paint()
+    elif (consumer := view.context().consumer) is not None:
+        chosen = state.lists[Box.CUR]
+        chosen.consumer, chosen.problem, chosen.filter, chosen.problems_only = consumer, None, "", False
+        state.consumer_key = consumer.key
+        show(view, View.CLAIMS)
 
 
 def _open_problem(view: MainView) -> None:
@@ -113,7 +121,7 @@ def _open_problem(view: MainView) -> None:
     root = next((root for root, box in BOX_OF.items() if box is problem.box), None)
     if problem.selection is not None and problem.box is not None and root is not None:
         chosen = state.lists[problem.box]
-        chosen.problem, chosen.filter, chosen.problems_only = problem, "", False
+        chosen.problem, chosen.consumer, chosen.filter, chosen.problems_only = problem, None, "", False
         show(view, root)
     elif problem.view in tuple(View):
         target = View(problem.view)
@@ -135,6 +143,9 @@ def do_back(view: MainView) -> None:
     elif chosen is not None and chosen.problem is not None:
         chosen.problem = None
         show(view, View.OVERVIEW)
+    elif chosen is not None and chosen.consumer is not None:
+        chosen.consumer = None
+        show(view, View.CONSUMERS)
     elif state.filter:
         updates.set_filter(view, "")
     elif chosen is not None and chosen.problems_only:

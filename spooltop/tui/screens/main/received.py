@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spooltop.model.consumers import ConsumerList
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.snapshot import Snapshot
@@ -27,6 +28,8 @@ class Received:
     """The parts that the ids of the list share, as far as its rows were seen."""
     advanced: ListAdvanced | None = None
     payload: PayloadRead | None = None
+    consumers: ConsumerList | None = None
+    """The consumers, as of the last look while their view was in front."""
     failed: str = ""
     """Why the last look or listing failed, empty where it did not."""
 

@@ -1,4 +1,4 @@
-"""The main screen: the seven views, and a message or a source in full on top of one of them."""
+"""The main screen: the eight views, and a message or a source in full on top of one of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from textual.message import Message
 
 from spooltop.model.plan import Result
 from spooltop.model.row import Row
-from spooltop.records import replace
 
 from ...commands import KeyCommand, by_id
 from ...context import LISTS, CommandContext, View
@@ -182,18 +181,19 @@ class MainScreen(TableScreen[None]):
     def clicked(self, widget: LinesView, x: int, y: int) -> None:
         if widget.id != "top":
             super().clicked(widget, x, y)
-        elif y == 1 and self.state.listed:
+        elif y == 1 and self.state.sort is not None and self.state.overlay is None:
             self._sort_at(x)
 
     def _sort_at(self, x: int) -> None:
         """Sorts by the column whose title is at cell ``x``; inverts the order where that is the column already."""
-        chosen, column = self.state.list_state, layout.sort_column_at(self.state, x, self.rows.size.width)
-        if chosen is None or column is None:
+        width = self.rows.size.width if self.state.listed else self.window_size[0]
+        present, column = self.state.sort, layout.sort_column_at(self.state, x, width)
+        if present is None or column is None:
             return
-        if column == chosen.sort.column:
+        if column == present.column:
             self.command("I")
         else:
-            updates.refine(self, chosen.box, sort=replace(chosen.sort, column=column))
+            commands.sort_by(self, column)
 
     def on_virtual_list_rows_wanted(self, message: VirtualList.RowsWanted) -> None:
         self.state.wanted.window = (message.start, message.end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from spooltop.model.consumers import Consumer, ConsumerList
 from spooltop.model.cursors import Cursor
 from spooltop.model.locks import Lock
 from spooltop.model.protocols import ListQuery, Sort
@@ -14,6 +15,7 @@ from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass, field, replace
 
 from ...context import BOX_OF, LISTS, ORDER, CommandContext, ListState, View
+from ...draw.consumers import ranked as consumers_ranked
 from ...draw.locks import ranked
 from ...threads.messages import ListRequest, Search
 from ..input import LineEdit
@@ -45,10 +47,12 @@ class ListWanted:
         """Requests the next row that matches ``text`` (``step`` -1: the previous one)."""
         self.search = Search(self.search.number + 1 if self.search is not None else 1, text, step)
 
-    def request(self, query: ListQuery | None, chosen: ListState | None, row: Row | None) -> ListRequest:
+    def request(
+        self, query: ListQuery | None, chosen: ListState | None, row: Row | None, *, consumers: bool = False
+    ) -> ListRequest:
         """The request for this list, with the cursor as it was ``chosen`` and the payload of ``row``."""
         if query is None or chosen is None:
-            return ListRequest(all_keys=self.all_keys)
+            return ListRequest(all_keys=self.all_keys, consumers=consumers)
         start, stop = self.window
         payload = row.key if row is not None else None
         return ListRequest(query, start, stop, chosen.cursor, chosen.index, payload, self.all_keys, self.search)
@@ -74,13 +78,17 @@ class MainState:
     chosen: dict[View, int] = field(default_factory=dict)
     """The chosen line of each view that does not list messages."""
     texts: dict[View, str] = field(default_factory=dict)
-    """The filters of Cursors and Locks: a text that occurs in what is shown of them."""
+    """The filters of Cursors, Locks and Consumers: a text that occurs in what is shown of them."""
+    consumer_key: str | None = None
+    """The chosen consumer; None for the first of the list, whichever that is."""
+    consumer_sort: Sort = Sort("verdict")
     scroll: int = 0
     """The first line shown of an open message."""
     all_problems: bool = False
     filter_input: FilterInput | None = None
     last_filter: str = ""
     """The filter that was set last, which ``n`` goes on with."""
+    _ordered: tuple[ConsumerList, tuple[Sort, str], tuple[Consumer, ...]] | None = None
 
     @property
     def front(self) -> View:
@@ -99,6 +107,13 @@ class MainState:
     def list_state(self) -> ListState | None:
         """The choices of the user in the list in front; None where the view lists no messages."""
         return self.lists[self.box] if self.box is not None else None
+
+    @property
+    def sort(self) -> Sort | None:
+        """The order of the list in front; None where it has no other."""
+        if self.root is View.CONSUMERS:
+            return self.consumer_sort
+        return self.list_state.sort if self.list_state is not None else None
 
     @property
     def query(self) -> ListQuery | None:
@@ -133,6 +148,24 @@ class MainState:
         return ranked(snapshot) if snapshot is not None else ()
 
     @property
+    def consumers(self) -> tuple[Consumer, ...]:
+        """The consumers in the order that they are shown in, those alone that the filter matches."""
+        found, text = self.received.consumers, self.texts.get(View.CONSUMERS, "")
+        if found is None:
+            return ()
+        order, key = self._ordered, (self.consumer_sort, text)
+        if order is None or order[0] is not found or order[1] != key:
+            order = self._ordered = (found, key, consumers_ranked(found.consumers, self.consumer_sort, text))
+        return order[2]
+
+    @property
+    def consumer_place(self) -> int:
+        """The place of the chosen consumer, which it keeps when others come and go; that of the one that went where it has."""
+        listed, before = self.consumers, self.chosen.get(View.CONSUMERS, 0)
+        found = (at for at, one in enumerate(listed) if one.key == self.consumer_key)
+        return max(0, min(next(found, before), len(listed) - 1))
+
+    @property
     def now(self) -> float:
         """The time that ages refer to: that of the snapshot on the screen."""
         return self.received.snapshot.taken_at if self.received.snapshot is not None else self.clock()
@@ -145,7 +178,7 @@ class MainState:
         snapshot, chosen = self.received.snapshot, self.list_state
         problems = snapshot.problems if snapshot is not None else ()
         cursors = self.cursors
-        problem = cursor = lock = None
+        problem = cursor = lock = consumer = None
         if self.root is View.OVERVIEW:
             length = len(problems)
             problem = problems[self.chosen_in(View.OVERVIEW, length)] if problems else None
@@ -156,6 +189,10 @@ class MainState:
             locks = self.locks
             length = len(locks)
             lock = locks[self.chosen_in(View.LOCKS, length)] if locks else None
+        elif self.root is View.CONSUMERS:
+            consumers = self.consumers
+            length = len(consumers)
+            consumer = consumers[self.consumer_place] if consumers else None
         refined = bool(self.filter) or (chosen is not None and chosen.selection is not None)
         return CommandContext(
             view=self.front,
@@ -170,6 +207,7 @@ class MainState:
             problem=problem,
             cursor=cursor,
             lock=lock,
+            consumer=consumer,
             depth=(self.overlay is not None) + refined + (self.root is not View.OVERVIEW) + self.all_problems,
             frozen=self.times.frozen_at is not None,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spooltop.model.protocols import Sort
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box
 from spooltop.records import replace
@@ -9,6 +10,7 @@ from spooltop.records import replace
 from ...context import View
 from ...threads.messages import (
     ClockMoved,
+    ConsumersRead,
     Found,
     KeysRead,
     ListAdvanced,
@@ -21,7 +23,7 @@ from ...threads.messages import (
 )
 from .view import MainView
 
-__all__ = ["refine", "request", "seek", "set_filter", "take"]
+__all__ = ["refine", "request", "seek", "set_filter", "set_sort", "take"]
 
 
 def take(view: MainView, found: Found) -> None:
@@ -47,6 +49,8 @@ def take(view: MainView, found: Found) -> None:
             view.paint(rows=False)
         case KeysRead():
             _take_keys(view, found)
+        case ConsumersRead():
+            _take_consumers(view, found)
         case MatchFound():
             _take_match(view, found)
         case PayloadRead():
@@ -125,6 +129,17 @@ def _take_keys(view: MainView, found: KeysRead) -> None:
         view.show_notice(f"{len(marks):,} marked")
 
 
+def _take_consumers(view: MainView, found: ConsumersRead) -> None:
+    state = view.state
+    if state.times.frozen_at is not None and state.received.consumers is not None:
+        return
+    state.chosen[View.CONSUMERS] = state.consumer_place
+    state.received.consumers = found.found
+    if state.root is View.CONSUMERS:
+        view.paint()
+        view.settle()
+
+
 def _take_match(view: MainView, found: MatchFound) -> None:
     if found.query != view.state.query or found.search is not view.state.wanted.search:
         return  # for a list that was left meanwhile, or not the last search
@@ -166,8 +181,19 @@ def set_filter(view: MainView, text: str) -> None:
     view.paint()
 
 
+def set_sort(view: MainView, sort: Sort) -> None:
+    """Sorts the list of the view in front."""
+    chosen = view.state.list_state
+    if chosen is not None:
+        refine(view, chosen.box, sort=sort)
+        return
+    view.state.consumer_sort = sort
+    view.paint()
+
+
 def request(view: MainView) -> None:
     """Requests the list in front from the snapshot thread, with the place of the cursor in it (the last one, in a list just
     returned to)."""
     state = view.state
-    view.session.snapshot_thread.request(state.wanted.request(state.query, state.list_state, view.row))
+    wanted = state.wanted.request(state.query, state.list_state, view.row, consumers=state.root is View.CONSUMERS)
+    view.session.snapshot_thread.request(wanted)

@@ -1,0 +1,337 @@
+"""Draws the consumers: a list, dead ones with claims first, and the facts about the chosen one below or next to it."""
+
+from __future__ import annotations
+
+import datetime
+from itertools import zip_longest
+
+from spooltop.model import units
+from spooltop.model.consumers import Consumer, ConsumerList
+from spooltop.model.protocols import Sort
+from spooltop.model.snapshot import Snapshot
+from spooltop.model.text import program
+
+from .columns import Column, Moment, age_text, fitting, short_id
+from .freshness import Freshness, Times, freshness_line, when
+from .lists import row_line, title_line
+from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, plain, restyle, safe, shown, spread, wrap
+
+__all__ = ["COLUMNS", "consumer_header", "consumer_lines", "consumer_name", "list_width", "ranked"]
+
+_STYLES = {"DEAD": Style.BAD, "stopped": Style.WARN, "unknown": Style.WARN, "exited": Style.DIM}
+_RANK = {"DEAD": 5, "stopped": 4, "unknown": 3, "running": 2, "exited": 0}
+_SIDE_BY_SIDE = 120
+_DETAIL = 11
+"""Lines of the facts below the list, at most."""
+_LABEL = 9
+_MOST_IDS = 8
+
+
+def consumer_name(one: Consumer) -> str:
+    """``5200 worker.py``."""
+    words = [str(one.owner.pid)] if one.owner.pid is not None else []
+    if one.owner.command:
+        words.append(safe(program(one.owner.command)))
+    return " ".join(words) or (one.token or "?")[:12]
+
+
+def _rate(value: float | None) -> str:
+    """A number a second in at most 6 cells; ``·`` where it was not watched yet."""
+    if value is None:
+        return "·"
+    if 0 < value < 0.095:
+        return "<0.01" if value < 0.005 else f"{value:.2f}"
+    return f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
+
+
+def _dead(one: Consumer) -> bool:
+    return one.word in ("DEAD", "exited")
+
+
+def _verdict(one: Consumer, moment: Moment) -> Span:
+    return Span(one.word, _STYLES.get(one.word, Style.NORMAL))
+
+
+def _pid(one: Consumer, moment: Moment) -> Span:
+    return Span("?" if one.owner.pid is None else str(one.owner.pid))
+
+
+def _command(one: Consumer, moment: Moment) -> Span:
+    return Span(safe(program(one.owner.command)) if one.owner.command else "?")
+
+
+def _user(one: Consumer, moment: Moment) -> Span:
+    return Span(safe(one.owner.user) if one.owner.user else "—" if _dead(one) else "?")
+
+
+def _host(one: Consumer, moment: Moment) -> Span:
+    return Span(safe(one.owner.host) if one.owner.host else "?")
+
+
+def _since(one: Consumer, moment: Moment) -> Span:
+    return Span("?" if one.owner.start is None else age_text(one.owner.start, moment))
+
+
+def _claims(one: Consumer, moment: Moment) -> Span:
+    return Span(f"{one.claims:,}")
+
+
+def _held(one: Consumer, moment: Moment) -> Span:
+    return Span(age_text(one.claimed_at, moment, bound=one.claimed_is_bound))
+
+
+def _last(one: Consumer, moment: Moment) -> Span:
+    return Span("?" if one.last_claim_at is None else age_text(one.last_claim_at, moment))
+
+
+def _done(one: Consumer, moment: Moment) -> Span:
+    return Span("—" if _dead(one) else _rate(one.rate.done))
+
+
+def _failed(one: Consumer, moment: Moment) -> Span:
+    failing = not _dead(one) and bool(one.rate.failed)
+    return Span("—" if _dead(one) else _rate(one.rate.failed), Style.WARN if failing else Style.NORMAL)
+
+
+def _cpu(one: Consumer, moment: Moment) -> Span:
+    if one.usage is None:
+        return Span("—" if _dead(one) else "?")
+    return Span("·" if one.usage.cpu is None else f"{round(100 * one.usage.cpu)}%")
+
+
+def _memory(one: Consumer, moment: Moment) -> Span:
+    if one.usage is None:
+        return Span("—" if _dead(one) else "?")
+    return Span(units.size(one.usage.memory))
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("verdict", "verdict", 8, _verdict, sort="verdict"),
+    Column("pid", "pid", 7, _pid, "right", sort="pid"),
+    Column("command", "command", 11, _command, sort="command", grow=3, most=28, least=8),
+    Column("user", "user", 8, _user, min_screen=106, sort="user", grow=1, most=14),
+    Column("host", "host", 10, _host, min_screen=126, sort="host", grow=1, most=24),
+    Column("since", "since", 5, _since, "right", min_screen=90, sort="since", is_time=True),
+    Column("claims", "claims", 6, _claims, "right", sort="claims"),
+    Column("held", "held", 5, _held, "right", min_screen=46, sort="held", is_time=True),
+    Column("last", "last", 5, _last, "right", min_screen=98, sort="last", is_time=True),
+    Column("done", "done/s", 6, _done, "right", min_screen=58, sort="done"),
+    Column("failed", "fail/s", 6, _failed, "right", min_screen=66, sort="failed"),
+    Column("cpu", "cpu", 5, _cpu, "right", min_screen=72, sort="cpu"),
+    Column("memory", "mem", 5, _memory, "right", min_screen=76, sort="memory"),
+)
+"""All columns, in order."""
+
+
+def ranked(consumers: tuple[Consumer, ...], sort: Sort, text: str = "") -> tuple[Consumer, ...]:
+    """The consumers that contain ``text``, in an order: by verdict dead ones with claims come first, then within each verdict who
+    has held a claim for the longest time. What is not known comes last either way."""
+    wanted = text.lower()
+    found = [one for one in consumers if wanted in _text(one)] if wanted else list(consumers)
+    found.sort(key=lambda one: (one.claimed_at is None, one.claimed_at or 0.0, one.owner.pid or 0, one.key))
+    keyed = [(_value(one, sort.column), one) for one in found]
+    known = [pair for pair in keyed if pair[0] is not None]
+    known.sort(key=lambda pair: pair[0], reverse=sort.descending)  # type: ignore[arg-type, return-value]
+    return tuple(one for _, one in known) + tuple(one for value, one in keyed if value is None)
+
+
+def _text(one: Consumer) -> str:
+    owner, usage = one.owner, one.usage
+    words = (one.word, one.verdict, str(owner.pid), owner.command, owner.user, owner.host, one.token, one.evidence)
+    return " ".join(safe(word) for word in (*words, usage.command if usage else "", *one.ids) if word).lower()
+
+
+def _value(one: Consumer, column: str) -> float | str | None:
+    """The value of a column to sort by; ages and times of starts by how long ago they are."""
+    owner, usage = one.owner, one.usage
+    match column:
+        case "pid":
+            return owner.pid
+        case "command":
+            return program(owner.command) if owner.command else None
+        case "user":
+            return owner.user
+        case "host":
+            return owner.host
+        case "since":
+            return _ago(owner.start)
+        case "claims":
+            return one.claims
+        case "held":
+            return _ago(one.claimed_at)
+        case "last":
+            return _ago(one.last_claim_at)
+        case "done":
+            return one.rate.done
+        case "failed":
+            return one.rate.failed
+        case "cpu":
+            return usage.cpu if usage is not None else None
+        case "memory":
+            return usage.memory if usage is not None else None
+        case _:
+            return _RANK[one.word] - (0 if one.claims or one.word == "exited" else 1)
+
+
+def _ago(at: float | None) -> float | None:
+    return None if at is None else -at
+
+
+def consumer_header(
+    snapshot: Snapshot,
+    found: ConsumerList | None,
+    listed: int,
+    width: int,
+    *,
+    sort: Sort,
+    filter: str = "",
+    times: Times = Times.AGE,
+    freshness: Freshness = Freshness(),  # noqa: B008  frozen
+    zone: datetime.tzinfo | None = None,
+) -> list[Line]:
+    """``Consumers 5 · 2 DEAD, first · sorted by verdict ↓ · rates over 1m``, and the titles of the columns."""
+    right = freshness_line(snapshot, freshness=freshness, zone=zone, short=True, offset=False)
+    if found is None:
+        return [crop(spread((Span(" Consumers …", Style.TITLE),), right, width - 1), width), BLANK]
+    count = len(found.consumers) + found.more
+    left = [Span(f" Consumers {listed if filter else count:,}", Style.TITLE)]
+    if filter:
+        left += [Span(f" of {count:,} match "), Span(shown(filter), Style.KEY)]
+    if dead := found.count("DEAD"):
+        left.append(Span(" · "))
+        left.append(Span(f"{dead:,} DEAD", Style.BAD))
+    left.append(Span(f" · sorted by {sort.column} {'↓' if sort.descending else '↑'}"))
+    if found.window > 0:
+        left.append(Span(f" · rates over {units.duration(found.window)}"))
+    head = crop(spread(merge(left), right, width - 1), width)
+    across = list_width(width)
+    return [head, title_line(fitting(COLUMNS, across, times=times), across, sort=sort)]
+
+
+def list_width(width: int) -> int:
+    """Cells of the list in a window of ``width`` columns: the facts stand next to it in a wide one."""
+    return width if width < _SIDE_BY_SIDE else width - max(42, width // 3)
+
+
+def consumer_lines(
+    snapshot: Snapshot,
+    found: ConsumerList | None,
+    listed: tuple[Consumer, ...],
+    width: int,
+    height: int,
+    *,
+    now: float,
+    chosen: int = 0,
+    filter: str = "",
+    times: Times = Times.AGE,
+    zone: datetime.tzinfo | None = None,
+) -> list[Line]:
+    """The list with one chosen, and the facts about that one; at most ``height`` lines."""
+    if found is None:
+        return [plain("   …", width, Style.DIM)][:height]
+    if not listed:
+        why = wrap(_why_none(snapshot, found, filter), max(8, width - 4))
+        return [plain(f"   {part}", width, Style.DIM) for part in why][:height]
+    one = listed[max(0, min(chosen, len(listed) - 1))]
+    across = list_width(width)
+    if across < width:
+        rows = _rows(found, listed, across, height, now, chosen, times, zone)
+        facts = _facts(one, found, width - across - 1, height, now, zone)
+        return [_both(row, fact, across, width) for row, fact in zip_longest(rows, facts, fillvalue=BLANK)]
+    below = 0 if height < 8 else min(_DETAIL, max(5, height // 2))
+    rows = _rows(found, listed, width, height - below, now, chosen, times, zone)
+    if not below:
+        return rows
+    return [*rows, *[BLANK] * (height - below - len(rows)), *_facts(one, found, width, below, now, zone)]
+
+
+def _both(row: Line, fact: Line, at: int, width: int) -> Line:
+    return crop(join(row, " " * (at + 1 - line_width(row)) if fact else "", fact), width)
+
+
+def _why_none(snapshot: Snapshot, found: ConsumerList, filter: str) -> str:
+    if found.error:
+        return shown(found.error)
+    if filter:
+        return f"nothing matches {shown(filter)}; Esc clears the filter"
+    if snapshot.observation.layout != "spool":
+        return "no consumers: this is not a job spool"
+    return "no consumers: nothing is claimed, and no process has a presence file here"
+
+
+def _rows(
+    found: ConsumerList, listed: tuple[Consumer, ...], width: int, height: int, now: float, chosen: int, times: Times,
+    zone: datetime.tzinfo | None,
+) -> list[Line]:  # fmt: skip
+    columns = fitting(COLUMNS, width, times=times)
+    more = [f"{found.more:,} more are not listed"] if found.more else []
+    more += [f"{found.nameless:,} claims name no consumer; 3 lists them"] if found.nameless else []
+    more += [shown(found.error)] if found.error else []
+    tail = [plain(f"   {one}", width, Style.DIM) for one in more][: max(0, height - 1)]
+    room = max(1, height - len(tail))
+    top = max(0, min(chosen - room // 2, len(listed) - room))
+    lines = []
+    for at, one in enumerate(listed[top : top + room], top):
+        line = row_line(one, columns, width, now=now, selected=at == chosen, zone=zone, times=times)
+        lines.append(restyle(line, Style.DIM) if one.exited and at != chosen else line)
+    return [*lines, *tail]
+
+
+def _facts(
+    one: Consumer, found: ConsumerList, width: int, height: int, now: float, zone: datetime.tzinfo | None
+) -> list[Line]:  # fmt: skip
+    """A rule with the name, then what is known, the most important first."""
+    owner, usage = one.owner, one.usage
+    name = clip(consumer_name(one), max(4, width - 16))
+    fill = "─" * max(0, width - 6 - len(name) - len(one.word) - 2)
+    rule = join(Span(" ─ ", Style.RULE), Span(name, Style.TITLE), Span(f" {fill} ", Style.RULE))
+    lines = [crop(join(rule, Span(one.word, _STYLES.get(one.word, Style.NORMAL)), Span(" ─", Style.RULE)), width)]
+
+    def fact(label: str, text: str, style: Style = Style.NORMAL) -> None:
+        for at, part in enumerate(wrap(text, max(8, width - _LABEL - 1))):
+            head = Span(f" {'' if at else label:<{_LABEL}}", Style.DIM)
+            lines.append(crop(join(head, Span(part, style)), width))
+
+    fact("verdict", shown(one.evidence) or one.word, _STYLES.get(one.word, Style.NORMAL))
+    fact("holds", _holds(one, now, zone), Style.NORMAL)
+    fact("process", _process(one, now, zone))
+    command = (usage.command if usage is not None else "") or owner.command
+    if command:
+        fact("command", safe(command))
+    if not _dead(one):
+        fact("rates", _rates(one, found))
+    ids = [short_id(safe(id), max(12, width - _LABEL - 2)) for id in one.ids[:_MOST_IDS]]
+    for at, id in enumerate(ids):
+        fact("" if at else "claims", id)
+    if one.claims > len(ids) > 0:
+        fact("", f"{one.claims - len(ids):,} more; Enter lists them")
+    return lines[:height]
+
+
+def _holds(one: Consumer, now: float, zone: datetime.tzinfo | None) -> str:
+    last = "" if one.last_claim_at is None else f" · last claim {units.age(max(0.0, now - one.last_claim_at))} ago"
+    if not one.claims:
+        return f"no claim{last}"
+    held = (units.at_most if one.claimed_is_bound else units.age)(one.held(now))
+    if one.claims == 1:
+        return f"1 claim, for {held}{last}"
+    return f"{one.claims:,} claims, the oldest for {held}{last}"
+
+
+def _process(one: Consumer, now: float, zone: datetime.tzinfo | None) -> str:
+    owner, usage = one.owner, one.usage
+    words = [f"pid {owner.pid}" if owner.pid is not None else "pid not known"]
+    words[0] += f" of {safe(owner.user)}" if owner.user else ""
+    words[0] += f" on {safe(owner.host)}" if owner.host else ""
+    if owner.start is not None:
+        words.append(f"started {when(owner.start, zone)}, {units.age(max(0.0, now - owner.start))} ago")
+    if usage is not None:
+        cpu = "" if usage.cpu is None else f"cpu {round(100 * usage.cpu)}%, "
+        words.append(f"{cpu}memory {units.size(usage.memory)}")
+    return " · ".join(words)
+
+
+def _rates(one: Consumer, found: ConsumerList) -> str:
+    if one.rate.done is None:
+        return "not watched yet"
+    return f"done {_rate(one.rate.done)}/s, failed {_rate(one.rate.failed)}/s over {units.duration(found.window)}"
