@@ -1,8 +1,8 @@
 """The application's API: a front end opens a target here and does everything through its Control.
 
 ``look``, ``listing``, ``read``, ``follow``, ``consumers`` and ``holders`` belong to one thread (they share the reader's scan).
-``plan``, ``apply`` and ``operations`` may run in another, on a reader of their own. ``changes``, ``wake``, ``current_step``, ``mute`` and
-``unmute`` may be called from any. All but ``wake``, ``current_step`` and ``now`` may block.
+``plan``, ``apply`` and ``operations`` may run in another, on a reader of their own. ``changes``, ``wake``, ``current_step``,
+``mute`` and ``unmute`` may be called from any. All but ``wake``, ``current_step`` and ``now`` may block.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from spooltop.records import dataclass, replace
 from .selection import Selection
 from .vocabulary import Box, Owner, Verdict
 
-__all__ = ["Consumer", "ConsumerList", "ConsumerRate", "Usage"]
+__all__ = ["ConsumerList", "ConsumerRate", "ConsumerRow", "Usage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ConsumerRate:
 
 
 @dataclass(frozen=True, slots=True)
-class Consumer:
+class ConsumerRow:
     """A consumer, and the claims that it holds.
 
     ``token`` names its presence file, None for a consumer of another program, which is known by the pid in its claims alone.
@@ -91,7 +91,7 @@ class Consumer:
         """Seconds for which it has held the oldest of its claims; None where it holds none, or that is not known."""
         return None if self.claimed_at is None else max(0.0, now - self.claimed_at)
 
-    def measured(self, rate: ConsumerRate, last_claim_at: float | None) -> Consumer:
+    def measured(self, rate: ConsumerRate, last_claim_at: float | None) -> ConsumerRow:
         """Returns a copy with the rates and the last claim that were seen."""
         times = [at for at in (self.last_claim_at, last_claim_at) if at is not None]
         return replace(self, rate=rate, last_claim_at=max(times, default=None))
@@ -103,7 +103,7 @@ class ConsumerList:
     ``nameless`` claims name no consumer; ``error`` says why some are not visible. ``window`` is the number of seconds that the
     rates are about."""
 
-    consumers: tuple[Consumer, ...] = ()
+    consumers: tuple[ConsumerRow, ...] = ()
     taken_at: float = 0.0
     more: int = 0
     nameless: int = 0

@@ -137,16 +137,16 @@ COMMANDS: tuple[KeyCommand, ...] = (
     KeyCommand("set", ("enter",), "plan it", "in the cursor form: open the plan for the typed value",
             frozenset({View.SETTING}),
             why.set_cursor, rank=1, group="change"),
-    KeyCommand("open", ("enter",), "open", "open: a problem's messages, a message, a source's history, a lock's holders, a consumer's claims",
+    KeyCommand("open", ("enter",), "open",
+            "open: a problem's messages, a message, a source's history, a lock's holders, a consumer's claims",
             ROOTS, why.openable, rank=5, group="move"),
     KeyCommand("leave", ("q",), "quit", "quit, where there is nothing to go back to", frozenset({View.OVERVIEW}), why.at_the_top,
             rank=9, group="move", does="do_quit"),
     KeyCommand("back", ("escape", "q", "backspace", "ctrl+h"), "back", "back; q at the top quits", EVERYWHERE - {View.PLAN},
             why.can_go_back, rank=9, group="move"),
 
-    KeyCommand("requeue", ("r",), "requeue", "requeue: move claims back to new; all of a dead consumer (opens a plan)",
-            CHANGING | {View.CONSUMERS}, why.requeue,
-            dangerous=True,
+    KeyCommand("requeue", ("r",), "requeue", "requeue: move claims back to new (opens a plan)",
+            CHANGING | {View.CONSUMERS}, why.requeue, dangerous=True,
             rank=1, group="change",
             also="retry redrive redeliver again", does="do_plan", args=(Action.REQUEUE,)),
     KeyCommand("purge", ("d",), "purge", "purge to the trash (opens a plan)", CHANGING, why.purge, dangerous=True, rank=3,
@@ -330,6 +330,8 @@ def label(command: KeyCommand, context: CommandContext) -> str:
         return f"mark all {context.rows:,}"
     if command.id == "open" and context.view is View.LOCKS:
         return _BY_ID["who"].label
+    if command.id == "open" and context.view is View.CONSUMERS:
+        return "its claims"
     if command.id.startswith("confirm-") and context.plan is not None:
         return plan_words(context.plan)
     return command.label

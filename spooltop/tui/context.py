@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.consumers import Consumer
+from spooltop.model.consumers import ConsumerRow
 from spooltop.model.cursors import Cursor
 from spooltop.model.locks import Lock
 from spooltop.model.observation import BoxState
@@ -66,7 +66,7 @@ class ListState:
     problem: Problem | None = None
     """The problem that the list was opened from, whose messages it shows."""
     problems_only: bool = False
-    consumer: Consumer | None = None
+    consumer: ConsumerRow | None = None
     """The consumer that the list was opened from, whose claims it shows."""
     cursor: Key | None = None
     index: int = 0
@@ -112,7 +112,7 @@ class CommandContext:
     problem: Problem | None = None
     cursor: Cursor | None = None
     lock: Lock | None = None
-    consumer: Consumer | None = None
+    consumer: ConsumerRow | None = None
     plan: Plan | None = None
     applying: bool = False
     early: bool = False

@@ -204,7 +204,7 @@ def test_the_tour_that_its_last_line_names_works_and_works_again(dashboard: Dash
     person = Person(screen)
     for _ in range(2):
         play(person)
-        assert "1Over 2New 3Claims 4Tmp 5Cursors 6Locks 7Aside" in screen.text  # the views stand above the tour
+        assert "1Over 2New 3Claims 4Tmp 5Curs 6Locks 7Aside 8Cons" in screen.text  # the views stand above the tour
     assert person.leaves("\x03") == 0
 
 

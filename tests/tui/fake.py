@@ -229,6 +229,9 @@ class FakeControl:
             rows = [row for row in rows if row.id in selection.ids]
         if selection.verdict is not None:
             rows = [row for row in rows if row.verdict is selection.verdict]
+        if selection.filter:
+            wanted = query.parse(selection.filter)
+            rows = [row for row in rows if wanted.match(row, self.time)]
         if selection.older_than is not None and selection.box is Box.TRASH:
             rows = [row for row in rows if (row.in_box_age(self.time) or 0.0) >= selection.older_than]
         return rows

@@ -58,7 +58,7 @@ async def test_tab_and_brackets_go_round_the_views() -> None:
             await driver.press(key)
             await driver.see(words)
         await driver.press("shift+tab", "shift+tab")
-        await driver.see("Aside held")
+        await driver.see("Consumers 3")
 
 
 async def test_back_goes_one_step_at_a_time_and_q_quits_only_at_the_top() -> None:

@@ -6,7 +6,7 @@ import datetime
 from itertools import zip_longest
 
 from spooltop.model import units
-from spooltop.model.consumers import Consumer, ConsumerList
+from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.protocols import Sort
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import program
@@ -27,7 +27,7 @@ _LABEL = 9
 _MOST_IDS = 8
 
 
-def consumer_name(one: Consumer) -> str:
+def consumer_name(one: ConsumerRow) -> str:
     """``5200 worker.py``."""
     words = [str(one.owner.pid)] if one.owner.pid is not None else []
     if one.owner.command:
@@ -44,62 +44,62 @@ def _rate(value: float | None) -> str:
     return f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
 
 
-def _dead(one: Consumer) -> bool:
+def _dead(one: ConsumerRow) -> bool:
     return one.word in ("DEAD", "exited")
 
 
-def _verdict(one: Consumer, moment: Moment) -> Span:
+def _verdict(one: ConsumerRow, moment: Moment) -> Span:
     return Span(one.word, _STYLES.get(one.word, Style.NORMAL))
 
 
-def _pid(one: Consumer, moment: Moment) -> Span:
+def _pid(one: ConsumerRow, moment: Moment) -> Span:
     return Span("?" if one.owner.pid is None else str(one.owner.pid))
 
 
-def _command(one: Consumer, moment: Moment) -> Span:
+def _command(one: ConsumerRow, moment: Moment) -> Span:
     return Span(safe(program(one.owner.command)) if one.owner.command else "?")
 
 
-def _user(one: Consumer, moment: Moment) -> Span:
+def _user(one: ConsumerRow, moment: Moment) -> Span:
     return Span(safe(one.owner.user) if one.owner.user else "—" if _dead(one) else "?")
 
 
-def _host(one: Consumer, moment: Moment) -> Span:
+def _host(one: ConsumerRow, moment: Moment) -> Span:
     return Span(safe(one.owner.host) if one.owner.host else "?")
 
 
-def _since(one: Consumer, moment: Moment) -> Span:
+def _since(one: ConsumerRow, moment: Moment) -> Span:
     return Span("?" if one.owner.start is None else age_text(one.owner.start, moment))
 
 
-def _claims(one: Consumer, moment: Moment) -> Span:
+def _claims(one: ConsumerRow, moment: Moment) -> Span:
     return Span(f"{one.claims:,}")
 
 
-def _held(one: Consumer, moment: Moment) -> Span:
+def _held(one: ConsumerRow, moment: Moment) -> Span:
     return Span(age_text(one.claimed_at, moment, bound=one.claimed_is_bound))
 
 
-def _last(one: Consumer, moment: Moment) -> Span:
+def _last(one: ConsumerRow, moment: Moment) -> Span:
     return Span("?" if one.last_claim_at is None else age_text(one.last_claim_at, moment))
 
 
-def _done(one: Consumer, moment: Moment) -> Span:
+def _done(one: ConsumerRow, moment: Moment) -> Span:
     return Span("—" if _dead(one) else _rate(one.rate.done))
 
 
-def _failed(one: Consumer, moment: Moment) -> Span:
+def _failed(one: ConsumerRow, moment: Moment) -> Span:
     failing = not _dead(one) and bool(one.rate.failed)
     return Span("—" if _dead(one) else _rate(one.rate.failed), Style.WARN if failing else Style.NORMAL)
 
 
-def _cpu(one: Consumer, moment: Moment) -> Span:
+def _cpu(one: ConsumerRow, moment: Moment) -> Span:
     if one.usage is None:
         return Span("—" if _dead(one) else "?")
     return Span("·" if one.usage.cpu is None else f"{round(100 * one.usage.cpu)}%")
 
 
-def _memory(one: Consumer, moment: Moment) -> Span:
+def _memory(one: ConsumerRow, moment: Moment) -> Span:
     if one.usage is None:
         return Span("—" if _dead(one) else "?")
     return Span(units.size(one.usage.memory))
@@ -123,7 +123,7 @@ COLUMNS: tuple[Column, ...] = (
 """All columns, in order."""
 
 
-def ranked(consumers: tuple[Consumer, ...], sort: Sort, text: str = "") -> tuple[Consumer, ...]:
+def ranked(consumers: tuple[ConsumerRow, ...], sort: Sort, text: str = "") -> tuple[ConsumerRow, ...]:
     """The consumers that contain ``text``, in an order: by verdict dead ones with claims come first, then within each verdict who
     has held a claim for the longest time. What is not known comes last either way."""
     wanted = text.lower()
@@ -135,13 +135,13 @@ def ranked(consumers: tuple[Consumer, ...], sort: Sort, text: str = "") -> tuple
     return tuple(one for _, one in known) + tuple(one for value, one in keyed if value is None)
 
 
-def _text(one: Consumer) -> str:
+def _text(one: ConsumerRow) -> str:
     owner, usage = one.owner, one.usage
     words = (one.word, one.verdict, str(owner.pid), owner.command, owner.user, owner.host, one.token, one.evidence)
     return " ".join(safe(word) for word in (*words, usage.command if usage else "", *one.ids) if word).lower()
 
 
-def _value(one: Consumer, column: str) -> float | str | None:
+def _value(one: ConsumerRow, column: str) -> float | str | None:
     """The value of a column to sort by; ages and times of starts by how long ago they are."""
     owner, usage = one.owner, one.usage
     match column:
@@ -216,7 +216,7 @@ def list_width(width: int) -> int:
 def consumer_lines(
     snapshot: Snapshot,
     found: ConsumerList | None,
-    listed: tuple[Consumer, ...],
+    listed: tuple[ConsumerRow, ...],
     width: int,
     height: int,
     *,
@@ -260,7 +260,7 @@ def _why_none(snapshot: Snapshot, found: ConsumerList, filter: str) -> str:
 
 
 def _rows(
-    found: ConsumerList, listed: tuple[Consumer, ...], width: int, height: int, now: float, chosen: int, times: Times,
+    found: ConsumerList, listed: tuple[ConsumerRow, ...], width: int, height: int, now: float, chosen: int, times: Times,
     zone: datetime.tzinfo | None,
 ) -> list[Line]:  # fmt: skip
     columns = fitting(COLUMNS, width, times=times)
@@ -278,7 +278,7 @@ def _rows(
 
 
 def _facts(
-    one: Consumer, found: ConsumerList, width: int, height: int, now: float, zone: datetime.tzinfo | None
+    one: ConsumerRow, found: ConsumerList, width: int, height: int, now: float, zone: datetime.tzinfo | None
 ) -> list[Line]:  # fmt: skip
     """A rule with the name, then what is known, the most important first."""
     owner, usage = one.owner, one.usage
@@ -308,7 +308,7 @@ def _facts(
     return lines[:height]
 
 
-def _holds(one: Consumer, now: float, zone: datetime.tzinfo | None) -> str:
+def _holds(one: ConsumerRow, now: float, zone: datetime.tzinfo | None) -> str:
     last = "" if one.last_claim_at is None else f" · last claim {units.age(max(0.0, now - one.last_claim_at))} ago"
     if not one.claims:
         return f"no claim{last}"
@@ -318,7 +318,7 @@ def _holds(one: Consumer, now: float, zone: datetime.tzinfo | None) -> str:
     return f"{one.claims:,} claims, the oldest for {held}{last}"
 
 
-def _process(one: Consumer, now: float, zone: datetime.tzinfo | None) -> str:
+def _process(one: ConsumerRow, now: float, zone: datetime.tzinfo | None) -> str:
     owner, usage = one.owner, one.usage
     words = [f"pid {owner.pid}" if owner.pid is not None else "pid not known"]
     words[0] += f" of {safe(owner.user)}" if owner.user else ""
@@ -331,7 +331,7 @@ def _process(one: Consumer, now: float, zone: datetime.tzinfo | None) -> str:
     return " · ".join(words)
 
 
-def _rates(one: Consumer, found: ConsumerList) -> str:
+def _rates(one: ConsumerRow, found: ConsumerList) -> str:
     if one.rate.done is None:
         return "not watched yet"
     return f"done {_rate(one.rate.done)}/s, failed {_rate(one.rate.failed)}/s over {units.duration(found.window)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from spooltop.model import units
-from spooltop.model.consumers import Consumer, ConsumerList
+from spooltop.model.consumers import ConsumerList, ConsumerRow
 
 from ..control_protocol import ControlProtocol
 from .messages import ConsumersRead, Found
@@ -38,7 +38,7 @@ def _shown(found: ConsumerList) -> Hashable:
     return (found.more, found.error, units.duration(found.window), tuple(map(_row, found.consumers)))
 
 
-def _row(one: Consumer) -> Hashable:
+def _row(one: ConsumerRow) -> Hashable:
     usage, rate = one.usage, one.rate
     used = None if usage is None else (_rounded(usage.cpu, 2), units.size(usage.memory), usage.stopped, usage.command)
     return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spooltop.model.consumers import Consumer, ConsumerList
+from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Owner, Verdict
 
@@ -16,7 +16,7 @@ _IDS = 8
 """Claims of a consumer that are named."""
 
 
-def claiming(rows: Sequence[Row]) -> tuple[list[Consumer], int]:
+def claiming(rows: Sequence[Row]) -> tuple[list[ConsumerRow], int]:
     """The consumers that hold the claims ``rows``, and how many of these name no consumer. ``rows`` are the oldest first."""
     held: dict[tuple[str, int | None, Verdict | None], list[Row]] = {}
     nameless = 0
@@ -30,11 +30,11 @@ def claiming(rows: Sequence[Row]) -> tuple[list[Consumer], int]:
     return [_consumer(token, some) for (token, _, _), some in held.items()], nameless
 
 
-def _consumer(token: str, rows: Sequence[Row]) -> Consumer:
+def _consumer(token: str, rows: Sequence[Row]) -> ConsumerRow:
     first = rows[0]
     times = [row.in_box_since for row in rows if row.in_box_since is not None]
     exact = [row.in_box_since for row in rows if row.in_box_since is not None and not row.since_is_bound]
-    return Consumer(
+    return ConsumerRow(
         verdict=first.verdict or Verdict.UNKNOWN,
         evidence=first.evidence,
         owner=first.owner or Owner(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spooltop.model.consumers import Consumer, ConsumerList
+from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.cursors import Cursor
 from spooltop.model.locks import Lock
 from spooltop.model.protocols import ListQuery, Sort
@@ -88,7 +88,7 @@ class MainState:
     filter_input: FilterInput | None = None
     last_filter: str = ""
     """The filter that was set last, which ``n`` goes on with."""
-    _ordered: tuple[ConsumerList, tuple[Sort, str], tuple[Consumer, ...]] | None = None
+    _ordered: tuple[ConsumerList, tuple[Sort, str], tuple[ConsumerRow, ...]] | None = None
 
     @property
     def front(self) -> View:
@@ -148,7 +148,7 @@ class MainState:
         return ranked(snapshot) if snapshot is not None else ()
 
     @property
-    def consumers(self) -> tuple[Consumer, ...]:
+    def consumers(self) -> tuple[ConsumerRow, ...]:
         """The consumers in the order that they are shown in, those alone that the filter matches."""
         found, text = self.received.consumers, self.texts.get(View.CONSUMERS, "")
         if found is None:
