@@ -10,12 +10,15 @@ __all__ = ["parse_mounts"]
 
 
 def parse_mounts(lines: Iterable[str]) -> Iterator[tuple[int, tuple[int, int], str, str, bool]]:
-    """Yields the mounts in their order: number, device (major, minor), mount point, kind of file system, and whether it is
-    read-only. A line that makes no sense is left out: the kernel may add fields, never remove them.
+    """Yields the mounts in their order: number, device (major, minor), mount point, kind of file system, and whether the file
+    system is read-only. A mount of it may be read-only even if it is not: statvfs(3) tells. A line that makes no sense is left
+    out: the kernel may add fields, never remove them.
 
-    >>> line = "40 27 0:39 /a /srv/a\\\\040b ro,relatime - btrfs /dev/sda rw,compress"
-    >>> list(parse_mounts([line, "nonsense"]))
+    >>> line = "40 27 0:39 /a /srv/a\\\\040b {},relatime - btrfs /dev/sda {},compress"
+    >>> list(parse_mounts([line.format("rw", "ro"), "nonsense"]))
     [(40, (0, 39), '/srv/a b', 'btrfs', True)]
+    >>> [readonly for *_, readonly in parse_mounts([line.format("ro", "rw")])]
+    [False]
     """
     for line in lines:
         front, dash, back = line.partition(" - ")
@@ -25,7 +28,7 @@ def parse_mounts(lines: Iterable[str]) -> Iterator[tuple[int, tuple[int, int], s
         major, _, minor = fields[2].partition(":")
         if not (fields[0].isdigit() and major.isdigit() and minor.isdigit()):
             continue
-        readonly = "ro" in fields[5].split(",") or "ro" in tail[2].rstrip("\n").split(",")
+        readonly = "ro" in tail[2].rstrip("\n").split(",")
         yield int(fields[0]), (int(major), int(minor)), _unescaped(fields[4]), tail[0], readonly
 
 

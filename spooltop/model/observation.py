@@ -107,6 +107,8 @@ class Disk:
     root_bytes_free: int | None = None
     apart: tuple[Box, ...] = ()
     """Boxes on another file system than ``new``: rename(2) between the two fails."""
+    readonly_here: bool = False
+    """Only this mount is read-only, as in a container or a hardened service; through another one others may write."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def _blind(seen: RuleInput) -> Iterator[Problem]:
 
 def _disk(seen: RuleInput) -> Iterator[Problem]:
     disk, limits = seen.observation.disk, seen.thresholds
-    if disk.readonly:
+    if disk.readonly and not disk.readonly_here:
         yield Problem("fs-readonly", Severity.CRITICAL, "the file system is mounted read-only; nothing here can change")
         return
     fails = {Box.TMP: "every put", Box.CUR: "every claim"}

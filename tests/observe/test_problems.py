@@ -243,6 +243,7 @@ def test_a_line_selects_as_many_as_it_says() -> None:
          "tmp is on another file system than new: rename(2) does not work, so every put fails"),
         (Disk("ext4", 0, 30 * GB, readonly=True), "fs-readonly", Severity.CRITICAL,
          "the file system is mounted read-only; nothing here can change"),
+        (Disk("ext4", 20 * GB, 30 * GB, readonly=True, readonly_here=True), None, None, ""),
     ],
 )  # fmt: skip
 def test_the_disk(disk: Disk, code: str | None, severity: Severity | None, words: str) -> None:

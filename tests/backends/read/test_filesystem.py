@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,9 @@ from spooltop.backends.directory.storage.filesystem import (
     parse_mountinfo,
     sends_no_events,
 )
+from spooltop.engine import Spool
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace of its own needs root")
 TABLE = """\
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard
 40 27 0:39 /sub /srv/a\\040b rw,noatime shared:1 master:2 - btrfs /dev/vdb rw
@@ -57,3 +62,20 @@ def test_mount_of_a_descriptor(tmp_path: Path) -> None:
     assert mount is not None and str(tmp_path).startswith(mount.mountpoint)
     assert mount_of(fd, proc=str(tmp_path)) is None
     os.close(fd)
+
+
+@needs_root
+@pytest.mark.parametrize(("mounted", "critical"), [("--bind", False), ("-t tmpfs", True)], ids=["bind mount", "file system"])
+def test_a_mount_that_is_read_only_for_us_alone_is_no_problem(tmp_path: Path, mounted: str, critical: bool) -> None:
+    source, place = tmp_path / "source", tmp_path / "place"
+    place.mkdir()
+    Spool.create(source / "x").close()
+    bound = ",bind" if mounted == "--bind" else ""
+    steps = (
+        f"mount {mounted} '{source}' '{place}' && cp -a '{source}/.' '{place}/' 2>/dev/null; "
+        f"mount -o remount,ro{bound} '{place}' && exec '{sys.executable}' -m spooltop status '{place}/x' --json"
+    )
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", steps], capture_output=True, text=True, check=True)
+    status = json.loads(done.stdout)
+    assert status["disk"]["readonly"]
+    assert ("fs-readonly" in {problem["code"] for problem in status["problems"]}) is critical

@@ -29,7 +29,7 @@ def disk_of(fd: int, mount: Mount | None, dirs: SpoolDirs | None = None) -> Disk
         free = os.fstatvfs(fd)
     except OSError:
         return Disk(fs_type=kind)
-    readonly = bool(free.f_flag & os.ST_RDONLY) or (mount is not None and mount.readonly)
+    readonly = bool(free.f_flag & os.ST_RDONLY)
     unit = free.f_frsize or free.f_bsize
     inodes = free.f_files > 0  # btrfs has no inode table and says 0
     return Disk(
@@ -39,6 +39,7 @@ def disk_of(fd: int, mount: Mount | None, dirs: SpoolDirs | None = None) -> Disk
         inodes_free=free.f_favail if inodes else None,
         inodes_total=free.f_files if inodes else None,
         readonly=readonly,
+        readonly_here=readonly and mount is not None and not mount.readonly,
         root_bytes_free=free.f_bfree * unit,
         apart=_apart(dirs),
     )

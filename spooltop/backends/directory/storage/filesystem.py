@@ -15,7 +15,7 @@ __all__ = ["Mount", "changes_unseen", "is_local", "mount_of", "parse_mountinfo",
 @dataclass(frozen=True, slots=True)
 class Mount:
     """Mount from a line of mountinfo. ``device`` is (major, minor) as ``/proc/locks`` prints it, also where ``st_dev`` differs
-    (btrfs)."""
+    (btrfs). ``readonly`` says that no mount of the file system can be written."""
 
     number: int
     device: tuple[int, int]
