@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import os
 import re
+import select
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,7 +26,7 @@ from .writers import dying_writer
 
 TEXT = README.read_text(encoding="utf-8")
 ROOT = README.parent
-BLOCK = re.compile(r"(?:<!-- (?P<mark>[a-z -]+) -->\n)?```(?P<language>sh|python|toml)\n(?P<code>.*?)```\n", re.DOTALL)
+BLOCK = re.compile(r"(?:<!-- (?P<mark>[a-z -]+) -->\n)?```(?P<language>sh|python|toml|ini)\n(?P<code>.*?)```\n", re.DOTALL)
 PLACES = ("/var/spool", "/opt/memex", "/srv", "/run", "/etc")
 """Directories of the README's examples; here each lies below the test's own."""
 
@@ -90,7 +93,6 @@ def recipe(mark: str) -> str:
 def test_every_block_is_run_by_a_test() -> None:
     recipes = {block.mark.partition(" ")[2] for block in BLOCKS if block.mark.startswith("recipe ")}
     assert recipes == set(RECIPES)
-    assert len(recipes) == 8
     others = [(block.mark, block.language) for block in BLOCKS if not block.mark.startswith("recipe ")]
     assert others == [("try-command", "sh"), ("test-command", "sh"), ("", "sh"), ("", "toml"), ("", "python")]
 
@@ -244,9 +246,28 @@ def move(machine: Machine) -> None:
     assert sorted(got) == sorted(ids)
 
 
+def service(machine: Machine) -> None:
+    with_messages(machine)
+    unit = configparser.ConfigParser()
+    unit.read_string(recipe("service"))
+    assert {key for section in unit.values() for key in section} == {"type", "execstart", "restart", "wantedby"}
+    words = shlex.split(machine.here(unit["Service"]["ExecStart"].replace("/usr/local/bin/", "")))
+    with subprocess.Popen([*words, "--json"], env=machine.env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            while machine.run("spooltop inject /var/spool/x --text x --yes").returncode == 0:
+                if select.select([process.stdout], [], [], 0.5)[0]:
+                    break
+            assert json.loads(process.stdout.readline())["event"] == "operation"
+            process.terminate()  # as systemd stops it
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
 RECIPES: dict[str, Callable[[Machine], None]] = {
     "dead-consumer": dead_consumer, "failing-handler": failing_handler, "reverted-cursor": reverted_cursor, "litter": left_over,
-    "full-disk": full_disk, "alert": alert, "read-only": read_only, "move": move,
+    "full-disk": full_disk, "alert": alert, "service": service, "read-only": read_only, "move": move,
 }  # fmt: skip
 
 
