@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .backends.directory.liveness.processes import Processes
     from .backends.directory.locks.operator import LockOperator
     from .backends.directory.options import OpenOptions
+    from .backends.directory.pausing.operator import PauseOperator
     from .backends.directory.reader import DirectoryReader
     from .backends.directory.world import World
     from .backends.redis.tickets import RedisTickets
@@ -119,9 +120,15 @@ def _spool_operations(config: OperatorConfig, reader: DirectoryReader) -> Operat
 
         return LockOperator(reader.path, logs, options, world)
 
+    def pauses() -> PauseOperator:
+        from .backends.directory.pausing.operator import PauseOperator
+
+        return PauseOperator(reader.path, logs, fresh.observation, options, world, given=config.path)
+
     logs = SpoolPathLogs(reader.path, world.files, state_dir=STATE_DIR)
     flags = ("--as", "spool") if options.as_spool else ()
     all_of_it = OperatorChain(OperatorChain(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
+    all_of_it = OperatorChain(all_of_it, pauses, Action.PAUSE, Action.RESUME)
     return Operations(
         all_of_it, config.path, world.clock, flags=flags, copies=config.copies, at_work=note, retention=options.retention,
         redactor=options.redactor,

@@ -1,4 +1,5 @@
-"""Commands that change a target: plan, confirm, apply, result. requeue, purge, hold, release, restore, inject, unlock, undo."""
+"""Commands that change a target: plan, confirm, apply, result. requeue, purge, hold, release, restore, inject, unlock, pause,
+resume, undo."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from .progress import ProgressLine
 from .selecting import path_of, selection_of
 from .terminal import Terminal
 
-__all__ = ["change", "hold", "inject", "purge", "release", "requeue", "restore", "undo", "unlock"]
+__all__ = ["change", "hold", "inject", "pause", "purge", "release", "requeue", "restore", "resume", "undo", "unlock"]
 
 DONE, SOME, REFUSED, NOTHING_MATCHED, INTERRUPTED = 0, 1, 3, 4, 130
 
@@ -124,6 +125,14 @@ def unlock(args: argparse.Namespace, context: Context) -> int:
     return _change(Action.UNLOCK, selection, args, context, {})
 
 
+def pause(args: argparse.Namespace, context: Context) -> int:
+    return _change(Action.PAUSE, Selection(), args, context, {"reason": args.reason} if args.reason else {})
+
+
+def resume(args: argparse.Namespace, context: Context) -> int:
+    return _change(Action.RESUME, Selection(), args, context, {})
+
+
 def _some(
     action: Action, selection: Selection, args: argparse.Namespace, context: Context, options: Mapping[str, Json] | None = None
 ) -> int:
@@ -195,6 +204,9 @@ def change(
 
 
 def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
+    if plan.refused and plan.action in (Action.PAUSE, Action.RESUME):
+        terminal.error(f"{escape(plan.target)}: {plan.action}: nothing done: {plan.refused[0].reason}")
+        return REFUSED
     if plan.refused:
         forceable = any(refusal.forceable for refusal in plan.refused) and not plan.force
         terminal.error(
@@ -230,7 +242,8 @@ def _confirm(plan: Plan, terminal: Terminal, *, shown: bool) -> None:
         for line in render_changes_text.plan(plan):
             terminal.err(line)
     wants = {Confirm.LARGE: "Shift-Y", Confirm.NUMBER: f"the number {plan.count}"}.get(plan.confirm, "y")
-    if not accepts(plan, terminal.ask(f"{plan.action} {plan.count}? Type {wants}, anything else cancels: ")):
+    what = f"{plan.action} {plan.count}" if plan.action not in (Action.PAUSE, Action.RESUME) else str(plan.action)
+    if not accepts(plan, terminal.ask(f"{what}? Type {wants}, anything else cancels: ")):
         raise Refused(f"{plan.action}: nothing done, not confirmed", advice=f"type {wants} to confirm")
 
 

@@ -6,8 +6,8 @@ from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 
 __all__ = [
     "check", "common", "completion", "config", "cursors", "dashboard", "demo", "events", "help", "hold", "init", "inject",
-    "layouts", "listed", "ls", "metrics", "nothing", "ops", "purge", "put", "release", "requeue", "restore", "show", "status",
-    "undo", "unlock", "work",
+    "layouts", "listed", "ls", "metrics", "nothing", "ops", "pause", "purge", "put", "release", "requeue",
+    "restore", "resume", "show", "status", "undo", "unlock", "work",
 ]  # fmt: skip
 
 BOXES = ("tmp", "new", "cur", "held", "rejected", "trash")
@@ -300,6 +300,23 @@ def unlock(parser: ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="also if it is unknown whether its holder is running")
     _question(parser)
     parser.set_defaults(rate=None, locks=True)
+    _json(parser, "the plan and its result as one object")
+
+
+def pause(parser: ArgumentParser) -> None:
+    _path(parser)
+    parser.add_argument("--reason", metavar="TEXT", help="why: shown to whoever looks, and to workers that wait")
+    _of_spool(parser)
+
+
+def resume(parser: ArgumentParser) -> None:
+    _path(parser)
+    _of_spool(parser)
+
+
+def _of_spool(parser: ArgumentParser) -> None:
+    _question(parser)
+    parser.set_defaults(rate=None)
     _json(parser, "the plan and its result as one object")
 
 

@@ -211,6 +211,17 @@ _TABLE = (
         "Nothing is changed.",
     ),
     Command(
+        "pause", "PATH [--reason TEXT]", "let no consumer of spooltop claim messages, until resume",
+        "  spooltop pause /var/spool/memex --reason 'a schema change'", "cmd_change:pause", options.pause,
+        "Consumers finish the message that they have, and then wait; put goes on. It lasts until spooltop resume, over\n"
+        "restarts too, and is reported as a problem after an hour (paused_long). Other programs that take messages from new\n"
+        "do not obey it: for these, hold the messages.",
+    ),
+    Command(
+        "resume", "PATH", "let consumers claim messages again",
+        "  spooltop resume /var/spool/memex", "cmd_change:resume", options.resume,
+    ),
+    Command(
         "config", "[show]", "print each setting, its value, and where it is set", "  spooltop config show", "cmd_config:config",
         options.config, "Settings are flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and /etc/spooltop.toml.",
     ),

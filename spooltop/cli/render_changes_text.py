@@ -31,7 +31,13 @@ _DONE_WORDS = {
     Action.UNDO: "undone",
     Action.SET_CURSOR: "set",
     Action.UNLOCK: "removed",
+    Action.PAUSE: "paused",
+    Action.RESUME: "resumed",
 }
+
+
+_WHOLE = (Action.PAUSE, Action.RESUME)
+"""Actions on the spool as a whole: their plans have one item."""
 
 
 def plan(plan: Plan) -> list[str]:
@@ -39,7 +45,8 @@ def plan(plan: Plan) -> list[str]:
     equivalent command."""
     now = plan.made_at
     where = f" in {plan.selection.box}" if plan.selection.box else ""
-    lines = [f"{plan.action} {count(plan.count)}{where} of {escape(plan.target)} · as of {clock_time(now)}"]
+    what = str(plan.action) if plan.action in _WHOLE else f"{plan.action} {count(plan.count)}{where} of"
+    lines = [f"{what} {escape(plan.target)} · as of {clock_time(now)}"]
     oldest = oldest_of(plan.items)
     if oldest is not None:
         stands = "present" if plan.action is Action.UNLOCK else "in its box"

@@ -10,7 +10,7 @@ from .vocabulary import Action
 
 __all__ = ["Capabilities"]
 
-_NO_MESSAGES = (Action.UNDO, Action.SET_CURSOR, Action.UNLOCK)
+_NO_MESSAGES = (Action.UNDO, Action.SET_CURSOR, Action.UNLOCK, Action.PAUSE, Action.RESUME)
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,6 +175,12 @@ class Plan:
         return self.action is Action.EMPTY or (self.action is Action.PURGE and bool(self.options.get("now")))
 
     @property
+    def works_when_full(self) -> bool:
+        """True if a full disk does not stop it: it continues without its lines in the logs. It frees space, or ends a pause."""
+        ends_pause = self.action is Action.RESUME or (self.action is Action.UNDO and self.undone is Action.PAUSE)
+        return self.deletes or ends_pause
+
+    @property
     def undoes(self) -> str | None:
         """The operation that an undo reverses."""
         operation = self.options.get("undoes") if self.action is Action.UNDO else None

@@ -64,6 +64,8 @@ class Action(StrEnum):
     UNDO = "undo"
     SET_CURSOR = "set-cursor"
     UNLOCK = "unlock"
+    PAUSE = "pause"
+    RESUME = "resume"
 
     __hash__ = str.__hash__
 

@@ -75,7 +75,7 @@ class OperationAudit:
             except AuditFailed:
                 yield batch
                 raise
-            if self._plan.deletes:
+            if self._plan.works_when_full:
                 for reason in {one.reason for one in batch if one.outcome is Outcome.DONE and one.reason}:
                     self._warn(reason)
             yield batch
@@ -96,12 +96,12 @@ class OperationAudit:
         return self._announced < min(self._plan.count, self._tried + BATCH)
 
     def _unless_full(self, write: Callable[..., None], *what: object) -> None:
-        """Writes an audit line. If the disk is full, an operation that frees space continues without the line, and a note says
+        """Writes an audit line. If the disk is full, an operation that works then continues without the line, and a note says
         so."""
         try:
             write(*what)
         except AuditFailed as error:
-            if not (self._plan.deletes and error.full):
+            if not (self._plan.works_when_full and error.full):
                 raise
             self._warn(f"not in the audit log: {error.what}")
 

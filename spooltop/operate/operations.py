@@ -37,7 +37,7 @@ __all__ = ["Operations"]
 _UNCERTAIN = (Verdict.UNKNOWN, Verdict.ALIVE, Verdict.WRITING)
 _UNDOABLE = (
     Action.REQUEUE, Action.PURGE, Action.INJECT, Action.HOLD, Action.RELEASE, Action.RESTORE, Action.UNDO, Action.SET_CURSOR,
-    Action.UNLOCK,
+    Action.UNLOCK, Action.PAUSE, Action.RESUME,
 )  # fmt: skip
 
 
@@ -99,7 +99,7 @@ class Operations:
         """Pins the items of ``selection`` and changes nothing. Options: undo ``undoes`` (the id of an operation or its
         beginning); inject ``count``, ``text`` (see ``model.template``) or ``file`` or ``size`` (bytes), ``source``, ``canary``;
         requeue ``hold_poison`` (holds messages at which so many consumers died that they may be the cause, and requeues the
-        others); purge ``now`` (deletes without the trash); all ``rate`` (items per second).
+        others); pause ``reason``; purge ``now`` (deletes without the trash); all ``rate`` (items per second).
 
         ``on_progress`` receives descriptions of the progress, ``on_first`` the first items where there are many; ``stop`` returns
         True to cancel, and is called every few hundred messages.
@@ -198,9 +198,11 @@ class Operations:
         if plan.missing:
             why = "not found when the plan was made"
             done.add([ItemResult(missing, missing, Outcome.SKIPPED, why) for missing in plan.missing])
-        if not plan.deletes:
+        if not plan.works_when_full:
             notes += [f"{many} of those done: {reason}" for reason, many in done.reasons.most_common(_MOST_REASONS)]
         can_undo = plan.action in _UNDOABLE and not plan.deletes and len(done) > done.not_done.total
+        if plan.works_when_full and done.reasons:
+            can_undo = False  # done without a line in the journal
         untried = max(0, plan.count - (len(done) - len(plan.missing)))
         return Result(
             operation=plan.operation,

@@ -79,6 +79,11 @@ def command_words(
     if action is Action.UNLOCK:
         names = dict.fromkeys(str(item.row.key) for item in items)
         return ("spooltop", "unlock", target, *flags, *(["--force"] if force else []), *map(id_word, names))
+    if action in (Action.PAUSE, Action.RESUME):
+        text = str(options.get("reason") or "")
+        reason = text if text.isprintable() else escape(text)
+        why = [f"--reason={reason}"] if reason.startswith("-") else ["--reason", reason] if reason else []
+        return ("spooltop", str(action), target, *flags, *why)
     words = ["spooltop", "purge" if action is Action.EMPTY else str(action), target, *flags]
     if action is Action.INJECT:
         for flag in _INJECT_FLAGS:

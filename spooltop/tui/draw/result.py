@@ -18,7 +18,7 @@ __all__ = ["result_lines"]
 _DONE = {
     Action.REQUEUE: "Requeued", Action.PURGE: "Purged", Action.INJECT: "Injected", Action.HOLD: "Held",
     Action.RELEASE: "Released", Action.RESTORE: "Restored", Action.EMPTY: "Deleted", Action.UNDO: "Undone",
-    Action.SET_CURSOR: "Set", Action.UNLOCK: "Removed",
+    Action.SET_CURSOR: "Set", Action.UNLOCK: "Removed", Action.PAUSE: "Paused", Action.RESUME: "Resumed",
 }  # fmt: skip
 
 

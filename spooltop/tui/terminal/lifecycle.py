@@ -66,7 +66,7 @@ def shell(words: Sequence[str]) -> str:
 PAST = {
     Action.REQUEUE: "requeued", Action.PURGE: "purged", Action.INJECT: "injected", Action.HOLD: "held",
     Action.RELEASE: "released", Action.RESTORE: "restored", Action.EMPTY: "emptied", Action.UNDO: "undid",
-    Action.SET_CURSOR: "set", Action.UNLOCK: "removed stale",
+    Action.SET_CURSOR: "set", Action.UNLOCK: "removed stale", Action.PAUSE: "paused", Action.RESUME: "resumed",
 }  # fmt: skip
 
 

@@ -146,14 +146,30 @@ class ItemOperator(ABC, Generic[IntentT]):
             if stop():
                 return
             intent = self._intent(plan, place, item)
-            self._log.append(intent.encode())
+            unlogged = self._unlogged(plan, intent)
             done = self._apply(item, intent, stop)
+            if unlogged:
+                yield [done._replace(reason=done.reason or unlogged)]
+                continue
             try:
                 self._log.append(ItemOutcome(done.outcome, done.reason).encode(intent, self._kind, self._clock()))
-            except AuditFailed:
+            except AuditFailed as error:
                 yield [done]
-                raise
+                if not (plan.works_when_full and error.full):
+                    raise
+                continue
             yield [done]
+
+    def _unlogged(self, plan: Plan, intent: IntentT) -> str:
+        """Logs the intent, "" if that is done. If the disk is full, an operation that works then continues without, and this
+        says so. Raises ``AuditFailed``."""
+        try:
+            self._log.append(intent.encode())
+        except AuditFailed as error:
+            if not (plan.works_when_full and error.full):
+                raise
+            return f"done without a line in the journal, so that no undo is possible: {error.what}"
+        return ""
 
     def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
         operations = self._log.read(progress, begins=begins, most=most)[0]

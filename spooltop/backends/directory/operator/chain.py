@@ -1,5 +1,5 @@
-"""Chains the operator of a spool's messages with those of its cursors and locks. Each side operator has its own action and
-undoes its own operations; everything else goes to the main one. A side operator is made when it is first needed."""
+"""Chains the operator of a spool's messages with those of its cursors, its locks and its pause. Each side operator has its own
+actions and undoes its own operations; everything else goes to the main one. A side operator is made when it is first needed."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class SideOperator(Operator, Protocol):
 
 
 class OperatorChain:
-    """Implements ``model.protocols.Operator``: ``side`` makes the operator that has ``action``; ``main`` has the rest and the
+    """Implements ``model.protocols.Operator``: ``side`` makes the operator that has ``actions``; ``main`` has the rest and the
     audit log of both."""
 
-    def __init__(self, main: Operator, side: Callable[[], SideOperator], action: Action) -> None:
+    def __init__(self, main: Operator, side: Callable[[], SideOperator], *actions: Action) -> None:
         self._main = main
         self._side = cache(side)
-        self._action = action
+        self._actions = actions
 
     def why_not(self, action: Action) -> str | None:
-        return (self._side() if action is self._action else self._main).why_not(action)
+        return (self._side() if action in self._actions else self._main).why_not(action)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
@@ -62,6 +62,6 @@ class OperatorChain:
         self._main.close()
 
     def _of(self, action: Action, options: Mapping[str, Json]) -> Operator:
-        if action is self._action or (action is Action.UNDO and self._side().knows(str(options.get("undoes", "")))):
+        if action in self._actions or (action is Action.UNDO and self._side().knows(str(options.get("undoes", "")))):
             return self._side()
         return self._main

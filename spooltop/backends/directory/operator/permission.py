@@ -9,6 +9,7 @@ from contextlib import closing
 from itertools import chain, islice
 
 from spooltop.engine.dirs import OWN, SpoolDirs
+from spooltop.engine.pausing import PAUSED
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.vocabulary import Action, Box
 
@@ -20,7 +21,8 @@ __all__ = ["can_change"]
 _ASIDE_OF = {
     Action.PURGE: (Box.TRASH,), Action.HOLD: (Box.HELD,), Action.RELEASE: (Box.HELD,), Action.EMPTY: (Box.TRASH,),
 }  # fmt: skip
-_OFFERED = (*RULES, Action.INJECT, Action.UNDO)
+_OFFERED = (*RULES, Action.INJECT, Action.UNDO, Action.PAUSE, Action.RESUME)
+_NEEDS_NO_BOX = (Action.PAUSE, Action.RESUME)
 _LOOKED_AT = 64
 """Messages whose owners are looked at in a sticky box."""
 _OF_LOCKS = (Action.UNLOCK,)
@@ -40,11 +42,13 @@ def can_change(dirs: SpoolDirs) -> Capabilities:
     aside = {} if own_dir_reason else {box: _why_not_aside(dirs, box) for box in set(chain.from_iterable(_ASIDE_OF.values()))}
     for action in _OFFERED:
         # Emptying the trash writes nothing into new; but without it nothing here is a spool any more.
-        needed = [boxes[Box.NEW]] if action is not Action.EMPTY or Box.NEW in dirs.errors else []
+        needed = [boxes[Box.NEW]] if action not in (Action.EMPTY, *_NEEDS_NO_BOX) or Box.NEW in dirs.errors else []
         if action in (Action.REQUEUE, Action.PURGE, Action.HOLD):
             needed += [boxes[Box.CUR], sticky[Box.CUR]]
         if action in (Action.PURGE, Action.HOLD):
             needed.append(sticky[Box.NEW])
+        if action is Action.RESUME and own_dir_reason is None:
+            needed.append(_why_not_resume(dirs))
         if action is Action.INJECT:
             needed.append(boxes[Box.TMP])
         needed += [aside[box] for box in _ASIDE_OF.get(action, ()) if box in aside]
@@ -92,6 +96,20 @@ def _why_not_own_dir(dirs: SpoolDirs) -> str | None:
     if not stat.S_ISDIR(found.st_mode):
         return f"{OWN} is not a directory; find out who created it"
     return _refusal(dirs, OWN)
+
+
+def _why_not_resume(dirs: SpoolDirs) -> str | None:
+    """Why this user may not remove the pause, or None; None also if there is none."""
+    own = dirs.private_dir()
+    if own is None or not (folder := dirs.files.fstat(own)).st_mode & stat.S_ISVTX:
+        return None
+    try:
+        found = dirs.files.stat(PAUSED, own)
+    except FileNotFoundError:
+        return None
+    if os.geteuid() in (0, folder.st_uid, found.st_uid):
+        return None
+    return closed_words(f"{OWN} is sticky, so that only its owner removes the files of others; {PAUSED}", found, dirs.path)
 
 
 def _why_not_aside(dirs: SpoolDirs, box: Box) -> str | None:

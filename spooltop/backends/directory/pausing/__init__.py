@@ -1,0 +1,1 @@
+"""Pausing a spool and resuming it."""

@@ -1,0 +1,203 @@
+"""Pauses a spool and resumes it. Undo gives back the state before, with who paused it, when and why."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from spooltop.engine.atomic import publish_new
+from spooltop.engine.dirs import OWN, SpoolDirs
+from spooltop.engine.pausing import PAUSED, encode_pause, read_pause
+from spooltop.errors import Unreadable, UsageError
+from spooltop.model.capabilities import Capabilities
+from spooltop.model.observation import Observation
+from spooltop.model.pause import REASON_AT_MOST, Pause, pause_words
+from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
+from spooltop.model.progress import Progress
+from spooltop.model.row import Row
+from spooltop.model.selection import Selection
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import Action, Box, Json
+from spooltop.records import dataclass, replace
+
+from ..journal.item_operator import ItemOperator, Skipped, changed, outcome_of
+from ..journal.log_store import LogStore
+from ..journal.operation_list import operation_record, why_not_undo
+from ..journal.record_log import ItemOutcome, LoggedOperation
+from ..locks.removal import Pin, pinned
+from ..operator.permission import can_change
+from ..options import OpenOptions
+from ..world import World
+from .consumers import pause_notes, resume_notes
+from .pause_record import PAUSES, PauseIntent
+
+__all__ = ["PauseOperator", "PauseRef"]
+
+
+@dataclass(frozen=True, slots=True)
+class PauseRef:
+    """The pin of a plan: the pause that was found, None for none, with what identifies its file; and the pause that it is to
+    be."""
+
+    before: Pause | None
+    after: Pause | None
+    pin: Pin | None
+
+
+class PauseOperator(ItemOperator[PauseIntent]):
+    """Implements ``model.protocols.Operator`` for the pause of the spool at ``path``. ``look`` observes its claims, for the notes
+    of a plan; ``given`` is the path as it was given."""
+
+    def __init__(
+        self,
+        path: str,
+        store: LogStore,
+        look: Callable[[], Observation],
+        options: OpenOptions | None = None,
+        world: World | None = None,
+        *,
+        given: str | None = None,
+        user: str | None = None,
+    ) -> None:
+        super().__init__(path, store, PAUSES, options=options, world=world, user=user)
+        self._look = look
+        self._given = path if given is None else given
+
+    def capabilities(self) -> Capabilities:
+        if self._read_only is not None:
+            return Capabilities.nothing(self._read_only)
+        with self._opened() as dirs:
+            return can_change(dirs)
+
+    def candidates(
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
+    ) -> Candidates:
+        """Pins the state of the spool; the selection means nothing. Options of PAUSE: ``reason``, a text. Raises
+        ``UsageError`` for one that is too long."""
+        reason = options.get("reason") or ""
+        if not isinstance(reason, str) or len(reason) > REASON_AT_MOST:
+            raise UsageError(f"pause: the reason has more than {REASON_AT_MOST} characters", advice="say it shorter")
+        with self._opened() as dirs:
+            pause, pin = self._found(dirs)
+        if action is Action.UNDO:
+            return self._undo(str(options.get("undoes", "")), pause, pin, now)
+        row = self._row()
+        if action is Action.PAUSE:
+            if pause is not None:
+                return Candidates((), [Refusal(row, f"it is paused already, {pause_words(pause, now)}")])
+            words = "Consumers of spooltop claim no message until it is resumed"
+            item = Item(row, PauseRef(None, Pause(self._user, now, reason), None), words=words)
+            return Candidates([item], notes=self._notes(lambda seen: pause_notes(seen, self._given)))
+        if pause is None:
+            return Candidates((), [Refusal(row, "it is not paused")])
+        item = Item(row, PauseRef(pause, None, pin), words=f"Consumers claim messages again. Paused {pause_words(pause, now)}")
+        return Candidates([item], notes=self._notes(resume_notes))
+
+    def _notes(self, notes: Callable[[Observation], tuple[str, ...]]) -> tuple[str, ...]:
+        try:
+            return notes(self._look())
+        except Unreadable as error:  # no reason not to pause it
+            return (f"Who is at work now is not visible: {escape(str(error))}.",)
+
+    def _intent(self, plan: Plan, place: int, item: Item) -> PauseIntent:
+        ref, at = _ref_of(item), self._clock()
+        after = ref.after
+        if plan.action is Action.PAUSE and after is not None:
+            after = replace(after, at=at)  # it may have been planned long ago
+        return PauseIntent(plan.operation, 0, plan.action, at, self._user, plan.undoes, ref.before, after)
+
+    def _apply(self, item: Item, intent: PauseIntent, stop: Callable[[], bool]) -> ItemResult:
+        outcome, reason = outcome_of(lambda: self._change(intent.after, _ref_of(item).pin))
+        return ItemResult(item.row.id, item.row.name, outcome, reason, item.row.name if outcome is Outcome.DONE else "")
+
+    def _records(
+        self, operations: Mapping[str, LoggedOperation[PauseIntent, ItemOutcome]], undone_by: Mapping[str, str]
+    ) -> list[OperationRecord]:
+        now: Pause | None = None
+        if operations:
+            with self._opened() as dirs:
+                now = read_pause(dirs)
+        records = []
+        for logged in operations.values():
+            one, outcome = logged.steps[0]
+            found = outcome is None and now == one.after
+            undone = undone_by.get(logged.operation)
+            too_late = None if now == one.after else self._too_late(now)
+            why_not = why_not_undo(changed=found or changed(logged), undone=undone, other=too_late)
+            words = one.words
+            if outcome is None:
+                words += f"; cut short: it {'was done' if found else 'was not done'}"
+            outcomes = () if outcome is None else (outcome.outcome,)
+            records.append(
+                operation_record(
+                    logged, outcomes, count=1, found=found, unfinished=logged.open, undone=undone, why_not=why_not, words=words
+                )
+            )
+        return records
+
+    def _change(self, after: Pause | None, pin: Pin | None) -> None:
+        """Raises ``Skipped``, ``OSError``, and ``SpooltopError`` for what failed."""
+        with SpoolDirs(self._path, self._files) as dirs:
+            if after is not None:
+                own = dirs.private_dir(create=True)
+                assert own is not None  # create=True makes it or raises
+                if not publish_new(self._files, own, PAUSED, encode_pause(after), dirs.owner_model):
+                    raise Skipped("it was paused meanwhile")
+                return
+            own = dirs.private_dir()
+            try:
+                if own is None or pinned(self._files.stat(PAUSED, own)) != pin:
+                    raise Skipped("it was resumed or paused again meanwhile")
+                self._files.unlink(PAUSED, own)
+            except FileNotFoundError:
+                raise Skipped("it was resumed meanwhile") from None
+            self._files.sync_dir(own)
+
+    def _undo(self, undoes: str, now: Pause | None, pin: Pin | None, at: float) -> Candidates:
+        logged, undos, problems = self._logged(undoes)
+        if logged is None:
+            return Candidates((), (), problems)
+        if any(changed(undo) for undo in undos):
+            return Candidates((), (), ("1 of 1 undone already.", *problems))
+        one, outcome = logged.steps[0]
+        if outcome is not None and outcome.outcome is not Outcome.DONE:
+            return Candidates((), (), ("it changed nothing", *problems))
+        row = self._row()
+        if now != one.after:
+            if outcome is None and now == one.before:
+                return Candidates((), (), ("it was cut short and changed nothing", *problems))
+            return Candidates((), [Refusal(row, self._too_late(now))], problems)
+        words = "Consumers claim messages again" if one.before is None else f"Paused {pause_words(one.before, at)} again"
+        return Candidates([Item(row, PauseRef(now, one.before, pin), words=words)], notes=problems)
+
+    def _too_late(self, now: Pause | None) -> str:
+        return "too late: it was resumed since" if now is None else "too late: it was paused again since"
+
+    def _row(self) -> Row:
+        return Row(key=self._path, box=Box.CUR, id=self._path, name=os.path.join(self._path, OWN, PAUSED))
+
+    def _found(self, dirs: SpoolDirs) -> tuple[Pause | None, Pin | None]:
+        """The pause, and what identifies its file. Raises ``OSError``, ``Unreadable`` for what no resume removes."""
+        own = dirs.private_dir()
+        try:
+            found = None if own is None else self._files.stat(PAUSED, own)
+        except FileNotFoundError:
+            return None, None
+        if found is None:
+            return None, None
+        if stat.S_ISDIR(found.st_mode):
+            raise Unreadable(f"{OWN}/{PAUSED} is a directory", path=self._path, advice="find out who made it, and remove it")
+        return read_pause(dirs), pinned(found)
+
+    @contextmanager
+    def _opened(self) -> Iterator[SpoolDirs]:
+        with self._translate_errors(), SpoolDirs(self._path, self._files) as dirs:
+            yield dirs
+
+
+def _ref_of(item: Item) -> PauseRef:
+    if not isinstance(item.ref, PauseRef):
+        raise TypeError(f"not a pause that was pinned: {item.ref!r}")
+    return item.ref
