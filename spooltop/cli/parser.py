@@ -98,7 +98,7 @@ _TABLE = (
         "cmd_work:work", options.work,
         "CMD gets the message on stdin, and SPOOLTOP_ID, SPOOLTOP_ATTEMPT and SPOOLTOP_SOURCE. Exit 0 acks, 65 and 100\n"
         "reject, everything else releases the message with a delay. SIGTERM and SIGINT end after the current message;\n"
-        "a second one ends CMD too and releases its message.",
+        "a second one ends CMD too and releases its message. A unit of systemd needs KillMode=mixed: else CMD is ended as well.",
     ),
     Command(
         "status", "[PATH …]", "depths, problems, cursors, locks; of several spools a line each",
