@@ -96,6 +96,11 @@ class Control:
         """Seconds after which messages in the trash expire; 0: never."""
         return self._observer.thresholds.trash_retention
 
+    @property
+    def why_read_only(self) -> str | None:
+        """Why nothing may be changed here at all, in words; None if it may."""
+        return self._options.read_only
+
     def now(self) -> float:
         """Returns epoch seconds by the one clock that everything here uses."""
         return self._clock()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 
 __all__ = [
-    "check", "common", "completion", "config", "cursors", "dashboard", "demo", "events", "help", "hold", "init", "inject",
-    "layouts", "listed", "ls", "metrics", "nothing", "ops", "pause", "purge", "put", "release", "requeue",
+    "check", "common", "completion", "config", "cursors", "dashboard", "demo", "doctor", "events", "help", "hold", "init",
+    "inject", "layouts", "listed", "ls", "metrics", "nothing", "ops", "pause", "purge", "put", "release", "requeue",
     "restore", "resume", "show", "status", "undo", "unlock", "work",
 ]  # fmt: skip
 
@@ -170,6 +170,16 @@ def events(parser: ArgumentParser) -> None:
     parser.add_argument("--exec", metavar="CMD", help="also run this shell command for each event, with the JSON on stdin")
     _poll_log(parser)
     _redis(parser)
+    _json(parser, "one object a line")
+
+
+def doctor(parser: ArgumentParser) -> None:
+    _path(parser, optional=True)
+    parser.add_argument(
+        "--write", action="store_true", help="also try moves, links, syncs and locks, in a hidden directory in tmp"
+    )
+    parser.add_argument("--watch", metavar="DURATION", help="watch for 10s, 2m …: how fast the disk fills, cursors")
+    _poll_log(parser)
     _json(parser, "one object a line")
 
 

@@ -114,6 +114,14 @@ _TABLE = (
         "seconds. Exit codes: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN; wrong options are 3 as well.",
     ),
     Command(
+        "doctor", "[TARGET]", "can this place keep the promises? Each finding with its remedy",
+        "  spooltop doctor /var/spool/memex\n  spooltop doctor /var/spool/memex --write --watch 10s", "cmd_doctor:doctor",
+        options.doctor,
+        "Checks the file system, moves, syncs and locks, exports, inotify, room, the clock, owners and\n"
+        "modes, consumers of other machines, writers of cursors, leftovers. Without --write nothing is\n"
+        "written, and what was not tried says so. Exit codes: 0 all is well, 1 warnings, 2 problems.",
+    ),
+    Command(
         "events", "[TARGET …]", "print problems as they begin, change and end, and operations",
         "  spooltop events /var/spool/memex\n"
         "  spooltop events /var/spool/* --json --exec 'jq -r .text | mail -s spooltop root'", "cmd_events:events", options.events,

@@ -86,12 +86,26 @@ class Terminal:
         return self.stderr.isatty() and self.environ.get("TERM", "") not in ("", "dumb")
 
     @property
+    def coloured(self) -> bool:
+        """True if standard output shows colours, and the user wants them (no-color.org)."""
+        return self.stdout.isatty() and self.environ.get("TERM", "") not in ("", "dumb") and not self.environ.get("NO_COLOR")
+
+    @property
+    def width(self) -> int:
+        """The width of the terminal on standard output."""
+        return self._width(self.stdout)
+
+    @property
     def error_width(self) -> int:
-        """The width of the terminal at present, 80 if it does not tell."""
+        """The width of the terminal on standard error."""
+        return self._width(self.stderr)
+
+    def _width(self, stream: TextIO) -> int:
+        """The width of a terminal at present, 80 if it does not tell."""
         if self.columns is not None:
             return self.columns
         try:
-            return os.get_terminal_size(self.stderr.fileno()).columns or 80
+            return os.get_terminal_size(stream.fileno()).columns or 80
         except (OSError, ValueError):
             return 80
 

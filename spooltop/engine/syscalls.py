@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from errno import ENOSYS
 
 __all__ = [
-    "HAS_GETDENTS", "HAS_INOTIFY", "HAS_RENAMEAT2", "directory_blocks", "end_with_parent", "fallocate",
+    "HAS_GETDENTS", "HAS_INOTIFY", "HAS_RENAMEAT2", "clock_state", "directory_blocks", "end_with_parent", "fallocate",
     "fanotify_init", "fanotify_mark", "file_handle", "inotify_add_watch", "inotify_init", "overwrite_memory",
     "rename_exchange", "rename_noreplace", "set_process_name", "syncfs",
 ]  # fmt: skip
@@ -24,6 +24,7 @@ _renameat2 = getattr(_libc, "renameat2", None)
 # Keeping errno for Python costs a call half as much again, so the quick one goes first and only what it refuses is asked again.
 _quick_renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)
 
+_TIME_ERROR, _STA_UNSYNC = 5, 0x40
 _FALLOC_FL_KEEP_SIZE = 1
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _AT_EMPTY_PATH = 0x1000
@@ -35,6 +36,7 @@ _HANDLE_HEAD = 2 * ctypes.sizeof(ctypes.c_int)
 _syncfs = getattr(_libc, "syncfs", None)
 _inotify_init1 = getattr(_libc, "inotify_init1", None)
 _fanotify_init = getattr(_libc, "fanotify_init", None)
+_adjtimex = getattr(_libc, "adjtimex", None)
 _prctl = getattr(_libc, "prctl", None)
 _fallocate = getattr(_libc, "fallocate", None)
 if _fallocate is not None:
@@ -167,6 +169,27 @@ def file_handle(fd: int) -> tuple[int, bytes]:
     if _name_to_handle_at(fd, b"", buffer, ctypes.byref(mount), _AT_EMPTY_PATH) != 0:
         raise _failed()
     return head[1], buffer.raw[_HANDLE_HEAD : _HANDLE_HEAD + head[0]]
+
+
+class _Timex(ctypes.Structure):
+    """The beginning of ``struct timex``, adjtimex(2), and room for its rest."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint), ("offset", ctypes.c_long), ("freq", ctypes.c_long), ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long), ("status", ctypes.c_int), ("rest", ctypes.c_char * 256),
+    )  # fmt: skip
+
+
+def clock_state() -> tuple[bool, float]:
+    """``adjtimex(2)``, which changes nothing here: whether the clock is synchronised, and its largest possible error in
+    seconds."""
+    if _adjtimex is None:
+        raise _missing()
+    state = _Timex()
+    code = _adjtimex(ctypes.byref(state))
+    if code < 0:
+        raise _failed()
+    return code != _TIME_ERROR and not state.status & _STA_UNSYNC, state.maxerror / 1e6
 
 
 def end_with_parent(number: int) -> None:

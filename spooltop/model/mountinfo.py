@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["parse_mounts"]
+__all__ = ["parse_details", "parse_mounts"]
 
 
 def parse_mounts(lines: Iterable[str]) -> Iterator[tuple[int, tuple[int, int], str, str, bool]]:
@@ -20,16 +20,35 @@ def parse_mounts(lines: Iterable[str]) -> Iterator[tuple[int, tuple[int, int], s
     >>> [readonly for *_, readonly in parse_mounts([line.format("ro", "rw")])]
     [False]
     """
+    for fields, tail in _split(lines):
+        major, _, minor = fields[2].partition(":")
+        readonly = "ro" in tail[2].rstrip("\n").split(",")
+        yield int(fields[0]), (int(major), int(minor)), _unescaped(fields[4]), tail[0], readonly
+
+
+def parse_details(lines: Iterable[str]) -> Iterator[tuple[int, str, str, str, frozenset[str]]]:
+    """Yields the mounts in their order: number, mount point, kind of file system, what is mounted (a device, a server), and the
+    options of the mount and of the file system.
+
+    >>> line = "40 27 0:39 /a /srv/a ro,relatime - btrfs /dev/sda rw,compress"
+    >>> [(*rest, sorted(options)) for *rest, options in parse_details([line])]
+    [(40, '/srv/a', 'btrfs', '/dev/sda', ['compress', 'relatime', 'ro', 'rw'])]
+    """
+    for fields, tail in _split(lines):
+        options = frozenset((*fields[5].split(","), *tail[2].rstrip("\n").split(",")))
+        yield int(fields[0]), _unescaped(fields[4]), tail[0], _unescaped(tail[1]), options
+
+
+def _split(lines: Iterable[str]) -> Iterator[tuple[list[str], list[str]]]:
+    """Yields the fields before and after the dash of each line that makes sense."""
     for line in lines:
         front, dash, back = line.partition(" - ")
         fields, tail = front.split(" "), back.split(" ")
         if not dash or len(fields) < 6 or len(tail) < 3:
             continue
         major, _, minor = fields[2].partition(":")
-        if not (fields[0].isdigit() and major.isdigit() and minor.isdigit()):
-            continue
-        readonly = "ro" in tail[2].rstrip("\n").split(",")
-        yield int(fields[0]), (int(major), int(minor)), _unescaped(fields[4]), tail[0], readonly
+        if fields[0].isdigit() and major.isdigit() and minor.isdigit():
+            yield fields, tail
 
 
 def _unescaped(field: str) -> str:

@@ -6,6 +6,7 @@ directory that contains the marker, belongs to this user and whose lock is free 
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import stat
@@ -13,12 +14,13 @@ import tempfile
 
 from spooltop.engine import Spool
 from spooltop.engine.files import REAL_FILES
+from spooltop.engine.host import flock_holders
 from spooltop.engine.small_files import open_regular
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.text import escape
 from spooltop.records import dataclass
 
-__all__ = ["MARKER", "PREFIX", "DemoDir", "keep", "make", "sweep"]
+__all__ = ["MARKER", "PREFIX", "DemoDir", "keep", "left_behind", "make", "sweep"]
 
 PREFIX = "spooltop-demo-"
 MARKER = ".spooltop-demo"
@@ -86,6 +88,24 @@ def sweep(parent: str | None = None) -> list[str]:
         return [name for name in os.listdir(folder) if name.startswith(PREFIX) and _swept(name, folder)]
     finally:
         os.close(folder)
+
+
+def left_behind() -> list[str]:
+    """Returns the directories that killed demos of this user left behind, as far as the kernel's table of locks shows. Changes
+    nothing."""
+    above = tempfile.gettempdir()
+    found = []
+    for path in glob.glob(os.path.join(glob.escape(above), f"{PREFIX}*", MARKER)):  # noqa: PTH207  the paths are strings
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue  # gone meanwhile, or somebody else's
+        try:
+            if os.fstat(lock).st_uid == os.geteuid() and not flock_holders(lock):
+                found.append(os.path.dirname(path))
+        finally:
+            os.close(lock)
+    return sorted(found)
 
 
 def _swept(name: str, parent: int) -> bool:

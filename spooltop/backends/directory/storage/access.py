@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import stat
@@ -9,7 +10,7 @@ from functools import cache
 
 from spooltop.model.text import escape
 
-__all__ = ["closed_words", "quoted", "sudo_name", "user_name"]
+__all__ = ["closed_words", "group_name", "quoted", "sudo_name", "user_name"]
 
 
 @cache
@@ -19,6 +20,14 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def group_name(gid: int) -> str:
+    """Returns the name of a group, or the number if it has none."""
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
 
 
 def sudo_name(uid: int) -> str:

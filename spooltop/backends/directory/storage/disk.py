@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import grp
 import os
 import stat
 
@@ -12,7 +11,7 @@ from spooltop.model.observation import Disk, Viewer
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box
 
-from .access import user_name
+from .access import group_name, user_name
 from .filesystem import Mount
 
 __all__ = ["disk_of", "who_am_i"]
@@ -53,19 +52,12 @@ def _apart(dirs: SpoolDirs | None) -> tuple[Box, ...]:
     return tuple(box for box, fd in others if fd is not None and os.fstat(fd).st_dev != device)
 
 
-def _group_name(gid: int) -> str:
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
-
-
 def _closed(dirs: SpoolDirs | None) -> str:
     """Names a box that this user may not change, with its owner and mode; empty where there is none."""
     for box, fd in ((Box.CUR, dirs.cur), (Box.NEW, dirs.new)) if dirs is not None else ():
         if fd is not None and not os.access(".", os.W_OK | os.X_OK, dir_fd=fd, effective_ids=True):
             found = os.fstat(fd)
-            owner = f"{user_name(found.st_uid)}:{_group_name(found.st_gid)}"
+            owner = f"{user_name(found.st_uid)}:{group_name(found.st_gid)}"
             return f"{box} is {escape(owner)} {stat.S_IMODE(found.st_mode):04o}"
     return ""
 
