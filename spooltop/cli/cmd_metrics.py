@@ -33,7 +33,7 @@ def metrics(args: argparse.Namespace, context: Context) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "prometheus_client":
             raise
-        raise UsageError("metrics needs prometheus_client", advice="pip install 'spooltop[metrics]'") from None
+        raise UsageError("metrics needs prometheus_client", advice="in the checkout, pip install '.[metrics]'") from None
     if args.listen is not None and args.textfile is not None:
         raise UsageError("--listen and --textfile together", advice="run one for each")
     names = targets_of(args, context)

@@ -133,7 +133,7 @@ _TABLE = (
         "  spooltop metrics /var/spool/memex\n  spooltop metrics /var/spool/* --listen 127.0.0.1:9923\n"
         "  spooltop metrics /var/spool/* --textfile /var/lib/node_exporter/spooltop.prom", "cmd_metrics:metrics", options.metrics,
         "Rates, histograms and verdicts on cursors need --listen or --textfile, which keep watching. After the first 200\n"
-        "sources of a target, the others are counted together as \"other\". Needs pip install 'spooltop[metrics]'.",
+        "sources of a target, the others are counted together as \"other\". Needs pip install '.[metrics]'.",
     ),
     Command(
         "ls", "PATH [ID …]", "list messages; without --box those of tmp, new and cur",

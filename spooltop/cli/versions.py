@@ -34,7 +34,7 @@ def versions() -> Iterator[str]:
 
 
 def missing(extra: str) -> str:
-    return f"not installed: pip install 'spooltop[{extra}]'"
+    return f"not installed: pip install '.[{extra}]' in the checkout"
 
 
 def installed(names: Sequence[str], folders: Iterable[str]) -> dict[str, str]:

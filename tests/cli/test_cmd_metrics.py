@@ -85,7 +85,8 @@ def test_without_the_library_it_says_how_to_get_it(spool: Path, monkeypatch: pyt
     monkeypatch.delitem(sys.modules, "spooltop.monitor.metrics")
     monkeypatch.setattr(sys, "path", [path for path in sys.path if not (Path(path or ".") / "prometheus_client").is_dir()])
     done = spooltop("metrics", spool)
-    assert (done.code, done.err) == (2, "spooltop: metrics needs prometheus_client; pip install 'spooltop[metrics]'\n")
+    said = "spooltop: metrics needs prometheus_client; in the checkout, pip install '.[metrics]'\n"
+    assert (done.code, done.err) == (2, said)
 
 
 @contextmanager

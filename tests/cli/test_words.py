@@ -71,7 +71,7 @@ def test_version_of_packages_that_are_missing_or_come_from_the_distribution(tmp_
     folders = [str(tmp_path / "gone.zip"), str(tmp_path), str(tmp_path / "later")]
     found = installed(("psutil", "prometheus_client", "redis"), folders)
     assert found == {"psutil": "5.9.4", "prometheus_client": "0.20.0"}
-    assert missing("redis") == "not installed: pip install 'spooltop[redis]'"
+    assert missing("redis") == "not installed: pip install '.[redis]' in the checkout"
 
 
 @pytest.mark.parametrize(
