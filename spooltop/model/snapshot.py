@@ -12,7 +12,7 @@ from .observation import Observation
 from .problem import Problem
 from .vocabulary import Box
 
-__all__ = ["Percentiles", "Rates", "Snapshot"]
+__all__ = ["Percentiles", "RateHistory", "Rates", "Snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,16 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
+class RateHistory:
+    """Messages a second that came, were done, and were given back by their consumer: a figure for each cell of
+    ``Snapshot.cell`` seconds, oldest first, None if not watched."""
+
+    arrived: tuple[float | None, ...] = ()
+    done: tuple[float | None, ...] = ()
+    retried: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The one value that a front end shows. ``observation`` holds the facts of the look, the rest what ``observe`` concluded.
 
@@ -69,6 +79,7 @@ class Snapshot:
     problems: tuple[Problem, ...]
     history: Mapping[Box, tuple[float | None, ...]] = field(default_factory=dict)
     cell: float = 15.0
+    rate_history: RateHistory = field(default_factory=RateHistory)
     not_judged: tuple[str, ...] = ()
     """Statements that cannot be made yet, in words ("rates (need 60s)")."""
     not_judged_codes: tuple[str, ...] = ()

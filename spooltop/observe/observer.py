@@ -13,6 +13,7 @@ from .cursors import CursorWatch
 from .depth import CELL, DepthHistory, TrendWatch
 from .failing import FailingWatch
 from .flow import RateWindow
+from .flow_history import FlowHistory
 from .host_problems import host_problems
 from .message_problems import message_problems
 from .rule_input import RuleInput
@@ -33,6 +34,7 @@ class Observer:
     def __init__(self, thresholds: Thresholds | None = None, cursor_fields: Mapping[str, str] | None = None) -> None:
         self.thresholds = thresholds or Thresholds()
         self._flow = RateWindow()
+        self._flow_history = FlowHistory()
         self._trend = TrendWatch()
         self._waiting = WaitingWatch()
         self._failing = FailingWatch(self.thresholds.failing_attempts, self.thresholds.failing_releases)
@@ -52,6 +54,7 @@ class Observer:
         new = observation.boxes.get(Box.NEW)
         counted = new is not None and new.complete and not new.error
         self._flow.add(observation.flow)
+        self._flow_history.add(observation.flow)
         self._trend.shift(observation.flow.since, observation.flow.shifted)
         self._trend.add(now, new.count if new is not None and counted else None, now if new is None else new.as_of)
         self._waiting.add(observation)
@@ -84,6 +87,7 @@ class Observer:
             },
             history=history,
             cell=CELL,
+            rate_history=self._flow_history.cells(now),
             not_judged=tuple(not_judged(seen)),
             not_judged_codes=tuple(not_judged_codes(seen)),
             not_visible=tuple(not_visible(seen)),
@@ -106,6 +110,7 @@ class Observer:
         back = self._last_at is not None and observation.taken_at < self._last_at
         if back or abs(jumped - self._jumped) > _JUMP:
             self._flow.clear()
+            self._flow_history.clear()
             self._trend.clear()
             self._waiting.clear()
             self._failing.clear()

@@ -12,15 +12,18 @@ from spooltop.model import cursor_values
 from spooltop.model.flow import Completion, Flow
 from spooltop.model.observation import BoxState
 from spooltop.model.vocabulary import Box
-from spooltop.observe import Observer, depth, thresholds
+from spooltop.observe import Observer, depth, flow_history, thresholds
 from spooltop.observe import flow as flow_module
-from spooltop.observe.depth import DepthHistory, TrendWatch
+from spooltop.observe.depth import CELL, CELLS, DepthHistory, TrendWatch
 from spooltop.observe.flow import percentiles
+from spooltop.observe.flow_history import FlowHistory
 
 from .observations import T0, flow, look
 
 
-@pytest.mark.parametrize("module", [flow_module, depth, cursor_values, thresholds], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [flow_module, flow_history, depth, cursor_values, thresholds], ids=lambda module: module.__name__
+)
 def test_examples_in_the_docs_hold(module: object) -> None:
     outcome = doctest.testmod(module)  # type: ignore[arg-type]
     assert outcome.attempted > 0
@@ -195,3 +198,40 @@ def test_each_box_has_its_own_bars() -> None:
     assert snapshot.history[Box.NEW][-1] == 4.0
     assert snapshot.history[Box.TMP][-1] is None
     assert snapshot.cell * len(snapshot.history[Box.NEW]) == 300
+
+
+def test_rates_of_each_cell_are_over_what_was_watched_of_it() -> None:
+    observer = Observer()
+    assert set(observer.add(look(0)).rate_history.arrived) == {None}
+    start = -T0 % CELL  # the first edge of a cell
+    history = observer.add(look(start + 30, flow=flow(start, start + 30, arrived=60, retried=15))).rate_history
+    assert history.arrived[-3:] == (2.0, 2.0, None) and history.retried[-3:] == (0.5, 0.5, None)
+    assert set(history.done) == {None}, "what left in this flow is told by the next one"
+    history = observer.add(look(start + 35, flow=flow(start + 30, start + 35, arrived=0, done=30))).rate_history
+    assert history.arrived[-3:] == (2.0, 2.0, 0.0)
+    assert history.done[-3:] == (1.0, 1.0, None)
+    history = observer.add(look(start + 65, flow=Flow())).rate_history
+    assert history.arrived[-5:] == (2.0, 2.0, 0.0, None, None), "a gap is not watched, which is not 0"
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 40), st.integers(0, 1000)), min_size=1, max_size=30))
+def test_no_message_is_lost_between_two_cells(looks: list[tuple[float, int]]) -> None:
+    history, at = FlowHistory(), 0.0
+    for seconds, arrived in looks:
+        history.add(Flow(since=at, until=at + seconds, arrived=arrived, measured=True))
+        at += seconds
+    seen = [rate for rate in history.cells(at).arrived if rate is not None]
+    assert len(history.cells(at).arrived) == CELLS
+    if 2 * CELL < at < CELL * (CELLS - 1):
+        total = sum(arrived for _, arrived in looks)
+        tail = at % CELL
+        whole = sum(seen[:-1]) * CELL + seen[-1] * tail if tail >= 1 else sum(seen) * CELL
+        lost = 0 if tail >= 1 else max((arrived / seconds for seconds, arrived in looks), default=0)
+        assert whole == pytest.approx(total, abs=lost + 1e-6)
+
+
+def test_a_clock_set_back_begins_the_rates_anew() -> None:
+    observer = Observer()
+    observer.add(look(0))
+    observer.add(look(60, flow=flow(0, 60, arrived=60)))
+    assert set(observer.add(look(-600)).rate_history.arrived) == {None}
