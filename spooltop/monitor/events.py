@@ -12,7 +12,7 @@ from spooltop.model.problem import Problem
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
-from spooltop.records import dataclass, field
+from spooltop.records import dataclass, field, replace
 
 __all__ = ["EventKind", "QueueEvent", "TargetEvents", "as_json", "as_text"]
 
@@ -97,8 +97,9 @@ class TargetEvents:
                 self._problems[key] = (known[0], now)  # compared with what was reported, so that a slow change is told too
         if snapshot.observation.complete:
             for key in [key for key, (_, seen) in self._problems.items() if now - seen >= _GONE_FOR]:
-                problem, _ = self._problems.pop(key)
-                yield self._of_problem(EventKind.ENDS, now, problem)
+                problem, seen = self._problems.pop(key)
+                ended = self._of_problem(EventKind.ENDS, now, problem)
+                yield replace(ended, more={**ended.more, "last_seen_at": seen})
 
     def _lost_updates(self, snapshot: Snapshot) -> Iterator[QueueEvent]:
         for source, cursor in zip(cursor_keys(snapshot.cursors), snapshot.cursors, strict=True):

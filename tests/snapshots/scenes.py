@@ -22,7 +22,7 @@ from . import asked, states, values
 __all__ = ["LARGE", "SCENES", "SMALL", "Clock", "Scene", "SceneControl", "Step"]
 
 Size = tuple[int, int]
-SMALL, LARGE = (80, 23), (160, 50)
+SMALL, MIDDLE, LARGE = (80, 23), (120, 30), (160, 50)
 TINY = (60, 18), (40, 10)
 
 
@@ -145,7 +145,7 @@ def _words(name: str, *steps: Step, **more: Any) -> Scene:
 
 
 SCENES: tuple[Scene, ...] = (
-    Scene("overview", steps=(Step(see=TITLE),), sizes=(SMALL, LARGE, (80, 24), *TINY), light=True),
+    Scene("overview", steps=(Step(see=TITLE),), sizes=(SMALL, LARGE, MIDDLE, (80, 24), *TINY), light=True),
     Scene("new", steps=(NEW,)),
     Scene("claims", steps=(CLAIMS, READ), sizes=(SMALL, LARGE, *TINY), light=True),
     Scene("tmp", steps=(_pressed("4", see=("Tmp 4", "0640")),)),
@@ -174,5 +174,5 @@ SCENES: tuple[Scene, ...] = (
     _words("follow", NEW, _pressed("F", see=("done after",))),
     _words("set-cursor", CURSORS, _pressed(*"e89640", see=("a number",))),
     _words("palette", CLAIMS, _pressed("colon", see=("Enter run",)), _pressed("r", "e", see=(":re",))),
-    _words("ascii", Step(see=TITLE), ascii=True),
+    Scene("ascii", steps=(Step(see=TITLE),), sizes=(SMALL, MIDDLE), pictured=(), ascii=True),
 )

@@ -9,7 +9,7 @@ from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.observation import BoxState, Disk, VerdictCounts, Viewer, Watch
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Percentiles, Rates, Snapshot
+from spooltop.model.snapshot import Percentiles, RateHistory, Rates, Snapshot
 from spooltop.model.vocabulary import Box, Owner, Verdict
 
 from .values import NOW, ages, claim, cursors, tmp_files, trouble, waiting
@@ -49,6 +49,7 @@ def calm() -> Snapshot:
             Box.NEW: tuple(float(3 + i * i % 7) for i in range(20)),
             Box.CUR: tuple(float(1 + i * 3 % 2) for i in range(20)),
         },
+        rate_history=RateHistory((11.9,) * 20, (11.9,) * 20, (0.0,) * 20),
     )  # fmt: skip
 
 
@@ -65,6 +66,7 @@ def first_seconds() -> Snapshot:
         rates=Rates(),
         cursors=fresh,
         history={box: (None,) * 19 + (whole.history[box][-1],) for box in whole.history},
+        rate_history=RateHistory((None,) * 19 + (11.9,), (None,) * 20, (None,) * 19 + (0.0,)),
         not_judged=("rates (need 60s)", "cursors (need 2 writes of each source; signal 0, email 1)"),
     )
 

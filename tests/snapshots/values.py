@@ -17,7 +17,7 @@ from spooltop.model.observation import AGE_BOUNDS, Ages, BoxState, Disk, Observa
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Percentiles, Rates, Snapshot
+from spooltop.model.snapshot import Percentiles, RateHistory, Rates, Snapshot
 from spooltop.model.vocabulary import Box, Json, Owner, Verdict
 
 NOW = 1_795_225_269.0
@@ -213,6 +213,11 @@ def trouble() -> Snapshot:
             Box.NEW: tuple(float(3797 + 27 * i) for i in range(20)),
             Box.CUR: (3.0,) * 3 + (4.0,) * 17,
         },
+        rate_history=RateHistory(
+            tuple(11.9 + (i * 7 % 5 - 2) * 0.4 for i in range(20)),
+            tuple(10.1 + (i * 3 % 7 - 3) * 0.3 for i in range(20)),
+            (0.0,) * 8 + (0.4, 0.7, 0.2) + (0.0,) * 9,
+        ),
     )
 
 

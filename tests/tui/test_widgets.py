@@ -10,9 +10,12 @@ from textual.containers import Vertical
 from textual.events import Resize
 from textual.geometry import Region
 
-from spooltop.tui.draw.glyphs import ASCII
+from spooltop.tui.draw.glyphs import ASCII, UNICODE, Glyphs
+from spooltop.tui.draw.overview import overview
 from spooltop.tui.draw.spans import Line, Span, Style, line_text, pad, restyle
 from spooltop.tui.widgets import LinesView, VirtualList
+
+from ..snapshots import values
 
 MILLION = 1_000_000
 
@@ -424,6 +427,22 @@ async def test_ascii_and_no_colour() -> None:
         first = next(iter(strip))
         assert first.style is not None and first.style.bold
         assert first.style.color is None or first.style.color.name not in ("red", "ansi_red")
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=lambda glyphs: glyphs.name)
+async def test_a_click_on_a_panel_means_that_panel(glyphs: Glyphs) -> None:
+    view = LinesView(glyphs=glyphs)
+    async with LinesApp(view).run_test(size=(160, 47)) as pilot:
+        await pilot.pause()
+        view.show(overview(values.trouble(), 160, 47, now=values.NOW, chosen=1))
+        texts = [line_text(line) for line in view.lines]
+        assert [view.steps_to(y, x=5) for y in range(8)] == [None, -1, 0, 1, 2, 3, 4, None]
+        assert {view.steps_to(y, x=120) for y in range(47)} == {None}, "the graph beside is no problem"
+        assert view.key_at(texts[1].index("r requeue 2") + 3, 1) == "r"
+        for key, title in (("3", "claims, dead"), ("4", "tmp, aban"), ("5", "cursors"), ("6", "locks"), ("2", "new by age")):
+            y = next(y for y, text in enumerate(texts) if f"{key} {title}" in text)
+            assert view.key_at(texts[y].index(title) + 2, y) == key
+            assert view.key_at(texts[y].index(title) + 40, y) != key, "the border after it is no key"
 
 
 @pytest.mark.parametrize("style", list(Style))

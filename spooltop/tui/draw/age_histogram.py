@@ -6,26 +6,25 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from spooltop.model import units
-from spooltop.model.observation import Ages
 from spooltop.model.snapshot import Snapshot
 
 from .glyphs import BARS
-from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, safe
+from .spans import BLANK, Line, Span, Style, clip, crop, merge, pad, pad_left, safe
 
-__all__ = ["HISTOGRAM_LINES", "age_histogram"]
+__all__ = ["HISTOGRAM_LINES", "age_histogram", "histogram_note"]
 
 _SOURCE, _TOTAL, _CELL = 12, 10, 9
 _BARS, _SOURCES = 3, 5
-HISTOGRAM_LINES = _BARS + _SOURCES + 4
-"""Lines of the histogram, whatever it shows: title, bars, column titles, totals, sources and a blank line."""
+HISTOGRAM_LINES = _BARS + _SOURCES + 2
+"""Lines of the histogram, whatever it shows: bars, column titles, totals and sources."""
 
 
-def age_histogram(snapshot: Snapshot, width: int) -> list[Line]:
-    """Always ``HISTOGRAM_LINES`` lines; none where the ages are not known. Figures of a sample are scaled up and marked ``~``."""
+def age_histogram(snapshot: Snapshot, width: int, rows: int = HISTOGRAM_LINES) -> list[Line]:
+    """At most ``rows`` lines; none where the ages are not known. Figures of a sample are scaled up and marked ``~``."""
     ages = snapshot.observation.ages
     if ages is None:
         return []
-    lines = [_title(ages, width)]
+    lines: list[Line] = []
     if ages.of:
         whole = ages.looked_at >= ages.of
         names = ["source", "all", *_classes(ages.bounds)]
@@ -41,10 +40,14 @@ def age_histogram(snapshot: Snapshot, width: int) -> list[Line]:
             lines.append(crop((Span(f"   {ages.sources - fits:,} more sources", Style.DIM),), width))
     else:
         lines.append(crop((Span("   nothing waits", Style.DIM),), width))
-    return lines + [BLANK] * (HISTOGRAM_LINES - len(lines))
+    return lines[:rows]
 
 
-def _title(ages: Ages, width: int) -> Line:
+def histogram_note(snapshot: Snapshot) -> Line:
+    """The part of the messages that the histogram is about, where it is not all of them."""
+    ages = snapshot.observation.ages
+    if ages is None:
+        return BLANK
     notes = []
     if ages.looked_at < ages.of:
         notes.append(f"~ from {ages.looked_at:,} of {ages.of:,}")
@@ -52,9 +55,7 @@ def _title(ages: Ages, width: int) -> Line:
         notes.append(f"{ages.undated:,} without a time")
     if ages.ahead:
         notes.append(f"{'' if ages.looked_at >= ages.of else '≥'}{ages.ahead:,} from the future")
-    title = join(Span(" new by age and source", Style.TITLE), Span("".join(f" · {note}" for note in notes), Style.DIM))
-    keys = join(Span(" · ", Style.DIM), Span("2", Style.KEY), " shows all")
-    return crop(join(title, keys) if line_width(title) + line_width(keys) <= width else title, width)
+    return merge((Span(" · ".join(notes), Style.DIM),))
 
 
 def _classes(bounds: Sequence[float]) -> list[str]:

@@ -14,7 +14,7 @@ from spooltop.model.vocabulary import ASIDE, LIVE, Box
 from .glyphs import BARS, UNWATCHED
 from .spans import Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, shown, text_width
 
-__all__ = ["box_table", "boxes_in_a_line", "flow_lines", "spark", "suppressed_line"]
+__all__ = ["box_table", "boxes_in_a_line", "flow_lines", "percentile_line", "spark", "suppressed_line"]
 
 _CELLS = 20
 
@@ -157,8 +157,11 @@ def _aside_line(states: Sequence[BoxState], width: int, now: float, with_bytes: 
         ("~" if any(state.bytes_estimated for state in states) else "") + units.size(total),
         with_bytes,
     )
-    each = " · ".join(f"{state.box.value} {units.count(state.count, complete=state.complete)}" for state in states)
-    line = (Span(f"{text}  {each}"),)
+    each = [f"{state.box.value} {units.count(state.count, complete=state.complete)}" for state in states]
+    line = (Span(f"{text}  {' · '.join(each)}"),)
+    if line_width(line) > width:  # the empty ones are left out where not all fit
+        each = [words for words, state in zip(each, states, strict=True) if state.count != 0]
+        line = (Span(f"{text}  {' · '.join(each)}"),)
     words = next((found for state in states if (found := expired_words(state))), "")
     variants = [f", {words}", f", {words.partition(',')[0]}"] if words else []
     room = width - line_width(line)
@@ -191,6 +194,17 @@ def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
         crop((Span(f"{pad(flow, 56)}{waited}"),), width),
         crop((Span(f"{pad(consumers, 56 - text_width(of))}{of}{worked}"),), width),
     ]
+
+
+def percentile_line(snapshot: Snapshot, width: int) -> list[Line]:
+    """Draws how long messages waited and were processed, where ``flow_lines`` has no room for it."""
+    if width >= 79:
+        return []
+    rates = snapshot.rates
+    samples = max(rates.waited.samples, rates.worked.samples)
+    times = f" waited {_percentiles(rates.waited)} · worked {_percentiles(rates.worked)}"
+    of = f" · of {samples:,}" if samples else ""
+    return [crop((Span(times + (of if text_width(times + of) <= width else "")),), width)]
 
 
 def suppressed_line(snapshot: Snapshot, width: int) -> list[Line]:

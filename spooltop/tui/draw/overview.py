@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import datetime
-from itertools import zip_longest
+from collections.abc import Sequence
 
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Action
 
+from ..tracking.event_log import LoggedEvent
 from .boxes import box_table, boxes_in_a_line, flow_lines, suppressed_line
 from .cursors import cursor_glance
 from .freshness import Freshness
 from .header import is_mail
 from .locks import lock_lines
+from .overview_panels import PANELS_HIGH, PANELS_WIDE, overview_panels
 from .problems import top_problems
-from .side_column import depth_chart, side_claims, side_column
-from .spans import BLANK, Line, Span, Style, crop, join, line_width, restyle, safe, shown, wrap
+from .side_column import depth_chart, side_claims
+from .spans import BLANK, Line, Span, Style, crop, join, restyle, safe, shown, wrap
 
 __all__ = ["overview", "problem_rows"]
 
 _TINY = 14
 """Lines from which on space is reserved for problems that do not exist."""
 
-_WIDE, _HIGH = 150, 30
-"""The size from which on there are two columns."""
+_HIGH = 30
+"""Lines from which on a narrow window shows claims and a graph below."""
 
 _NO_BOXES = ("cursors", "tickets", "locks")
 """Layouts that are not spools: a cursor file, tickets or lock files alone."""
@@ -44,23 +46,21 @@ def overview(
     freshness: Freshness = Freshness(),  # noqa: B008  frozen
     zone: datetime.tzinfo | None = None,
     counted: int | None = None,
-    alone: bool = True,
+    events: Sequence[LoggedEvent] = (),
 ) -> list[Line]:
     """At most ``height`` lines. Before the first look only the number of messages in ``new``, ``counted``, is known. Where space
-    is short, panels are omitted from the bottom up; the problems stay. A wide window shows the same at its left and details at
-    its right; a high and narrow one (``alone``) shows some of the details below."""
+    is short, panels are omitted from the bottom up; the problems stay. A large window has panels with borders, in which
+    ``events`` are shown, newest first; a high and narrow one shows some of their contents below."""
     if snapshot is None:
         known = join(f" new {counted:,} · ") if counted is not None else join(" ")
         return [BLANK, crop(join(known, Span("looking for the first time…", Style.DIM)), width)][:height]
     if is_mail(snapshot):
         return _mail(snapshot, width)[:height]
-    if width >= _WIDE and height >= _HIGH:
-        left = max(80, width // 2)
-        narrow = overview(snapshot, left, height, now=now, chosen=chosen, freshness=freshness, zone=zone, alone=False)
-        aside = side_column(snapshot, width - left - 1, height, now=now, zone=zone)
-        if freshness.stale_for is not None:
-            aside = [restyle(line, Style.DIM) for line in aside]
-        return [_both(a, b, left, width) for a, b in zip_longest(narrow, aside, fillvalue=BLANK)]
+    if width >= PANELS_WIDE and height >= PANELS_HIGH:
+        return overview_panels(
+            snapshot, events, width, height, now=now, chosen=chosen, problem_rows=problem_rows(height),
+            stale=freshness.stale_for is not None, zone=zone,
+        )  # fmt: skip
     lines = top_problems(snapshot, width, problem_rows(height), chosen=chosen)
     while height < _TINY and lines and lines[-1] == BLANK:
         lines.pop()
@@ -85,17 +85,12 @@ def overview(
     below += glance + locks
     if height >= _HIGH:
         below.append(BLANK)
-        if alone:
-            below += side_claims(snapshot, width, height - len(lines) - len(below), now=now, zone=zone)
+        below += side_claims(snapshot, width, height - len(lines) - len(below), now=now, zone=zone)
         chart = depth_chart(snapshot, width, height - len(lines) - len(below))
         below += [BLANK] * (height - len(lines) - len(below) - len(chart)) + chart
     if freshness.stale_for is not None:
         below = [restyle(line, Style.DIM) for line in below]
     return [crop(line, width) for line in (lines + below)[:height]]
-
-
-def _both(left: Line, right: Line, at: int, width: int) -> Line:
-    return crop(join(left, " " * (at + 1 - line_width(left)) if right else "", right), width)
 
 
 def _mail(snapshot: Snapshot, width: int) -> list[Line]:

@@ -10,9 +10,9 @@ from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .spans import BLANK, Line, Span, Style, clip, crop, join, safe, select, shown, spread, text_width, wrap
 
-__all__ = ["problem_hint", "problem_lines", "top_problems"]
+__all__ = ["SIGNS", "problem_block", "problem_hint", "problem_keys", "problem_lines", "problem_title", "top_problems"]
 
-_SIGNS = {
+SIGNS = {
     Severity.CRITICAL: Span("✗", Style.BAD),
     Severity.WARNING: Span("!", Style.WARN),
     Severity.NOTE: Span("·", Style.DIM),
@@ -52,17 +52,35 @@ def problem_lines(snapshot: Snapshot, width: int, height: int, *, chosen: int = 
 
 
 def top_problems(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) -> list[Line]:
-    """The top of the Overview: always ``rows`` + 2 lines, so that nothing below moves when problems appear or end."""
+    """The top of the Overview, with a title: always ``rows`` + 2 lines."""
+    if not snapshot.problems:
+        return problem_block(snapshot, width, rows + 2)
+    title = (Span(f" {problem_title(snapshot)}", Style.TITLE),)
+    return [_ends(title, problem_keys(snapshot), width), *problem_block(snapshot, width, rows + 1, chosen=chosen)]
+
+
+def problem_title(snapshot: Snapshot) -> str:
+    """The title of the problems, with their number."""
+    n = len(snapshot.problems)
+    return f"{n} PROBLEM{'S, worst first' if n > 1 else ''}" if n else "problems"
+
+
+def problem_keys(snapshot: Snapshot) -> str:
+    """The keys for problems; "" where there are none."""
+    return ("", "Enter shows it", "↑↓ choose · Enter shows them")[min(2, len(snapshot.problems))]
+
+
+def problem_block(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) -> list[Line]:
+    """The problems around the chosen one and, on the last line, how many others there are: always ``rows`` lines, so that
+    nothing below moves when problems appear or end."""
     problems = snapshot.problems
     if not problems:
-        lines = _nothing(snapshot, width, rows + 2)
-        return lines + [BLANK] * (rows + 2 - len(lines))
-    n = len(problems)
-    title = f" {n} PROBLEM{'S, worst first' if n > 1 else ''}"
-    lines = [_ends((Span(title, Style.TITLE),), "↑↓ choose · Enter shows them" if n > 1 else "Enter shows it", width)]
+        lines = _nothing(snapshot, width, rows)
+        return lines + [BLANK] * (rows - len(lines))
+    n, rows = len(problems), rows - 1
     top = max(0, min(chosen - rows + 1, n - rows))
     visible = range(top, min(n, top + rows))
-    lines += [_line(problems[i], width, snapshot.observation.capabilities, chosen=i == chosen) for i in visible]
+    lines = [_line(problems[i], width, snapshot.observation.capabilities, chosen=i == chosen) for i in visible]
     lines += [BLANK] * (rows - len(visible))
     rest = [problem for i, problem in enumerate(problems) if i not in visible]
     lines.append(_more(rest, width))
@@ -84,7 +102,7 @@ def _line(problem: Problem, width: int, capabilities: Capabilities, *, chosen: b
         hint = (Span(key, Style.KEY),)
         room = width - 5 - text_width(key)
     text = clip(shown(problem.text), max(1, room))
-    left = (Span("▌" if chosen else " ", Style.KEY), _SIGNS[problem.severity], Span(f" {text}"))
+    left = (Span("▌" if chosen else " ", Style.KEY), SIGNS[problem.severity], Span(f" {text}"))
     line = crop(spread(left, hint, width - 1), width)
     if chosen:  # the sign keeps its colour under the cursor
         line = (*line[:2], *select(line[2:], width - 2))

@@ -196,7 +196,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
 
     def clicked(self, widget: LinesView, x: int, y: int) -> None:
         """Chooses a row that was clicked on, or opens it where it is chosen already."""
-        steps = widget.steps_to(y, apart=self.view is View.LOCKS)
+        steps = widget.steps_to(y, x=x, apart=self.view is View.LOCKS)
         if steps == 0:
             self.command("enter")
         elif steps is not None:

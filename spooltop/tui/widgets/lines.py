@@ -74,16 +74,19 @@ class LinesView(Widget):
                 break
             if span.style in (Style.KEY, Style.SELECTED_KEY) and (words := span.text.strip(" [").split(" ")):
                 key = words[0]
+            elif span.style is Style.RULE:
+                key = ""  # the border of a panel
             elif " · " in span.text and x >= edge + text_width(span.text.rpartition(" · ")[0]) + 1:
                 key = ""
             edge += text_width(span.text)
         return key if x < edge else ""
 
-    def steps_to(self, y: int, *, apart: bool = False) -> int | None:
-        """The distance in rows from the chosen row to the one on line ``y``. A row may have further lines, which are indented.
+    def steps_to(self, y: int, *, x: int = 0, apart: bool = False) -> int | None:
+        """The distance in rows from the chosen row to the one on line ``y``, in the panel at cell ``x``. A row may have further
+        lines, which are indented.
         ``apart``: empty lines separate rows, and do not only follow the last. None where no row is chosen, or line ``y`` has
         no row of the same list."""
-        texts = [line_text(line) for line in self._lines]
+        texts = [self._text_at(line, x) for line in self._lines]
         sign = self.glyphs.text(CHOSEN)
         chosen = next((at for at, text in enumerate(texts) if text.startswith(sign)), None)
         if chosen is None or not 0 <= y < len(texts):
@@ -93,6 +96,24 @@ class LinesView(Widget):
         rows = [at for at, text in enumerate(texts) if text.strip() and _indent(text) == _indent(texts[chosen])]
         clicked = max((at for at in rows if at <= y), default=None)
         return None if clicked is None else rows.index(clicked) - rows.index(chosen)
+
+    def _text_at(self, line: Line, x: int) -> str:
+        """The text of the panel at cell ``x``; all of the line where it has no borders, "" where it is one itself."""
+        if not line or line[0].style is not Style.RULE or line[0].text[:1] not in self.glyphs.text("│├┌└"):
+            return line_text(line)
+        border = self.glyphs.text("│")
+        text, edge = "", 0
+        for span in line:
+            if span.style is Style.RULE and span.text != border:
+                return ""
+            if span.style is Style.RULE:
+                if edge > x:
+                    break
+                text = ""
+            else:
+                text += span.text
+            edge += text_width(span.text)
+        return text
 
     def show(self, lines: Sequence[Line]) -> int:
         """Shows these lines instead; returns the number of rows that are painted again."""

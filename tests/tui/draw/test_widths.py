@@ -14,12 +14,12 @@ from spooltop.tui.draw.boxes import flow_lines
 from spooltop.tui.draw.columns import columns_for, short_id
 from spooltop.tui.draw.cursors import cursor_glance, cursor_table
 from spooltop.tui.draw.freshness import Times
+from spooltop.tui.draw.happened import happened_lines
 from spooltop.tui.draw.help import LEGEND
 from spooltop.tui.draw.lists import row_line, title_line
 from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.overview import overview
-from spooltop.tui.draw.side_column import side_column
-from spooltop.tui.draw.spans import Style, line_text
+from spooltop.tui.draw.spans import Span, Style, line_text
 
 from ...snapshots import values
 from ...snapshots.values import NOW, ZONE
@@ -98,15 +98,15 @@ def test_a_large_overview_is_not_half_empty(width: int, height: int) -> None:
     assert any("DEAD" in line and "worker.py" in line for line in lines)
 
 
-def test_the_writes_beside_show_the_cursor_of_an_object_and_the_step_back_loud() -> None:
+def test_what_happened_shows_the_cursor_of_an_object_and_the_step_back_loud() -> None:
     ring = (
-        CursorSection(NOW - 2, {"cursor": 89632, "at": 1.5}, 1, shown="89632", back=True),
+        CursorSection(NOW - 2, {"cursor": 89632, "at": 1.5}, 1, shown="89632", back=True, lost=True),
         CursorSection(NOW - 3, {"cursor": 89636, "at": 1.0}, 1, shown="89636"),
     )
     cursor = replace(values.cursors()[0], history=ring)
-    lines = side_column(replace(values.trouble(), cursors=(cursor,)), 80, 60, now=NOW, zone=ZONE)
-    [back] = [line for line in lines if "89636 → 89632 ↓" in line_text(line)]
-    assert any(span.style is Style.BAD and "89632" in span.text for span in back)
+    [back] = happened_lines(replace(values.trouble(), cursors=(cursor,)), (), 80, 60, zone=ZONE)
+    assert line_text(back) == " 02:41:07 ↓ imessage reverted 89636 → 89632"
+    assert Span("↓", Style.BAD) in back
 
 
 def test_the_legend_explains_each_sign_and_each_verdict() -> None:

@@ -6,11 +6,12 @@ from spooltop.model.consumers import ConsumerList
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.snapshot import Snapshot
-from spooltop.records import dataclass
+from spooltop.records import dataclass, field
 
 from ...draw.apart import ALONE, Ends, common_ends
 from ...draw.spans import safe
 from ...threads.messages import ListAdvanced, Page, PayloadRead
+from ...tracking.event_log import EventLog
 
 __all__ = ["Received"]
 
@@ -30,6 +31,8 @@ class Received:
     payload: PayloadRead | None = None
     consumers: ConsumerList | None = None
     """The consumers, as of the last look while their view was in front."""
+    log: EventLog = field(default_factory=EventLog)
+    """Events from one look to the next."""
     failed: str = ""
     """Why the last look or listing failed, empty where it did not."""
 

@@ -29,6 +29,8 @@ __all__ = ["refine", "request", "seek", "set_filter", "set_sort", "take"]
 def take(view: MainView, found: Found) -> None:
     """Takes what a thread found. Counts and lists on the screen come from one look: they are taken together."""
     received = view.state.received
+    if isinstance(found, SnapshotTaken):
+        received.log.take(found.snapshot, view.session.state.results)
     if not view.ready:  # not composed yet, or removed already: there is no list for rows
         if isinstance(found, SnapshotTaken):
             received.newest = received.snapshot = found.snapshot
