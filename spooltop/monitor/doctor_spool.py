@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterator
 
+from spooltop.backends.directory.storage.access import quoted
 from spooltop.model.place import FolderState, PlaceFacts
 from spooltop.model.text import escape
 from spooltop.model.units import count, size
@@ -37,7 +38,7 @@ def spool_checks(seen: Examined) -> Iterator[Diagnosis]:
 def _boxes(seen: Examined) -> Diagnosis:
     place = seen.place
     missing = [name for name in _BOXES if place.folders[name].missing]
-    path = escape(place.path)
+    path = quoted(place.path)
     if missing:
         return problem("boxes", f"{' and '.join(missing)} missing: puts or claims fail", f"spooltop init {path}")
     closed = [place.folders[name] for name in _BOXES if place.folders[name].error]
@@ -60,7 +61,7 @@ def _owners(place: PlaceFacts) -> Diagnosis:
         return ok("owners", f"all boxes belong to {whose}")
     named = ", ".join(f"{one.name} {escape(one.owner)}:{escape(one.group)}" for one in folders)
     model = next((one for one in folders if one.name == "cur"), folders[0])
-    path = escape(place.path)
+    path = quoted(place.path)
     boxes = " ".join(f"{path}/{one.name}" for one in folders)
     return warning(
         "owners", f"the boxes belong to different owners or groups: {named}; what one may move the other may not",
@@ -74,7 +75,7 @@ def _known(folder: FolderState) -> bool:
 
 def _modes(place: PlaceFacts) -> Iterator[Diagnosis]:
     boxes = [place.folders[name] for name in _BOXES if _known(place.folders[name])]
-    path = escape(place.path)
+    path = quoted(place.path)
     paths = " ".join(f"{path}/{one.name}" for one in boxes)
     modes = {one.name: stat.S_IMODE(one.mode) for one in boxes}
     shown = ", ".join(f"{name} {mode:04o}" for name, mode in modes.items())
@@ -145,12 +146,12 @@ def _you(seen: Examined) -> Diagnosis:
 
 def _as_owner(place: PlaceFacts) -> str:
     cur = place.folders["cur"]
-    path = escape(place.path)
+    path = quoted(place.path)
     return f"sudo -u {escape(cur.owner)} spooltop {path}" if _known(cur) and cur.uid != place.uid else f"ls -la {path}"
 
 
 def _format(place: PlaceFacts) -> Iterator[Diagnosis]:
-    path = escape(place.path)
+    path = quoted(place.path)
     if place.format is None:
         own = place.folders[".spooltop"]
         text = "no .spooltop yet: the first consumer or operation makes it" if own.missing else "format 1 or unknown: no number"
@@ -172,7 +173,7 @@ def _machines(place: PlaceFacts) -> Diagnosis:
         hosts = ", ".join(map(escape, presence.other_hosts[:5])) + (" …" if len(presence.other_hosts) > 5 else "")
         return warning(
             "machines", f"consumers of other machines or containers worked here: {hosts}; whether they run is not visible here",
-            f"look there too; after one is gone for good: spooltop requeue {escape(place.path)} --verdict unknown --force",
+            f"look there too; after one is gone for good: spooltop requeue {quoted(place.path)} --verdict unknown --force",
         )  # fmt: skip
     if not presence.complete:
         return ok("machines", "not all presence files could be read, so that other machines may work here")
@@ -183,7 +184,7 @@ def _cursors(seen: Examined) -> Iterator[Diagnosis]:
     snapshot = seen.snapshot
     if not snapshot.cursors:
         return
-    path = escape(seen.place.path)
+    path = quoted(seen.place.path)
     health, words = worst_of(snapshot.problems, "unsafe-writer", "cursor-reverted", "cursor-unreadable")
     if health is not Health.OK:
         remedy = "let each poller store its own section with CursorFile.advance, or under .cursors.lock"
@@ -196,7 +197,7 @@ def _cursors(seen: Examined) -> Iterator[Diagnosis]:
 
 def _leftovers(seen: Examined) -> Iterator[Diagnosis]:
     place, observation = seen.place, seen.snapshot.observation
-    path = escape(place.path)
+    path = quoted(place.path)
     found = False
     if place.layout == "spool":
         if observation.counts.abandoned:
@@ -207,11 +208,8 @@ def _leftovers(seen: Examined) -> Iterator[Diagnosis]:
             )  # fmt: skip
         if place.presence.stale:
             found = True
-            yield warning(
-                "leftovers", f"{count(place.presence.stale)} presence files of consumers that have exited and hold no claim",
-                "the next consumer removes them; at once: python3 -c "
-                f"\"from spooltop.engine import Spool; Spool('{path}').recover()\"",
-            )  # fmt: skip
+            text = f"{count(place.presence.stale)} presence files of consumers that have exited and hold no claim"
+            yield ok("leftovers", f"{text}: the next consumer removes them")
         if (place.leftovers.journal_bytes or 0) > _JOURNAL:
             found = True
             yield warning(

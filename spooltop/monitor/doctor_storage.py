@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from spooltop.backends.directory.storage.access import quoted
 from spooltop.model.place import FolderState, MountState, PlaceFacts, Trial
 from spooltop.model.text import escape
 from spooltop.model.units import count, duration, percent, size
@@ -42,7 +43,8 @@ def _kind(place: PlaceFacts) -> Diagnosis:
     name, kind = "file-system", mount.fs_type
     where = f"{kind} at {escape(mount.mountpoint)}" if mount.mountpoint else kind
     if kind == "?":
-        return warning(name, "its kind is not known: /proc is not mounted", "mount /proc, or tell by hand: df -T")
+        text = "its kind is not known: /proc/self/mountinfo does not name its mount"
+        return warning(name, text, f"tell by hand: df -T {quoted(place.path)}")
     if kind in _MEMORY:
         return warning(
             name, f"{where} is memory: messages are lost when the machine restarts, durable or not",
@@ -69,18 +71,18 @@ def _kind(place: PlaceFacts) -> Diagnosis:
 
 def _options(mount: MountState) -> Iterator[Diagnosis]:
     if not mount.journal:
-        device = escape(mount.source)
+        device = quoted(mount.source)
         how = "umount {0}, then: " if mount.mountpoint != "/" else "from a rescue system: "
         yield warning(
             "journal",
             "ext4 without a journal: the order of changes is lost when the power fails, and creating files gets slow after many "
             "were deleted (the engine spreads its drafts over .spooltop/stage for that)",
-            f"{how.format(escape(mount.mountpoint))}tune2fs -O has_journal {device} && fsck -f {device}",
+            f"{how.format(quoted(mount.mountpoint))}tune2fs -O has_journal {device} && fsck -f {device}",
         )  # fmt: skip
     if off := [one for one in _NO_BARRIERS if one in mount.options]:
         yield problem(
             "barriers", f"mounted with {off[0]}: a sync may return before the disk has the data",
-            f"mount -o remount,barrier {escape(mount.mountpoint)}",
+            f"mount -o remount,barrier {quoted(mount.mountpoint)}",
         )  # fmt: skip
     if local := [one for one in _NO_LOCKS if one in mount.options]:
         yield problem(
@@ -103,7 +105,7 @@ def _one_mount(place: PlaceFacts) -> Iterator[Diagnosis]:
     names = ", ".join(one.name for one in apart)
     same = all(one.device == base.device for one in apart)
     how = "through another mount, even of the same file system," if same else "to another file system"
-    first = escape(f"{place.path}/{apart[0].name}")
+    first = quoted(f"{place.path}/{apart[0].name}")
     yield problem(
         "one-device", f"{names} is not on the mount of {base.name}: rename(2) {how} fails, and with it every put or claim",
         f"mount the whole spool instead of its boxes: stop its programs, umount {first}, and move the messages in",
@@ -123,7 +125,7 @@ def _trials(place: PlaceFacts) -> Iterator[Diagnosis]:
     trials = place.trials
     if trials is None:
         kind = place.mount.fs_type
-        try_it = _TRY.format(escape(place.path))
+        try_it = _TRY.format(quoted(place.path))
         if place.untried and "ro" not in place.mount.options:
             yield problem("tried", f"nothing could be tried: {place.untried}", _writable(place))
         if not place.renameat2:
@@ -205,8 +207,8 @@ def _locks(place: PlaceFacts) -> Iterator[Diagnosis]:
 def _writable(place: PlaceFacts) -> str:
     tmp = place.folders.get("tmp")
     if tmp is not None and tmp.uid not in (place.uid, -1) and place.uid != 0:
-        return f"sudo -u {escape(tmp.owner)} spooltop doctor {escape(place.path)} --write"
-    return f"free space or rights: df -h {escape(place.path)}; ls -ld {escape(place.path)}/*"
+        return f"sudo -u {escape(tmp.owner)} spooltop doctor {quoted(place.path)} --write"
+    return f"free space or rights: df -h {quoted(place.path)}; ls -ld {quoted(place.path)}/*"
 
 
 def _ms(seconds: float | None) -> str:
@@ -215,9 +217,14 @@ def _ms(seconds: float | None) -> str:
 
 def _room(seen: Examined) -> Iterator[Diagnosis]:
     disk, filling = seen.snapshot.observation.disk, seen.filling
-    path = escape(seen.place.path)
-    if disk.readonly:
-        remedy = f"mount -o remount,rw {escape(seen.place.mount.mountpoint)}"
+    path = quoted(seen.place.path)
+    if disk.readonly_here:
+        yield warning(
+            "writable", "mounted read-only here, not elsewhere: from here nothing can be put, claimed or acked",
+            "let only those who look work here, or mount it read-write",
+        )  # fmt: skip
+    elif disk.readonly:
+        remedy = f"mount -o remount,rw {quoted(seen.place.mount.mountpoint)}"
         yield problem("writable", "the file system is mounted read-only: nothing can be put, claimed or acked", remedy)
     if disk.bytes_free is None:
         yield warning("space", "free space is not known", f"df -h {path}")
@@ -235,7 +242,7 @@ def _room(seen: Examined) -> Iterator[Diagnosis]:
     used = None if filling is None else filling.inodes
     yield _left(
         "inodes", free, disk.inodes_free, used, filling, count, _fullness(seen, inodes=True),
-        f"find where the files are: du --inodes -x {escape(seen.place.mount.mountpoint)} | sort -n | tail",
+        f"find where the files are: du --inodes -x {quoted(seen.place.mount.mountpoint)} | sort -n | tail",
     )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def tried(**failed: str) -> dict[str, Trial]:
         ("file-system", "warning", "memory", "init a path on a disk", {"mount": mounted("tmpfs")}),
         ("file-system", "warning", "belongs to a container", "volume", {"mount": mounted("overlay")}),
         ("file-system", "warning", "other machines", "this-machine", {"mount": mounted("nfs4", local=False)}),
-        ("file-system", "warning", "not known", "mount /proc", {"mount": MountState()}),
+        ("file-system", "warning", "not known", "df -T", {"mount": MountState()}),
         ("file-system", "warning", "no journal", "ext4", {"mount": mounted("ext2")}),
         ("file-system", "problem", "neither owners nor links", "move the spool", {"mount": mounted("vfat")}),
         ("journal", "warning", "without a journal", "umount /mnt, then: tune2fs", {"mount": mounted("ext4", journal=False)}),
@@ -138,7 +138,6 @@ def tried(**failed: str) -> dict[str, Trial]:
         ("machines", "warning", "worked here: beta", "requeue /spool --verdict unknown", {
             "presence": PresenceFiles(1, 0, 1, ("beta",))
         }),
-        ("leftovers", "warning", "7 presence files", "recover()", {"presence": PresenceFiles(0, 7)}),
         ("leftovers", "warning", "1 directories of a doctor", "--write removes", {"leftovers": Leftovers((".x",))}),
         ("leftovers", "warning", "take 1.0GB", "ls -lhS", {"leftovers": Leftovers((), 10**9)}),
         ("leftovers", "warning", "killed demos: /tmp/d", "spooltop demo", {"demos": ("/tmp/d",)}),
@@ -205,3 +204,19 @@ def test_no_name_reaches_a_terminal_unescaped() -> None:
     )  # fmt: skip
     for one in diagnose(examined):
         assert one.text.isprintable() and one.remedy.isprintable(), one
+
+
+def test_commands_are_quoted_for_the_shell() -> None:
+    large = seen(path="/srv/a b; true", leftovers=Leftovers((), 10**10))
+    assert found("leftovers", large).remedy == "see which: ls -lhS '/srv/a b; true'/.spooltop"
+
+
+def test_presence_files_of_exited_consumers_are_no_fault() -> None:
+    one = found("leftovers", seen(presence=PresenceFiles(0, 7)))
+    assert (one.health, one.text.startswith("7 presence files")) == (Health.OK, True)
+
+
+def test_a_mount_that_is_read_only_here_alone_is_a_warning() -> None:
+    here = Disk("ext4", 10**9, 10**10, readonly=True, readonly_here=True)
+    one = found("writable", seen(disk=here))
+    assert (one.health, "from here" in one.text) == (Health.WARNING, True)
