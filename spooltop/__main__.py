@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
-    from .cli.context import Dashboard
+    from .cli.context import Dashboard, SpoolsDashboard
     from .control import Control
+    from .monitor.spools_watch import SpoolsWatch
     from .startup.supervisor import Leave
+    from .tui.options import Options
 
 __all__ = ["main"]
 
@@ -44,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from .cli.main import run
         from .cli.terminal import Terminal
 
-        return run(words, Terminal(before_words=splash.hide), dashboard=_dashboard(splash, leave))
+        return run(words, Terminal(before_words=splash.hide), dashboard=_dashboard(splash, leave), spools=_spools(splash, leave))
     except KeyboardInterrupt:
         return 128 + 2  # SIGINT while it was loaded: there is nothing to tell yet
     finally:
@@ -53,20 +55,37 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dashboard(splash: Splash, leave: Leave | None) -> Dashboard:
     def dashboard(control: Control, options: Namespace) -> int:
-        from spooltop.records import replace
-
         from . import tui  # Textual takes most of the time of a start: only the dashboard pays for it
 
-        mouse = not options.no_mouse
-        drawn = tui.Options.of(os.environ, light=options.theme == "light", ascii=options.ascii, mouse=mouse)
-        drawn = replace(drawn, banner=getattr(options, "banner", ""), counted=lambda: splash.counted)
-        code = tui.run(control, drawn, opening=splash.hand_over)
-        if leave is not None:
-            sys.stdout.flush()
-            leave(code)
-        return code
+        return _left(tui.run(control, _drawn(options, splash), opening=splash.hand_over), leave)
 
     return dashboard
+
+
+def _spools(splash: Splash, leave: Leave | None) -> SpoolsDashboard:
+    def dashboard(spools: SpoolsWatch, options: Namespace) -> int:
+        from . import tui
+
+        return _left(tui.run_spools(spools, _drawn(options, splash), opening=splash.hand_over), leave)
+
+    return dashboard
+
+
+def _drawn(options: Namespace, splash: Splash) -> Options:
+    from spooltop.records import replace
+
+    from . import tui
+
+    mouse = not options.no_mouse
+    drawn = tui.Options.of(os.environ, light=options.theme == "light", ascii=options.ascii, mouse=mouse)
+    return replace(drawn, banner=getattr(options, "banner", ""), counted=lambda: splash.counted)
+
+
+def _left(code: int, leave: Leave | None) -> int:
+    if leave is not None:
+        sys.stdout.flush()
+        leave(code)
+    return code
 
 
 if __name__ == "__main__":

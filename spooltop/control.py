@@ -164,6 +164,12 @@ class Control:
             self._folders.start()
         return self._reader.changes(min(timeout, _QUIET) if self._servers else timeout)
 
+    @while_open
+    def has_changed(self) -> bool:
+        """Returns whether something may have changed since the last look, as ``changes``, but at once. Belongs to the thread of
+        the looks."""
+        return self._reader.changes(0.0)
+
     def wake(self) -> None:
         """Ends a ``changes`` that waits in another thread. Does nothing after ``close``."""
         with suppress(Closed), self._calls:

@@ -14,13 +14,16 @@ from .terminal import Terminal
 
 if TYPE_CHECKING:
     from ..control import Control
+    from ..monitor.spools_watch import SpoolsWatch
 
-__all__ = ["Context", "Dashboard", "Opener", "here_or", "targets_of", "watching"]
+__all__ = ["Context", "Dashboard", "Opener", "SpoolsDashboard", "here_or", "targets_of", "watching"]
 
 Opener = Callable[..., "Control"]
 Dashboard = Callable[["Control", argparse.Namespace], int]
 """Opens the dashboard on a control. The options are ``read_only``, ``ascii``, ``theme`` (None, light, dark) and ``banner`` (the
 last line of the demo, else absent)."""
+SpoolsDashboard = Callable[["SpoolsWatch", argparse.Namespace], int]
+"""Opens the Spools view on several targets, with the same options."""
 
 
 def _open_control(path: str, **options: Any) -> Control:
@@ -33,6 +36,10 @@ def _no_dashboard(control: Control, options: argparse.Namespace) -> int:
     raise UsageError("no dashboard can be opened from here")
 
 
+def _no_spools(spools: SpoolsWatch, options: argparse.Namespace) -> int:
+    raise UsageError("no dashboard can be opened from here")
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """Environment of a command. ``open`` takes the arguments of ``control.open_control``."""
@@ -40,6 +47,7 @@ class Context:
     terminal: Terminal
     open: Opener = _open_control
     dashboard: Dashboard = _no_dashboard
+    spools: SpoolsDashboard = _no_spools
 
     def control(self, args: argparse.Namespace, path: str, *, watch: bool = False, owners: bool = True) -> Control:
         """Opens the target of a command that looks or changes once. With ``watch``, it also receives the changes that happen

@@ -14,7 +14,7 @@ from spooltop.records import replace
 
 from ..errors import NotASpool, SpooltopError, Unreadable, UsageError
 from ..model.text import escape
-from .context import Context, Dashboard, Opener, targets_of, watching
+from .context import Context, Dashboard, Opener, SpoolsDashboard, targets_of, watching
 from .parser import COMMANDS, Command, command_of, near_command, overview, parser_of
 from .terminal import OutputFailed, Terminal
 
@@ -30,11 +30,14 @@ def run(
     terminal: Terminal | None = None,
     *,
     dashboard: Dashboard,
+    spools: SpoolsDashboard | None = None,
     open_control: Opener | None = None,
 ) -> int:
     """Runs the command line ``words`` and returns the exit code. Raises nothing; with SPOOLTOP_DEBUG=1 it prints tracebacks."""
     terminal = terminal or Terminal()
     context = Context(terminal, dashboard=dashboard)
+    if spools is not None:
+        context = replace(context, spools=spools)
     if open_control is not None:
         context = replace(context, open=open_control)
     try:
@@ -145,6 +148,11 @@ def _dashboard(args: Namespace, context: Context) -> int:
             more["who_writes"] = True
         if args.syslog:
             more["syslog"] = True
+        if len(targets) > 1:
+            from .several import spools_watch
+
+            with spools_watch(targets, args, context, more) as spools:
+                return context.spools(spools, args)
         path = targets[0]
         with context.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=True, **more) as control:
             return context.dashboard(control, args)

@@ -90,6 +90,19 @@ class Glance:
         return None if self.counted is None else self.counted.get(box)
 
     @property
+    def rates(self) -> tuple[float | None, float | None]:
+        """Messages that come, and that are done, per second; None where that is not measured."""
+        rates = self.snapshot.rates if self.snapshot is not None else None
+        return (None, None) if rates is None else (rates.in_per_s, rates.done_per_s)
+
+    @property
+    def figures(self) -> tuple[object, ...]:
+        """All that is shown of it, but for what time alone changes. Two glances with the same figures look the same."""
+        rates = tuple(None if rate is None else round(rate, 1) for rate in self.rates)
+        counts = tuple(map(self._count, Box))
+        return self.level, self.says, counts, self.complete, self.dead, self.oldest_at, rates, self.snapshot is None
+
+    @property
     def complete(self) -> bool:
         """False where counts are lower bounds."""
         return self.snapshot is None or self.snapshot.observation.complete

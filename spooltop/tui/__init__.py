@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 from .options import Options
 
 if TYPE_CHECKING:
+    from .app import SpooltopApp
     from .control_protocol import ControlProtocol
+    from .spools_protocol import SpoolsProtocol
 
-__all__ = ["Options", "run", "why_no_dashboard"]
+__all__ = ["Options", "run", "run_spools", "why_no_dashboard"]
 
 
 def why_no_dashboard(environ: Mapping[str, str], *, terminal: bool) -> str | None:
@@ -38,20 +40,14 @@ def run(control: ControlProtocol, options: Options | None = None, *, opening: Ca
     Textual draws on stderr. Call it in the main thread, after ``why_no_dashboard`` said None. The caller closes ``control``.
     ``opening`` is called when all is loaded, just before the terminal is taken.
     """
-    # Textual reads these when it is imported. An animated page costs 272 kB, and a key waits for a frame.
-    os.environ["TEXTUAL_ANIMATIONS"] = "none"
-    os.environ.setdefault("TEXTUAL_FPS", "60")
-    os.environ["TEXTUAL_SMOOTH_SCROLL"] = "0"  # otherwise mouse coordinates would be taken for pixels
+    _prepare()
     from .threads.snapshot_thread import SnapshotThread
 
     snapshot_thread = SnapshotThread(control)
     snapshot_thread.start()  # waits for the disk while Textual is loaded
     try:
-        import asyncio
-
         from .app import SpooltopApp
-        from .terminal.lifecycle import require_descriptors, silence_output
-        from .terminal.turns import event_loop
+        from .terminal.lifecycle import require_descriptors
 
         require_descriptors()
         app = SpooltopApp(control, options or Options.of(os.environ), snapshot_thread=snapshot_thread)
@@ -59,6 +55,33 @@ def run(control: ControlProtocol, options: Options | None = None, *, opening: Ca
         # A thread that outlives the interpreter aborts the process where no descriptor is left to import what ends threads.
         snapshot_thread.stop(timeout=1.0)
         raise
+    return _run(app, opening)
+
+
+def run_spools(spools: SpoolsProtocol, options: Options | None = None, *, opening: Callable[[], object] = lambda: None) -> int:
+    """Opens the Spools view on several targets, as ``run``. The caller closes ``spools``."""
+    _prepare()
+    spools.start()  # counts while Textual is loaded
+    from .app import SpooltopApp
+    from .terminal.lifecycle import require_descriptors
+
+    require_descriptors()
+    return _run(SpooltopApp(None, options or Options.of(os.environ), spools=spools), opening)
+
+
+def _prepare() -> None:
+    """Sets what Textual reads when it is imported. An animated page costs 272 kB, and a key waits for a frame."""
+    os.environ["TEXTUAL_ANIMATIONS"] = "none"
+    os.environ.setdefault("TEXTUAL_FPS", "60")
+    os.environ["TEXTUAL_SMOOTH_SCROLL"] = "0"  # otherwise mouse coordinates would be taken for pixels
+
+
+def _run(app: SpooltopApp, opening: Callable[[], object]) -> int:
+    import asyncio
+
+    from .terminal.lifecycle import silence_output
+    from .terminal.turns import event_loop
+
     opening()
     # Loaded objects stay alive: a collection that visits them would delay keys by some 50 ms, again and again under load.
     gc.freeze()

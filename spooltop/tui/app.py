@@ -1,4 +1,4 @@
-"""The application: owns the open target, keeps its newest snapshot, and hands what was found to the screen in front."""
+"""The application: owns the open target and the watch over several, and hands what was found to the screen in front."""
 
 from __future__ import annotations
 
@@ -7,31 +7,43 @@ import threading
 import time
 from collections.abc import Callable
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from textual.app import App
 from textual.message import Message
 from textual.screen import Screen
 
+from ..errors import SpooltopError
 from .context import CommandContext
 from .control_protocol import ControlProtocol
 from .draw.glyphs import ASCII, UNICODE
-from .open_target import OpenTarget
+from .open_target import STALE_AFTER, OpenTarget
 from .options import Options
 from .screens.main.commands import OPENED
 from .screens.main.screen import MainScreen
+from .screens.main.state import MainState
 from .session import AppSession, Session, SessionState
+from .spools_protocol import SpoolsProtocol
 from .terminal.driver import TerminalDriver
 from .terminal.lifecycle import catch_signals, goodbye, terminal_gone
 from .threads.deliver import deliver
 from .threads.messages import Found, SnapshotTaken
 from .threads.pace import Pace
 from .threads.snapshot_thread import SnapshotThread
+from .threads.worker import outcome
+
+if TYPE_CHECKING:
+    from .screens.spools import SpoolsScreen
 
 __all__ = ["SpooltopApp"]
 
 MOMENT = 0.4
 """Seconds that a plan must have been shown, with no key typed that has no meaning there, before a key confirms it: a typed word
 must not confirm a plan."""
+
+
+_LONG = 0.2
+"""Seconds after which the user is told that a target is being opened."""
 
 
 def load_rest() -> None:
@@ -41,7 +53,8 @@ def load_rest() -> None:
 
 
 class SpooltopApp(App[int], inherit_bindings=False):
-    """The dashboard on one control. The screens look up keys in ``commands``; Textual's own bindings are off."""
+    """The dashboard on one control, or on several targets, of which one is open at a time. The screens look up keys in
+    ``commands``; Textual's own bindings are off."""
 
     CSS_PATH = "spooltop.tcss"
     TITLE = "spooltop"
@@ -50,14 +63,26 @@ class SpooltopApp(App[int], inherit_bindings=False):
     ALLOW_SELECT = False  # text is selected by the terminal, with Shift where the mouse is on
 
     class Arrived(Message):
-        """Something is in the mailbox."""
+        """Something is in the mailbox of the open target."""
+
+    class Glanced(Message):
+        """There are new glances at several targets."""
+
+    class Opened(Message):
+        """A target was opened, or could not be. ``number`` counts the targets that were to be opened."""
+
+        def __init__(self, number: int, name: str, opened: ControlProtocol | SpooltopError) -> None:
+            super().__init__()
+            self.number = number
+            self.name = name
+            self.opened = opened
 
     def __init__(
-        self, control: ControlProtocol, options: Options | None = None, *, pace: Pace | None = None,
+        self, control: ControlProtocol | None, options: Options | None = None, *, pace: Pace | None = None,
         monotonic: Callable[[], float] = time.monotonic, snapshot_thread: SnapshotThread | None = None,
-        moment: float = MOMENT,
+        moment: float = MOMENT, spools: SpoolsProtocol | None = None,
     ) -> None:
-        """``snapshot_thread`` is a thread on the same control that is started already."""
+        """``snapshot_thread`` is a thread on the same control that is started already. Without a control there are ``spools``."""
         # Set here, not by the theme below: otherwise NO_COLOR would be drawn as black on black.
         super().__init__(driver_class=TerminalDriver, ansi_color=True)
         self.options = options or Options()
@@ -66,44 +91,128 @@ class SpooltopApp(App[int], inherit_bindings=False):
             options=self.options, glyphs=ASCII if self.options.ascii else UNICODE, leaving=threading.Event(), leave=self.leave,
             open_help=self._open_help, moment=moment, terminal=self._terminal, state=SessionState(),
         )  # fmt: skip
-        self.target = OpenTarget(control, self.app_session, pace=pace, monotonic=monotonic, snapshot_thread=snapshot_thread)
+        self.spools = spools
+        self.spools_screen: SpoolsScreen | None = None
+        self._target: OpenTarget | None = None
+        self._pace = pace
+        self._monotonic = monotonic
+        self._opening = 0
+        self._left: dict[str, MainState] = {}
+        """The state of each target when it was left."""
         self._loaded = False
+        if control is not None:
+            self._target = OpenTarget(
+                control, self.app_session, pace=pace, monotonic=monotonic, snapshot_thread=snapshot_thread
+            )  # fmt: skip
+
+    @property
+    def target(self) -> OpenTarget:
+        """The open target. Raises ``LookupError`` where none is open."""
+        if self._target is None:
+            raise LookupError("no target is open")
+        return self._target
 
     @property
     def main(self) -> MainScreen:
-        """The main screen of the target in front."""
+        """The main screen of the open target."""
         return self.target.main
 
     @property
     def session(self) -> Session:
-        """The session of the target in front."""
+        """The session of the open target."""
         return self.target.session
 
     def get_default_screen(self) -> Screen[None]:
         """The main screen instead of an empty one below it, which would be laid out and painted first."""
-        return self.main
+        if self.spools is None:
+            return self.main
+        from .screens.spools import SpoolsScreen
+
+        self.spools_screen = SpoolsScreen(self.app_session, self.spools, self._open)
+        return self.spools_screen
 
     def on_mount(self) -> None:
-        self.target.start(lambda: deliver(self, self.Arrived()))
-        self._waiting = self.set_interval(0.1, self._paint_counted)
+        if self.spools is not None:
+            self.spools.wake_with(lambda: deliver(self, self.Glanced()))
+            self.spools.start()
+            self._load_rest()
+        else:
+            self.target.start(lambda: deliver(self, self.Arrived()))
+            self._waiting = self.set_interval(0.1, self._paint_counted)
         if not self.is_headless:
             catch_signals(self.leave)
         self._check()
         self.app_resume_signal.subscribe(self, self._resumed)
 
     def on_spooltop_app_arrived(self) -> None:
-        for found in self.target.mailbox.take():
-            self._take(found)
+        if self._target is not None:
+            for found in self._target.mailbox.take():
+                self._take(found)
 
     def _take(self, found: Found) -> None:
-        if isinstance(found, SnapshotTaken) and not self._loaded:
-            self._loaded = True
-            self.call_after_refresh(threading.Thread(target=load_rest, name="load", daemon=True).start)
+        if isinstance(found, SnapshotTaken):
+            self._load_rest()
         self.target.take(found)
         front = self.screen_stack[-1] if self.screen_stack else None  # empty while the app ends
         take = getattr(front, "take", None)
         if front is not self.main and take is not None:
             take(found)
+
+    def _load_rest(self) -> None:
+        if not self._loaded:
+            self._loaded = True
+            self.call_after_refresh(threading.Thread(target=load_rest, name="load", daemon=True).start)
+
+    # Several targets
+
+    def on_spooltop_app_glanced(self) -> None:
+        if self.spools_screen is not None and self._target is None:
+            self.spools_screen.update()
+
+    def _open(self, name: str) -> None:
+        """Opens a target in a thread, for as long as that takes; "" gives up the one that is being opened."""
+        self._opening += 1
+        spools, number = self.spools, self._opening
+        if not name or spools is None:
+            return
+
+        def run() -> None:
+            opened = outcome(lambda: spools.open(name))
+            if not deliver(self, self.Opened(number, name, opened)) and not isinstance(opened, SpooltopError):
+                opened.close()
+
+        threading.Thread(target=run, name="open", daemon=True).start()
+        if self.spools_screen is not None:
+            self.set_timer(_LONG, lambda screen=self.spools_screen: screen.waiting(name))
+
+    def on_spooltop_app_opened(self, message: Opened) -> None:
+        opened, screen = message.opened, self.spools_screen
+        wanted = message.number == self._opening and screen is not None and self.screen_stack[-1:] == [screen]
+        if screen is not None and message.number == self._opening:
+            screen.opened(str(opened) if isinstance(opened, SpooltopError) else "")
+        if isinstance(opened, SpooltopError):
+            return
+        if not wanted or self.spools is None:  # it was given up, or another screen came to the front
+            threading.Thread(target=opened.close, name="close", daemon=True).start()
+            return
+        self.spools.calm(True)
+        self._target = OpenTarget(
+            opened, self.app_session, pace=self._pace, monotonic=self._monotonic, to_spools=self._to_spools,
+            before=self._left.get(message.name),
+        )  # fmt: skip
+        self._target_name = message.name
+        self.push_screen(self._target.main)
+        self._target.start(lambda: deliver(self, self.Arrived()))
+
+    def _to_spools(self) -> None:
+        """Leaves the open target for the Spools view."""
+        target, self._target = self.target, None
+        self._left[self._target_name] = target.main.state
+        self.app_session.state.snapshot = None
+        threading.Thread(target=target.leave, name="close", daemon=True).start()
+        if self.spools is not None:
+            self.spools.calm(False)
+        target.main.dismiss()
 
     def leave(self, code: int = 0) -> None:
         """Ends with this exit code; an operation under way stops after its current item."""
@@ -117,7 +226,8 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def finish(self) -> None:
         """Ends the threads once the terminal is restored: waits for the operation under way, but not for a look that hangs."""
-        self.target.finish()
+        if self._target is not None:
+            self._target.finish()
 
     def _terminal(self) -> TerminalDriver | None:
         """The terminal; None in a test without one."""
@@ -135,7 +245,10 @@ class SpooltopApp(App[int], inherit_bindings=False):
         # The shell used the terminal meanwhile, and events were lost while the process was stopped.
         if (terminal := self._terminal()) is not None:
             terminal.paint_all()
-        self.target.snapshot_thread.look_again()
+        if self._target is not None:
+            self._target.snapshot_thread.look_again()
+        if self.spools is not None:
+            self.spools.look_again()
 
     def _paint_counted(self) -> None:
         """Shows the messages counted so far until the first look is done."""
@@ -150,7 +263,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         times as much."""
         if not self.is_running:
             return
-        due = self.target.check(self.call_next)
+        due = STALE_AFTER if self._target is None else self._target.check(self.call_next)
         if not self.is_headless and terminal_gone():
             self.leave(129)
         asyncio.get_running_loop().call_later(due, self._check)

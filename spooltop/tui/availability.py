@@ -13,6 +13,7 @@ from .draw.plan import plan_words
 
 __all__ = [
     "always",
+    "among_spools",
     "anything_marked",
     "applying",
     "at_the_top",
@@ -49,6 +50,10 @@ __all__ = [
 
 def always(context: CommandContext) -> str | None:
     return None
+
+
+def among_spools(context: CommandContext) -> str | None:
+    return None if context.among_spools else "there is one spool only: give several paths, a glob in quotes, or the setting paths"
 
 
 def which_key(context: CommandContext) -> str | None:

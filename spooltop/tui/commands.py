@@ -22,11 +22,11 @@ __all__ = ["COMMANDS", "GROUPS", "KeyCommand", "by_id", "command_for", "footer",
 
 ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE, View.CONSUMERS})
 PANELS = frozenset({View.OPERATIONS, View.OPERATION, View.HELP, View.PLAN, View.RESULT, View.HOLDERS, View.FOLLOW})
-MOVING = ROOTS | PANELS | {View.MESSAGE, View.CURSOR}
+MOVING = ROOTS | PANELS | {View.MESSAGE, View.CURSOR, View.SPOOLS}
 STEPPING = MOVING | {View.PALETTE, View.SORT}
 OVER = frozenset({View.MESSAGE, View.CURSOR})
 CHANGING = frozenset({View.OVERVIEW, View.MESSAGE}) | LISTS
-SORTED = LISTS | {View.CONSUMERS}
+SORTED = LISTS | {View.CONSUMERS, View.SPOOLS}
 HOLDING = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.MESSAGE})
 FROM_ASIDE = frozenset({View.ASIDE, View.MESSAGE})
 SOURCES = frozenset({View.CURSORS, View.CURSOR})
@@ -140,7 +140,10 @@ COMMANDS: tuple[KeyCommand, ...] = (
     KeyCommand("open", ("enter",), "open",
             "open: a problem's messages, a message, a source's history, a lock's holders, a consumer's claims",
             ROOTS, why.openable, rank=5, group="move"),
-    KeyCommand("leave", ("q",), "quit", "quit, where there is nothing to go back to", frozenset({View.OVERVIEW}), why.at_the_top,
+    KeyCommand("open-spool", ("enter",), "open", "Spools: open the whole dashboard of the chosen one; Esc comes back",
+            frozenset({View.SPOOLS}), why.has_rows, rank=1, group="move"),
+    KeyCommand("leave", ("q",), "quit", "quit, where there is nothing to go back to", frozenset({View.OVERVIEW, View.SPOOLS}),
+            why.at_the_top,
             rank=9, group="move", does="do_quit"),
     KeyCommand("back", ("escape", "q", "backspace", "ctrl+h"), "back", "back; q at the top quits", EVERYWHERE - {View.PLAN},
             why.can_go_back, rank=9, group="move"),
@@ -191,6 +194,8 @@ COMMANDS: tuple[KeyCommand, ...] = (
     KeyCommand("filter", ("slash", "f3", "f4"), "filter",
             "filter as you type: text, !text, age:>10m, src:, pid:, tries:, verdict:dead; on the Overview: in New", ROOTS | OVER,
             rank=7, group="look", also="search find grep where"),
+    KeyCommand("filter-spools", ("slash", "f3", "f4"), "filter", "Spools: filter by path or problem: words, !words",
+            frozenset({View.SPOOLS}), rank=3, group="look", also="search find grep where", does="do_filter"),
     KeyCommand("find", ("slash", "f3", "f4"), "find", "in a panel: go to the next line with a text", PANELS, group="look",
             also="search"),
     KeyCommand("next-match", ("n",), "next match", "next match of the filter, or of the last one set", LISTS, why.searchable,
@@ -204,19 +209,20 @@ COMMANDS: tuple[KeyCommand, ...] = (
     KeyCommand("sort-left", ("less_than_sign", "left"), "sort left", "sort by the column to the left", SORTED, why.sortable,
             group="look", does="do_sort", args=(-1,)),
     KeyCommand("sort-right", ("greater_than_sign", "right"), "sort right", "sort by the column to the right", SORTED,
-            why.sortable,
-            group="look", does="do_sort", args=(1,)),
+            why.sortable, group="look", does="do_sort", args=(1,)),
     KeyCommand("sort-invert", ("I",), "invert", "invert the order", SORTED, why.sortable, group="look"),
     KeyCommand("problems", ("exclamation_mark",), "problems only",
-            "problems only: all problems, dead claims or abandoned files",
-            frozenset({View.OVERVIEW, View.CLAIMS, View.TMP}), why.has_problem_rows, group="look",
+            "problems only: all problems, dead claims, abandoned files, spools with problems",
+            frozenset({View.OVERVIEW, View.CLAIMS, View.TMP, View.SPOOLS}), why.has_problem_rows, group="look",
             also="errors trouble"),
-    KeyCommand("freeze", ("Z",), "freeze", "freeze or unfreeze the display", ROOTS, group="look",
+    KeyCommand("freeze", ("Z",), "freeze", "freeze or unfreeze the display", ROOTS | {View.SPOOLS}, group="look",
             also="pause stop display"),
     KeyCommand("times", ("t",), "times", "ages, local time, UTC", ROOTS | OVER, group="look",
             also="utc local timezone"),
     KeyCommand("copy", ("y",), "copy", "copy the id, in a message its payload (OSC 52; the text is shown, too)",
             ROOTS | OVER, why.copyable, group="look",
+            also="yank clipboard"),
+    KeyCommand("copy-path", ("y",), "copy", "Spools: copy the path", frozenset({View.SPOOLS}), why.has_rows, group="look",
             also="yank clipboard"),
     KeyCommand("who", ("x",), "who has it", "who has the file open or locked", WITH_FILE, why.has_file, rank=6, group="look",
             also="lsof fuser holders"),
@@ -231,10 +237,12 @@ COMMANDS: tuple[KeyCommand, ...] = (
             frozenset({View.HOLDERS, View.FOLLOW}), rank=3, group="look"),
     KeyCommand("which-key", ("delete", "f9"), "delete", "say which keys purge, requeue and hold here", ROOTS | OVER,
             why.which_key, group="change"),
-    KeyCommand("look-again", ("R", "f5"), "look again", "look again at everything", ROOTS | OVER, group="look",
+    KeyCommand("look-again", ("R", "f5"), "look again", "look again at everything", ROOTS | OVER | {View.SPOOLS}, group="look",
             also="refresh reload rescan"),
     KeyCommand("redraw", ("ctrl+l",), "redraw", "draw the screen again", EVERYWHERE, group="look"),
 
+    KeyCommand("spools", ("0",), "Spools", "Spools: all of them, worst first, where several were given", GOES, why.among_spools,
+            group="views", also="targets list all"),
     KeyCommand("overview", ("1",), "Over", "Overview", GOES, group="views", does="do_show", args=(View.OVERVIEW,)),
     KeyCommand("new", ("2",), "New", "New: messages that wait", GOES, group="views", does="do_show", args=(View.NEW,)),
     KeyCommand("claims", ("3",), "Claims", "Claims: messages being processed, and whether their holders run", GOES,
@@ -253,7 +261,7 @@ COMMANDS: tuple[KeyCommand, ...] = (
 
     KeyCommand("help", ("question_mark", "f1"), "keys", "help: the keys of this view, and why one is not available",
             EVERYWHERE - {View.HELP, View.PALETTE, View.INJECT, View.SETTING}, rank=8, group="views"),
-    KeyCommand("palette", ("colon",), "actions", "all actions by name; :q quits", ROOTS | OVER, group="views"),
+    KeyCommand("palette", ("colon",), "actions", "all actions by name; :q quits", ROOTS | OVER | {View.SPOOLS}, group="views"),
     KeyCommand("suspend", ("ctrl+z",), "suspend", "back to the shell; fg comes back here", EVERYWHERE, group="views"),
     KeyCommand("quit", ("ctrl+c", "f10"), "quit", "quit", EVERYWHERE, group="views",
             also="exit close leave"),
@@ -269,7 +277,7 @@ COUNTED = frozenset({"requeue", "purge", "hold", "release", "restore"})
 
 TABS = ("overview", "new", "claims", "tmp", "cursors", "locks", "aside", "consumers")
 
-VIEW_COMMANDS = frozenset({*TABS, "next-view", "previous-view"})
+VIEW_COMMANDS = frozenset({*TABS, "spools", "next-view", "previous-view"})
 """Commands that put another view in front."""
 
 _BY_ID = {command.id: command for command in COMMANDS}
@@ -299,6 +307,9 @@ def command_for(key: str, context: CommandContext) -> tuple[KeyCommand | None, s
 
 def _elsewhere(key: str, context: CommandContext) -> tuple[KeyCommand | None, str | None]:
     """A key that has a meaning in other views says in which."""
+    if context.view is View.SPOOLS:
+        found = next((one for one in COMMANDS if key in one.keys and one.views & ROOTS), None)
+        return found, None if found is None else f"{found.label}: open a spool first, with Enter"
     if context.view in ROOTS | OVER:
         for command in COMMANDS:
             if key in command.keys and (places := [view for view in TABS if View(view) in command.views]):

@@ -22,8 +22,10 @@ __all__ = ["BOX_OF", "LISTS", "CommandContext", "ListState", "View"]
 
 
 class View(StrEnum):
-    """The views and panels. The first eight are reached by their number; the others lie on top of one of them."""
+    """The views and panels. SPOOLS lies below all others, where there are several targets. The next eight are reached by their
+    number; the others lie on top of one of them."""
 
+    SPOOLS = "spools"
     OVERVIEW = "overview"
     NEW = "new"
     CLAIMS = "claims"
@@ -119,6 +121,8 @@ class CommandContext:
     undoable: str = ""
     tracked: int = 0
     depth: int = 0
+    among_spools: bool = True
+    """True where the target was opened from the Spools view, or a panel does not know."""
     frozen: bool = False
 
     @property

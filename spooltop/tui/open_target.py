@@ -15,7 +15,7 @@ from .threads.pace import Pace
 from .threads.snapshot_thread import SnapshotThread
 from .threads.worker import Worker
 
-__all__ = ["OpenTarget"]
+__all__ = ["STALE_AFTER", "OpenTarget"]
 
 STALE_AFTER = 5.0
 """Seconds after which a look that has not finished is called stale."""
@@ -27,21 +27,25 @@ def first_view(layout: str) -> View:
 
 
 class OpenTarget:
-    """Joins what belongs to one open target. ``snapshot_thread`` is a thread on the same control that is started already."""
+    """Joins what belongs to one open target. ``snapshot_thread`` is a thread on the same control that is started already.
+    ``to_spools`` leaves it for the Spools view, ``before`` is the state in which it was left the last time."""
 
     def __init__(
         self, control: ControlProtocol, app: AppSession, *, pace: Pace | None = None,
         monotonic: Callable[[], float] = time.monotonic, snapshot_thread: SnapshotThread | None = None,
+        to_spools: Callable[[], object] | None = None, before: MainState | None = None,
     ) -> None:  # fmt: skip
         self.control = control
         self.snapshot_thread = snapshot_thread or SnapshotThread(control, pace=pace, monotonic=monotonic)
         self.worker = Worker()
         self.mailbox = self.snapshot_thread.mailbox
-        state = MainState(control.now, View(app.options.view) if app.options.view else first_view(control.layout))
+        view = View(app.options.view) if app.options.view else first_view(control.layout)
+        state = MainState(control.now, view) if before is None else before.again(control.now)
+        state.among_spools = to_spools is not None
         self.session = Session(
             options=app.options, glyphs=app.glyphs, leaving=app.leaving, leave=app.leave, open_help=app.open_help,
             moment=app.moment, terminal=app.terminal, state=app.state, control=control, snapshot_thread=self.snapshot_thread,
-            worker=self.worker, now=lambda: state.now, zone=lambda: state.times.zone,
+            worker=self.worker, now=lambda: state.now, zone=lambda: state.times.zone, to_spools=to_spools,
         )  # fmt: skip
         self.main = MainScreen(self.session, state)
 
@@ -65,6 +69,12 @@ class OpenTarget:
         if stale is not None or shown is not None:
             later(self.main.stale, stale, self.snapshot_thread.looking_at())
         return 1.0 if stale else max(STALE_AFTER - waited, 0.1)
+
+    def leave(self) -> None:
+        """Ends the threads and closes the control, without waiting for a look that hangs. May be called in any thread."""
+        self.worker.stop(timeout=0.0)
+        self.snapshot_thread.stop(timeout=0.0)
+        self.control.close()
 
     def finish(self) -> None:
         """Ends the threads once the terminal is restored: waits for the operation under way, but not for a look that hangs."""

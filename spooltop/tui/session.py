@@ -67,3 +67,5 @@ class Session(AppSession):
     worker: Worker
     now: Callable[[], float]
     zone: Callable[[], datetime.tzinfo | None]
+    to_spools: Callable[[], object] | None = None
+    """Leaves the target for the Spools view; None where it was not opened from there."""

@@ -24,6 +24,7 @@ from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box, Json, Key, Owner, Verdict
+from spooltop.monitor.glance import Glance
 from spooltop.operate.confirm import confirm_for
 from tests.clock import NOW
 
@@ -116,6 +117,7 @@ class FakeControl:
         self.entered = threading.Event()
         self.hang = threading.Event()
         self.hang.set()
+        self.closed = threading.Event()
         self.gate = threading.Event()
         self.gate.set()
         self.judged = 0
@@ -354,6 +356,7 @@ class FakeControl:
 
     def close(self) -> None:
         self.hang.set()
+        self.closed.set()
 
 
 def a_cursor(source: str = "imessage", verdict: str = "reverted") -> Cursor:
@@ -362,3 +365,45 @@ def a_cursor(source: str = "imessage", verdict: str = "reverted") -> Cursor:
 
 def a_lock() -> Lock:
     return Lock("/var/spool/memex/.cursors.lock", "flock", (LockHolder(5201, "worker.py", "memex", NOW - 3),), (), "held")
+
+
+class FakeSpools:
+    """A watch over several fake controls, by target. ``change()`` reports new glances; ``gate`` makes an opening wait."""
+
+    def __init__(self, controls: Mapping[str, FakeControl], more: Sequence[Glance] = ()) -> None:
+        self.controls = dict(controls)
+        self.more = list(more)
+        self.opened: list[str] = []
+        self.calmed: list[bool] = []
+        self.looked_again = 0
+        self.gate = threading.Event()
+        self.gate.set()
+        self._wake: Callable[[], object] = lambda: None
+
+    def now(self) -> float:
+        return NOW
+
+    def start(self) -> None:
+        return
+
+    def wake_with(self, wake: Callable[[], object]) -> None:
+        self._wake = wake
+
+    def change(self) -> None:
+        self._wake()
+
+    def glances(self) -> Sequence[Glance]:
+        return [*(Glance(target, snapshot=control.look()) for target, control in self.controls.items()), *self.more]
+
+    def look_again(self) -> None:
+        self.looked_again += 1
+
+    def calm(self, calm: bool) -> None:
+        self.calmed.append(calm)
+
+    def open(self, target: str) -> FakeControl:
+        self.opened.append(target)
+        self.gate.wait()
+        if target not in self.controls:
+            raise Unreadable("permission denied", path=target)
+        return self.controls[target]

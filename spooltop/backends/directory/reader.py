@@ -224,7 +224,7 @@ class DirectoryReader:
             if self._waiter.wait(_GLANCE) or self._changed_unheard():
                 return True
             timeout -= _GLANCE
-        return self._waiter.wait(timeout)
+        return self._waiter.wait(timeout) or (timeout <= 0 and self._changed_unheard())
 
     def _changed_unheard(self) -> bool:
         """True if a directory of the spool has changed since the last look."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spooltop.model.vocabulary import ASIDE, Box
 
-from ...commands import TABS
+from ...commands import TABS, by_id
 from ...context import BOX_OF, LISTS, View
 from . import updates
 from .view import MainView
@@ -152,9 +152,19 @@ def do_back(view: MainView) -> None:
         updates.refine(view, chosen.box, problems_only=False)
     elif state.root is not View.OVERVIEW:
         show(view, View.OVERVIEW)
-    else:
+    elif state.all_problems or view.session.to_spools is None:
         state.all_problems = False
         view.paint()
+    else:
+        view.session.to_spools()
+
+
+def do_spools(view: MainView) -> None:
+    """Leaves the target for the Spools view that it was opened from."""
+    if view.session.to_spools is not None:
+        view.session.to_spools()
+    elif (reason := by_id("spools").why_not(view.context())) is not None:
+        view.show_notice(reason)
 
 
 def do_show(view: MainView, root: View) -> None:

@@ -86,6 +86,8 @@ class MainState:
     """The first line shown of an open message."""
     all_problems: bool = False
     filter_input: FilterInput | None = None
+    among_spools: bool = False
+    """True where the target was opened from the Spools view."""
     last_filter: str = ""
     """The filter that was set last, which ``n`` goes on with."""
     _ordered: tuple[ConsumerList, tuple[Sort, str], tuple[ConsumerRow, ...]] | None = None
@@ -173,6 +175,17 @@ class MainState:
     def chosen_in(self, view: View, length: int) -> int:
         return max(0, min(self.chosen.get(view, 0), length - 1))
 
+    def again(self, clock: Callable[[], float]) -> MainState:
+        """The state of the same target when it is opened again: the choices of the user, without marks, and no data."""
+        lists = {
+            box: ListState(box, one.sort, one.filter, problems_only=one.problems_only, cursor=one.cursor, index=one.index)
+            for box, one in self.lists.items()
+        }  # fmt: skip
+        return MainState(
+            clock, self.root, lists=lists, aside_box=self.aside_box, chosen=dict(self.chosen), texts=dict(self.texts),
+            last_filter=self.last_filter, consumer_key=self.consumer_key, consumer_sort=self.consumer_sort,
+        )  # fmt: skip
+
     def context(self, row: Row | None, length: int) -> CommandContext:
         """The context of a command. ``row`` is the one under the cursor of the list in front, ``length`` that of the list."""
         snapshot, chosen = self.received.snapshot, self.list_state
@@ -208,6 +221,8 @@ class MainState:
             cursor=cursor,
             lock=lock,
             consumer=consumer,
-            depth=(self.overlay is not None) + refined + (self.root is not View.OVERVIEW) + self.all_problems,
+            depth=(self.overlay is not None) + refined + (self.root is not View.OVERVIEW) + self.all_problems
+            + self.among_spools,
+            among_spools=self.among_spools,
             frozen=self.times.frozen_at is not None,
         )

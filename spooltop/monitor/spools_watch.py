@@ -1,0 +1,303 @@
+"""Watches many targets at a glance, for the Spools view.
+
+The data flow, from the directories to the view:
+
+1. Each target is a ``_Watched``. A thread of the pool takes the one that is due first and makes one step: at first it counts the
+   names in the boxes, which is the first picture; then it opens the target and looks at it, as a dashboard would.
+2. At rest, a step asks once a second whether something changed (``Control.has_changed``: events of the boxes, the times of the
+   directories). Only then, and from time to time, it looks again: a consumer that dies changes no directory.
+3. Each step leaves a frozen ``Glance``. ``glances`` returns them all, and ``wake`` tells the view that some are new.
+
+A step may hang for ever. It then keeps its thread, and another one goes on with the rest: one thread is enough while every step
+returns. Looks are rarer the more they cost together, so that at rest all of them take a share of a core that does not depend on
+the number of targets.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from spooltop.errors import SpooltopError
+from spooltop.model.vocabulary import Box
+from spooltop.records import dataclass, replace
+
+from .glance import Glance
+
+if TYPE_CHECKING:
+    from spooltop.control import Control
+
+__all__ = ["SpoolsWatch"]
+
+_EVERY = 1.0
+"""Seconds between two steps of a target. They are due at whole multiples of it, so that the thread wakes once for all."""
+_AGAIN = 15.0
+"""Seconds after which a target that cannot be opened is tried again."""
+_REST = 2.0
+"""Seconds at least between two looks at a target in which nothing changed."""
+_REST_SHARE = 0.015
+"""Share of a core that all looks at rest may take."""
+_BUSY_SHARE = 0.25
+"""Share of a core that all looks may take where everything changes."""
+_ONLY_MESSAGES = 4.0
+"""Multiple of the rest where only messages wait, of which an event tells all but their age."""
+_CALM = 5.0
+"""Multiple of all times while another screen is in front."""
+_STALLED = 0.5
+"""Seconds after which a step keeps its thread for itself."""
+_SILENT = 5.0
+"""Seconds after which a target is said not to answer."""
+_THREADS = 64
+_TICK = 0.25
+"""Seconds between two calls of ``wake`` at least."""
+_CLOCK = 2.0
+"""Seconds between two calls of ``wake`` where nothing changed but the time."""
+_FIND = 60.0
+"""Seconds between two searches for new targets."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A target with its ``control`` once it is open. ``began``: when the step under way began, monotonic seconds."""
+
+    glance: Glance
+    control: Control | None = None
+    counted: bool = False
+    began: float | None = None
+    due: float = 0.0
+    look_due: float = 0.0
+    took: float = 0.0
+    """Seconds of a core that the last look took."""
+    dropped: bool = False
+    """True once it is no target any more."""
+
+
+class SpoolsWatch:
+    """``glancing`` opens a target to be looked at here, ``opened`` one for a dashboard of its own. ``count`` counts the names in
+    the boxes of a target, ``find`` finds the targets anew. At most ``most_open`` targets stay open from one look to the next; the
+    others show no rates."""
+
+    def __init__(
+        self, targets: Sequence[str], glancing: Callable[[str], Control], opened: Callable[[str], Control], *,
+        count: Callable[[str], Mapping[Box, int | None]] = lambda target: {},
+        find: Callable[[], Sequence[str]] | None = None, most_open: int = 1_000, monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time, every: float = _EVERY, silent: float = _SILENT,
+    ) -> None:  # fmt: skip
+        self._glancing = glancing
+        self._opened = opened
+        self._count = count
+        self._find = find
+        self._most_open = most_open
+        self._monotonic = monotonic
+        self._clock = clock
+        self._every = every
+        self._silent = silent
+        self._wake: Callable[[], object] = lambda: None
+        self._changed = threading.Condition()
+        self._watched = {target: _Watched(Glance(target)) for target in targets}
+        self._ready: deque[_Watched] = deque()
+        self._threads = 0
+        self._waiting = False
+        self._cost = 0.0
+        self._factor = 1.0
+        self._dirty = self._stopped = False
+        self._over = threading.Event()
+        self._told_at = 0.0
+        self._find_due = 0.0
+        self._finding: threading.Thread | None = None
+        self._watchdog = threading.Thread(target=self._tend, name="spools", daemon=True)
+
+    def now(self) -> float:
+        """Returns epoch seconds by the clock of the looks."""
+        return self._clock()
+
+    def wake_with(self, wake: Callable[[], object]) -> None:
+        """Calls ``wake`` from now on where a glance is new, and every few seconds, in a thread."""
+        self._wake = wake
+        self._dirty = True
+
+    def start(self) -> None:
+        """Begins to look; does nothing where it has begun."""
+        if self._watchdog.ident is not None:
+            return
+        self._find_due = self._monotonic() + _FIND
+        self._start_thread()
+        self._watchdog.start()
+
+    def glances(self) -> list[Glance]:
+        """Returns the glance at each target, in the order in which they were given."""
+        now = self._monotonic()
+        return [self._glance(one, now) for one in list(self._watched.values())]
+
+    def look_again(self) -> None:
+        """Looks at all targets again, and for new ones."""
+        with self._changed:
+            self._find_due = 0.0
+            for one in self._watched.values():
+                one.due = one.look_due = 0.0
+            self._changed.notify_all()
+
+    def calm(self, calm: bool) -> None:
+        """Looks less often while ``calm``: another screen is in front."""
+        with self._changed:
+            self._factor = _CALM if calm else 1.0
+            if not calm:
+                for one in self._watched.values():
+                    one.due = min(one.due, self._monotonic())
+                self._changed.notify_all()
+
+    def open(self, target: str) -> Control:
+        """Opens a target for a dashboard of its own. May block, and raises as ``control.open_control``."""
+        return self._opened(target)
+
+    def close(self) -> None:
+        """Ends all threads but those that hang, and closes the targets that answer."""
+        self._over.set()
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+            controls = [one.control for one in self._watched.values() if one.began is None and one.control is not None]
+        for control in controls:
+            control.close()
+        if self._watchdog.ident is not None:
+            self._watchdog.join(1.0)
+
+    def _glance(self, one: _Watched, now: float) -> Glance:
+        began, control = one.began, one.control
+        if began is None or now - began < self._silent:
+            return one.glance
+        step = control.current_step() if control is not None else "opening it"
+        return replace(one.glance, silent_for=now - began, step=step)
+
+    # The threads
+
+    def _start_thread(self) -> None:
+        with self._changed:
+            self._threads += 1
+        threading.Thread(target=self._run, name="glance", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            while (one := self._take()) is not None:
+                after = self._step(one)
+                with self._changed:
+                    one.began = None
+                    one.due = self._on_the_beat(after)
+                    gone = self._stopped or one.dropped
+                if gone:
+                    self._close(one)
+        finally:
+            with self._changed:
+                self._threads -= 1
+
+    def _on_the_beat(self, after: float) -> float:
+        every = self._every * self._factor
+        return (self._monotonic() + after) // every * every + every
+
+    def _take(self) -> _Watched | None:
+        """Waits for the next target that is due. None: it is over, or another thread waits already."""
+        with self._changed:
+            while not self._stopped:
+                while self._ready:
+                    one = self._ready.popleft()
+                    if one.began is None and not one.dropped:
+                        one.began = self._monotonic()
+                        return one
+                if self._waiting:
+                    return None
+                now = self._monotonic()
+                idle = [one for one in self._watched.values() if one.began is None]
+                self._ready.extend(sorted((one for one in idle if one.due <= now), key=lambda one: one.due))
+                if self._ready:
+                    continue
+                self._waiting = True
+                self._changed.wait(max(0.0, min((one.due for one in idle), default=now + self._every) - now))
+                self._waiting = False
+            return None
+
+    def _step(self, one: _Watched) -> float:
+        """Makes the next step of a target. Returns the seconds after which another one is due."""
+        target = one.glance.target
+        try:
+            if not one.counted:
+                one.counted = True
+                self._show(one, replace(one.glance, counted=self._count(target)))
+                return -self._every  # at once, but after those that are not counted yet
+            due = self._monotonic() >= one.look_due
+            if one.control is None and due:
+                one.control = self._glancing(target)
+            elif one.control is None or not (due or one.control.has_changed()):
+                return 0.0
+            return self._look(one, one.control)
+        except (SpooltopError, OSError) as error:
+            words = error.what if isinstance(error, SpooltopError) else error.strerror or str(error)
+        except Exception as error:  # noqa: BLE001  a defect in one must not end the thread that looks at all
+            words = f"internal error, please report: {error!r}"
+        self._show(one, Glance(target, error=words))
+        self._close(one)
+        return _AGAIN
+
+    def _look(self, one: _Watched, control: Control) -> float:
+        began, spent = self._monotonic(), time.thread_time()
+        snapshot = control.look()
+        took = time.thread_time() - spent
+        with self._changed:
+            self._cost += took - one.took
+            one.took = took
+            rest = max(_REST, self._cost / _REST_SHARE) * self._factor
+            busy = self._cost / _BUSY_SHARE
+        calm = snapshot.observation.only_messages_wait
+        one.look_due = began + rest * (_ONLY_MESSAGES if calm else 1.0)
+        self._show(one, Glance(one.glance.target, snapshot=snapshot))
+        if sum(each.control is not None for each in list(self._watched.values())) > self._most_open:
+            self._close(one)
+        return max(0.0, busy - self._every)
+
+    def _close(self, one: _Watched) -> None:
+        control, one.control = one.control, None
+        if control is not None:
+            control.close()
+
+    def _show(self, one: _Watched, glance: Glance) -> None:
+        before, one.glance = one.glance, glance
+        if glance.figures != before.figures:
+            self._dirty = True
+
+    def _tend(self) -> None:
+        """Calls ``wake``, starts a thread where all hang, and has new targets looked for."""
+        while not self._over.wait(_TICK):
+            now = self._monotonic()
+            with self._changed:
+                watched = list(self._watched.values())
+                stalled = [one for one in watched if one.began is not None and now - one.began > _STALLED]
+                stuck = len(stalled) >= self._threads and self._threads < _THREADS
+            if stuck:
+                self._start_thread()
+            if self._dirty or stalled or now - self._told_at >= _CLOCK:
+                self._dirty = False
+                self._told_at = now
+                self._wake()
+            if self._find is not None and now >= self._find_due and (self._finding is None or not self._finding.is_alive()):
+                self._find_due = now + _FIND * self._factor
+                self._finding = threading.Thread(target=self._set_targets, args=(self._find,), name="find", daemon=True)
+                self._finding.start()
+
+    def _set_targets(self, find: Callable[[], Sequence[str]]) -> None:
+        try:
+            targets = find()
+        except (SpooltopError, OSError):
+            return  # the settings are being written, say: the targets stay as they are
+        with self._changed:
+            before = self._watched
+            self._watched = {target: before.get(target) or _Watched(Glance(target)) for target in targets}
+            gone = [one for target, one in before.items() if target not in self._watched]
+            for one in gone:
+                one.dropped = True
+            controls = [one.control for one in gone if one.began is None and one.control is not None]
+            self._dirty = self._dirty or list(before) != targets
+            self._changed.notify_all()
+        for control in controls:
+            control.close()

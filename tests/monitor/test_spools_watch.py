@@ -1,0 +1,156 @@
+"""The watch over several targets: one that hangs, one that cannot be opened, one that changes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.directory.scan.count import count_boxes
+from spooltop.control import Control, open_control
+from spooltop.engine import Spool
+from spooltop.errors import Unreadable
+from spooltop.model.vocabulary import Box
+from spooltop.monitor.glance import Glance, Level
+from spooltop.monitor.spools_watch import SpoolsWatch
+from tests.desk import new_desk
+
+PATIENCE = 60.0
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, "waited too long"
+        threading.Event().wait(0.01)
+
+
+@pytest.fixture
+def spools(tmp_path: Path) -> list[str]:
+    for name in ("a", "b", "c"):
+        Spool.create(tmp_path / name).close()
+    return [str(tmp_path / name) for name in ("a", "b", "c")]
+
+
+def opened(target: str) -> Control:
+    return open_control(target, watch=False, settings={})
+
+
+@contextmanager
+def watching(targets: Sequence[str], **options: object) -> Iterator[SpoolsWatch]:
+    options.setdefault("glancing", opened)
+    watch = SpoolsWatch(targets, opened=opened, every=0.05, **options)  # type: ignore[arg-type]
+    watch.start()
+    try:
+        yield watch
+    finally:
+        watch.close()
+
+
+def seen(watch: SpoolsWatch, target: str) -> Glance:
+    return next(one for one in watch.glances() if one.target == target)
+
+
+def test_names_are_counted_before_anything_is_opened(spools: list[str]) -> None:
+    with Spool(spools[1], durable=False) as queue:
+        queue.put_many([b"x"] * 7)
+    gate = threading.Event()
+
+    def glancing(target: str) -> Control:
+        gate.wait()
+        return opened(target)
+
+    with watching(spools, glancing=glancing, count=count_boxes) as watch:
+        until(lambda: all(one.counted is not None for one in watch.glances()))
+        assert [one.count(Box.NEW) for one in watch.glances()] == [0, 7, 0]
+        assert {one.level for one in watch.glances()} == {Level.PENDING}
+        gate.set()
+        until(lambda: all(one.snapshot is not None for one in watch.glances()))
+        assert seen(watch, spools[1]).count(Box.NEW) == 7
+
+
+def test_a_change_is_seen_and_told(spools: list[str]) -> None:
+    told = threading.Event()
+    with watching(spools) as watch:
+        watch.wake_with(told.set)
+        until(lambda: all(one.snapshot is not None for one in watch.glances()))
+        told.clear()
+        with Spool(spools[2], durable=False) as queue:
+            queue.put(b"x")
+        until(lambda: seen(watch, spools[2]).count(Box.NEW) == 1)
+        assert told.wait(PATIENCE)
+
+
+def test_a_claim_whose_consumer_died_turns_up_although_no_directory_changes(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path)
+    desk.claim_and_die_here(desk.put(desk.id(1)))
+    with watching([str(desk.path)]) as watch:
+        until(lambda: seen(watch, str(desk.path)).dead == 1)
+        assert seen(watch, str(desk.path)).level is Level.CRITICAL
+
+
+def test_one_that_hangs_says_so_and_blocks_no_other(spools: list[str]) -> None:
+    never = threading.Event()
+
+    def glancing(target: str) -> Control:
+        if target == spools[0]:
+            never.wait()
+        return opened(target)
+
+    with watching(spools, glancing=glancing, silent=0.2) as watch:
+        until(lambda: seen(watch, spools[0]).level is Level.SILENT)
+        assert seen(watch, spools[0]).says.startswith("no answer for ")
+        until(lambda: all(seen(watch, target).snapshot is not None for target in spools[1:]))
+        with Spool(spools[1], durable=False) as queue:
+            queue.put(b"x")
+        until(lambda: seen(watch, spools[1]).count(Box.NEW) == 1)
+        never.set()
+        until(lambda: seen(watch, spools[0]).snapshot is not None)
+
+
+def test_one_that_cannot_be_opened_says_why_and_is_tried_again_on_demand(spools: list[str]) -> None:
+    shut = [True]
+
+    def glancing(target: str) -> Control:
+        if target == spools[0] and shut[0]:
+            raise Unreadable("permission denied", path=target)
+        return opened(target)
+
+    with watching(spools, glancing=glancing) as watch:
+        until(lambda: seen(watch, spools[0]).error == "permission denied")
+        shut[0] = False
+        watch.look_again()
+        until(lambda: seen(watch, spools[0]).level is Level.FINE)
+
+
+def test_a_defect_in_one_look_ends_no_thread(spools: list[str]) -> None:
+    def glancing(target: str) -> Control:
+        if target == spools[0]:
+            raise ZeroDivisionError("oh")
+        return opened(target)
+
+    with watching(spools, glancing=glancing) as watch:
+        until(lambda: "please report" in seen(watch, spools[0]).says and seen(watch, spools[2]).snapshot is not None)
+
+
+def test_new_targets_are_found_and_gone_ones_leave(spools: list[str], tmp_path: Path) -> None:
+    found = spools[:2]
+    with watching(spools[:2], find=lambda: found) as watch:
+        until(lambda: all(one.snapshot is not None for one in watch.glances()))
+        found[:] = spools[1:]
+        watch.look_again()
+        until(lambda: [one.target for one in watch.glances()] == spools[1:])
+        until(lambda: all(one.snapshot is not None for one in watch.glances()))
+
+
+def test_more_than_may_stay_open_are_looked_at_all_the_same(spools: list[str]) -> None:
+    with watching(spools, most_open=1) as watch:
+        until(lambda: all(one.snapshot is not None for one in watch.glances()))
+        with Spool(spools[0], durable=False) as queue:
+            queue.put(b"x")
+        watch.look_again()
+        until(lambda: seen(watch, spools[0]).count(Box.NEW) == 1)
