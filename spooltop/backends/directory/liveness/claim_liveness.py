@@ -22,16 +22,16 @@ from spooltop.engine.names import Name
 from spooltop.engine.presence import Presence
 from spooltop.model.progress import Progress
 from spooltop.model.row import Row
-from spooltop.model.vocabulary import EXITED, RUNNING, Owner, Verdict
+from spooltop.model.vocabulary import Owner, Verdict
 from spooltop.patterns import pattern
-from spooltop.records import dataclass, replace
+from spooltop.records import dataclass
 
 from ..storage.name_forms import tokens_of
 from ..storage.rows import claim_row
-from .claim_holders import ClaimHolders
 from .idle_claims import Idle
 from .pid_liveness import BootClock, Certainty, judge_pid, later
 from .processes import Process, Processes
+from .token_liveness import TokenHolder, TokenJudge, also
 
 __all__ = ["ClaimJudge", "JudgedClaim", "TestedTokens"]
 
@@ -41,7 +41,6 @@ _REMEMBERED = 50_000
 """Claims of a plan of which is remembered what proved them dead: the pid of one may be given to another process."""
 _TESTED = 500
 """Consumers that are tested at a time."""
-_BEFORE_RESTART = f"{EXITED}, ran before the restart"
 _HELD_LONG = 60.0
 """Seconds after which the activity of a running holder is looked at."""
 
@@ -55,10 +54,6 @@ class _Claim:
     ctime: float
     seen: float
     row: Row
-
-
-_Holder = tuple[Verdict, str, Owner, str, bool]
-"""Verdict, evidence, owner, the same evidence as a sentence, and whether it runs under its pid here."""
 
 
 class JudgedClaim(NamedTuple):
@@ -80,9 +75,9 @@ class TestedTokens(NamedTuple):
 
     judged: dict[str, JudgedClaim]
     nameless: dict[str, JudgedClaim]
-    running: dict[str, _Holder]
+    running: dict[str, TokenHolder]
 
-    def add(self, holders: Mapping[str, _Holder]) -> None:
+    def add(self, holders: Mapping[str, TokenHolder]) -> None:
         for token, holder in holders.items():
             verdict, evidence, owner, _, here = holder
             if here:
@@ -126,16 +121,12 @@ class ClaimJudge:
         self._processes = processes
         self._boot_clock = boot_clock
         self._at_most = at_most
-        self._only_here = hosts == presence.THIS_MACHINE
         self._claims: dict[str, _Claim] = {}
         self._tokens: dict[str, Presence] = {}
-        self._described: dict[tuple[int, float | None], Process] = {}
         self._idle = Idle(processes)
         self._watch = watch
         self._described_after = described_after
-        self._brief: set[int | None] = set()
-        """Pids of holders that need no description yet."""
-        self._claim_holders = ClaimHolders(processes)
+        self._token_judge = TokenJudge(processes, hosts)
         self._rows: tuple[Row, ...] = ()
         self._dead: set[str] = set()
         self._scan = -1
@@ -185,9 +176,10 @@ class ClaimJudge:
         while some := list(islice(rest, _TESTED)):
             looked = {token: presence.look(dirs, token) for token in some}
             held |= {token: seen for token, seen in looked.items() if seen.state == "held"}
-            tested.add(self._holders({token: seen for token, seen in looked.items() if token not in held}, certainty))
+            tested.add(self._token_judge.judge({token: seen for token, seen in looked.items() if token not in held}, certainty))
             progress.advance(len(some))
-        tested.add(self._holders(held, certainty))  # together: to find a holder that is not named costs a look at all processes
+        # Together, because to find a holder that is not named costs a look at all processes.
+        tested.add(self._token_judge.judge(held, certainty))
         return tested
 
     def judge_names(
@@ -212,7 +204,7 @@ class ClaimJudge:
 
     def _judge(
         self, dirs: SpoolDirs, fd: int, claims: dict[str, _Claim], certainty: Certainty, progress: Progress,
-        known: Mapping[str, _Holder] = MappingProxyType({}),
+        known: Mapping[str, TokenHolder] = MappingProxyType({}),
     ) -> bool:  # fmt: skip
         """Judges ``claims`` that are not dead yet, and removes those that have gone. Returns True if anything has changed.
         ``known`` are holders that were tested just before."""
@@ -220,7 +212,7 @@ class ClaimJudge:
         asked = [claim for claim in claims.values() if claim.row.verdict is not Verdict.DEAD]
         if self._described_after:
             long = {c.name.pid for c in asked if self._held(c) >= self._described_after}
-            self._brief = {c.name.pid for c in asked} - long
+            self._token_judge.brief = {c.name.pid for c in asked} - long
         tokens = {c.name.token for c in asked if c.name.token is not None}
         holders = {**known, **self._tokens_tested(dirs, tokens - known.keys(), certainty)}
         pids = {c.name.pid for c in asked if c.name.pid is not None and c.name.token is None}
@@ -242,11 +234,11 @@ class ClaimJudge:
                 owner, here = Owner(pid=name.pid), verdict is Verdict.ALIVE
                 if here and process is not None:
                     owner = owner._replace(start=process.since, command=process.command, user=process.user)
-                    evidence = _also(evidence, process.halted)
+                    evidence = also(evidence, process.halted)
             else:
                 verdict, evidence, owner, here = Verdict.UNKNOWN, "no owner in its name", Owner(), False
             if here and (idle := self._idle.words(owner.pid)) and self._held_long(claim):
-                evidence = _also(evidence, idle)
+                evidence = also(evidence, idle)
             if verdict is Verdict.DEAD and not is_inode(REAL_FILES, claim.name.raw, fd, claim.inode, unseen=False):
                 del claims[name.raw]  # acknowledged or requeued since it was listed
                 changed = True
@@ -266,7 +258,7 @@ class ClaimJudge:
             tokens = list(islice(filter(_TOKEN.fullmatch, dirs.files.list(folder)), _TOKENS_AT_MOST))
         except OSError:
             return None
-        count, vantage = 0, self._vantage(certainty)
+        count, vantage = 0, self._token_judge.vantage(certainty)
         for token in tokens:
             if token in self._dead:
                 continue
@@ -305,40 +297,10 @@ class ClaimJudge:
                 irregular.append(row)
         return kept, tuple(irregular)
 
-    def _vantage(self, certainty: Certainty) -> presence.Vantage:
-        return presence.Vantage(self._processes.machine(), certainty.local, self._only_here)
-
-    def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], certainty: Certainty) -> dict[str, _Holder]:
+    def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], certainty: Certainty) -> dict[str, TokenHolder]:
         self._tokens = {token: presence.look(dirs, token) for token in tokens}
-        holders = self._holders(self._tokens, certainty)
+        holders = self._token_judge.judge(self._tokens, certainty)
         self.sentences.update((token, holder[3]) for token, holder in holders.items())
-        return holders
-
-    def _holders(self, looked: Mapping[str, Presence], certainty: Certainty) -> dict[str, _Holder]:
-        vantage = self._vantage(certainty)
-        here_is = vantage.machine
-        holders: dict[str, _Holder] = {}
-        lock_holders = self._claim_holders.look({token: seen for token, seen in looked.items() if seen.state == "held"})
-        for token, seen in looked.items():
-            verdict, sentence = presence.judge(seen, vantage)
-            words = EXITED if verdict is Verdict.DEAD else sentence
-            if verdict is Verdict.DEAD and seen.boot_id != here_is.boot_id:
-                words = _BEFORE_RESTART
-            owner, here = seen.owner, False
-            holder = lock_holders.get(token)
-            if holder is not None:
-                words = holder.words or RUNNING
-                sentence = holder.words or sentence
-                process = holder.process
-                described = self._describe(process) if process is not None and process.started is not None else None
-                if described is not None:
-                    here, words = True, _also(words, described.halted)
-                    known = owner if not holder.words else Owner(host=owner.host)
-                    owner = known._replace(
-                        pid=described.pid, start=described.since or known.start,
-                        command=described.command or known.command, user=described.user,
-                    )  # fmt: skip
-            holders[token] = (verdict, words, owner, sentence, here)
         return holders
 
     def _namesakes(
@@ -355,7 +317,7 @@ class ClaimJudge:
         return self._processes.namesakes(asked) if asked else {}
 
     def _long_held(
-        self, claims: Iterable[_Claim], holders: dict[str, _Holder], there: dict[int, bool | None]
+        self, claims: Iterable[_Claim], holders: dict[str, TokenHolder], there: dict[int, bool | None]
     ) -> Iterable[int]:
         """Yields the pids of holders that run here and have held a claim for long."""
         for claim in claims:
@@ -377,25 +339,11 @@ class ClaimJudge:
 
     def _visible(self, pid: int) -> Process | None:
         """Returns the visible facts about a living process; its command and user are read once."""
-        return self._describe(self._processes.process(pid))
-
-    def _describe(self, process: Process | None) -> Process | None:
-        if process is None or process.zombie or process.pid in self._brief:
-            return process
-        key = (process.pid, process.started)
-        if key not in self._described:
-            self._described[key] = self._processes.process(process.pid, described=True) or process
-        return replace(self._described[key], stopped=process.stopped)
+        return self._token_judge.describe(self._processes.process(pid))
 
     def _forget(self) -> None:
         """Forgets processes and tokens that hold nothing here any more."""
-        if len(self._described) > 100:
-            pids = {claim.name.pid for claim in self._claims.values()}
-            self._described = {key: described for key, described in self._described.items() if key[0] in pids}
+        self._token_judge.forget(claim.name.pid for claim in self._claims.values())
         if len(self.sentences) > 2 * len(self._claims) + 100:
             tokens = {claim.name.token for claim in self._claims.values()}
             self.sentences = {token: sentence for token, sentence in self.sentences.items() if token in tokens}
-
-
-def _also(evidence: str, more: str) -> str:
-    return f"{evidence} · {more}" if more else evidence
