@@ -200,7 +200,7 @@ class Control:
     def consumers(self) -> ConsumerList:
         """Returns the consumers as of the last look: who they are, what they hold, and what they use. It costs more than a look
         where there are many, so it is called while somebody reads it."""
-        return self._reader.consumers()
+        return self._observer.measured(self._reader.consumers())
 
     @while_open
     def holders(self, key: Key) -> Holders:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from spooltop.records import dataclass, replace
+from spooltop.records import dataclass
 
 from .selection import Selection
 from .vocabulary import Box, Owner, Verdict
 
-__all__ = ["ConsumerList", "ConsumerRate", "ConsumerRow", "Usage"]
+__all__ = ["ConsumerList", "ConsumerRate", "ConsumerRow", "Usage", "nameless_words"]
+
+_RANKS = {"DEAD": 5, "stopped": 4, "unknown": 3, "running": 2, "exited": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +26,24 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRate:
-    """Messages a second that a consumer finished and that it failed at. None: not watched yet."""
+    """Messages a second that a consumer finished and that it failed at. None: not watched yet; ``failed`` alone None: it does not
+    say."""
 
     done: float | None = None
     failed: float | None = None
+
+    def words(self, kind: str) -> str:
+        """Formats ``done`` or ``failed`` in at most 6 cells: ``·`` where it was not watched yet, ``?`` where it is not visible.
+
+        >>> [ConsumerRate(rate, None).words("done") for rate in (None, 0.0, 0.001, 0.017, 9.96, 1234.5)]
+        ['·', '0.0', '<0.01', '0.02', '10.0', '1,234']
+        """
+        value = self.failed if kind == "failed" else self.done
+        if value is None:
+            return "·" if self.done is None else "?"
+        if 0 < value < 0.095:
+            return "<0.01" if value < 0.005 else f"{value:.2f}"
+        return f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +83,14 @@ class ConsumerRow:
         return self.usage is not None and self.usage.stopped
 
     @property
+    def gone(self) -> bool:
+        """True where it is dead: it works no more, and uses nothing."""
+        return self.verdict is Verdict.DEAD
+
+    @property
     def exited(self) -> bool:
         """True where it is dead and holds nothing: its end troubles nobody."""
-        return self.verdict is Verdict.DEAD and not self.claims
+        return self.gone and not self.claims
 
     @property
     def word(self) -> str:
@@ -79,6 +100,11 @@ class ConsumerRow:
         if self.verdict is Verdict.ALIVE:
             return "stopped" if self.stopped else "running"
         return "unknown"
+
+    @property
+    def rank(self) -> int:
+        """Its place in a list: the higher it is, the more it needs attention."""
+        return _RANKS[self.word] - (0 if self.claims or self.exited else 1)
 
     @property
     def selection(self) -> Selection:
@@ -91,17 +117,12 @@ class ConsumerRow:
         """Seconds for which it has held the oldest of its claims; None where it holds none, or that is not known."""
         return None if self.claimed_at is None else max(0.0, now - self.claimed_at)
 
-    def measured(self, rate: ConsumerRate, last_claim_at: float | None) -> ConsumerRow:
-        """Returns a copy with the rates and the last claim that were seen."""
-        times = [at for at in (self.last_claim_at, last_claim_at) if at is not None]
-        return replace(self, rate=rate, last_claim_at=max(times, default=None))
-
 
 @dataclass(frozen=True, slots=True)
 class ConsumerList:
     """The consumers of a target as of a look at ``taken_at``. ``more`` consumers are left out because there are too many;
     ``nameless`` claims name no consumer; ``error`` says why some are not visible. ``window`` is the number of seconds that the
-    rates are about."""
+    rates are about, which are lower bounds if ``lower_bound``."""
 
     consumers: tuple[ConsumerRow, ...] = ()
     taken_at: float = 0.0
@@ -109,7 +130,13 @@ class ConsumerList:
     nameless: int = 0
     error: str = ""
     window: float = 0.0
+    lower_bound: bool = False
 
     def count(self, word: str) -> int:
         """The number of consumers with this ``word``."""
         return sum(one.word == word for one in self.consumers)
+
+
+def nameless_words(found: ConsumerList) -> str:
+    """``3 claims name no consumer``."""
+    return f"{found.nameless:,} {'claim names' if found.nameless == 1 else 'claims name'} no consumer"

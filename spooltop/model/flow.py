@@ -6,12 +6,13 @@ All times are epoch seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from spooltop.records import dataclass, field
 
 from .vocabulary import DIED, Box
 
-__all__ = ["Completion", "Flow", "Return", "Tried"]
+__all__ = ["Completion", "Flow", "HolderFlow", "Return", "Tried"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,14 @@ def _failed(ended: str | None, delayed: bool) -> bool:
     return ended != DIED and (ended is not None or delayed)
 
 
+class HolderFlow(NamedTuple):
+    """Messages that one consumer finished and failed at, and the time of its last claim, if it made one."""
+
+    done: int = 0
+    failed: int = 0
+    last_claim_at: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Flow:
     """Arrivals and departures since the last look.
@@ -72,6 +81,9 @@ class Flow:
     ``retried`` counts attempts whose message was returned to ``new`` by its consumer or by ``recover``, ``requeued`` those that
     an operator moved back. ``returns`` are the newest of the former; ``recovered`` are ids with such a return that are done after
     all. ``shifted`` is the change in the depth of ``new`` by operators, and by removed files: it does not count as flow.
+
+    ``by_holder`` counts for each consumer (its token, else ``P`` and its pid) what it finished and failed at during the previous
+    flow; of very many only the busiest.
     """
 
     since: float = 0.0
@@ -88,3 +100,4 @@ class Flow:
     returns: tuple[Return, ...] = ()
     recovered: tuple[str, ...] = ()
     shifted: int = 0
+    by_holder: Mapping[str, HolderFlow] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from spooltop.model.observation import Observation
 from spooltop.model.vocabulary import Box, Json
@@ -14,6 +15,7 @@ from .depth import CELL, DepthHistory, TrendWatch
 from .failing import FailingWatch
 from .flow import RateWindow
 from .flow_history import FlowHistory
+from .holder_rates import HolderRates
 from .host_problems import host_problems
 from .message_problems import message_problems
 from .rule_input import RuleInput
@@ -21,6 +23,9 @@ from .state_problems import lock_problem, state_problems
 from .thresholds import Thresholds
 from .visibility import not_judged, not_judged_codes, not_visible
 from .waiting import WaitingWatch
+
+if TYPE_CHECKING:
+    from spooltop.model.consumers import ConsumerList
 
 __all__ = ["Observer"]
 
@@ -35,6 +40,7 @@ class Observer:
         self.thresholds = thresholds or Thresholds()
         self._flow = RateWindow()
         self._flow_history = FlowHistory()
+        self._holders = HolderRates()
         self._trend = TrendWatch()
         self._waiting = WaitingWatch()
         self._failing = FailingWatch(self.thresholds.failing_attempts, self.thresholds.failing_releases)
@@ -55,6 +61,7 @@ class Observer:
         counted = new is not None and new.complete and not new.error
         self._flow.add(observation.flow)
         self._flow_history.add(observation.flow)
+        self._holders.add(observation.flow)
         self._trend.shift(observation.flow.since, observation.flow.shifted)
         self._trend.add(now, new.count if new is not None and counted else None, now if new is None else new.as_of)
         self._waiting.add(observation)
@@ -93,6 +100,10 @@ class Observer:
             not_visible=tuple(not_visible(seen)),
         )
 
+    def measured(self, consumers: ConsumerList) -> ConsumerList:
+        """Adds the rates of each consumer, as of the last look."""
+        return self._holders.measured(consumers)
+
     def use(self, thresholds: Thresholds) -> None:
         """Judges by other thresholds from the next look on."""
         self.thresholds = thresholds
@@ -111,6 +122,7 @@ class Observer:
         if back or abs(jumped - self._jumped) > _JUMP:
             self._flow.clear()
             self._flow_history.clear()
+            self._holders.clear()
             self._trend.clear()
             self._waiting.clear()
             self._failing.clear()

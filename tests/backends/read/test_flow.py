@@ -284,3 +284,37 @@ def test_of_many_passages_an_even_sample_is_told() -> None:
     counter.take(1_000.0, exact=True, measured=True)
     flow = counter.take(1_001.0, exact=True, measured=True)
     assert flow.done == 1_000 and [one.gone_at for one in flow.completions] == [float(at) for at in range(0, 1_000, 10)]
+
+
+def holders_of(*batches: EventBatch, aside: frozenset[str] = frozenset()) -> dict[str, tuple[int, int]]:
+    """(done, failed) of each holder after these batches."""
+    counter = FlowCounter(lambda _: False)
+    counter.begin(0.0)
+    totals: dict[str, tuple[int, int]] = {}
+    for one in [*batches, None, None]:
+        if one is not None:
+            counter.add(one, aside=aside)
+        for holder, found in counter.take(11.0, exact=True, measured=True, aside=aside).by_holder.items():
+            done, failed = totals.get(holder, (0, 0))
+            totals[holder] = done + found.done, failed + found.failed
+    return totals
+
+
+@pytest.mark.parametrize(
+    ("batches", "aside", "expected"),
+    [
+        ([batch(NEW), batch(cur=CLAIM, from_new=NEW), batch(from_cur=CLAIM)], set(), {TOKEN: (1, 0)}),
+        ([batch(NEW, CLAIM, NEW, CLAIM)], set(), {TOKEN: (1, 0)}),  # all within one look
+        ([batch(cur=CLAIM), batch(f"{AGAIN},t=1795220999000000", from_cur=CLAIM)], set(), {TOKEN: (0, 1)}),
+        ([batch(cur=CLAIM), batch(from_cur=CLAIM), batch(f"{AGAIN},e=exit-1")], set(), {TOKEN: (0, 1)}),  # the halves apart
+        ([batch(cur=CLAIM), batch(AGAIN, from_cur=CLAIM)], set(), {TOKEN: (0, 0)}),  # given back, to be taken at once
+        ([batch(cur=CLAIM), batch(f"{AGAIN},e=died", from_cur=CLAIM)], set(), {TOKEN: (0, 0)}),
+        ([batch(cur=CLAIM), batch(from_cur=CLAIM)], {ID}, {TOKEN: (0, 1)}),  # rejected
+        ([batch(cur=f"{NEW}:2,P4242"), batch(from_cur=f"{NEW}:2,P4242")], set(), {"P4242": (1, 0)}),
+        ([batch(NEW, f"{NEW}:2,P4242", NEW, f"{NEW}:2,P4242")], set(), {"P4242": (1, 0)}),
+    ],
+)  # fmt: skip
+def test_each_consumer_is_counted_by_itself(
+    batches: list[EventBatch], aside: set[str], expected: dict[str, tuple[int, int]]
+) -> None:
+    assert holders_of(*batches, aside=frozenset(aside)) == expected

@@ -14,6 +14,7 @@ from spooltop.model.flow import Completion, Flow, Return
 from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass, field
 
+from .holder_counts import HolderCounts, holder_of
 from .operator_moves import OperatorMoves
 from .report import EventBatch
 from .short_lived import ShortLived, split_short_lived
@@ -50,6 +51,7 @@ class _Gone:
     source: str | None
     attempts: int | None
     """Number of earlier attempts, for a claim of our own; None where nobody counts attempts."""
+    holder: str = ""
 
 
 @dataclass(slots=True)
@@ -75,6 +77,7 @@ class FlowCounter:
         self._short_lived: list[ShortLived] = []
         self._passed: dict[str, ShortLived] = {}
         """The group of short-lived messages that each id is in."""
+        self._holders = HolderCounts()
         self._since: float | None = None
         self._turn = 0
         self.last_claim_at: float | None = None
@@ -122,6 +125,8 @@ class FlowCounter:
         self._arrived += short_lived.count(but=aside)
         self._sources.update(short_lived.sources(but=aside))
         self._claimed += len(short_lived.found)
+        for holder, at in short_lived.last_claims().items():
+            self._holders.claimed(holder, at)
         last = short_lived.last_claim_at()
         if self.last_claim_at is None or last > self.last_claim_at:
             self.last_claim_at = last
@@ -131,7 +136,8 @@ class FlowCounter:
         if batch.late:
             put_at = claimed_at = None  # nobody knows when it left, so it is no sample of how long anything takes
         self._back(id)  # it had not gone yet, as it seemed before: a claim of another kind of consumer says nothing of its time
-        self._gone[id] = _Gone(self._turn, batch.at, put_at, claimed_at, name.source, name.attempts if name.token else None)
+        attempts = name.attempts if name.token else None
+        self._gone[id] = _Gone(self._turn, batch.at, put_at, claimed_at, name.source, attempts, holder_of(name))
 
     def _count(self, id: str, moved: _Moves, batch: EventBatch, aside: Set[str], in_new: Callable[[str], bool]) -> None:
         operators = self._operators
@@ -185,6 +191,12 @@ class FlowCounter:
             if gone is not None and not returns:  # the id was put once more: the one before is done
                 self._gone[id] = gone
         self._retries(id, many, returns, batch.at)
+        holders = {name.attempts or 0: holder_of(name) for name in ended}
+        if gone is not None:
+            holders[gone.attempts or 0] = gone.holder
+        for name in returns:
+            if Return(id, batch.at, name.ended, name.not_before is not None).failed:
+                self._holders.failed(holders.get((name.attempts or 0) - 1, ""), now=True)
         if many:
             self._claimed_at.pop(id, None)
         if taken:
@@ -254,11 +266,13 @@ class FlowCounter:
         none."""
         if (short_lived := self._passed.pop(id, None)) is not None:
             found = short_lived.found.pop(id)
-            return _Gone(short_lived.turn, short_lived.at, None, None, found[3] or None, 0 if found[4] else None)
+            holder = found[4] or f"P{found[0].rpartition('P')[2]}"
+            return _Gone(short_lived.turn, short_lived.at, None, None, found[3] or None, 0 if found[4] else None, holder)
         return self._gone.pop(id, None)
 
     def _remember(self, id: str, name: Name, at: float) -> None:
         when = at if name.claimed_us is None else name.claimed_us / 1e6
+        self._holders.claimed(holder_of(name), when)
         self.last_claim_at = when if self.last_claim_at is None else max(self.last_claim_at, when)
         if len(self._claimed_at) < _REMEMBERED:
             self._claimed_at[id] = when
@@ -284,6 +298,7 @@ class FlowCounter:
                 waiting[id] = gone
                 continue
             if id in aside:
+                self._holders.failed(gone.holder, now=False)  # rejected
                 continue
             ended.append(gone)
             if id in self._tried:
@@ -292,6 +307,11 @@ class FlowCounter:
         over = [short_lived for short_lived in self._short_lived if short_lived.turn != self._turn]
         self._short_lived = [short_lived for short_lived in self._short_lived if short_lived.turn == self._turn]
         self._passed = {id: short_lived for short_lived in self._short_lived for id in short_lived.found}
+        self._holders.done(Counter(gone.holder for gone in ended))
+        for short_lived in over:
+            self._holders.done(short_lived.holders(but=aside))
+            for holder in short_lived.holders(but=short_lived.found.keys() - aside) if aside else ():
+                self._holders.failed(holder, now=False)
         done = len(ended) + sum(short_lived.count(but=aside) for short_lived in over)
         self._done += done
         # An even sample of very many, else the figures of a minute would describe its last second.
@@ -304,6 +324,7 @@ class FlowCounter:
         flow = Flow(
             since, now, self._arrived, self._claimed, self._requeued, self._done, dict(self._sources), tuple(completions),
             exact, measured and self._since is not None, self._retried, tuple(self._returns), tuple(recovered), self._shifted,
+            self._holders.take(),
         )  # fmt: skip
         self._since = now
         self._turn += 1

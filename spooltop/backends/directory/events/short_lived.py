@@ -18,17 +18,17 @@ from .report import EventBatch
 
 __all__ = ["ShortLived", "split_short_lived"]
 
-Found = tuple[str, str, str, str, str]
-"""The claim, the name in ``new``, the id, the source or "", and the time of the claim (µs), "" where another kind of consumer
-took it."""
+Found = tuple[str, str, str, str, str, str]
+"""The claim, the name in ``new``, the id, the source or "", and the token and the time (µs) of the claim, both "" where another
+kind of consumer took it."""
 
 _FIRST_CLAIM = pattern(
     r"(([0-9]{16}\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?)"
-    r"(?:,c=[0-9a-f]{32}\.([0-9]{1,17}):2,|:(?:2,)?)P[0-9]{1,10}/|[^/]*+/"
+    r"(?:,c=([0-9a-f]{32})\.([0-9]{1,17}):2,|:(?:2,)?)P[0-9]{1,10}/|[^/]*+/"
 )
 """Captures, of each name before a ``/``, the parts of a first claim on one of our own messages in its plain form; nothing of any
 other name. Later attempts are counted one by one, because their names tell how often the message came back."""
-_claim, _name, _source = itemgetter(0), itemgetter(1), itemgetter(3)
+_claim, _name, _source, _token = itemgetter(0), itemgetter(1), itemgetter(3), itemgetter(4)
 
 
 @dataclass(slots=True)
@@ -59,14 +59,35 @@ class ShortLived:
         del counted[""]
         return counted
 
+    def holders(self, *, but: Set[str]) -> Counter[str]:
+        """Counts the messages of each holder, as ``holder_of`` names it. Ids in ``but`` are left out."""
+        found: Iterable[Found] = self.found.values()
+        if but:
+            found = [one for id, one in self.found.items() if id not in but]
+        counted = Counter(map(_token, found))
+        if counted.pop("", 0):
+            counted.update(f"P{one[0].rpartition('P')[2]}" for one in found if not one[4])
+        return counted
+
+    def last_claims(self) -> dict[str, float]:
+        """The time of the last claim of each holder, as ``holder_of`` names it."""
+        last: dict[str, int] = {}
+        foreign: dict[str, float] = {}
+        for claim, _, _, _, token, claimed_us in self.found.values():
+            if not token:
+                foreign[f"P{claim.rpartition('P')[2]}"] = self.at
+            elif (at := int(claimed_us)) > last.get(token, 0):
+                last[token] = at
+        return {token: at / 1e6 for token, at in last.items()} | foreign
+
     def last_claim_at(self) -> float:
-        times = [int(one[4]) for one in self.found.values() if one[4]]
+        times = [int(one[5]) for one in self.found.values() if one[5]]
         own = max(times, default=0) / 1e6
         return own if len(times) == len(self.found) else max(own, self.at)
 
     def completions(self, step: int, *, but: Set[str]) -> Iterator[Completion]:
         """Yields a completion for every ``step``-th message. Ids in ``but`` are left out."""
-        for _, _, id, _, claimed_us in list(self.found.values())[::step]:
+        for _, _, id, _, _, claimed_us in list(self.found.values())[::step]:
             if id not in but:
                 # A late batch says nothing about durations, and only a claim tells when within the batch it was made.
                 put_at = None if self.late else int(id[:16]) / 1e6
