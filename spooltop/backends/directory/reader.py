@@ -195,11 +195,20 @@ class DirectoryReader:
         return self._tracker.where(ids, since, self._world.clock(), new, last.judged.claims, times, current=current)
 
     def consumers(self) -> ConsumerList:
-        if self._consumers is None:
-            from .liveness.consumers import ConsumerGatherer  # while somebody looks at them, never by a look
+        from spooltop.model.consumers import ConsumerList
 
-            self._consumers = ConsumerGatherer()
-        return self._consumers.gather(self._lists.last.judged.claims, self._taken_at)
+        if self._consumers is None:
+            from .liveness.consumers import ConsumerGatherer  # used while somebody looks at them, never by a look
+
+            self._consumers = ConsumerGatherer(self._world.processes, self._options.hosts)
+        dirs, judged = self._spool.dirs, self._lists.last.judged
+        if dirs is None or self._layout == "mail":
+            return ConsumerList(taken_at=self._taken_at)
+        try:
+            certainty = self._judge.certainty(self._spool.mount(dirs))
+        except OSError as problem:  # the spool was removed meanwhile: the next look says so
+            return ConsumerList(taken_at=self._taken_at, error=str(problem.strerror))
+        return self._consumers.gather(dirs, judged.claims, certainty, self._taken_at, complete=judged.all_claims)
 
     def holders(self, key: Key) -> Holders:
         dirs = self._spool.dirs

@@ -81,7 +81,7 @@ class RowJudge:
     def look(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan], progress: Progress) -> JudgedRows:
         """Judges the names of the scans. Raises ``Stopped`` where ``progress`` does."""
         cur, tmp = scans[Box.CUR], scans[Box.TMP]
-        certainty = self._certainty(mount)
+        certainty = self.certainty(mount)
         claims: Sequence[Row] = ()
         whole = True
         irregular: list[Row] = []
@@ -96,7 +96,7 @@ class RowJudge:
         """Judges the files of a scan of ``tmp``. Returns their rows, oldest first, and whether they are all."""
         device = mount.device if mount is not None else None
         names, count = chain(tmp.names, tmp.staged), len(tmp.names) + len(tmp.staged)
-        return self._tmp.look(dirs, names, count, self._certainty(mount), self._table.read, device, progress)
+        return self._tmp.look(dirs, names, count, self.certainty(mount), self._table.read, device, progress)
 
     @property
     def irregular_files(self) -> tuple[Row, ...]:
@@ -105,13 +105,13 @@ class RowJudge:
 
     def test(self, dirs: SpoolDirs, mount: Mount | None, tokens: Collection[str], progress: Progress) -> TestedTokens:
         """Tests the holders of claims, each once. Raises ``Stopped`` where ``progress`` does."""
-        return self._claims.test(dirs, tokens, self._certainty(mount), progress)
+        return self._claims.test(dirs, tokens, self.certainty(mount), progress)
 
     def judge_names(
         self, dirs: SpoolDirs, mount: Mount | None, names: Sequence[str], tails: Sequence[str], tested: TestedTokens
     ) -> list[JudgedClaim]:
         """Judges the claims ``names``, which end in ``tails``, after their holders were tested."""
-        return self._claims.judge_names(dirs, names, tails, tested, self._certainty(mount))
+        return self._claims.judge_names(dirs, names, tails, tested, self.certainty(mount))
 
     def box_states(self, scans: Mapping[Box, BoxScan], judged: JudgedRows) -> dict[Box, BoxState]:
         """Returns the states of ``tmp``, ``new`` and ``cur``."""
@@ -126,7 +126,7 @@ class RowJudge:
     ) -> Mapping[str, tuple[Verdict | None, str]]:
         """Judges the names ``wanted`` of ``tmp`` or ``cur`` now, with the help of earlier looks: name → (verdict, evidence).
         Leaves out names that have gone. Raises ``OSError``."""
-        certainty = self._certainty(mount)
+        certainty = self.certainty(mount)
         if box is Box.CUR:
             return self._claims.judge_again(dirs, wanted, certainty)
         return self._tmp.judge_again(dirs, wanted, certainty, self._table.read, mount.device if mount is not None else None)
@@ -137,13 +137,14 @@ class RowJudge:
             return None
         at = self._monotonic()
         if self._consumers is None or at - self._consumers[0] >= _COUNTED_FOR:
-            alive = self._claims.count_running(dirs, self._certainty(mount))
+            alive = self._claims.count_running(dirs, self.certainty(mount))
             if alive is None and _never_claimed(dirs, scans[Box.NEW].oldest_name):
                 alive = 0
             self._consumers = (at, alive)
         return self._consumers[1]
 
-    def _certainty(self, mount: Mount | None) -> Certainty:
+    def certainty(self, mount: Mount | None) -> Certainty:
+        """The conditions for conclusions about pids."""
         return Certainty(is_local(mount), self._processes.in_first_namespace(), self._pids_here)
 
 

@@ -6,7 +6,7 @@ import datetime
 from itertools import zip_longest
 
 from spooltop.model import units
-from spooltop.model.consumers import ConsumerList, ConsumerRow
+from spooltop.model.consumers import ConsumerList, ConsumerRow, nameless_words
 from spooltop.model.protocols import Sort
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import program
@@ -19,7 +19,6 @@ from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge
 __all__ = ["COLUMNS", "consumer_header", "consumer_lines", "consumer_name", "list_width", "ranked"]
 
 _STYLES = {"DEAD": Style.BAD, "stopped": Style.WARN, "unknown": Style.WARN, "exited": Style.DIM}
-_RANK = {"DEAD": 5, "stopped": 4, "unknown": 3, "running": 2, "exited": 0}
 _SIDE_BY_SIDE = 120
 _DETAIL = 11
 """Lines of the facts below the list, at most."""
@@ -35,19 +34,6 @@ def consumer_name(one: ConsumerRow) -> str:
     return " ".join(words) or (one.token or "?")[:12]
 
 
-def _rate(value: float | None) -> str:
-    """A number a second in at most 6 cells; ``·`` where it was not watched yet."""
-    if value is None:
-        return "·"
-    if 0 < value < 0.095:
-        return "<0.01" if value < 0.005 else f"{value:.2f}"
-    return f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
-
-
-def _dead(one: ConsumerRow) -> bool:
-    return one.word in ("DEAD", "exited")
-
-
 def _verdict(one: ConsumerRow, moment: Moment) -> Span:
     return Span(one.word, _STYLES.get(one.word, Style.NORMAL))
 
@@ -61,7 +47,7 @@ def _command(one: ConsumerRow, moment: Moment) -> Span:
 
 
 def _user(one: ConsumerRow, moment: Moment) -> Span:
-    return Span(safe(one.owner.user) if one.owner.user else "—" if _dead(one) else "?")
+    return Span(safe(one.owner.user) if one.owner.user else "—" if one.gone else "?")
 
 
 def _host(one: ConsumerRow, moment: Moment) -> Span:
@@ -85,23 +71,23 @@ def _last(one: ConsumerRow, moment: Moment) -> Span:
 
 
 def _done(one: ConsumerRow, moment: Moment) -> Span:
-    return Span("—" if _dead(one) else _rate(one.rate.done))
+    return Span("—" if one.gone else one.rate.words("done"))
 
 
 def _failed(one: ConsumerRow, moment: Moment) -> Span:
-    failing = not _dead(one) and bool(one.rate.failed)
-    return Span("—" if _dead(one) else _rate(one.rate.failed), Style.WARN if failing else Style.NORMAL)
+    failing = not one.gone and bool(one.rate.failed)
+    return Span("—" if one.gone else one.rate.words("failed"), Style.WARN if failing else Style.NORMAL)
 
 
 def _cpu(one: ConsumerRow, moment: Moment) -> Span:
     if one.usage is None:
-        return Span("—" if _dead(one) else "?")
+        return Span("—" if one.gone else "?")
     return Span("·" if one.usage.cpu is None else f"{round(100 * one.usage.cpu)}%")
 
 
 def _memory(one: ConsumerRow, moment: Moment) -> Span:
     if one.usage is None:
-        return Span("—" if _dead(one) else "?")
+        return Span("—" if one.gone else "?")
     return Span(units.size(one.usage.memory))
 
 
@@ -170,7 +156,7 @@ def _value(one: ConsumerRow, column: str) -> float | str | None:
         case "memory":
             return usage.memory if usage is not None else None
         case _:
-            return _RANK[one.word] - (0 if one.claims or one.word == "exited" else 1)
+            return one.rank
 
 
 def _ago(at: float | None) -> float | None:
@@ -202,7 +188,7 @@ def consumer_header(
         left.append(Span(f"{dead:,} DEAD", Style.BAD))
     left.append(Span(f" · sorted by {sort.column} {'↓' if sort.descending else '↑'}"))
     if found.window > 0:
-        left.append(Span(f" · rates over {units.duration(found.window)}"))
+        left.append(Span(f" · rates over {units.age(found.window)}{', at least' if found.lower_bound else ''}"))
     head = crop(spread(merge(left), right, width - 1), width)
     across = list_width(width)
     return [head, title_line(fitting(COLUMNS, across, times=times), across, sort=sort)]
@@ -265,7 +251,7 @@ def _rows(
 ) -> list[Line]:  # fmt: skip
     columns = fitting(COLUMNS, width, times=times)
     more = [f"{found.more:,} more are not listed"] if found.more else []
-    more += [f"{found.nameless:,} claims name no consumer; 3 lists them"] if found.nameless else []
+    more += [f"{nameless_words(found)}; 3 lists all claims"] if found.nameless else []
     more += [shown(found.error)] if found.error else []
     tail = [plain(f"   {one}", width, Style.DIM) for one in more][: max(0, height - 1)]
     room = max(1, height - len(tail))
@@ -298,7 +284,7 @@ def _facts(
     command = (usage.command if usage is not None else "") or owner.command
     if command:
         fact("command", safe(command))
-    if not _dead(one):
+    if not one.gone:
         fact("rates", _rates(one, found))
     ids = [short_id(safe(id), max(12, width - _LABEL - 2)) for id in one.ids[:_MOST_IDS]]
     for at, id in enumerate(ids):
@@ -334,4 +320,4 @@ def _process(one: ConsumerRow, now: float, zone: datetime.tzinfo | None) -> str:
 def _rates(one: ConsumerRow, found: ConsumerList) -> str:
     if one.rate.done is None:
         return "not watched yet"
-    return f"done {_rate(one.rate.done)}/s, failed {_rate(one.rate.failed)}/s over {units.duration(found.window)}"
+    return f"done {one.rate.words('done')}/s, failed {one.rate.words('failed')}/s over {units.age(found.window)}"

@@ -35,7 +35,7 @@ class ConsumerReader:
 
 def _shown(found: ConsumerList) -> Hashable:
     """Equal for two lists that look alike on a screen, apart from ages, which are painted with the clock."""
-    return (found.more, found.error, units.duration(found.window), tuple(map(_row, found.consumers)))
+    return (found.more, found.error, units.age(found.window), tuple(map(_row, found.consumers)))
 
 
 def _row(one: ConsumerRow) -> Hashable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes
+from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes, ProcessUse
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.engine.host import Machine
 from spooltop.model.observation import Observation
@@ -29,6 +29,7 @@ class FakeProcesses(Processes):
         self.sweeps = 0
         self.used: dict[int, float] = {}
         self.asked_cpu = 0
+        self.uses: dict[int, ProcessUse] = {}
 
     def wall(self) -> float:
         return self.boot + self.offset
@@ -61,6 +62,12 @@ class FakeProcesses(Processes):
     def cpu(self, pid: int) -> tuple[tuple[int, float, float], ...] | None:
         self.asked_cpu += 1
         return ((pid, 0.0, self.used[pid]),) if pid in self.used else None
+
+    def use(self, pid: int) -> ProcessUse | None:
+        return self.uses.get(pid)
+
+    def command_line(self, pid: int) -> str:
+        return f"python3 /srv/worker.py --of {pid}"
 
     def descriptors(self, files: set[tuple[int, int]]) -> Descriptors:
         opened = {key: pids for key, pids in self.open_files.items() if key in files}

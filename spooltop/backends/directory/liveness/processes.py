@@ -17,7 +17,7 @@ from spooltop.records import dataclass, replace
 
 from .procfs import FileId, ProcFs
 
-__all__ = ["Descriptor", "Descriptors", "Process", "Processes"]
+__all__ = ["Descriptor", "Descriptors", "Process", "ProcessUse", "Processes"]
 
 _PID_AT_MOST = 1 << 22
 _FAMILY_AT_MOST = 64
@@ -46,6 +46,16 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessUse:
+    """Use by one process: ``cpu`` in seconds so far, ``memory`` (resident) in bytes now. ``started`` as in ``Process``."""
+
+    started: float
+    cpu: float
+    memory: int
+    stopped: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Descriptor:
     """Open descriptor. ``writing`` None: its flags could no longer be read."""
 
@@ -70,6 +80,7 @@ class Processes:
         self._procfs = ProcFs(proc)
         self._wall = wall
         self._ticks = os.sysconf("SC_CLK_TCK")
+        self._page = os.sysconf("SC_PAGE_SIZE")
         self._boot_id = ""
 
     def wall(self) -> float:
@@ -195,6 +206,21 @@ class Processes:
             return None  # ended meanwhile, or closed to this user
         return tuple(used)
 
+    def use(self, pid: int) -> ProcessUse | None:
+        """Returns what a process uses, without its children; None where that is not visible, or it has ended."""
+        seen = self._procfs.use(pid)
+        if seen is not None:
+            if seen.stat.zombie:
+                return None
+            started, cpu = self.seconds(seen.stat.started), self.seconds(seen.cpu)
+            return ProcessUse(started, cpu, seen.pages * self._page, bool(seen.stat.stopped))
+        return None if self._procfs.exists() else _use_by_psutil(pid)
+
+    def command_line(self, pid: int) -> str:
+        """The whole command line of a process, "" where it is not visible."""
+        found = self._procfs.command_line(pid)
+        return found if found or self._procfs.exists() else _command_by_psutil(pid)
+
     def seconds(self, ticks: int) -> float:
         """Clock ticks since boot, as a presence file has them, in seconds."""
         return ticks / self._ticks
@@ -236,6 +262,30 @@ class Processes:
     def locks(self) -> bytes | None:
         """The kernel's table of all locks, read whole; None on a system that has none."""
         return self._procfs.locks()
+
+
+def _use_by_psutil(pid: int) -> ProcessUse | None:
+    import psutil
+
+    try:
+        one = psutil.Process(pid)
+        with one.oneshot():
+            times, state = one.cpu_times(), one.status()
+            if state == psutil.STATUS_ZOMBIE:
+                return None
+            memory = one.memory_info().rss
+            return ProcessUse(one.create_time(), times.user + times.system, memory, state == psutil.STATUS_STOPPED)
+    except psutil.Error:
+        return None  # ended meanwhile, or closed to this user
+
+
+def _command_by_psutil(pid: int) -> str:
+    import psutil
+
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return ""
 
 
 def _described(process: Process) -> Process:

@@ -18,6 +18,8 @@ __all__ = ["FileId", "ProcFs", "ProcStat"]
 FileId = tuple[int, int]
 """Device and inode of a file."""
 
+_RSS = 21
+"""Place of the resident set among the fields of ``stat`` that follow the name."""
 _FIRST_PID_NAMESPACE, _FIRST_TIME_NAMESPACE = 0xEFFFFFFC, 0xEFFFFFFA
 """Inodes that the kernel gives to them, proc(5)."""
 
@@ -28,6 +30,14 @@ class ProcStat(NamedTuple):
     started: int
     zombie: bool
     stopped: str
+
+
+class ProcUse(NamedTuple):
+    """Use of the processor in clock ticks, of memory in pages; ``stat`` is the rest of that line."""
+
+    cpu: int
+    pages: int
+    stat: ProcStat
 
 
 class ProcFs:
@@ -72,12 +82,20 @@ class ProcFs:
 
     def stat(self, pid: int) -> ProcStat | None:
         """Start and state of a process."""
-        fields = (self._bytes(f"{pid}/stat") or b"").rpartition(b")")[2].split()
-        if len(fields) < 20:
+        fields = self._stat_fields(pid)
+        return None if fields is None else _stat_of(fields)
+
+    def use(self, pid: int) -> ProcUse | None:
+        """Returns what a process itself has used so far, its threads included, its children not."""
+        fields = self._stat_fields(pid)
+        if fields is None or len(fields) <= _RSS:
             return None
-        # The leader of a process may end before its other threads: then the process lives.
-        zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
-        return ProcStat(int(fields[19]), zombie, fields[0].decode() if fields[0] in (b"T", b"t") else "")
+        return ProcUse(int(fields[11]) + int(fields[12]), int(fields[_RSS]), _stat_of(fields))
+
+    def command_line(self, pid: int) -> str:
+        """The arguments of a process, joined by blanks; "" where they are not visible."""
+        words = os.fsdecode(self._bytes(f"{pid}/cmdline", 4_096) or b"").rstrip("\0")
+        return words.replace("\0", " ")
 
     def numbers(self, pid: int) -> tuple[int, ...]:
         """The numbers of a process, from the pid namespace of ``root`` inwards (``NSpid:``). Raises ``OSError``."""
@@ -142,6 +160,10 @@ class ProcFs:
                 locks.append(line[5:].strip())
         return at, writing, locks
 
+    def _stat_fields(self, pid: int) -> list[bytes] | None:
+        fields = (self._bytes(f"{pid}/stat") or b"").rpartition(b")")[2].split()
+        return fields if len(fields) >= 20 else None
+
     def _bytes(self, path: str, limit: int = 65_536) -> bytes | None:
         try:
             with open(f"{self.root}/{path}", "rb", buffering=0) as file:
@@ -152,3 +174,9 @@ class ProcFs:
                 return b"".join(parts)
         except OSError:
             return None
+
+
+def _stat_of(fields: list[bytes]) -> ProcStat:
+    # The leader of a process may end before its other threads: then the process lives.
+    zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
+    return ProcStat(int(fields[19]), zombie, fields[0].decode() if fields[0] in (b"T", b"t") else "")
