@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 
 __all__ = [
-    "check", "common", "completion", "config", "cursors", "dashboard", "demo", "doctor", "events", "help", "hold", "init",
-    "inject", "layouts", "listed", "ls", "metrics", "nothing", "ops", "pause", "purge", "put", "release", "requeue",
-    "restore", "resume", "show", "status", "undo", "unlock", "work",
+    "check", "common", "completion", "config", "consumers", "cursors", "dashboard", "demo", "doctor", "events", "help",
+    "hold", "init", "inject", "layouts", "listed", "ls", "metrics", "nothing", "ops", "pause", "purge", "put", "release",
+    "requeue", "restore", "resume", "show", "status", "undo", "unlock", "work",
 ]  # fmt: skip
 
 BOXES = ("tmp", "new", "cur", "held", "rejected", "trash")
@@ -110,6 +110,13 @@ def _change(parser: ArgumentParser) -> None:
     _question(parser)
     parser.add_argument("--rate", type=_rate, metavar="N/s", help="rate limit: 50/s, 1000/m; a bare number is per second")
     _json(parser, "the plan and its result as one object")
+
+
+def consumers(parser: ArgumentParser) -> None:
+    _path(parser, optional=True)
+    _watch(parser)
+    parser.add_argument("--verdict", choices=("dead", "alive", "unknown"), metavar="VERDICT", help="only dead, alive or unknown")
+    _json(parser, "one object a line")
 
 
 def demo(parser: ArgumentParser) -> None:

@@ -195,6 +195,13 @@ _TABLE = (
         "alone; nothing is written beside the cursors.",
     ),
     Command(
+        "consumers", "[PATH]", "list who holds claims or waits for messages, the dead first",
+        "  spooltop consumers /var/spool/memex --watch 30s\n"
+        "  spooltop consumers /var/spool/memex --verdict dead --json", "cmd_consumers:consumers", options.consumers,
+        "done/s, fail/s and CPU need --watch; CPU is the share of one processor. A\n"
+        "consumer without a presence lock is known by the pid in its claims alone.",
+    ),
+    Command(
         "locks", "[PATH]", "list the locks, their holders and who waits",
         "  spooltop locks /var/spool/memex", "cmd_show:locks", options.listed,
     ),
