@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 
 __all__ = [
-    "check", "common", "completion", "config", "consumers", "cursors", "dashboard", "demo", "doctor", "events", "help",
-    "hold", "init", "inject", "layouts", "listed", "ls", "metrics", "nothing", "ops", "pause", "purge", "put", "release",
-    "requeue", "restore", "resume", "show", "status", "undo", "unlock", "work",
+    "bench", "check", "common", "completion", "config", "consumers", "cursors", "dashboard", "demo", "doctor",
+    "events", "help", "hold", "init", "inject", "layouts", "listed", "ls", "metrics", "nothing", "ops", "pause",
+    "purge", "put", "release", "requeue", "restore", "resume", "show", "status", "undo", "unlock", "work",
 ]  # fmt: skip
 
 BOXES = ("tmp", "new", "cur", "held", "rejected", "trash")
@@ -177,6 +177,14 @@ def events(parser: ArgumentParser) -> None:
     parser.add_argument("--exec", metavar="CMD", help="also run this shell command for each event, with the JSON on stdin")
     _poll_log(parser)
     _redis(parser)
+    _json(parser, "one object a line")
+
+
+def bench(parser: ArgumentParser) -> None:
+    parser.add_argument("path", metavar="TARGET", nargs="?", help="a spool or any directory; the current one if it is a spool")
+    parser.add_argument(
+        "--seconds", type=_seconds, default=20.0, metavar="N", help="about how long all of it takes; default 20"
+    )
     _json(parser, "one object a line")
 
 

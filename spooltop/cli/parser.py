@@ -122,6 +122,13 @@ _TABLE = (
         "written, and what was not tried says so. Exit codes: 0 all is well, 1 warnings, 2 problems.",
     ),
     Command(
+        "bench", "[TARGET]", "measure files, locks and the engine on this file system",
+        "  spooltop bench /var/spool/memex\n  spooltop bench /mnt/nfs --seconds 60 --json", "cmd_bench:bench", options.bench,
+        "Works in a hidden directory in tmp, or in TARGET itself if it is no spool, and removes it at\n"
+        "the end, also when it is interrupted. Messages are never touched. Each worker is a process;\n"
+        "operations a second and percentiles are over all samples, and include Python's own time.",
+    ),
+    Command(
         "events", "[TARGET …]", "print problems as they begin, change and end, and operations",
         "  spooltop events /var/spool/memex\n"
         "  spooltop events /var/spool/* --json --exec 'jq -r .text | mail -s spooltop root'", "cmd_events:events", options.events,

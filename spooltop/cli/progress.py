@@ -45,9 +45,10 @@ class ProgressLine:
         self._hint = hint
         self._monotonic = monotonic
         self._shown = shown and terminal.shows_progress
-        self._next = monotonic() + FIRST_AFTER
+        self._began = monotonic()
+        self._next = self._began + FIRST_AFTER
         self._painted = False
-        self._steps = deque([(monotonic(), 0)])
+        self._steps = deque([(self._began, 0)])
 
     def due(self) -> bool:
         """True if it is time to paint the line: called often, and answered fast."""
@@ -87,6 +88,20 @@ class ProgressLine:
         self._painted = True
         self._terminal.status(_fitted([self._what, words, self._hint], self._terminal.error_width))
 
+    def share(self, share: float, words: str) -> None:
+        """``share`` (0 to 1) of the work is done; ``words`` say what is being done."""
+        if not self.due():
+            return
+        now = self._monotonic()
+        self._next = now + EVERY
+        self._painted = True
+        left = (now - self._began) * (1 - share) / share if share > 0 else None
+        parts = [
+            f"{self._what} {_bar(share, self._terminal.ascii)} {share:.0%}", words,
+            "" if left is None else f"{duration(max(1.0, left))} left", self._hint,
+        ]  # fmt: skip
+        self._terminal.status(_fitted(parts, self._terminal.error_width))
+
     def close(self) -> None:
         """Erases the line. It may be painted again."""
         if self._painted:
@@ -110,7 +125,7 @@ class ListingProgress:
         return self._line.due()
 
     def advanced(self, share: float, rows: Sequence[Row], count: int) -> None:
-        self._line.tell(f"{share:.0%}")
+        self._line.share(share, "")
 
 
 def progress_text(
@@ -124,8 +139,7 @@ def progress_text(
     known = total is not None and total >= done > 0
     bar = ""
     if known and total:
-        full = _BAR * done // total
-        bar = f" [{'#' * full}{'-' * (_BAR - full)}]" if ascii else f" {'█' * full}{'░' * (_BAR - full)}"
+        bar = f" {_bar(done / total, ascii)}"
     counted = f"{count(done)} of {count(total)}" if known else count(done)
     left = (total - done) / speed if known and total is not None and speed else None
     parts = [
@@ -137,6 +151,11 @@ def progress_text(
     if bar and cells(parts[0]) >= width:
         parts[0] = parts[0].replace(bar, "", 1)
     return _fitted(parts, width)
+
+
+def _bar(share: float, ascii: bool) -> str:
+    full = int(_BAR * share)
+    return f"[{'#' * full}{'-' * (_BAR - full)}]" if ascii else f"{'█' * full}{'░' * (_BAR - full)}"
 
 
 def _fitted(parts: Sequence[str], width: int) -> str:

@@ -93,7 +93,7 @@ def test_words_with_numbers_become_a_bar_and_others_stay() -> None:
     assert painted(stream) == [
         f"requeue: making the plan {bar} 150,000 of 300,000 claims judged · 75,000/s · 2.0s left · Ctrl-C leaves",
         r"requeue: making the plan · \x1b]0;reading the journal · Ctrl-C leaves",
-        "requeue: making the plan · 50% · Ctrl-C leaves",
+        f"requeue: making the plan {bar} 50% · 4.0s left · Ctrl-C leaves",
     ]
 
 
