@@ -27,7 +27,7 @@ from .writers import dying_writer
 TEXT = README.read_text(encoding="utf-8")
 ROOT = README.parent
 BLOCK = re.compile(r"(?:<!-- (?P<mark>[a-z -]+) -->\n)?```(?P<language>sh|python|toml|ini)\n(?P<code>.*?)```\n", re.DOTALL)
-PLACES = ("/var/spool", "/opt/memex", "/srv", "/run", "/etc")
+PLACES = ("/var/spool", "/opt/memex", "/srv", "/etc")
 """Directories of the README's examples; here each lies below the test's own."""
 
 
@@ -48,7 +48,7 @@ class Machine:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        for name in ("var/spool", "opt/memex", "srv", "run", "etc", "bin", "home"):
+        for name in ("var/spool", "opt/memex", "srv", "etc", "bin", "home"):
             (root / name).mkdir(parents=True)
         shim = root / "bin" / "spooltop"
         shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m spooltop "$@"\n')
@@ -122,11 +122,9 @@ def answer(machine: Machine, line: str) -> None:
 
 
 @pytest.mark.early
-def test_the_twelve_commands_run_one_after_the_other(machine: Machine) -> None:
+def test_the_commands_run_one_after_the_other(machine: Machine) -> None:
     lines = next(block.code for block in BLOCKS if (block.mark, block.language) == ("", "sh")).splitlines()
-    assert len(lines) == 12
     (machine.root / "opt/memex/cursors.json").write_text('{"imessage": 89632}')
-    (machine.root / "run/job.lock.queue").mkdir()
     for line in lines:
         if line.split()[1].startswith("/var"):
             with machine.terminal(line) as screen:
@@ -139,9 +137,12 @@ def test_the_twelve_commands_run_one_after_the_other(machine: Machine) -> None:
             answer(machine, line)
         elif " inject " in line:
             answer(machine, line)
+        elif " pause " in line:
+            answer(machine, line)
+            answer(machine, "spooltop resume /var/spool/x")
         else:
             done = machine.run(line)
-            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+            assert done.returncode in ((0, 1) if " doctor " in line else (0,)), f"{line}\n{done.stdout}{done.stderr}"
     with Spool(str(machine.spool)) as spool:
         assert spool.depth() == 6  # the requeued message and five test messages; the worker had drained the first
 
