@@ -110,7 +110,7 @@ class Glance:
     @property
     def dead(self) -> int | None:
         """The number of claims of dead consumers; None where it is not judged."""
-        if self.snapshot is None or self.snapshot.observation.layout != "spool":
+        if self.snapshot is None or self.snapshot.observation.layout != "spool" or self._count(Box.CUR) is None:
             return None
         return self.snapshot.observation.counts.dead
 

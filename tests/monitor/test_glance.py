@@ -46,6 +46,11 @@ def test_what_does_not_answer_says_for_how_long_and_where() -> None:
     assert (one.says, one.level) == ("no answer for 41s: readdir of new", Level.SILENT)
 
 
+def test_what_is_not_counted_is_not_written_as_none() -> None:
+    missing = BoxState(Box.CUR, None, complete=False, error="is missing")
+    assert Glance("/q", snapshot=Observer().add(look(0, 3, states=[missing]))).dead is None
+
+
 def test_counts_are_those_of_the_look_and_before_it_of_the_names() -> None:
     counted = Glance("/q", counted={Box.NEW: 7, Box.CUR: 1, Box.TMP: None})
     assert (counted.count(Box.NEW), counted.count(Box.TMP), counted.dead, counted.oldest_at) == (7, None, None, None)
