@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .startup.splash import Splash, target
+from .startup.splash import Splash, targets
 from .startup.supervisor import fork_if_fs_may_hang
 
 TYPE_CHECKING = False  # of our own: to load typing takes as long as all that stands before the first word on the screen
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         atexit.register(gc.freeze)  # else the interpreter searches all of it once more before it ends
     splash = Splash()
     try:
-        leave = fork_if_fs_may_hang(words, target(words), os.environ)  # before there are threads
+        leave = fork_if_fs_may_hang(words, targets(words), os.environ)  # before there are threads
         splash = Splash.show(words, os.environ, ask=leave is None)  # before anything that takes time to load
         if splash.up:
             import gc

@@ -38,6 +38,8 @@ _AGAIN = 15.0
 """Seconds after which a target that cannot be opened is tried again."""
 _REST = 2.0
 """Seconds at least between two looks at a target in which nothing changed."""
+_SECOND = 5.0
+"""Seconds from the first look to the second, without which there are no rates."""
 _REST_SHARE = 0.015
 """Share of a core that all looks at rest may take."""
 _BUSY_SHARE = 0.25
@@ -71,6 +73,8 @@ class _Watched:
     look_due: float = 0.0
     took: float = 0.0
     """Seconds of a core that the last look took."""
+    seen: bool = False
+    """True once it was looked at."""
     dropped: bool = False
     """True once it is no target any more."""
 
@@ -250,7 +254,9 @@ class SpoolsWatch:
             rest = max(_REST, self._cost / _REST_SHARE) * self._factor
             busy = self._cost / _BUSY_SHARE
         calm = snapshot.observation.only_messages_wait
-        one.look_due = began + rest * (_ONLY_MESSAGES if calm else 1.0)
+        rest = rest * (_ONLY_MESSAGES if calm else 1.0) if one.seen else _SECOND
+        one.seen = True
+        one.look_due = began + rest
         self._show(one, Glance(one.glance.target, snapshot=snapshot))
         if sum(each.control is not None for each in list(self._watched.values())) > self._most_open:
             self._close(one)

@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # typing takes as long to load as all of this takes to ru
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Splash", "target", "wanted"]
+__all__ = ["Splash", "target", "targets", "wanted"]
 
 _PLAIN = ("-h", "--help", "-V", "--version", "--json", "--headless")
 """Words that keep the dashboard from opening, whatever the other words are."""
@@ -41,8 +41,12 @@ def wanted(words: Sequence[str], environ: Mapping[str, str], ask: bool = True) -
 
 def target(words: Sequence[str]) -> str:
     """Returns the path that these words most likely open."""
-    paths = [word for word in words if not word.startswith("-")]
-    return paths[-1] if paths else "."
+    return targets(words)[-1]
+
+
+def targets(words: Sequence[str]) -> list[str]:
+    """Returns all paths that these words may open."""
+    return [word for word in words if not word.startswith("-")] or ["."]
 
 
 class Splash:

@@ -41,8 +41,9 @@ def _handled_signals() -> tuple[Signals, ...]:
 
 
 def may_hang(path: str, mountinfo: str) -> bool:
-    """True if ``path`` leads to a file system that asks another process or machine, according to the text of
-    ``/proc/self/mountinfo`` (proc(5)). Never accesses a file system of this kind."""
+    """True if ``path`` leads to a file system that asks another process or machine, or one is mounted below it, according to the
+    text of ``/proc/self/mountinfo`` (proc(5)). A glob stands for the directory in front of it. Never accesses a file system of
+    this kind."""
     from spooltop.model.mountinfo import parse_mounts
 
     points = {
@@ -50,7 +51,11 @@ def may_hang(path: str, mountinfo: str) -> bool:
     }
     if not any(points.values()):
         return False
-    left, at, links = os.path.abspath(path).split("/")[::-1], "/", 0
+    magic = min((path.index(sign) for sign in "*?[" if sign in path), default=len(path))
+    path = os.path.abspath(path if magic == len(path) else os.path.dirname(path[:magic]))
+    if any(hangs and point.startswith(f"{path.rstrip('/')}/") for point, hangs in points.items()):
+        return True
+    left, at, links = path.split("/")[::-1], "/", 0
     while left:
         if points.get(at, False):
             return True
@@ -72,20 +77,21 @@ def may_hang(path: str, mountinfo: str) -> bool:
     return False
 
 
-def fork_if_fs_may_hang(words: Sequence[str], target: str, environ: Mapping[str, str]) -> Leave | None:
-    """Continues in a child if these words open ``target`` on a terminal and the target may hang; the parent exits with the
+def fork_if_fs_may_hang(words: Sequence[str], targets: Sequence[str], environ: Mapping[str, str]) -> Leave | None:
+    """Continues in a child if these words open ``targets`` on a terminal and one of them may hang; the parent exits with the
     child's exit code. The returned function must be called before anything that may hang is closed. In all other cases there is
     no supervisor, and the result is None."""
     bare = [word for word in words if not word.startswith("-")]
-    is_command = len(bare) > 1 and words[0] == bare[0]
+    is_command = len(bare) > 1 and words[0] == bare[0] and "/" not in bare[0]
     if is_command or environ.get("TERM", "") in ("", "dumb") or not all(os.isatty(fd) for fd in (0, 1, 2)):
         return None
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            if not may_hang(target, file.read()):
-                return None
+            mounts = file.read()
     except OSError:
         return None  # the mounts are unknown
+    if not any(may_hang(target, mounts) for target in targets):
+        return None
     import signal
 
     signal.pthread_sigmask(signal.SIG_BLOCK, _handled_signals())

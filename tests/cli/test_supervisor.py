@@ -32,6 +32,13 @@ def test_it_is_the_mount_that_the_path_leads_into() -> None:
     assert may_hang("/mnt/ä b/spool", table("/mnt/ä b", "nfs"))
 
 
+def test_a_mount_below_a_directory_of_spools_or_behind_a_glob() -> None:
+    mounts = table("/srv/queues/far", "nfs")
+    assert may_hang("/srv/queues", mounts) and may_hang("/srv/queues/", mounts) and may_hang("/", mounts)
+    assert may_hang("/srv/queues/*", mounts) and may_hang("/srv/q*/[a-f]*", mounts)
+    assert not may_hang("/srv/queues/near", mounts) and not may_hang("/srv/queue", mounts) and not may_hang("/var/*", mounts)
+
+
 def test_by_links_to_it(tmp_path: Path) -> None:
     mounts = table(tmp_path / "far", "fuse")
     (tmp_path / "near").mkdir()
@@ -47,4 +54,4 @@ def test_links_that_lead_nowhere_are_given_up(tmp_path: Path) -> None:
 
 
 def test_nothing_is_kept_apart_without_a_terminal(tmp_path: Path) -> None:
-    assert fork_if_fs_may_hang([str(tmp_path)], str(tmp_path), {"TERM": "xterm"}) is None
+    assert fork_if_fs_may_hang([str(tmp_path)], [str(tmp_path)], {"TERM": "xterm"}) is None

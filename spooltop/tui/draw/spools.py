@@ -117,10 +117,12 @@ SORTS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The layout for one width: the columns, the names as they are shown by target, and the part of the paths that all share."""
+    """The layout for one width: the columns, the names as they are shown by target, and the part of the paths that all share
+    (``place``). ``distinct`` are the names before they are cut."""
 
     columns: tuple[SpoolColumn, ...]
     names: Mapping[str, str]
+    distinct: Mapping[str, str]
     place: str
     name_width: int
     cells: int
@@ -147,7 +149,8 @@ def frame(targets: Sequence[str], width: int) -> Frame:
     while len(columns) > 1 and left() < _PROBLEM_LEAST:
         columns.pop()
     short = _shortened(names, name_width)
-    return Frame(tuple(columns), dict(zip(targets, short, strict=True)), place, name_width, cells, max(0, left()))
+    shown_as, distinct = dict(zip(targets, short, strict=True)), dict(zip(targets, names, strict=True))
+    return Frame(tuple(columns), shown_as, distinct, place, name_width, cells, max(0, left()))
 
 
 def _distinct(targets: Sequence[str]) -> tuple[str, list[str]]:
@@ -202,12 +205,14 @@ def _sort_value(one: Glance, sort: str) -> float | None:
     return one.count(*({"new": (Box.NEW,), "cur": (Box.CUR,), "tmp": (Box.TMP,), "aside": ASIDE}[sort]))
 
 
-def matching(glances: Sequence[Glance], filter: str, *, troubled: bool = False) -> list[Glance]:
-    """The glances whose path or worst problem contains all words of ``filter``, and no ``!word``. ``troubled``: only those
-    with a problem."""
+def matching(
+    glances: Sequence[Glance], filter: str, names: Mapping[str, str], *, troubled: bool = False
+) -> list[Glance]:
+    """The glances whose name or worst problem contains all words of ``filter``, and no ``!word``. ``names``: the part of each
+    path that is not the same for all. ``troubled``: only those with a problem."""
 
     def fits(one: Glance) -> bool:
-        text = f"{escape(one.target)} {one.says} {one.worst.code if one.worst else ''}".lower()
+        text = f"{names.get(one.target, one.target)} {one.says} {one.worst.code if one.worst else ''}".lower()
         return all((word[1:] not in text) if word[0] == "!" and len(word) > 1 else word in text for word in words)
 
     words = filter.lower().split()

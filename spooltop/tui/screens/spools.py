@@ -94,7 +94,7 @@ class SpoolsScreen(TableScreen[None]):
         if self.state.frozen_at is None:
             self.glances = list(self.spools.glances())
             self.now = self.spools.now()
-        found = matching(self.glances, self.state.filter, troubled=self.state.troubled)
+        found = matching(self.glances, self.state.filter, self._layout().distinct, troubled=self.state.troubled)
         found = in_order(found, self.state.sort, descending=self.state.descending)
         key = self.rows.cursor_key
         at = next((place for place, one in enumerate(found) if one.target == key), None)
