@@ -19,9 +19,8 @@ __all__ = ["id_of", "path_of", "selection_of"]
 def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines: bool = False) -> Selection:
     """Builds the selection that the arguments describe.
 
-    ``box_from_lines``: if no ``--box`` is given and the lines of ``ls --json`` on stdin name exactly one box, that box is used. A
-    word of the filter with an unknown key is searched for as text, with a hint on stderr. Raises ``UsageError`` for invalid
-    words.
+    ``box_from_lines``: if no ``--box`` is given and the lines of ``ls --json`` on stdin name exactly one box, that box is used.
+    Raises ``UsageError`` for invalid words.
     """
     words: list[str] = args.what
     everything = "ALL" in words
@@ -42,9 +41,7 @@ def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines
     if args.filter:
         from ..model import query
 
-        parsed = query.parse(args.filter)  # raises for a filter that makes no sense, before anything is opened
-        if parsed.hint:
-            terminal.error(f"--filter: {parsed.hint}")
+        query.parse(args.filter)  # raises for a filter that makes no sense, before anything is opened
     return Selection(
         box=box,
         ids=None if ids is None else tuple(dict.fromkeys(ids)),

@@ -2,39 +2,44 @@
 
 ====================  =======================================================================
 ``text``              somewhere in the name, id, source, owner's command, evidence, note or reason as shown
+``*.txt``             one of these in full: ``*`` is any text, ``?`` one character; also after ``src:``, ``id:``, ``error:``
 ``age:>10m``          in its box for longer (``>`` ``>=`` ``<`` ``<=``)
 ``src:imessage``      from a source with this in its name (also ``source:``); ``src:=imessage`` from just this one, ``src:""``
                       from none that is known
+``id:6548``           an id with this in it
+``error:exit-1``      whose last attempt ended so, or set aside for this reason
 ``pid:4312``          held or written by this process
 ``tries:>3``          more than 3 attempts; ``tries:3`` exactly 3
-``verdict:dead``      alive, dead, unknown, writing, abandoned
+``verdict:dead``      alive, dead, unknown, writing, abandoned; other words for cursors and locks
 ``!term``             not so
 ``"two words"``       blanks, and text that looks like a term; ``""`` inside is a quotation mark
 ====================  =======================================================================
 
 Text is compared with capitals. A backslash is nothing special, so ``\\x1b`` finds what is shown so. A term about something that
 is not known of a row (its age, its tries) does not hold, and its opposite does not either: nothing is selected by ignorance.
+For the same reason an unknown key is refused: ``!owner:bob``, taken as text, would select everything.
 """
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from spooltop.patterns import pattern
 from spooltop.records import dataclass
 
 from ..errors import UsageError
-from .filter_terms import COMPARE, KEYED, Age, IsVerdict, Pid, Source, Term, Text, Tries
+from .filter_facts import Facts, MessageFacts
+from .filter_terms import COMPARE, KEYED, Age, Error, Id, IsVerdict, Pid, Source, Term, Text, Tries, Words
 from .row import Row
 from .units import parse_age
 from .vocabulary import Verdict
 
 __all__ = ["KEYS", "OLDER", "ByName", "Query", "is_plain", "parse"]
 
-KEYS = ("age", "src", "source", "pid", "tries", "verdict")
+KEYS = ("age", "src", "source", "id", "pid", "tries", "verdict", "error")
 OLDER = operator.ge
 """Comparison of an age with "older than"."""
 _OPERATOR = pattern(r"(>=|<=|>|<|=)?(.*)", re.DOTALL)
@@ -46,7 +51,7 @@ class Query:
     """A parsed filter.
 
     ``terms`` are (term, wanted); wanted is False after ``!``. ``incomplete`` are terms that a lenient parse left out, as typed.
-    ``hint`` says what the first of them lacks, or which key is unknown. ``str()`` gives words that parse to the same query.
+    ``hint`` says what the first of them lacks, or which keys there are. ``str()`` gives words that parse to the same query.
     """
 
     terms: tuple[tuple[Term, bool], ...] = ()
@@ -55,7 +60,17 @@ class Query:
 
     def match(self, row: Row, now: float) -> bool:
         """True if all terms hold for ``row`` at ``now`` (epoch seconds)."""
-        return all(term.holds(row, now) is wanted for term, wanted in self.terms)
+        return self.holds(MessageFacts(row, now))
+
+    def holds(self, facts: Facts) -> bool:
+        """True if all terms hold for these facts."""
+        return all(term.holds(facts) is wanted for term, wanted in self.terms)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts that what matches shows somewhere, longest first: to be pointed out in it."""
+        words = [term.words for term, wanted in self.terms if wanted and isinstance(term, Text | Source | Id | Error)]
+        return tuple(sorted({piece for one in words for piece in one.pieces if piece}, key=lambda text: (-len(text), text)))
 
     @property
     def empty(self) -> bool:
@@ -73,19 +88,21 @@ class Query:
         ``is_plain``)."""
         found = []
         for term, wanted in self.terms:
-            if wanted and isinstance(term, Text) and _PLAIN.fullmatch(term.needle):
-                found.append(term.needle.encode())
-            elif wanted and isinstance(term, Source) and _PLAIN.fullmatch(term.name):
-                found.append((b",s=" if term.whole else b"") + term.name.encode())
+            if wanted and isinstance(term, Text | Id | Source):
+                front = b",s=" if isinstance(term, Source) and term.whole else b""
+                found += [front + piece.encode() for piece in term.words.pieces if _PLAIN.fullmatch(piece)]
         return tuple(found)
 
     @property
     def by_name(self) -> ByName | None:
         """Splits the query if a plain name in ``new`` decides it; None if a text may occur elsewhere than in the name."""
-        if any(isinstance(term, Text) and not _PLAIN.fullmatch(term.needle) for term, _ in self.terms):
+        if any(
+            isinstance(term, Id) or (isinstance(term, Text) and (term.words.glob or not _PLAIN.fullmatch(term.words.text)))
+            for term, _ in self.terms
+        ):
             return None
         return ByName(
-            tuple((term.needle, wanted) for term, wanted in self.terms if isinstance(term, Text)),
+            tuple((term.words.text, wanted) for term, wanted in self.terms if isinstance(term, Text)),
             tuple((COMPARE[t.compare], t.seconds, wanted) for t, wanted in self.terms if isinstance(t, Age)),
             Query(tuple((term, wanted) for term, wanted in self.terms if not isinstance(term, Text | Age))),
         )
@@ -119,9 +136,9 @@ def is_plain(name: bytes) -> bool:
     return b"\\" not in name and b"%" not in name and name.isascii() and name.decode("ascii").isprintable()
 
 
-def parse(text: str, *, lenient: bool = False) -> Query:
+def parse(text: str, *, lenient: bool = False, verdicts: Collection[str] = tuple(Verdict)) -> Query:
     """Parses a filter. Raises ``UsageError`` with the correct form; with ``lenient`` (while typing) it leaves out unfinished
-    terms and reports them instead.
+    terms and reports them instead. ``verdicts`` are those of what is filtered.
 
     >>> str(parse('age:>10m !verdict:alive "two words"'))
     'age:>10m !verdict:alive "two words"'
@@ -134,8 +151,7 @@ def parse(text: str, *, lenient: bool = False) -> Query:
         raise UsageError("a quotation mark is not closed", advice='write "two words", and "" for the mark itself inside')
     for word in words:
         try:
-            terms.append(_term(word))
-            hint = hint or _no_key(word)
+            terms.append(_term(word, verdicts))
         except UsageError as error:
             if not lenient:
                 raise
@@ -183,7 +199,7 @@ def _split(text: str) -> tuple[list[_Word], bool]:
     return words, not inside
 
 
-def _term(word: _Word) -> tuple[Term, bool]:
+def _term(word: _Word, verdicts: Collection[str]) -> tuple[Term, bool]:
     text, quoted_at = word.text, word.quoted_at
     wanted = True
     if text.startswith("!") and quoted_at != 0:
@@ -192,15 +208,19 @@ def _term(word: _Word) -> tuple[Term, bool]:
     keyed = KEYED.fullmatch(text)
     if keyed and (quoted_at is None or quoted_at >= keyed.start(2)):
         key, value = keyed.groups()
-        if key in KEYS:
-            return _keyed(key, value, quoted=quoted_at is not None), wanted
-        _refuse_misspelt(key, value)
+        if key not in KEYS:
+            raise _unknown_key(key, value)
+        return _keyed(key, value, verdicts, quoted=quoted_at is not None), wanted
     if not text:
         raise UsageError("empty search term", advice="write some text, or a term such as age:>10m")
-    return Text(text), wanted
+    return Text(_words(text, quoted=quoted_at is not None)), wanted
 
 
-def _keyed(key: str, value: str, *, quoted: bool) -> Term:
+def _words(text: str, *, quoted: bool) -> Words:
+    return Words(text, glob="*" in text and not quoted)
+
+
+def _keyed(key: str, value: str, verdicts: Collection[str], *, quoted: bool) -> Term:
     found = _OPERATOR.fullmatch(value)
     compare, rest = (found.group(1), found.group(2)) if found else (None, value)
     if key == "age":
@@ -212,21 +232,21 @@ def _keyed(key: str, value: str, *, quoted: bool) -> Term:
     if key == "pid":
         return Pid(_number("pid", value, "write pid:4312"))
     if key == "verdict":
-        if value.lower() not in set(Verdict):
-            raise UsageError(f"unknown verdict {value!r}", advice="use one of " + ", ".join(Verdict))
-        return IsVerdict(Verdict(value.lower()))
+        if value.lower() not in verdicts:
+            raise UsageError(f"unknown verdict {value!r}", advice="use one of " + ", ".join(map(_as_word, verdicts)))
+        return IsVerdict(value.lower())
+    if key in ("id", "error"):
+        if not value:
+            raise UsageError(f"{key}: needs a text", advice="write " + ("id:6548" if key == "id" else "error:exit-1"))
+        return (Id if key == "id" else Error)(_words(value, quoted=quoted))
     if not value and not quoted:
         raise UsageError("src: needs a name", advice='write src:imessage, or src:"" for messages of no known source')
     whole = value.startswith("=") or not value
-    return Source(value.removeprefix("="), whole)
+    return Source(Words(value.removeprefix("=")) if whole else _words(value, quoted=quoted), whole)
 
 
-def _no_key(word: _Word) -> str:
-    """Returns a hint for text that looks like a term with an unknown key, "" for other text."""
-    keyed = KEYED.fullmatch(word.text.removeprefix("!"))
-    if keyed is None or word.quoted_at is not None or keyed[1] in KEYS:
-        return ""
-    return f"unknown key {keyed[1]}: searched as text; keys are {', '.join(f'{name}:' for name in KEYS)}"
+def _as_word(verdict: str) -> str:
+    return f'"{verdict}"' if " " in verdict else str(verdict)
 
 
 def _number(key: str, text: str, advice: str) -> int:
@@ -235,14 +255,10 @@ def _number(key: str, text: str, advice: str) -> int:
     return int(text)
 
 
-def _refuse_misspelt(key: str, value: str) -> None:
-    """Raises ``UsageError`` for a misspelt key. Names contain colons too, so only a comparison, or a word close to a key, counts
-    as one."""
+def _unknown_key(key: str, value: str) -> UsageError:
+    """The error for a key that does not exist."""
     import difflib  # only for what may be misspelt
 
     near = difflib.get_close_matches(key.lower(), KEYS, 1, cutoff=0.8)
-    if near or value[:1] in ("<", ">"):
-        right = near[0] if near else "one of " + ", ".join(f"{name}:" for name in KEYS)
-        raise UsageError(
-            f"unknown filter key {key}:", advice=f'write {right}{":" if near else ""}, or "{key}:{value}" in quotes as text'
-        )
+    right = f"write {near[0]}:" if near else f"keys are {' '.join(f'{name}:' for name in KEYS if name != 'source')}"
+    return UsageError(f"unknown key {key}:", advice=f'{right}, or "{key}:{value}" in quotes as text')

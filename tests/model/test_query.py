@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -10,10 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
+from spooltop.model.cursors import Cursor
+from spooltop.model.filter_facts import cursor_facts, lock_facts, operation_facts
+from spooltop.model.filter_terms import Words
+from spooltop.model.locks import Lock, LockHolder
+from spooltop.model.plan import OperationRecord
 from spooltop.model.query import Query, is_plain, parse
 from spooltop.model.row import Row
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Box, Owner, Verdict
+from spooltop.model.vocabulary import Action, Box, Owner, Verdict
 from tests.clock import NOW
 
 
@@ -92,7 +99,8 @@ def test_names_of_others_are_found_as_shown(name: str, text: str) -> None:
     [
         ("age:10m", "age:>10m"), ("age:>", "10m"), ("age:>soon", "10m"), ("tries:x", "tries:>3"), ("pid:>3", "pid:4312"),
         ("verdict:gone", "abandoned"), ("src:", "src:imessage"), ("!", "some text"), ('"open', "two words"),
-        ("sourc:x", "source:"), ("ages:>3", "age:"), ("verdit:dead", "verdict:"), ("depth:>3", "age:, src:"),
+        ("sourc:x", "source:"), ("ages:>3", "age:"), ("verdit:dead", "verdict:"), ("depth:>3", "age: src:"),
+        ("id:", "id:6548"), ("error:", "exit-1"),
     ],
 )  # fmt: skip
 def test_wrong_terms_say_what_would_be_right(text: str, advice: str) -> None:
@@ -117,7 +125,8 @@ def test_while_typing_a_half_term_is_left_out_and_told() -> None:
 TERM = st.one_of(
     st.text(min_size=1, max_size=12),
     st.sampled_from(
-        ["age:>10m", "!age:<5s", "src:imessage", "pid:4312", "tries:>3", "tries:3", "verdict:dead", "!x", 'src:"a b"']
+        ["age:>10m", "!age:<5s", "src:imessage", "pid:4312", "tries:>3", "tries:3", "verdict:dead", "!x", 'src:"a b"',
+         "src:a*", "*.x", "id:7", "error:a*"]
     ),
 )
 
@@ -158,12 +167,69 @@ def test_a_source_is_found_by_a_part_of_its_name_as_it_is_shown() -> None:
     assert parse("src:日本語").match(japanese, NOW) and not parse("!src:本").match(japanese, NOW)
 
 
-@pytest.mark.parametrize("text", ["foo:3", "!foo:3"])
-def test_a_key_that_is_none_is_said_and_searched_as_text(text: str) -> None:
-    query = parse(text)
-    assert query.hint.startswith("unknown key foo: searched as text") and "src:" in query.hint
-    assert query.match(row("a foo:3 b"), NOW) is not text.startswith("!")
+@pytest.mark.parametrize("text", ["foo:3", "!foo:3", "http://x"])
+def test_an_unknown_key_is_refused_with_those_that_exist(text: str) -> None:
+    with pytest.raises(UsageError, match=r"keys are age: src: id: pid: tries: verdict: error:, or .* in quotes as text"):
+        parse(text)
+    lenient = parse(f"src:x {text}", lenient=True)
+    assert (str(lenient), lenient.incomplete) == ("src:x", (text,)) and lenient.hint.startswith("unknown key")
     assert not parse('"foo:3"').hint and not parse("12:30").hint and not parse("src:x").hint
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("src:im*", True), ("src:*age", True), ("src:i?z*", False), ("src:i?es*", True), ("src:mess*", False), ("src:*", True),
+        ("!src:im*", False), ("src:=im*", False), ('src:"im*"', False), ("id:4290", True), ("id:*.vm", True), ("id:*.v", False),
+        ("id:worker", False), ("*.vm", True), ("*.v", False), ("1795*4290*", True), ("1795*4290", False), ("worker.?y*", True),
+        ('"*.vm"', False), ("error:exit", True), ("error:exit-?*", True), ("error:timeout", False), ("!error:timeout", True),
+    ],
+)  # fmt: skip
+def test_globs_ids_and_errors(text: str, found: bool) -> None:
+    assert parse(text).match(replace(CLAIM, ended="exit-1"), NOW) is found
+
+
+def test_a_glob_never_takes_long() -> None:
+    assert not parse("*a" * 60 + "*b").match(row("a" * 250), NOW)
+
+
+@given(st.text("ab?*", min_size=1, max_size=8), st.text("abc", max_size=8))
+def test_a_glob_matches_as_in_a_shell(glob: str, text: str) -> None:
+    assert Words(glob, glob=True).found_in(text) is fnmatchcase(text, glob)
+
+
+@given(st.text("ab*?", min_size=1, max_size=6).map(lambda glob: glob + "*"), st.text("ab.", min_size=1, max_size=9))
+def test_the_test_on_bytes_never_loses_a_match_of_a_glob(glob: str, name: str) -> None:
+    for text in (glob, f"id:{glob}"):
+        query = parse(text)
+        assert query.could_match(name.encode()) or not query.match(row(name, Box.NEW), NOW)
+
+
+def test_texts_to_point_out_are_those_that_what_matches_shows() -> None:
+    assert parse("ab src:mem*x id:7 !no error:exit age:>1m *").texts == ("exit", "mem", "ab", "7", "x")
+
+
+CURSOR = Cursor("imessage", 7, "7", "not advancing", "idle?", "/c/cursors.json", shared=True, moved_at=NOW - 90)
+LOCK = Lock("/s/a.lock", "flock", (LockHolder(7, "rsync", since=NOW - 90),), (LockHolder(8),), "blocked")
+OPERATION = OperationRecord("7f3a", Action.PURGE, NOW - 90, "root", 3, 2, failed=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "cursor", "lock", "operation"),
+    [
+        ("a", True, True, True), ("idle?", True, False, False), ("src:im*", True, False, False), ("age:>1m", True, True, True),
+        ("age:>2m", False, False, False), ("pid:8", False, True, False), ("!pid:9", True, True, True),
+        ("id:7f", False, False, True),
+        ("verdict:blocked", False, True, False), ('verdict:"not advancing"', True, False, False), ("rsync", False, True, False),
+        ("purge", False, False, True), ("error:failed", False, False, True), ("tries:1", False, False, False),
+        ("!tries:1", False, False, False),
+    ],
+)  # fmt: skip
+def test_one_grammar_for_every_view(text: str, cursor: bool, lock: bool, operation: bool) -> None:
+    found = parse(text, verdicts=("blocked", "not advancing"))
+    facts = (cursor_facts(CURSOR, NOW), lock_facts(LOCK, "BLOCKED", NOW), operation_facts(OPERATION, NOW))
+    assert [found.holds(one) for one in facts] == [cursor, lock, operation]
+    assert parse(str(found), verdicts=("blocked", "not advancing")) == found
 
 
 @pytest.mark.parametrize("box", [Box.CUR, Box.TMP])

@@ -158,7 +158,7 @@ CASES: dict[str, Case] = {
     "mark-all": Case((NEW,), "120 marked"),
     "unmark-all": Case((NEW, ("a", "120 marked")), "0 marked"),
     "filter": Case((NEW,), "Enter keeps"),
-    "find": Case((OPERATIONS,), "Enter goes to the next match"),
+    "find": Case((CLAIMS, ("question_mark", "Move")), "Enter goes to the next match"),
     "which-key": Case((CLAIMS,), "d purges to the trash, r requeues"),
     "sort-menu": Case((CLAIMS, ready("sorted by verdict")), "Sort by"),
     "choose-sort": Case(

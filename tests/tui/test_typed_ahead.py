@@ -9,6 +9,7 @@ from textual.message import Message
 from spooltop.model.plan import Confirm, OperationRecord
 from spooltop.model.progress import EVERY
 from spooltop.model.vocabulary import Action, Verdict
+from spooltop.tui.draw.spans import Style
 from spooltop.tui.screens.panel import Panel
 
 from .driving import Driver, dashboard
@@ -245,7 +246,7 @@ async def test_cursors_and_locks_are_filtered_by_text() -> None:
         await driver.see("imessage", "email")
 
 
-@pytest.mark.parametrize("panel", ["z", "question_mark", "r"], ids=["operations", "help", "plan"])
+@pytest.mark.parametrize("panel", ["question_mark", "r"], ids=["help", "plan"])
 async def test_a_word_typed_after_the_slash_in_a_panel_is_sought_there(panel: str) -> None:
     control = FakeControl([claim(1)])
     control.records = [OperationRecord("a1", Action.PURGE, NOW - 60, "memex", 3, 3)]
@@ -259,6 +260,56 @@ async def test_a_word_typed_after_the_slash_in_a_panel_is_sought_there(panel: st
         await driver.see("no line has duty")
         assert control.applied == [] and not driver.app.session.leaving.is_set()
         assert [action for action, *_ in control.planned] == [Action.REQUEUE] * (panel == "r")
+
+
+async def test_the_list_of_operations_is_filtered_as_one_types() -> None:
+    control = FakeControl([claim(1)])
+    control.records = [
+        OperationRecord("a1", Action.PURGE, NOW - 60, "memex", 3, 3),
+        OperationRecord("b2", Action.REQUEUE, NOW - 7200, "root", 2, 2),
+    ]
+    async with dashboard(control) as driver:
+        await driver.press("z")
+        await driver.see("Operations 2", "a1", "b2")
+        await driver.press("slash", *"age:>1h", "space", *"req*")
+        await driver.see("Operations 1", "1 match", "b2")
+        assert "a1" not in driver.text and control.planned == []
+        await driver.press(*"x", "enter")
+        await driver.see("no operation matches age:>1h req*x; Esc clears")
+        await driver.press("escape")
+        await driver.see("Operations 2")
+        await driver.press("slash", *"duty:1")
+        await driver.see("keys are age: src: id:")
+        await driver.press("escape", "escape")
+        await driver.see("1 PROBLEM")
+        assert control.planned == []
+
+
+async def test_cursors_and_locks_take_the_whole_grammar() -> None:
+    control = FakeControl()
+    control.cursors, control.locks = (a_cursor(), a_cursor("email", "advancing")), (a_lock(),)
+    async with dashboard(control) as driver:
+        await driver.see("no problems detected")
+        await driver.press("5", "slash", *"!src:im*", "space", *"verdict:advancing")
+        await driver.see("1 match", "email")
+        assert "imessage" not in driver.text
+        await driver.press("6", "escape", "6", "slash", *"verdict:held")
+        await driver.see("1 match", ".cursors.lock")
+        await driver.press("ctrl+u", *"foo:3", "enter")
+        await driver.see("not filtered by all of it: unknown key foo:", ".cursors.lock")
+
+
+async def test_the_part_that_a_filter_found_is_underlined_in_each_row() -> None:
+    async with dashboard(FakeControl([waiting(n) for n in range(3)])) as driver:
+        await driver.press("2", "slash", *"src:ma*l", "enter")
+        await driver.press("escape", "slash", *"src:em*il", "enter")
+        await driver.see("New 3 of 3 match src:em*il")
+        rows = driver.app.main.rows
+        styles = [[(span.text, span.style) for span in rows._line(y) if "match" in span.style] for y in range(3)]
+        assert styles[0] == [("em", Style.SELECTED_MATCH), ("il", Style.SELECTED_MATCH)]
+        assert styles[1] == styles[2] == [("em", Style.MATCH), ("il", Style.MATCH)]
+        await driver.press("escape")
+        assert not any("match" in span.style for y in range(3) for span in rows._line(y))
 
 
 async def test_what_is_pasted_never_acts_and_is_text_where_text_is_typed() -> None:

@@ -25,6 +25,7 @@ from .spans import (
     merge,
     pad,
     pad_left,
+    point_out,
     safe,
     select,
     shown,
@@ -106,20 +107,26 @@ def row_line(
     zone: datetime.tzinfo | None = None,
     times: Times = Times.AGE,
     ends: Ends = ALONE,
+    texts: Sequence[str] = (),
 ) -> Line:
     """A row of the list, drawn by its ``columns``; exactly ``width`` cells where it is selected. ``ends`` of the ids are what all
-    rows share."""
+    rows share; ``texts`` are pointed out in the columns that a filter looks at."""
     moment = Moment(now, zone, times)
     parts: list[Span] = [Span("▌" if selected else " ", Style.KEY), Span("*" if marked else " ", Style.MARKED), Span(" ")]
     for i, column in enumerate(columns):
         span = column.value(row, moment)
-        parts.append(Span(_fit(span.text, column, ends), span.style))
+        fitted = Span(_fit(span.text, column, ends), span.style)
+        parts += point_out((fitted,), texts) if column.key in FILTERED else (fitted,)
         if i < len(columns) - 1:
             parts.append(Span(" " * GAP))
     line = crop(merge(parts), width)
     if selected:
         line = select(line, width)
     return line
+
+
+FILTERED = frozenset({"source", "owner", "evidence", "state", "reason", "message", "file"})
+"""The columns that a text of a filter may be found in."""
 
 
 def _fit(text: str, column: Column, ends: Ends) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
@@ -19,7 +20,8 @@ from spooltop.model.text import escape
 
 __all__ = [
     "BLANK", "Line", "Span", "Style", "clip", "clip_left", "crop", "cut", "join", "line_text", "line_width", "merge", "pad",
-    "pad_left", "pieces", "plain", "restyle", "safe", "safe_pieces", "select", "shown", "spread", "text_width", "wrap",
+    "pad_left", "pieces", "plain", "point_out", "restyle", "safe", "safe_pieces", "select", "shown", "spread", "text_width",
+    "wrap",
 ]  # fmt: skip
 
 
@@ -42,6 +44,8 @@ class Style(StrEnum):
     SELECTED_GOOD = "selected good"
     SELECTED_STRONG = "selected strong"
     SELECTED_KEY = "selected key"
+    MATCH = "match"
+    SELECTED_MATCH = "selected match"
     MARKED = "marked"
 
 
@@ -303,6 +307,7 @@ def restyle(line: Line, style: Style) -> Line:
 _SELECTED = {
     Style.BAD: Style.SELECTED_BAD, Style.WARN: Style.SELECTED_WARN, Style.GOOD: Style.SELECTED_GOOD,
     Style.STRONG: Style.SELECTED_STRONG, Style.MARKED: Style.SELECTED_STRONG, Style.KEY: Style.SELECTED_KEY,
+    Style.MATCH: Style.SELECTED_MATCH,
 }  # fmt: skip
 
 
@@ -312,6 +317,26 @@ def select(line: Line, width: int) -> Line:
     line = crop(line, width)
     gap = Span(" " * (width - line_width(line)), Style.SELECTED)
     return merge((*(Span(span.text, _SELECTED.get(span.style, Style.SELECTED)) for span in line), gap))
+
+
+def point_out(line: Line, texts: Sequence[str]) -> Line:
+    """The same text with each of ``texts``, longest first, underlined where it occurs; titles and keys stay as they are."""
+    if not texts:
+        return line
+    any_text = re.compile("|".join(map(re.escape, texts)))
+    found: list[Span] = []
+    for text, style in line:
+        at = 0
+        if style not in _APART:
+            matched = Style.SELECTED_MATCH if style.startswith(Style.SELECTED) else Style.MATCH
+            for match in any_text.finditer(text):
+                found += [Span(text[at : match.start()], style), Span(match.group(), matched)]
+                at = match.end()
+        found.append(Span(text[at:], style))
+    return merge(found)
+
+
+_APART = frozenset({Style.KEY, Style.TITLE, Style.DIM, Style.RULE, Style.BAR, Style.SELECTED_KEY})
 
 
 def wrap(text: str, width: int, *, indent: int = 0) -> list[str]:

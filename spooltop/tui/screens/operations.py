@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from textual.events import Key
 from textual.message import Message
 
+from spooltop.model import query
+from spooltop.model.filter_facts import operation_facts
 from spooltop.model.vocabulary import Action
 
 from ...errors import SpooltopError
@@ -13,9 +16,10 @@ from ...model.plan import OperationRecord, Result
 from ...model.selection import Selection
 from ..context import CommandContext, View
 from ..draw.operations import operations_lines
-from ..draw.spans import Line, Style, plain, shown
+from ..draw.spans import Line, Span, Style, crop, join, plain, point_out, shown
 from ..session import Session
 from ..threads.deliver import deliver
+from .input import LineEdit
 from .operation import OperationScreen, why_not_undo
 from .plan import PlanScreen
 from .scrolling import ChoosingScreen
@@ -41,6 +45,7 @@ class OperationsScreen(ChoosingScreen[None]):
         self.records: list[OperationRecord] | None = None
         self.older = False
         self.failed = ""
+        self.filter = ""
 
     def on_mount(self) -> None:
         self.read()
@@ -60,13 +65,23 @@ class OperationsScreen(ChoosingScreen[None]):
 
     @property
     def record(self) -> OperationRecord | None:
-        return self.records[max(0, min(self.chosen, len(self.records) - 1))] if self.records else None
+        found = self.found
+        return found[max(0, min(self.chosen, len(found) - 1))] if found else None
+
+    @property
+    def found(self) -> list[OperationRecord]:
+        """The operations that the filter matches."""
+        if not self.filter or self.records is None:
+            return self.records or []
+        wanted, now = query.parse(self.filter, lenient=True), self.session.now()
+        return [record for record in self.records if wanted.holds(operation_facts(record, now))]
 
     def context(self) -> CommandContext:
         record = self.record
         why = why_not_undo(record) if record is not None else ""
-        rows = len(self.records or ())
-        return CommandContext(View.OPERATIONS, snapshot=self.session.snapshot, rows=rows, depth=1, undoable=why)
+        return CommandContext(
+            View.OPERATIONS, snapshot=self.session.snapshot, rows=len(self.found), depth=1, undoable=why, filter=self.filter
+        )
 
     def paint(self) -> None:
         if not self.ready:
@@ -79,10 +94,51 @@ class OperationsScreen(ChoosingScreen[None]):
             lines = [plain(" reading the journal…", width)]
         else:
             self.clamp()
+            found = self.found
             lines = operations_lines(
-                self.records, width, self.panel_height, now=self.session.now(), chosen=self.chosen, older=self.older
+                found, width, self.panel_height, now=self.session.now(), chosen=self.chosen, older=self.older
             )
+            if self.filter:
+                lines = self._filtered(lines, bool(found), width)
         self.show_panel(lines)
+
+    def _filtered(self, lines: list[Line], any_found: bool, width: int) -> list[Line]:
+        if not any_found:
+            return [plain(f" no operation matches {shown(self.filter)}; Esc clears the filter", width)]
+        texts = query.parse(self.filter, lenient=True).texts
+        head = join(lines[0], Span(" match "), Span(shown(self.filter), Style.KEY))
+        return [crop(head, width), *(point_out(line, texts) for line in lines[1:])]
+
+    # The filter, typed in the line of the keys
+
+    def do_filter(self) -> None:
+        self.finding = LineEdit(self.filter)
+        self.pasted()
+
+    def pasted(self) -> None:
+        if self.finding is None:
+            super().pasted()
+            return
+        found = query.parse(self.finding.text, lenient=True)
+        self.filter = str(found)
+        hint = found.hint or f"{len(self.found):,} match · Enter keeps · Esc clears"
+        self.show_notice(f"/{self.finding.text}_   {hint}")
+
+    def typed(self, event: Key) -> bool:
+        if self.finding is not None and event.key == "escape":
+            self.filter = ""
+        elif self.finding is not None and event.key == "enter":
+            self.finding = None
+            self.paint()
+            return True
+        return super().typed(event)
+
+    def do_back(self) -> None:
+        if not self.filter:
+            super().do_back()
+            return
+        self.filter = ""
+        self.paint()
 
     def do_open_operation(self) -> None:
         if self.record is not None:
@@ -108,4 +164,4 @@ class OperationsScreen(ChoosingScreen[None]):
 
     @property
     def texts(self) -> list[str]:
-        return [f"{record.operation} {record.action} {record.user} {record.words}" for record in self.records or ()]
+        return [f"{record.operation} {record.action} {record.user} {record.words}" for record in self.found]

@@ -31,6 +31,8 @@ COLOURED: Mapping[Style, RichStyle] = {
     Style.SELECTED_STRONG: RichStyle(bold=True, reverse=True),
     Style.SELECTED_KEY: RichStyle(bold=True, reverse=True),
     Style.MARKED: RichStyle(bold=True),
+    Style.MATCH: RichStyle(bold=True, underline=True),
+    Style.SELECTED_MATCH: RichStyle(bold=True, underline=True, reverse=True),
 }
 
 UNCOLOURED: Mapping[Style, RichStyle] = {meaning: style.without_color for meaning, style in COLOURED.items()}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from textual.events import Key
 
-from spooltop.model import query
-
 from ..input import LineEdit
 from .state import FilterInput
 from .updates import set_filter
@@ -31,6 +29,8 @@ def type_filter(view: MainView, event: Key) -> bool:
         set_filter(view, "")
     elif event.key == "enter" or (event.key in ("backspace", "ctrl+h") and not typing.edit.text):
         state.filter_input = None
+        if typing.error:
+            view.show_notice(f"not filtered by all of it: {typing.error}")
         view.paint()
     elif typing.edit.key(event.key, event.character):
         apply_filter(view)
@@ -43,10 +43,8 @@ def apply_filter(view: MainView) -> None:
     state, typing = view.state, view.state.filter_input
     if typing is None:
         return
-    if state.list_state is None:
-        set_filter(view, typing.edit.text)
-        return
-    found = query.parse(typing.edit.text, lenient=True)
+    found = state.parse(typing.edit.text)
     typing.error = found.hint
-    state.last_filter = str(found) or state.last_filter
+    if state.list_state is not None:
+        state.last_filter = str(found) or state.last_filter
     set_filter(view, str(found))

@@ -20,7 +20,7 @@ from ...draw.notices import notice_lines
 from ...draw.one_cursor import cursor_detail
 from ...draw.overview import overview
 from ...draw.problems import problem_lines
-from ...draw.spans import BLANK, Line, Span, Style, crop, join, line_text, plain, restyle, shown
+from ...draw.spans import BLANK, Line, Span, Style, crop, join, line_text, plain, point_out, restyle, shown
 from ..footer import ALWAYS, footer_line, tab_line
 from .state import MainState
 from .view import MainView
@@ -159,7 +159,7 @@ def draw_row(state: MainState, row: Row, width: int, selected: bool, marked: boo
     columns = columns_for(state.box or Box.NEW, width, times=times.format, mail=mail)
     line = row_line(
         row, columns, width, now=state.now, marked=marked, selected=selected, zone=times.zone, times=times.format,
-        ends=state.received.ends,
+        ends=state.received.ends, texts=state.filter_texts,
     )  # fmt: skip
     return restyle(line, Style.DIM) if times.stale_for is not None and not selected else line
 
@@ -190,9 +190,12 @@ def _page(view: MainView, context: CommandContext, width: int, height: int) -> l
         return [plain(f"   nothing matches {shown(state.filter)}; Esc clears the filter", width, Style.DIM)]
     snapshot = state.filtered or snapshot
     if state.root is View.CURSORS:
-        return cursor_table(snapshot, width, height, now=now, chosen=state.chosen_in(View.CURSORS, context.rows), zone=zone)
-    lines = lock_table(snapshot, width, height, now=now, chosen=state.chosen_in(View.LOCKS, context.rows))
-    return lines or [plain(" no lock file was found in the spool or next to it", width)]
+        lines = cursor_table(snapshot, width, height, now=now, chosen=state.chosen_in(View.CURSORS, context.rows), zone=zone)
+    else:
+        lines = lock_table(snapshot, width, height, now=now, chosen=state.chosen_in(View.LOCKS, context.rows))
+    if lines:
+        return [point_out(line, state.filter_texts) for line in lines]
+    return [plain(" no lock file was found in the spool or next to it", width)]
 
 
 def _message(view: MainView, width: int, height: int) -> list[Line]:

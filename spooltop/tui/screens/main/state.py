@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
+from spooltop.model import cursors as cursor_model
+from spooltop.model import query as filters
 from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.cursors import Cursor
+from spooltop.model.filter_facts import consumer_facts, cursor_facts, lock_facts
 from spooltop.model.locks import Lock
 from spooltop.model.protocols import ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.snapshot import Snapshot
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Box
+from spooltop.model.vocabulary import Box, Verdict
 from spooltop.records import dataclass, field, replace
 
 from ...context import BOX_OF, LISTS, ORDER, CommandContext, ListState, View
@@ -23,6 +26,19 @@ from .received import Received
 from .times import TimeDisplay
 
 __all__ = ["FilterInput", "ListWanted", "MainState"]
+
+
+VERDICTS = {
+    View.CURSORS: cursor_model.VERDICTS, View.LOCKS: ("held", "blocked", "stale", "free", "unknown"),
+    View.CONSUMERS: ("dead", "running", "stopped", "exited", "unknown"),
+}  # fmt: skip
+"""The words that a filter knows as verdicts, where they are not those on messages."""
+MESSAGE_VERDICTS = tuple(Verdict)
+
+
+@lru_cache(maxsize=8)
+def _texts(text: str, verdicts: tuple[str, ...]) -> tuple[str, ...]:
+    return filters.parse(text, lenient=True, verdicts=verdicts).texts
 
 
 @dataclass(slots=True)
@@ -78,7 +94,7 @@ class MainState:
     chosen: dict[View, int] = field(default_factory=dict)
     """The chosen line of each view that does not list messages."""
     texts: dict[View, str] = field(default_factory=dict)
-    """The filters of Cursors, Locks and Consumers: a text that occurs in what is shown of them."""
+    """The filters of Cursors, Locks and Consumers."""
     consumer_key: str | None = None
     """The chosen consumer; None for the first of the list, whichever that is."""
     consumer_sort: Sort = Sort("verdict")
@@ -131,12 +147,24 @@ class MainState:
     @property
     def filtered(self) -> Snapshot | None:
         """The snapshot on the screen; where Cursors or Locks are in front, with only those that their filter matches."""
-        snapshot, text = self.received.snapshot, self.texts.get(self.root, "").lower()
+        snapshot, text = self.received.snapshot, self.texts.get(self.root, "")
         if snapshot is None or not text:
             return snapshot
-        cursors = tuple(one for one in snapshot.cursors if text in f"{escape(one.source)} {one.verdict} {one.evidence}".lower())
-        locks = tuple(one for one in snapshot.observation.locks if text in f"{escape(one.path)} {one.kind} {one.verdict}".lower())
-        return replace(snapshot, cursors=cursors, observation=replace(snapshot.observation, locks=locks))
+        wanted, now = self.parse(text), self.now
+        if self.root is View.CURSORS:
+            return replace(snapshot, cursors=tuple(one for one in snapshot.cursors if wanted.holds(cursor_facts(one, now))))
+        locks = snapshot.observation.locks
+        left = tuple(one for one in locks if wanted.holds(lock_facts(one, snapshot.lock_verdict(one), now)))
+        return replace(snapshot, observation=replace(snapshot.observation, locks=left))
+
+    @property
+    def filter_texts(self) -> tuple[str, ...]:
+        """The texts of the filter in front, to be pointed out in what matches."""
+        return _texts(self.filter, VERDICTS.get(self.root, MESSAGE_VERDICTS)) if self.filter else ()
+
+    def parse(self, text: str, root: View | None = None) -> filters.Query:
+        """The parts of a filter that can be parsed, of the view ``root`` (None: the one in front)."""
+        return filters.parse(text, lenient=True, verdicts=VERDICTS.get(root or self.root, MESSAGE_VERDICTS))
 
     @property
     def cursors(self) -> tuple[Cursor, ...]:
@@ -157,7 +185,9 @@ class MainState:
             return ()
         order, key = self._ordered, (self.consumer_sort, text)
         if order is None or order[0] is not found or order[1] != key:
-            order = self._ordered = (found, key, consumers_ranked(found.consumers, self.consumer_sort, text))
+            wanted = self.parse(text, View.CONSUMERS)
+            taken = tuple(one for one in found.consumers if wanted.holds(consumer_facts(one, found.taken_at)))
+            order = self._ordered = (found, key, consumers_ranked(taken, self.consumer_sort))
         return order[2]
 
     @property
