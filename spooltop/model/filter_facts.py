@@ -127,7 +127,8 @@ def lock_facts(lock: Lock, verdict: str, now: float) -> Fields:
     """``verdict`` is the one on the screen; ``age`` is the time that it has been held, ``pids`` are its holders and waiters."""
     parties = (*lock.holders, *lock.waiters)
     since = min((one.since for one in lock.holders if one.since is not None), default=None)
-    texts = (escape(lock.path), lock.kind, verdict, verdict.lower(), lock.evidence, *(escape(one.command or "") for one in parties))
+    commands = (escape(one.command or "") for one in parties)
+    texts = (escape(lock.path), lock.kind, verdict, verdict.lower(), lock.evidence, *commands)
     return Fields(
         texts, (escape(lock.path),), age=None if since is None else max(0.0, now - since),
         pids=tuple(one.pid for one in parties if one.pid is not None), verdict=verdict.lower(),

@@ -109,22 +109,14 @@ COLUMNS: tuple[Column, ...] = (
 """All columns, in order."""
 
 
-def ranked(consumers: tuple[ConsumerRow, ...], sort: Sort, text: str = "") -> tuple[ConsumerRow, ...]:
-    """The consumers that contain ``text``, in an order: by verdict dead ones with claims come first, then within each verdict who
-    has held a claim for the longest time. What is not known comes last either way."""
-    wanted = text.lower()
-    found = [one for one in consumers if wanted in _text(one)] if wanted else list(consumers)
-    found.sort(key=lambda one: (one.claimed_at is None, one.claimed_at or 0.0, one.owner.pid or 0, one.key))
+def ranked(consumers: tuple[ConsumerRow, ...], sort: Sort) -> tuple[ConsumerRow, ...]:
+    """The consumers in an order: by verdict dead ones with claims come first, then within each verdict who has held a claim for
+    the longest time. What is not known comes last either way."""
+    found = sorted(consumers, key=lambda one: (one.claimed_at is None, one.claimed_at or 0.0, one.owner.pid or 0, one.key))
     keyed = [(_value(one, sort.column), one) for one in found]
     known = [pair for pair in keyed if pair[0] is not None]
     known.sort(key=lambda pair: pair[0], reverse=sort.descending)  # type: ignore[arg-type, return-value]
     return tuple(one for _, one in known) + tuple(one for value, one in keyed if value is None)
-
-
-def _text(one: ConsumerRow) -> str:
-    owner, usage = one.owner, one.usage
-    words = (one.word, one.verdict, str(owner.pid), owner.command, owner.user, owner.host, one.token, one.evidence)
-    return " ".join(safe(word) for word in (*words, usage.command if usage else "", *one.ids) if word).lower()
 
 
 def _value(one: ConsumerRow, column: str) -> float | str | None:
