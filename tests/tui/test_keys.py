@@ -17,6 +17,7 @@ from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting, written
 ELSEWHERE = {
     "suspend": "tests/e2e/test_terminal_left_sane.py",  # there is no shell to go back to without a terminal
     "redraw": "tests/e2e/test_redrawn.py",  # what was painted over is seen by a terminal alone
+    **dict.fromkeys(("open-spool", "filter-spools", "copy-path", "spools"), "tests/tui/test_spools.py"),
 }
 
 
