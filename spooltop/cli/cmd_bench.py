@@ -25,17 +25,20 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 _SHORTEST, _LONGEST = 2.0, 3600.0
-_NAME, _PART, _RATE, _TIME, _SAMPLES = 32, 13, 10, 8, 10
+_RATE, _TIME, _SAMPLES = 10, 8, 10
 _HEADS = {
-    "files": ("files of 1 kB, 1 process", ""),
-    "locks": ("locks: take and release", "processes"),
-    "engine": ("engine, messages of 1 kB", "operation"),
+    "files": ("files of 1 kB, 1 process", 32, "", 0),
+    "locks": ("take and release", 18, "processes", 11),
+    "engine": ("engine, 1 kB", 29, "operation", 13),
 }
+"""Heads of the first two columns of each section, and their widths: no table is wider than 80 cells."""
 _NOTES = {
-    "locks": "exclusive: a counter that the 4 processes add to, holding the lock, comes out right. mkdir and O_EXCL are asked "
-    "for every 1 ms, filelock every 50 ms.",
-    "engine": "put to claim is the time that a message waits; writers wait while more than 1,000 do.",
-}  # fmt: skip
+    "locks": (
+        "exclusive: a counter that the 4 processes add to while they hold it came out",
+        "right. mkdir and O_EXCL are tried every 1 ms, filelock every 50 ms.",
+    ),
+    "engine": ("put to claim: how long a message waits. Writers wait while 1,000 messages do.",),
+}
 
 
 def bench(args: argparse.Namespace, context: Context) -> int:
@@ -134,10 +137,8 @@ def _announce(path: str, parent: str, seconds: float, as_json: bool, terminal: T
         )  # fmt: skip
     else:
         terminal.out(f"spooltop bench {escape(path)}: {kind}, Linux {system.release}, {os.cpu_count()} CPUs")
-        terminal.out(
-            f"about {seconds:g} s; at most {count(FILES_AT_MOST)} files and {size(BYTES_AT_MOST)}, hidden in "
-            f"{escape(parent)}, removed at the end"
-        )
+        terminal.out(f"about {seconds:g} s; at most {count(FILES_AT_MOST)} files and {size(BYTES_AT_MOST)}, removed at the end,")
+        terminal.out(f"in a hidden directory in {escape(parent)}")
     terminal.flush()
 
 
@@ -152,17 +153,16 @@ def _table(figures: Sequence[Figure]) -> Iterator[str]:
     from ..monitor.latency import shown
 
     section = figures[0].section
-    title, second = _HEADS[section]
-    part = _PART if second else 0
+    title, width, second, part = _HEADS[section]
     last = "  exclusive" if section == "locks" else ""
     yield ""
     yield (
-        f"{title:<{_NAME}}{second:>{part}}{'a second':>{_RATE}}{'p50':>{_TIME}}{'p99':>{_TIME}}{'samples':>{_SAMPLES}}{last}"
+        f"{title:<{width}}{second:>{part}}{'a second':>{_RATE}}{'p50':>{_TIME}}{'p99':>{_TIME}}{'samples':>{_SAMPLES}}{last}"
     )
     for figure in figures:
         name = figure.name if figure.durable is None else f"{figure.name}{', durable' if figure.durable else ''}"
         beside = figure.part if section == "engine" else str(figure.processes)
-        head = f"{fit(name, _NAME, cut='right')}{beside if second else '':>{part}}"
+        head = f"{fit(name, width, cut='right')}{beside if second else '':>{part}}"
         if figure.error:
             yield f"{head}  failed: {escape(figure.error)}"
             continue
@@ -170,8 +170,7 @@ def _table(figures: Sequence[Figure]) -> Iterator[str]:
         numbers = f"{rate:>{_RATE}}{shown(figure.p50):>{_TIME}}{shown(figure.p99):>{_TIME}}{count(figure.operations):>{_SAMPLES}}"
         exclusive = {None: "", True: "  yes", False: "  NO: two held it at a time"}[figure.exclusive]
         yield f"{head}{numbers}{exclusive}"
-    if section in _NOTES:
-        yield _NOTES[section]
+    yield from _NOTES.get(section, ())
 
 
 def _as_json(figure: Figure) -> str:

@@ -23,6 +23,7 @@ _LONGEST = 86400.0
 _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
 _COLOURS = {"ok": "32", "warning": "33", "problem": "31"}
 _WORD, _CHECK = 7, 18
+_REMEDY = "    "
 
 
 def doctor(args: argparse.Namespace, context: Context) -> int:
@@ -74,7 +75,7 @@ def _drawn(found: Sequence[Diagnosis], terminal: Terminal) -> Iterator[str]:
         yield from (margin + line for line in text[1:])
         if one.remedy:
             # A command is not wrapped: the terminal does that, and whoever copies it gets one line.
-            yield f"{margin}→ {printable(one.remedy)}"
+            yield f"{_REMEDY}→ {printable(one.remedy)}"
     counts = {word: sum(one.health == word for one in found) for word in ("problem", "warning", "ok")}
     yield ""
     yield ", ".join(f"{n} {word}{'s' if n != 1 and word != 'ok' else ''}" for word, n in counts.items() if n)

@@ -189,7 +189,7 @@ def bench(parser: ArgumentParser) -> None:
 
 
 def doctor(parser: ArgumentParser) -> None:
-    _path(parser, optional=True)
+    parser.add_argument("path", metavar="TARGET", nargs="?", help="the spool; the current directory if it is one")
     parser.add_argument(
         "--write", action="store_true", help="also try moves, links, syncs and locks, in a hidden directory in tmp"
     )

@@ -240,22 +240,24 @@ def run_lock(name: str, folder: str, until: int, *, counted: bool) -> Measured:
 def run_writer(folder: str, until: int, *, durable: bool) -> Measured:
     """Puts messages, and waits while too many of them wait. Each begins with the moment of its put."""
     found = Measured()
-    clock, began = time.monotonic_ns, time.monotonic_ns()
+    clock = time.monotonic_ns
     with Spool(folder, durable=durable) as spool:
+        began = clock()
         while (before := clock()) < until and len(found.times) < _MOST:
             spool.put(before.to_bytes(8, "little") + _DATA[8:])
             found.times.append(clock() - before)
             while len(found.times) % _EVERY == 0 and clock() < until and spool.depth() > _BACKLOG:
                 time.sleep(_POLL)
-    found.seconds = (clock() - began) / 1e9
+        found.seconds = (clock() - began) / 1e9
     return found
 
 
 def run_reader(folder: str, until: int, *, durable: bool) -> Measured:
     """Claims and acks messages."""
     found = Measured()
-    clock, began = time.monotonic_ns, time.monotonic_ns()
+    clock = time.monotonic_ns
     with Spool(folder, durable=durable) as spool:
+        began = clock()
         while (before := clock()) < until and len(found.times) < _MOST:
             claim = spool.claim(timeout=0)
             if claim is None:
@@ -266,5 +268,5 @@ def run_reader(folder: str, until: int, *, durable: bool) -> Measured:
             found.delivered.append(clock() - int.from_bytes(claim.data[:8], "little"))
             claim.ack()
             found.times.append(clock() - before)
-    found.seconds = (clock() - began) / 1e9
+        found.seconds = (clock() - began) / 1e9
     return found

@@ -26,6 +26,8 @@ def main() -> None:
     end_with_parent(signal.SIGKILL)
     if os.getppid() != parent:
         return  # it ended before the kernel was asked
+    import filelock  # noqa: F401  loaded before anything is timed
+
     print("started", flush=True)
     for line in sys.stdin:
         job = json.loads(line)
