@@ -17,6 +17,7 @@ from spooltop.model.vocabulary import Box, Key
 
 from ..model.cursors import Cursor
 from ..model.locks import Holders
+from ..model.pause import Pause
 from ..model.problem import Problem
 from ..model.row import Payload, Row
 from ..model.selection import Selection
@@ -82,6 +83,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
         "locks": [_lock(lock) for lock in observation.locks],
         "problems": [_problem(problem, ids) for problem in sorted(snapshot.problems, key=lambda problem: problem.rank)],
         "consumers": observation.consumers,
+        "paused": _pause(observation.paused, now),
         "duplicates_suppressed": {escape(source): many for source, many in observation.suppressed.items()},
         "last_claim_at": observation.last_claim_at,
         "who": {"user": observation.who.user, "uid": observation.who.uid, "words": observation.who.words},
@@ -91,6 +93,13 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
         "not_visible": list(snapshot.not_visible),
         "muted": {escape(source): end for source, end in snapshot.muted.items()},
     }
+
+
+def _pause(pause: Pause | None, now: float) -> dict[str, Any] | None:
+    if pause is None:
+        return None
+    by = None if pause.by is None else escape(pause.by)
+    return {"by": by, "at": pause.at, "age": max(0.0, now - pause.at), "reason": escape(pause.reason)}
 
 
 def put(id: str, *, duplicate: bool) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from spooltop.model.vocabulary import EXITED, RUNNING, Action, Box, Verdict
 from ..model.cursors import Cursor
 from ..model.expiry import expired_words, kept_words
 from ..model.locks import Holders
+from ..model.pause import pause_words
 from ..model.problem import Severity
 from ..model.row import Payload, Row
 from ..model.snapshot import Snapshot
@@ -42,6 +43,7 @@ def status(snapshot: Snapshot, target: str) -> list[str]:
         f"spooltop {escape(target)}",
         f"as of {clock_time(now)} · {_watched(snapshot)}{'' if observation.complete else ' · NOT COMPLETE'}",
         f"{room} · {you}",
+        *([f"PAUSED {pause_words(observation.paused, now)}"] if observation.paused is not None else []),
         *([f"read-only: {printable(why_not)}"] if why_not and not observation.capabilities.change else []),
         "",
         *_problems(snapshot),

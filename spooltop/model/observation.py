@@ -13,6 +13,7 @@ from .capabilities import Capabilities
 from .cursors import CursorSource, Poll
 from .flow import Flow, Tried
 from .locks import Lock
+from .pause import Pause
 from .row import Row
 from .vocabulary import Box, Key
 
@@ -176,6 +177,8 @@ class Observation:
     counted."""
     lock_timeouts: int = 0
     """Number of times ever that a wait for one of the spool's own locks timed out, as far as it is counted."""
+    paused: Pause | None = None
+    """The pause of the spool: no consumer of this engine claims meanwhile. None if it is not paused."""
     consumers: int | None = None
     """Number of running consumers of this engine (held presence locks); None if unknown."""
     last_claim_at: float | None = None
@@ -194,5 +197,5 @@ class Observation:
         """True where an event, or the time of a directory, tells every change: no process, lock or cursor is seen, and the kernel
         reports all changes."""
         live = self.watch.mode == "live" and self.watch.period is None
-        judged = self.claims or self.tmp or self.cursors or self.locks or self.consumers
+        judged = self.claims or self.tmp or self.cursors or self.locks or self.consumers or self.paused
         return self.layout == "spool" and self.complete and live and not judged

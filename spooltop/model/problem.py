@@ -12,7 +12,7 @@ from .vocabulary import Box
 __all__ = ["CODES", "Problem", "Severity"]
 
 CODES = (
-    "blind", "disk-full", "fs-readonly", "no-consumer", "poison", "failing", "claims-dead", "new-growing", "new-old",
+    "blind", "disk-full", "fs-readonly", "no-consumer", "poison", "failing", "claims-dead", "paused", "new-growing", "new-old",
     "cursor-unreadable", "cursor-reverted", "cursor-stalled", "cursor-stopped", "cursor-rewound", "cursor-missing",
     "lock-blocked", "lock-failures", "claim-long", "tmp-abandoned", "tmp-old", "lock-stale", "ticket-orphan",
     "unsafe-writer", "conflict", "clock-skew", "claims-unknown", "muted", "settings",

@@ -185,6 +185,8 @@ class TargetMetrics:
             counts = observation.counts
             for verdict, many in (("alive", counts.alive), ("dead", counts.dead), ("unknown", counts.unknown)):
                 families.claims.add_metric([target, verdict], many)
+        if observation.layout == "spool":
+            families.paused.add_metric([target], float(observation.paused is not None))
         if observation.ages is not None:
             for bound, share in _older_than(observation.ages):
                 families.older.add_metric([target, Box.NEW, f"{bound:g}"], share)
@@ -244,6 +246,7 @@ class _Families:
         self.oldest = gauge("oldest_age_seconds", "Age of the oldest message in a box.", "box", unit="seconds")
         self.claims = gauge("claims", "Claims by what is known of their holder.", "verdict")
         self.older = gauge("messages_older_than", "Messages that wait for longer than so many seconds.", "box", "seconds")
+        self.paused = gauge("paused", "1 while consumers claim nothing because the spool is paused, else 0.")
         self.waited = histogram("wait_seconds", "Time from the put to the claim, of the messages that were seen to end.")
         self.worked = histogram("processing_seconds", "Time from the claim to the end, of the messages that were seen to end.")
         self.verdicts = gauge("cursor_verdict", "1 for the verdict on a source's cursor, else 0.", "source", "verdict")

@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from spooltop.errors import UsageError
 from spooltop.model.observation import Observation
+from spooltop.model.pause import pause_words
 from spooltop.model.problem import CODES, Severity
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape
@@ -96,7 +97,8 @@ def finding(snapshot: Snapshot, conditions: Sequence[Condition] = ()) -> Finding
     words = [text for state, text in sorted(alerts, key=lambda alert: -alert[0].rank)]
     if not words:
         words.append("no problems detected" if not conditions else "all within their ranges")
-    words += _facts(snapshot.observation, values)
+    reported = not conditions and any(problem.code == "paused" for problem in snapshot.problems)
+    words += _facts(snapshot.observation, values, reported=reported)
     wanted = [one.name for one in conditions] or CODES
     later = [code for code in snapshot.not_judged_codes if code in wanted]
     if later:
@@ -206,10 +208,14 @@ def _problems(snapshot: Snapshot) -> list[tuple[State, str]]:
     return found
 
 
-def _facts(observation: Observation, values: Mapping[str, float | None]) -> list[str]:
+def _facts(observation: Observation, values: Mapping[str, float | None], *, reported: bool) -> list[str]:
+    """``reported``: a problem says already that the spool is paused."""
     if not observation.boxes or values["depth"] is None:
         return []
     waiting = f"new {count(int(values['depth']))}" + (f", oldest {age(values['age'])}" if values["depth"] else "")
+    pause = observation.paused
+    if pause is not None and not reported:
+        waiting = f"paused {pause_words(pause, observation.taken_at)}{_BETWEEN}{waiting}"
     if values["dead"] is None:
         return [waiting]
     return [waiting, f"claims {count(int(values['claims'] or 0))}, dead {count(int(values['dead']))}"]

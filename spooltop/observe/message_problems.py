@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from spooltop.model.vocabulary import DIED, Box, Verdict
 
+from ..model.pause import pause_words
 from ..model.problem import Problem, Severity
 from ..model.row import Row
 from ..model.selection import Selection
@@ -22,10 +23,17 @@ _ID_CELLS = 20
 def message_problems(seen: RuleInput) -> Iterator[Problem]:
     if seen.mail:
         return
+    yield from _paused(seen)
     yield from _new(seen)
     yield from _claims(seen)
     yield from _tmp(seen)
     yield from _odd(seen)
+
+
+def _paused(seen: RuleInput) -> Iterator[Problem]:
+    pause = seen.observation.paused
+    if pause is not None and seen.now - pause.at >= seen.thresholds.paused_long:
+        yield Problem("paused", Severity.WARNING, f"paused {pause_words(pause, seen.now)}", view="new")
 
 
 def _new(seen: RuleInput) -> Iterator[Problem]:
@@ -33,6 +41,8 @@ def _new(seen: RuleInput) -> Iterator[Problem]:
     if box is None or not box.count:
         return
     waiting = count(box.count, complete=box.complete)
+    pause = seen.observation.paused
+    because = "" if pause is None else f"; paused {pause_words(pause, seen.now, short=True)}"
     limits = seen.thresholds
     consumers = seen.observation.consumers
     busy = seen.observation.counts.alive
@@ -64,11 +74,12 @@ def _new(seen: RuleInput) -> Iterator[Problem]:
         text = f"new grows {rate(trend.per_s)} over {interval(trend.window)}"
         if oldest is not None:
             text += f", oldest waits {age(oldest)}"
-        if consumers:
+        if consumers and pause is None:
             text += f"; {_many(consumers, 'consumer takes', 'consumers take')} work"
-        yield Problem("new-growing", Severity.CRITICAL, text, view="new")
+        severity = Severity.CRITICAL if pause is None else Severity.WARNING
+        yield Problem("new-growing", severity, text + because, view="new")
     if oldest is not None and oldest > limits.new_old:
-        text = f"the oldest of {waiting} in new waits {age(oldest)}"
+        text = f"the oldest of {waiting} in new waits {age(oldest)}{because}"
         yield Problem("new-old", Severity.WARNING, text, selection=Selection(box=Box.NEW, older_than=limits.new_old))
 
 

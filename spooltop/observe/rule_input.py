@@ -33,12 +33,13 @@ class RuleInput:
     @property
     def unattended(self) -> float | None:
         """Seconds for which messages have been waiting without any consumer, as far as one look shows: nobody holds a presence
-        lock, and no claim belongs to a process that may be running. None if there may be one."""
+        lock, and no claim belongs to a process that may be running. None if there may be one, and while the
+        spool is paused."""
         observation = self.observation
         box = observation.boxes.get(Box.NEW)
         if observation.consumers != 0 or box is None or not box.count or box.oldest_at is None or observation.counts.alive:
             return None
-        if observation.counts.unknown or not observation.judged_all:
+        if observation.counts.unknown or not observation.judged_all or observation.paused is not None:
             return None
         return self.now - max(box.oldest_at, min(observation.last_claim_at or 0.0, self.now))
 

@@ -23,6 +23,8 @@ class Thresholds:
     new_old: float = 600.0
     new_growing: float = 60.0
     """Least time over which growth is measured."""
+    paused_long: float = 3600.0
+    """Time for which a spool may be paused without being reported."""
     claim_long: float = 600.0
     claim_unknown: float = 0.0
     tmp_old: float = 300.0

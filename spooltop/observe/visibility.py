@@ -46,7 +46,8 @@ def _codes(seen: RuleInput) -> Iterator[str]:
         if new is None or new.count is None:
             yield from ("no-consumer", "failing", "new-growing", "new-old")
         else:
-            if new.count and seen.watched < limits.no_consumer and seen.unattended is None:
+            judged = seen.watched >= limits.no_consumer or seen.unattended is not None or observation.paused is not None
+            if new.count and not judged:
                 yield "no-consumer"
             if seen.trend.per_s is None or seen.trend.window < limits.new_growing:
                 yield "new-growing"

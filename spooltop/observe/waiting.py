@@ -40,7 +40,7 @@ class WaitingWatch:
         seen = max((min(time, now) for time in times), default=None)
         if seen is not None and (self._taken_at is None or seen > self._taken_at):
             self._taken_at = seen
-        if not depth:
+        if not depth or observation.paused is not None:  # nobody is meant to claim: the wait begins when it is resumed
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = now

@@ -33,12 +33,14 @@ __all__ = [
     "not_applying",
     "on_a_source",
     "openable",
+    "pause",
     "plan_there",
     "purge",
     "rate_limitable",
     "release",
     "requeue",
     "restore",
+    "resume",
     "searchable",
     "set_cursor",
     "sortable",
@@ -206,6 +208,17 @@ def unlock(context: CommandContext) -> str | None:
     if lock.verdict in ("held", "blocked"):
         return "remove: its holder is running; once that exits, the lock is stale"
     return "remove: nobody holds it" if lock.verdict == "free" else None
+
+
+def pause(context: CommandContext) -> str | None:
+    """Gives the reason for both commands on its key if neither is available."""
+    if reason := _allowed(context, Action.RESUME if context.paused else Action.PAUSE):
+        return reason
+    return "pause: it is paused already" if context.paused else None
+
+
+def resume(context: CommandContext) -> str | None:
+    return _allowed(context, Action.RESUME) if context.paused else "resume: it is not paused"
 
 
 def on_a_source(context: CommandContext) -> str | None:

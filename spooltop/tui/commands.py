@@ -182,6 +182,12 @@ COMMANDS: tuple[KeyCommand, ...] = (
     KeyCommand("inject", ("i",), "inject", "put test messages into new (opens a form, then a plan)", CHANGING, why.inject,
             dangerous=True, group="change",
             also="put add create test"),
+    KeyCommand("pause", ("P",), "pause", "pause the spool: no spooltop consumer claims a message, until resumed (opens a plan)",
+            ROOTS, why.pause, dangerous=True, group="change",
+            also="stop suspend freeze halt"),
+    KeyCommand("resume", ("P",), "resume", "resume a paused spool (opens a plan)", ROOTS, why.resume, dangerous=True, rank=2,
+            group="change",
+            also="unpause continue start"),
     KeyCommand("operations", ("z",), "ops", "operations, newest first: undo one", ROOTS | OVER, rank=8, group="change",
             also="undo audit history log journal"),
 

@@ -132,6 +132,11 @@ class CommandContext:
         return self.snapshot.observation.capabilities
 
     @property
+    def paused(self) -> bool:
+        """True where the spool is paused."""
+        return self.snapshot is not None and self.snapshot.observation.paused is not None
+
+    @property
     def target_box(self) -> Box | None:
         """The box that an operation would act on."""
         if self.view is View.OVERVIEW:

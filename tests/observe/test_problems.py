@@ -12,6 +12,7 @@ from spooltop.errors import UsageError
 from spooltop.model import query
 from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.observation import AGE_BOUNDS, Ages, BoxState, Disk, Observation, VerdictCounts, Viewer
+from spooltop.model.pause import Pause
 from spooltop.model.problem import CODES, Problem, Severity
 from spooltop.model.row import Row
 from spooltop.model.units import cells
@@ -442,3 +443,33 @@ def test_locks_that_time_out_are_told_from_a_share_and_a_number_on() -> None:
     assert "lock-failures" not in raised(look(150, locks_had=95, locks_given_up=5))
     problem = raised(look(150, locks_had=94, locks_given_up=6))["lock-failures"]
     assert problem.count == 6 and "6 of 100" in problem.text and problem.view == "locks"
+
+
+# --- a paused spool ---
+
+
+def test_a_pause_is_a_problem_after_an_hour_and_its_threshold_is_a_setting() -> None:
+    pause = Pause("root", T0 - 3500, "x\x1by")
+    assert raised(look(0, paused=pause)) == {}
+    problem = raised(look(100, paused=pause))["paused"]
+    assert problem.text == "paused by root for 1h: x\\x1by"
+    assert (problem.severity, problem.view) == (Severity.WARNING, "new")
+    later = Thresholds.from_settings({"SPOOLTOP_PAUSED_LONG": "2h"})
+    assert raised(look(100, paused=pause), thresholds=later) == {}
+
+
+def test_nobody_is_missed_while_a_spool_is_paused_nor_for_the_time_of_the_pause() -> None:
+    pause = Pause("root", T0)
+    paused = [look(at, 3, oldest=600.0 + at, consumers=0, paused=pause) for at in range(0, 131, 5)]
+    assert set(raised(*paused)) == {"new-old"} and "no-consumer" not in Observer().add(paused[0]).not_judged_codes
+    resumed = [look(at, 3, oldest=600.0 + at, consumers=1) for at in range(135, 206, 5)]
+    assert "no-consumer" not in raised(*paused, *resumed[:11])
+    assert raised(*paused, *resumed)["no-consumer"].text.startswith("no claim for 1m while 3 wait")
+
+
+def test_what_waits_because_the_spool_is_paused_says_so() -> None:
+    pause = Pause("root", T0, "a schema change")
+    assert raised(look(0, 7, oldest=725.0, paused=pause))["new-old"].text.endswith("waits 12m; paused by root for 0s")
+    problem = raised(*growing(300, consumers=1, paused=pause))["new-growing"]
+    assert problem.severity is Severity.WARNING and problem.text.endswith("; paused by root for 5m")
+    assert "work" not in problem.text

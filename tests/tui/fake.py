@@ -15,6 +15,7 @@ from spooltop.model.consumers import ConsumerList
 from spooltop.model.cursors import Cursor
 from spooltop.model.locks import Holders, Lock, LockHolder
 from spooltop.model.observation import BoxState, Disk, Observation, VerdictCounts, Viewer, Watch
+from spooltop.model.pause import Pause
 from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.progress import EVERY, Progress
@@ -31,6 +32,7 @@ from tests.clock import NOW
 GOES = {
     Action.REQUEUE: Box.NEW, Action.RELEASE: Box.NEW, Action.RESTORE: Box.NEW, Action.HOLD: Box.HELD, Action.PURGE: Box.TRASH,
 }  # fmt: skip
+NO_MESSAGES = (Action.INJECT, Action.UNDO, Action.SET_CURSOR, Action.UNLOCK, Action.PAUSE, Action.RESUME)
 
 
 def claim(number: int, verdict: Verdict = Verdict.DEAD, **changes: object) -> Row:
@@ -111,6 +113,7 @@ class FakeControl:
         self.muted: dict[str, float] = {}
         self.poison = 0
         self.retention: float | None = None
+        self.paused: Pause | None = None
         self.follows: list[tuple[tuple[str, ...], float]] = []
         self.confirm: Confirm | None = None
         self.broken: Exception | None = None
@@ -176,6 +179,7 @@ class FakeControl:
                 abandoned=verdicts.count(Verdict.ABANDONED),
             ),
             disk=Disk("ext4", 12_100_000_000, 30_000_000_000, 880, 1000), locks=self.locks, consumers=1,
+            paused=self.paused,
             who=Viewer("memex", 1000, "read-write" if self.capabilities.change else "read-only"), capabilities=self.capabilities,
             watch=Watch("live", since=self.time - 312), generation=self.generation,
         )  # fmt: skip
@@ -291,7 +295,7 @@ class FakeControl:
         if reason := self.capabilities.why_not(action):
             raise Refused(f"{action}: {reason}")
         chosen = dict(options or {})
-        rows = [] if action in (Action.INJECT, Action.UNDO, Action.SET_CURSOR, Action.UNLOCK) else self.chosen(selection)
+        rows = [] if action in NO_MESSAGES else self.chosen(selection)
         live = [row for row in rows if row.verdict is Verdict.ALIVE and not force]
         items = [Item(row, row.key) for row in rows if row not in live]
         if action is Action.UNDO:
@@ -301,6 +305,8 @@ class FakeControl:
         if action is Action.UNLOCK:
             named = [(str(key), Row(key=key, box=Box.CUR, id=str(key), name=str(key))) for key in selection.keys or ()]
             items = [Item(row, path, words=f"soft lock {path} of pid 77") for path, row in named]
+        if action in (Action.PAUSE, Action.RESUME):
+            items = [Item(Row(key="/", box=Box.CUR, id="/", name="paused"), "/", words="Consumers claim no message")]
         if action is Action.SET_CURSOR:
             source, value = str(chosen["source"]), chosen["value"]
             row = Row(key=source, box=Box.NEW, id=source, name=str(chosen["file"]))

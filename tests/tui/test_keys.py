@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from spooltop.model.pause import Pause
 from spooltop.model.plan import Confirm, OperationRecord
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.tui.commands import COMMANDS
@@ -30,6 +31,12 @@ def busy() -> FakeControl:
     fake.cursors = (a_cursor(), a_cursor("email", "advancing"))
     fake.locks = (a_lock(), replace(a_lock(), path="/var/spool/memex/leader.lock", kind="soft", verdict="stale"))
     fake.records = [OperationRecord(f"a{n}", Action.PURGE, NOW - 60 * n, "memex", 3, 3) for n in range(3)]
+    return fake
+
+
+def paused() -> FakeControl:
+    fake = busy()
+    fake.paused = Pause("root", NOW - 7200, "a schema change")
     return fake
 
 
@@ -155,6 +162,8 @@ CASES: dict[str, Case] = {
     "mute": Case((SOURCES,), "imessage is muted until"),
     "inject": Case((OVERVIEW,), "Inject test messages"),
     "operations": Case((OVERVIEW,), "Operations 3"),
+    "pause": Case((OVERVIEW,), "Pause the spool"),
+    "resume": Case((OVERVIEW,), "Resume the spool", paused),
     "mark": Case((CLAIMS,), "1 marked"),
     "mark-all": Case((NEW,), "120 marked"),
     "unmark-all": Case((NEW, ("a", "120 marked")), "0 marked"),

@@ -156,6 +156,7 @@ class DirectoryReader:
             locks_given_up=counted.locks_given_up,
             suppressed=counted.suppressed,
             lock_timeouts=counted.lock_timeouts,
+            paused=self._side_files.pause(dirs),
             consumers=self._judge.consumers(dirs, mount, scans),
             last_claim_at=self._flow.last_claim_at,
             ages=None if mail else self._ages.look(scans[Box.NEW], self._boxes.times(Box.NEW), now),

@@ -1,4 +1,4 @@
-"""Reads the files beside the boxes: the lock files and the cursors of a spool, and the counters of the engine."""
+"""Reads the files beside the boxes: the lock files and the cursors of a spool, its pause, and the counters of the engine."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.cursors import CursorSource
 from spooltop.model.locks import Holders, Lock, LockHolder
+from spooltop.model.pause import Pause
 from spooltop.model.vocabulary import Box
 
 from .cursors.files import CursorFiles
 from .cursors.folders import cursor_rights, named_folders
 from .locks.lock_files import LockFiles, LockTableCache, device_of, message_locks
 from .options import OpenOptions
+from .pausing.reading import PauseReader
 from .scan.scan import BoxScan
 from .storage.filesystem import Mount
 from .storage.open_spool import OpenSpool
@@ -68,6 +70,7 @@ class SideFiles:
 
             self._cursor_watcher = CursorWatcher(changed, clock=world.clock, handles=writers is not None)
         self._lock_files = LockFiles(world)
+        self._pause = PauseReader()
         self._cursor_files = CursorFiles(world, writers=writers, named=self._named, watcher=self._cursor_watcher)
         self._locks_in_boxes: dict[Box, tuple[int, tuple[str, ...]]] = {}
 
@@ -96,6 +99,10 @@ class SideFiles:
             names = message_locks(chunk for _, chunk in scan.names.chunks())
             self._locks_in_boxes[box] = (scan.number, names)
         return names
+
+    def pause(self, dirs: SpoolDirs) -> Pause | None:
+        """Returns the pause of the spool, None if it is not paused."""
+        return self._pause.look(dirs)
 
     def counted(self, dirs: SpoolDirs) -> Counted:
         """Sums up what the engine has counted, also where cursor files are."""

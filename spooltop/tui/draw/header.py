@@ -9,9 +9,12 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Action
 
 from .freshness import Freshness, freshness_line, stale_line, when
-from .spans import Line, Span, Style, clip_left, crop, join, line_width, restyle, safe, shown, spread, text_width
+from .spans import Line, Span, Style, clip, clip_left, crop, join, line_width, restyle, safe, shown, spread, text_width
 
 __all__ = ["disk_line", "header", "is_mail"]
+
+_WHO = 16
+"""Cells of the name of who paused the spool."""
 
 
 def header(
@@ -43,11 +46,13 @@ def _first(snapshot: Snapshot | None, width: int, target: str, freshness: Freshn
     least: Line = (Span(" · "), Span("READ-ONLY", Style.WARN)) if snapshot is not None and is_mail(snapshot) else ()
     most = least or (join(f" · watched for {units.span(snapshot.watched_for)}") if snapshot is not None else ())
     room = width - text_width(title.text) - 2  # a gap, and a cell at the edge
+    paused, briefly = _paused(snapshot)
     freshness_lines = [
-        join(freshness_line(snapshot, freshness=freshness, zone=zone), most),
-        join(freshness_line(snapshot, freshness=freshness, zone=zone), least),
-        join(freshness_line(snapshot, freshness=freshness, zone=zone, offset=False), least),
-        join(freshness_line(snapshot, freshness=freshness, zone=zone, short=True, offset=False), least),
+        join(paused, freshness_line(snapshot, freshness=freshness, zone=zone), most),
+        join(paused, freshness_line(snapshot, freshness=freshness, zone=zone), least),
+        join(paused, freshness_line(snapshot, freshness=freshness, zone=zone, offset=False), least),
+        join(briefly, freshness_line(snapshot, freshness=freshness, zone=zone, offset=False), least),
+        join(briefly, freshness_line(snapshot, freshness=freshness, zone=zone, short=True, offset=False), least),
     ]
     if least and line_width(freshness_lines[-1]) > room - 8:
         freshness_lines.append(least[1:])
@@ -60,6 +65,16 @@ def _first(snapshot: Snapshot | None, width: int, target: str, freshness: Freshn
     right = [*fit_whole, *fit_cut, freshness_lines[-1]][0]
     left = (title, Span(clip_left(path, max(8, room - line_width(right)))))
     return crop(spread(left, right, max(0, width - 1)), width)
+
+
+def _paused(snapshot: Snapshot | None) -> tuple[Line, Line]:
+    """``PAUSED by root for 2h · `` and the same in fewer words; nothing where the spool is not paused."""
+    if snapshot is None or (pause := snapshot.observation.paused) is None:
+        return (), ()
+    by = "" if pause.by is None else f" by {clip(safe(pause.by), _WHO)}"
+    length = units.age(max(0.0, snapshot.taken_at - pause.at))
+    words = (f"PAUSED{by} for {length}", f"PAUSED {length}")
+    return join(Span(words[0], Style.WARN), " · "), join(Span(words[1], Style.WARN), " · ")
 
 
 def disk_line(snapshot: Snapshot | None, width: int) -> Line:

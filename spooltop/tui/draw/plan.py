@@ -52,13 +52,19 @@ _WHATEVER = {
     Action.UNDO: "Each message moves back to the box it was in, unless it was changed since.",
     Action.SET_CURSOR: "The value is set in its own section; nothing else in the file changes.",
     Action.UNLOCK: "Locks of exited holders are removed; undo restores them where the path is free.",
+    Action.PAUSE: "The spool is paused. Claims that are held end as usual; messages are still put.",
+    Action.RESUME: "The spool is resumed; the oldest message is claimed first.",
 }
 
 _UNDONE = {
     Action.SET_CURSOR: "The earlier value is set again, unless it was written since.",
     Action.UNLOCK: "The lock file is restored, if its path is free.",
+    Action.PAUSE: "The spool is resumed, unless it was resumed or paused again since.",
+    Action.RESUME: "The spool is paused again, with who paused it, when and why.",
 }
 
+_WHOLE = (Action.PAUSE, Action.RESUME)
+"""Actions on the spool as a whole: their plans have one item."""
 _MOST_REFUSALS = 4
 _COMMAND_LINES = 3
 _EFFECT = 22
@@ -75,6 +81,8 @@ def plan_words(plan: Plan) -> str:
         return "set it"
     if plan.action is Action.UNLOCK:
         return f"remove {plan.count:,}"
+    if plan.action in _WHOLE:
+        return f"{plan.action.value} it"
     if plan.deletes:
         return f"delete {plan.count:,} for good"
     return poison_words(plan) if _holds_poison(plan) else f"{plan.action.value} {plan.count:,}"
@@ -116,6 +124,8 @@ def plan_title(plan: Plan) -> str:
         return f"Set the cursor of {safe(str(plan.options.get('source', '')))}{by_force}"
     if plan.action is Action.UNDO and plan.undone is not None:
         return _undo_title(plan, asked)
+    if plan.action in _WHOLE:
+        return f"{plan.action.value.capitalize()} the spool"
     if plan.action is Action.UNLOCK:
         return f"Remove {plan.count:,}{of} stale {'lock' if asked == 1 else 'locks'}{by_force}"
     verb = "Delete" if plan.deletes else plan.action.value.capitalize()
@@ -129,6 +139,8 @@ def _undo_title(plan: Plan, asked: int) -> str:
     if plan.undone is Action.SET_CURSOR:
         rows = [item.row for item in plan.items[:1]] or [one.row for one in plan.refused[:1]]
         return f"Undo setting cursor {safe(rows[0].id)}" if rows else "Undo setting a cursor"
+    if plan.undone in _WHOLE:
+        return f"Undo {plan.undone} of the spool"
     what, noun = ("removing", "lock") if plan.undone is Action.UNLOCK else (str(plan.undone), "message")
     nouns = noun if asked == 1 else f"{noun}s"
     return f"Undo {what}: {plan.count:,} of {asked:,} {nouns}" if plan.refused else f"Undo {what} of {plan.count:,} {nouns}"

@@ -36,6 +36,8 @@ def problem_hint(problem: Problem, capabilities: Capabilities) -> tuple[str, str
             return key, f"{action.value} {'≥' if problem.at_least else ''}{problem.count:,}"
     if problem.code in ("lock-stale", "ticket-orphan") and capabilities.why_not(Action.UNLOCK) is None:
         return "d", "remove"
+    if problem.code == "paused" and capabilities.why_not(Action.RESUME) is None:
+        return "P", "resume"
     return ("Enter", "") if chosen is not None or problem.view else ("", "")
 
 

@@ -63,7 +63,8 @@ def result_lines(
     hidden = len(middle) - scroll - room
     if hidden > 0:
         seen[-1] = plain(f"… {hidden + 1:,} more lines", inner, Style.DIM)
-    title = f"{_DONE[result.action]} {counts[Outcome.DONE]:,} · operation {shown(result.operation)}"
+    many = "" if result.action in (Action.PAUSE, Action.RESUME) else f" {counts[Outcome.DONE]:,}"
+    title = f"{_DONE[result.action]}{many} · operation {shown(result.operation)}"
     return panel_frame(title, when(result.finished_at, zone), [crop(head, inner), *seen, *foot], width)[:height]
 
 

@@ -299,13 +299,13 @@ def test_the_plan_says_which_consumers_obey_and_which_do_not() -> None:
     foreign = [claim(f"m{number}:2,P7{number}", Verdict.ALIVE, 70 + number) for number in range(7)]
     gone = claim("g:2,P99", Verdict.DEAD, 99)
     assert pause_notes(seen(*alive, dead, *foreign, gone, consumers=3), "/jobs") == (
-        "At work now: 3 spooltop consumers (51, 52). They finish their current messages, and take no other after 0.25 s.",
-        f"Consumers that are not spooltop's do not obey, and are at work now (70, 71, 72, 73, 74 and 2 more). {hold}",
+        "At work now: 3 spooltop consumers (pid 51, 52). They finish their current messages, and take no other after 0.25 s.",
+        f"Consumers that are not spooltop's do not obey, and are at work now (pid 70, 71, 72, 73, 74 and 2 more). {hold}",
     )
     one, unknown = pause_notes(seen(alive[0], claim("m", Verdict.UNKNOWN, None), consumers=1), "/jobs")
-    assert one.startswith("At work now: 1 spooltop consumer (51). It finishes its current message, and takes no other")
+    assert one.startswith("At work now: 1 spooltop consumer (pid 51). It finishes its current message, and takes no other")
     assert "(pid unknown)" in unknown
-    assert resume_notes(seen(consumers=2)) == ("2 spooltop consumers running: claim again within a second.",)
+    assert resume_notes(seen(consumers=2)) == ("2 spooltop consumers are running and claim again within a second.",)
     assert resume_notes(seen(consumers=None))[0].startswith("No spooltop consumer is seen waiting")
 
 

@@ -14,7 +14,9 @@ from spooltop.cli import render_changes_text, render_text
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.observation import Viewer, Watch
+from spooltop.model.pause import Pause
 from spooltop.model.plan import Confirm, ItemResult, NotDone, Outcome
+from spooltop.model.problem import Problem, Severity
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Payload
 from spooltop.model.tracked import TrackedMessage
@@ -565,3 +567,31 @@ def test_every_screen_judges_a_lock_by_the_rule_of_the_problems(many: int) -> No
         assert (f"{len(loud)} with problems" in table) is bool(loud)
         assert ("no problems detected" in text(overview(snapshot, 80, 20, now=T0))) is not bool(loud)
         assert ("no problems detected" in "\n".join(render_text.status(snapshot, "/s"))) is not bool(loud)
+
+
+def paused(seconds: float, by: str | None = "root") -> dict[str, object]:
+    return {"observation": replace(values.trouble().observation, paused=Pause(by, values.trouble().taken_at - seconds, "why"))}
+
+
+def test_a_pause_is_beside_the_lamp_at_every_width() -> None:
+    assert top(100, **paused(7300)).splitlines()[0] == (
+        " spooltop /var/spool/memex  PAUSED by root for 2h · live · as of 02:41:09 +0100 · watched for 5m12s"
+    )
+    assert "PAUSED by root for 2h · live · as of 02:41:09" in top(80, **paused(7300))
+    for width in range(40, 200):
+        first = top(width, **paused(7300)).splitlines()[0]
+        assert "PAUSED" in first and ("02:41:09" in first or width < 50) and len(first) < width
+    assert "PAUSED by a\\x1bb for 4s" in top(120, **paused(4, "a\x1bb")) and "PAUSED for 4s" in top(120, **paused(4, None))
+    assert "PAUSED" not in top(120)
+
+
+def test_a_pause_never_takes_the_place_of_what_is_stale() -> None:
+    stale = top(80, Freshness(stale_for=41, stale_why="readdir of new does not answer"), **paused(7300))
+    assert "STALE 41s: readdir of new does not answer" in stale and "PAUSED" not in stale
+    assert "PAUSED by root for 2h · FROZEN" in top(120, Freshness(frozen_at=NOW), **paused(7300))
+
+
+def test_the_line_of_a_pause_offers_to_resume() -> None:
+    line = Problem("paused", Severity.WARNING, "paused by root for 2h", view="new")
+    assert problem_hint(line, Capabilities()) == ("P", "resume")
+    assert problem_hint(line, Capabilities.nothing("read-only")) == ("Enter", "")

@@ -14,10 +14,11 @@ from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.records import dataclass, replace
 
 from ..journal.item_operator import folder_id
+from ..storage.file_pin import Pin, pinned
 from ..world import World
 from .lock_record import CONTENT_MAX, LockRecord
 from .lock_rules import blocked_by, removal_refused
-from .removal import Pin, opened_below, pinned
+from .removal import opened_below
 from .soft_locks import read_marker
 
 __all__ = ["LockPinner", "LockRef"]

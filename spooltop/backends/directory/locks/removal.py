@@ -11,17 +11,10 @@ from spooltop.engine.atomic import publish_new, write_new
 from spooltop.engine.files import UNSUPPORTED, Files
 
 from ..journal.item_operator import Skipped
+from ..storage.file_pin import Pin, pinned
 from .lock_record import LockRecord
 
-__all__ = ["Pin", "check_same", "opened_below", "pinned", "put_back", "take_away"]
-
-Pin = tuple[int, int, int, int]
-"""Identifies a lock: inode, size, mtime and ctime in ns."""
-
-
-def pinned(found: os.stat_result) -> Pin:
-    """The pin of a lock file with this status."""
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+__all__ = ["check_same", "opened_below", "put_back", "take_away"]
 
 
 def check_same(one: LockRecord, folder: int, pin: Pin, files: Files) -> os.stat_result:

@@ -44,8 +44,9 @@ def resume_notes(observation: Observation) -> tuple[str, ...]:
     running = observation.consumers or 0
     if not running:
         return ("No spooltop consumer is seen waiting; one that has claimed nothing yet is not visible.",)
-    claims = "claims" if running == 1 else "claim"
-    return (f"{count(running)} spooltop {'consumer' if running == 1 else 'consumers'} running: {claims} again within a second.",)
+    if running == 1:
+        return ("1 spooltop consumer is running and claims again within a second.",)
+    return (f"{count(running)} spooltop consumers are running and claim again within a second.",)
 
 
 def _claims(observation: Observation) -> tuple[list[Row], list[Row]]:
@@ -60,9 +61,9 @@ def _claims(observation: Observation) -> tuple[list[Row], list[Row]]:
 def _who(rows: Iterable[Row]) -> list[str]:
     """The pids of the holders, each once."""
     pids = dict.fromkeys(row.owner.pid if row.owner is not None else None for row in rows)
-    return ["pid unknown" if pid is None else str(pid) for pid in pids]
+    return ["unknown" if pid is None else str(pid) for pid in pids]
 
 
 def _listed(who: list[str]) -> str:
     more = f" and {count(len(who) - _NAMED_AT_MOST)} more" if len(who) > _NAMED_AT_MOST else ""
-    return ", ".join(who[:_NAMED_AT_MOST]) + more
+    return f"pid {', '.join(who[:_NAMED_AT_MOST])}{more}"

@@ -26,9 +26,9 @@ from ..journal.item_operator import ItemOperator, Skipped, changed, outcome_of
 from ..journal.log_store import LogStore
 from ..journal.operation_list import operation_record, why_not_undo
 from ..journal.record_log import ItemOutcome, LoggedOperation
-from ..locks.removal import Pin, pinned
 from ..operator.permission import can_change
 from ..options import OpenOptions
+from ..storage.file_pin import Pin, pinned
 from ..world import World
 from .consumers import pause_notes, resume_notes
 from .pause_record import PAUSES, PauseIntent

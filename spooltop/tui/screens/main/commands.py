@@ -86,6 +86,14 @@ def do_unlock(view: MainView) -> None:
     _open_plan(view, Action.UNLOCK, Selection(keys=tuple(paths)))
 
 
+def do_pause(view: MainView) -> None:
+    _open_plan(view, Action.PAUSE, Selection())
+
+
+def do_resume(view: MainView) -> None:
+    _open_plan(view, Action.RESUME, Selection())
+
+
 def do_who(view: MainView) -> None:
     from ..holders import HoldersScreen
 
