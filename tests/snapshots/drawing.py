@@ -13,6 +13,7 @@ from spooltop.tui.threads.pace import Pace
 
 from ..tui.driving import Driver
 from .scenes import Clock, Scene, SceneControl, Size
+from .several import SceneSpools
 
 __all__ = ["Rows", "draw", "text"]
 
@@ -31,11 +32,15 @@ async def draw(scene: Scene, sizes: Sequence[Size], *, light: bool = False) -> l
     clock = Clock()
     control = SceneControl(scene.snapshot(), clock)
     options = Options(light=light, ascii=scene.ascii, banner=scene.banner)
-    app = SpooltopApp(control, options, pace=Pace(AN_AGE, 0.0), monotonic=clock, moment=0.0)
+    given = None if scene.several else control
+    app = SpooltopApp(
+        given, options, pace=Pace(AN_AGE, 0.0), monotonic=clock, moment=0.0, spools=SceneSpools() if scene.several else None
+    )  # fmt: skip
     async with app.run_test(size=sizes[0]) as pilot:
         driver = Driver(app, pilot, control)
         try:
-            await _until(driver, lambda: app.main.state.received.snapshot is not None, "the first look")
+            if not scene.several:
+                await _until(driver, lambda: app.main.state.received.snapshot is not None, "the first look")
             for step in scene.steps:
                 if step.act is not None:
                     step.act(control)
@@ -48,7 +53,8 @@ async def draw(scene: Scene, sizes: Sequence[Size], *, light: bool = False) -> l
             return screens
         finally:
             control.hang.set()
-            app.target.snapshot_thread.stop(timeout=5.0)
+            if not scene.several:
+                app.target.snapshot_thread.stop(timeout=5.0)
             app.finish()
 
 

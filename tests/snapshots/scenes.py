@@ -115,6 +115,8 @@ class Scene:
     light: bool = False
     ascii: bool = False
     banner: str = ""
+    several: bool = False
+    """The Spools view on the targets of ``several``, in place of one."""
 
 
 def _pressed(*keys: str, see: tuple[str, ...]) -> Step:
@@ -174,5 +176,7 @@ SCENES: tuple[Scene, ...] = (
     _words("follow", NEW, _pressed("F", see=("done after",))),
     _words("set-cursor", CURSORS, _pressed(*"e89640", see=("a number",))),
     _words("palette", CLAIMS, _pressed("colon", see=("Enter run",)), _pressed("r", "e", see=(":re",))),
+    Scene("spools", steps=(Step(see=("7 spools", "5 with problems")),), sizes=(SMALL, LARGE, *TINY), several=True),
+    Scene("spools-ascii", steps=(Step(see=("7 spools",)),), sizes=(SMALL,), pictured=(), ascii=True, several=True),
     Scene("ascii", steps=(Step(see=TITLE),), sizes=(SMALL, MIDDLE), pictured=(), ascii=True),
 )

@@ -138,7 +138,7 @@ def frame(targets: Sequence[str], width: int) -> Frame:
     most = 12 if width < 64 else 20 if width < 110 else 28 if width < 140 else 40
     name_width = min(longest, most)
     columns = [column for column in _COLUMNS if width >= column.min_screen]
-    cells = 20 if width >= 130 else 8 if width >= 76 else 0
+    cells = 20 if width >= 130 else 10 if width >= 76 else 0
 
     def left() -> int:
         figures = sum(column.width + 1 for column in columns) + (cells + 1 if cells else 0)
@@ -231,18 +231,19 @@ def spools_header(
     problems = Span(f"{bad} with problems", Style.BAD if bad else Style.NORMAL)
     found: list[str | Span] = [f"{len(glances)} spools · ", problems]
     if pending:
-        found.append(f" · {pending} not looked at yet")
+        found.append(f" · {pending} not judged yet")
     if filter or troubled:
         found = [f"{length} of {len(glances)} spools"]
         found += [" match ", Span(shown(filter), Style.KEY)] if filter else []
         found += [" · problems only"] if troubled else []
-    rest = join("  " if place else "", *found)
-    room = width - line_width(rest) - line_width(right) - 13
-    where = clip_left(shown(place), max(0, room)) if room >= 6 else ""
-    left = join(Span(" spooltop ", Style.TITLE), Span(where), rest)
-    if line_width(left) + line_width(right) + 3 > width:
-        right = right[:1] if frozen else ()
-    return crop(spread(left, right, max(0, width - 1)), width)
+    title = Span(" spooltop ", Style.TITLE)
+    rest = join(*found)
+    taken = text_width(title.text) + line_width(rest) + 3
+    fits = (line for line in (right, right[:1] if frozen else join(at)) if taken + line_width(line) <= width)
+    right = next(fits, ())
+    room = width - sum(map(line_width, ((title,), rest, right))) - 5
+    where = f"{clip_left(shown(place), max(0, room))}  " if place and room >= 6 else ""
+    return crop(spread(join(title, Span(where), rest), right, max(0, width - 1)), width)
 
 
 def title_line(layout: Frame, width: int, *, sort: str, descending: bool) -> Line:
@@ -286,7 +287,7 @@ def spool_line(one: Glance, layout: Frame, width: int, *, now: float, chosen: bo
     more = len(one.snapshot.problems) - 1 if one.snapshot is not None and one.silent_for is None else 0
     end = f" +{more}" if more > 0 else ""
     text = clip(words, max(0, layout.problem - len(end))) + end
-    parts += [Span(" "), Span(text, Style.BAD if one.level <= Level.CRITICAL else Style.NORMAL)]
+    parts += [Span(" "), Span(text)]
     line = crop(merge(parts), width)
     return select(line, width) if chosen else line
 
