@@ -6,8 +6,7 @@ import argparse
 import os
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from types import FrameType
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from spooltop.errors import NotASpool, Refused, UsageError
@@ -17,6 +16,7 @@ from spooltop.model.units import count, fit, size
 from . import render_json
 from .context import Context, here_or
 from .progress import ProgressLine
+from .signals import interrupted_by_signals
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def bench(args: argparse.Namespace, context: Context) -> int:
     failed = False
     section: list[Figure] = []
     line = ProgressLine(terminal, "bench", hint="Ctrl-C stops and cleans up")
-    with _signals() as received:
+    with interrupted_by_signals() as received:
         try:
             with line, closing(Bench(parent, seconds, line.share).measure()) as figures:
                 for figure in figures:
@@ -182,30 +182,3 @@ def _as_json(figure: Figure) -> str:
             "exclusive": figure.exclusive, "error": figure.error or None,
         }
     )  # fmt: skip
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Lets SIGINT, SIGTERM and SIGHUP raise ``KeyboardInterrupt`` once, so that everything is cleaned up; the next ones are
-    ignored until that is done."""
-    received: list[int] = []
-    which = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        for one in which:
-            signal.signal(one, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = {}
-    try:
-        for one in which:
-            before[one] = signal.getsignal(one)
-            signal.signal(one, stop)
-    except ValueError:
-        before = {}  # only the main thread may; elsewhere nobody sends us any
-    try:
-        yield received
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)

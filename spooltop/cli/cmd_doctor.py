@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from spooltop.model.units import parse_age
 from . import render_json
 from .context import Context, here_or
 from .progress import while_waiting
+from .signals import interrupted_by_signals
 from .terminal import Terminal, printable
 
 if TYPE_CHECKING:
@@ -36,9 +38,14 @@ def doctor(args: argparse.Namespace, context: Context) -> int:
     watch = 0.0 if args.watch is None else parse_age(args.watch)
     if args.watch is not None and not 0 < watch <= _LONGEST:
         raise UsageError(f"--watch {args.watch!r} is not between 1s and 1d", advice="as in --watch 10s")
-    with context.control(args, path, watch=bool(watch), owners=False) as control:
-        with while_waiting(terminal, "doctor", control.current_step):
-            found = diagnose(examined(control, write=args.write, watch=watch, demos=left_behind()))
+    with context.control(args, path, watch=bool(watch), owners=False) as control, interrupted_by_signals() as received:
+        try:
+            with while_waiting(terminal, "doctor", control.current_step):
+                found = diagnose(examined(control, write=args.write, watch=watch, demos=left_behind()))
+        except KeyboardInterrupt:
+            if received in ([], [signal.SIGINT]):
+                raise
+            return 128 + received[0]
     if args.json:
         lines: Iterable[str] = map(_as_json, found)
     elif terminal.out_is_terminal:

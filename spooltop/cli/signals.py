@@ -1,4 +1,4 @@
-"""Signals of a worker: receiving them while it waits, and sending them to its commands."""
+"""Signals: of a worker, which receives them while it waits and sends them to its commands, and of what has to clean up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["signal_group", "signal_name", "signals_handled", "wait_for_wakeup"]
+__all__ = ["interrupted_by_signals", "signal_group", "signal_name", "signals_handled", "wait_for_wakeup"]
 
 
 def wait_for_wakeup(pipe: int, timeout: float) -> None:
@@ -55,3 +55,30 @@ def signals_handled(stop: Callable[[], None], wake: Callable[[], object], wakeup
         signal.set_wakeup_fd(pulled)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def interrupted_by_signals() -> Iterator[list[int]]:
+    """Lets SIGINT, SIGTERM and SIGHUP raise ``KeyboardInterrupt`` once, so that everything is cleaned up; the next ones are
+    ignored until that is done."""
+    received: list[int] = []
+    which = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        for one in which:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {}
+    try:
+        for one in which:
+            before[one] = signal.getsignal(one)
+            signal.signal(one, stop)
+    except ValueError:
+        before = {}  # only the main thread may; elsewhere nobody sends us any
+    try:
+        yield received
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

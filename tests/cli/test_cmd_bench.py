@@ -135,3 +135,12 @@ def test_a_bar_on_a_terminal_which_ctrl_c_ends(spool: Path) -> None:
         assert screen.wait_exit() == 130
         assert "█" not in screen.text and "░" not in screen.text and "removed at the end" in screen.text
     assert os.listdir(spool / "tmp") == []
+
+
+def test_a_terminal_that_goes_away_leaves_nothing(spool: Path) -> None:
+    with Pty([*SPOOLTOP, "bench", str(spool), "--seconds", "60"]) as screen:
+        screen.wait_for("files: ", 60)
+        screen.hang_up()
+        screen.process.wait(60)
+        assert screen.process.returncode in (-signal.SIGHUP, 129, 5)
+    assert os.listdir(spool / "tmp") == []

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from .streams import spooltop
+from .streams import ROOT, spooltop
 
 
 @pytest.fixture
@@ -90,3 +94,20 @@ def test_read_only_refuses_to_write(spool: Path) -> None:
 def test_watching_says_how_fast_it_fills(spool: Path) -> None:
     done = spooltop("doctor", spool, "--watch", "1s")
     assert re.search(r"space: .*(did not fill|filled by .*/s) over", done.out) and "not measured" not in done.out
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_an_interrupted_trial_cleans_up(spool: Path, number: int, code: int) -> None:
+    silent = spool.parent / "silent"  # in place of the other process of the trial of locks
+    silent.write_text("#!/bin/sh\nexec cat\n")
+    silent.chmod(0o755)
+    program = f"import sys; sys.executable = {str(silent)!r}; from spooltop.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    words = [sys.executable, "-c", program, "doctor", str(spool), "--write"]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        end = time.monotonic() + 60
+        while not list(spool.glob("tmp/.spooltop-trial-*/locks-flock/lock")):
+            assert process.poll() is None and time.monotonic() < end
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == code and b"Traceback" not in err, err
+    assert os.listdir(spool / "tmp") == []
