@@ -89,14 +89,13 @@ class HolderRates:
         for cell in self._cells:
             done.update(cell.done)
             failed.update(cell.failed)
-        consumers = tuple(
-            replace(
-                self._with_last_claim(one),
-                # A consumer of another program does not say how an attempt ended.
-                rate=ConsumerRate(done[one.holder] / window, None if one.token is None else failed[one.holder] / window),
-            )
-            for one in found.consumers
-        )
+
+        def rate(one: ConsumerRow) -> ConsumerRate:
+            seconds = _watched(one, window, self._cells[-1].until)
+            # A consumer of another program does not say how an attempt ended.
+            return ConsumerRate(done[one.holder] / seconds, None if one.token is None else failed[one.holder] / seconds)
+
+        consumers = tuple(replace(self._with_last_claim(one), rate=rate(one)) for one in found.consumers)
         return replace(found, consumers=consumers, window=window, lower_bound=not all(cell.exact for cell in self._cells))
 
     def _with_last_claim(self, one: ConsumerRow) -> ConsumerRow:
@@ -104,3 +103,9 @@ class HolderRates:
         if seen is None or (one.last_claim_at is not None and one.last_claim_at >= seen):
             return one
         return replace(one, last_claim_at=seen)
+
+
+def _watched(one: ConsumerRow, window: float, until: float) -> float:
+    """The part of the last ``window`` seconds that a consumer has been running for, a second at least."""
+    lived = window if one.owner.start is None else until - one.owner.start
+    return max(1.0, lived) if 0 < lived < window else window

@@ -22,6 +22,25 @@ if claim is not None:
 spool.close()
 """
 
+_HOLDER = """
+import sys
+from spooltop.engine import Spool
+spool = Spool(sys.argv[1])
+claims = [spool.claim(timeout=10) for _ in range(int(sys.argv[2]))]
+print("holds", flush=True)
+sys.stdin.read()
+for claim in claims:
+    claim.release()
+"""
+
+
+def hold(spool: Path, many: int) -> subprocess.Popen[str]:
+    """A consumer that holds ``many`` claims until its stdin ends, then gives them back."""
+    words = [sys.executable, "-c", _HOLDER, str(spool), str(many)]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "holds\n"
+    return process
+
 
 @dataclass
 class Consumer:

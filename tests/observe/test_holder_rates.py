@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from dataclasses import replace
 
 from spooltop.model import consumers
 from spooltop.model.consumers import ConsumerList, ConsumerRow
@@ -47,6 +48,16 @@ def test_each_flow_counts_what_left_during_the_one_before() -> None:
     assert rates(watch, row(None)) == (0.0, None, 3.0)
     watch.add(flow(11, 20, P77=HolderFlow(11)))
     assert rates(watch, row(None)) == (1.0, None, 3.0)
+
+
+def test_a_consumer_that_started_since_is_measured_from_its_start_on() -> None:
+    watch = HolderRates()
+    watch.add(flow(0, 40))
+    watch.add(flow(40, 41, a=HolderFlow(20)))
+    started = replace(row(), owner=Owner(pid=77, start=30.0))
+    assert rates(watch, started)[0] == 2.0
+    assert rates(watch, replace(row(), owner=Owner(pid=77, start=39.9)))[0] == 20.0
+    assert rates(watch, replace(row(), owner=Owner(pid=77, start=500.0)))[0] == 0.5  # by another clock
 
 
 def test_only_the_last_minute_counts() -> None:

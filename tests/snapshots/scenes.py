@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spooltop.cli.demo.command import BANNER
+from spooltop.model.consumers import ConsumerList
 from spooltop.model.locks import Holders, Holding
 from spooltop.model.plan import Item, Plan, Refusal, Result
 from spooltop.model.row import Payload, Row
@@ -87,6 +88,9 @@ class SceneControl(FakeControl):
         reading = Holding(6120, "less", "ann", "open for reading")
         return Holders("cur/x", (presence, reading), False, ("the files of 2 processes of root cannot be seen; root sees them",))
 
+    def consumers(self) -> ConsumerList:
+        return values.consumers()
+
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         """Reports the first requeued message as taken and done, and the others as waiting."""
         done = values.NOW + 10
@@ -154,6 +158,7 @@ SCENES: tuple[Scene, ...] = (
     Scene("cursors", steps=(CURSORS,)),
     Scene("locks", steps=(_pressed("6", see=("leader.lock",)),)),
     Scene("aside", steps=(_pressed("7", see=("trash 12", "0640")),)),
+    Scene("consumers", steps=(_pressed("8", see=("Consumers 6", "4312 worker.py")),), sizes=(SMALL, LARGE, *TINY)),
     Scene("operations", steps=(Step(see=TITLE), OPERATIONS)),
     Scene("cursor", steps=(CURSORS, _pressed("enter", see=("To stop it",)))),
     Scene("plan", steps=(CLAIMS, *PLAN), light=True),

@@ -9,6 +9,8 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from spooltop.backends.directory.liveness.consumers import claiming
+from spooltop.model.consumers import ConsumerList, ConsumerRate, ConsumerRow, Usage
 from spooltop.model.cursor_values import shown
 from spooltop.model.cursors import Cursor, CursorSection, CursorSource, Poll
 from spooltop.model.flow import Flow
@@ -19,6 +21,7 @@ from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Percentiles, RateHistory, Rates, Snapshot
 from spooltop.model.vocabulary import Box, Json, Owner, Verdict
+from spooltop.records import replace
 
 NOW = 1_795_225_269.0
 """02:41:09 at one hour east of Greenwich."""
@@ -89,6 +92,27 @@ def ages(rows: tuple[Row, ...]) -> Ages:
         AGE_BOUNDS, counts(list(rows)), tuple(SourceAges(source, len(some), counts(some)) for source, some in each.items()),
         len(each), len(rows), len(rows),
     )  # fmt: skip
+
+
+def consumers() -> ConsumerList:
+    """The holders of the claims, one that waits, and one that exited without a claim."""
+    rates = {5200: ConsumerRate(0.0, 0.0), 5201: ConsumerRate(10.1, 0.2)}
+    used = {5200: Usage(0.0, 41_300_000, False, WORKER), 5201: Usage(0.12, 38_000_000, False, f"{WORKER} --batch 1")}
+    holders, _ = claiming(claims())
+    listed = []
+    for one in holders:
+        pid, user = one.owner.pid or 0, None if one.gone else "memex"
+        measured = replace(one, rate=rates.get(pid, ConsumerRate()), usage=used.get(pid), token=f"{pid:032x}")
+        listed.append(replace(measured, owner=one.owner._replace(user=user)))
+    waits = Owner("vm", 5202, NOW - 412, "python3 /opt/memex/index.py", "memex")
+    exited = Owner("vm", 4100, NOW - 88_000, WORKER)
+    listed.append(ConsumerRow(
+        Verdict.ALIVE, "running", waits, f"{5202:032x}", last_claim_at=NOW - 95, rate=ConsumerRate(0.0, 0.0),
+        usage=Usage(0.0, 22_000_000, False, "python3 /opt/memex/index.py"),
+    ))  # fmt: skip
+    listed.append(ConsumerRow(Verdict.DEAD, "exited", exited, f"{4100:032x}"))
+    listed.sort(key=lambda one: (-one.rank, one.claimed_at or 0.0))
+    return ConsumerList(tuple(listed), NOW, window=60.0)
 
 
 def tmp_files() -> tuple[Row, ...]:

@@ -265,8 +265,11 @@ def _facts(
     rule = join(Span(" ─ ", Style.RULE), Span(name, Style.TITLE), Span(f" {fill} ", Style.RULE))
     lines = [crop(join(rule, Span(one.word, _STYLES.get(one.word, Style.NORMAL)), Span(" ─", Style.RULE)), width)]
 
-    def fact(label: str, text: str, style: Style = Style.NORMAL) -> None:
-        for at, part in enumerate(wrap(text, max(8, width - _LABEL - 1))):
+    def fact(label: str, text: str, style: Style = Style.NORMAL, most: int = 20) -> None:
+        parts = wrap(text, max(8, width - _LABEL - 1))
+        if len(parts) > most:
+            parts = [*parts[: most - 1], clip(f"{parts[most - 1]} …", max(8, width - _LABEL - 1))]
+        for at, part in enumerate(parts):
             head = Span(f" {'' if at else label:<{_LABEL}}", Style.DIM)
             lines.append(crop(join(head, Span(part, style)), width))
 
@@ -275,7 +278,7 @@ def _facts(
     fact("process", _process(one, now, zone))
     command = (usage.command if usage is not None else "") or owner.command
     if command:
-        fact("command", safe(command))
+        fact("command", safe(command), most=max(2, height // 3))
     if not one.gone:
         fact("rates", _rates(one, found))
     ids = [short_id(safe(id), max(12, width - _LABEL - 2)) for id in one.ids[:_MOST_IDS]]
