@@ -78,7 +78,8 @@ def _drawn(options: Namespace, splash: Splash) -> Options:
 
     mouse = not options.no_mouse
     drawn = tui.Options.of(os.environ, light=options.theme == "light", ascii=options.ascii, mouse=mouse)
-    return replace(drawn, banner=getattr(options, "banner", ""), counted=lambda: splash.counted)
+    opening = {name: getattr(options, name) for name in ("view", "filter", "sort") if getattr(options, name, None)}
+    return replace(drawn, banner=getattr(options, "banner", ""), counted=lambda: splash.counted, **opening)
 
 
 def _left(code: int, leave: Leave | None) -> int:

@@ -30,7 +30,7 @@ LISTS = {"paths": ":", "read_only": ":", "redact": ":,", "poll_log": ":", "curso
 """Settings that are lists, and the characters that separate their items in the environment: paths and globs (what is opened
 without a path), globs of paths, names of JSON fields, ``[SOURCE=]GLOB``, paths, URLs."""
 _NAMED = {":": "a colon", ":,": "a colon or a comma", " ": "a blank"}
-_WORDS = ("poll_line", "cursor_field", "who_writes", "syslog", "claims_hosts", "claims_pids")
+_WORDS = ("poll_line", "cursor_field", "who_writes", "syslog", "mouse", "claims_hosts", "claims_pids")
 NAMES = (*(one.name for one in fields(Thresholds)), *LISTS, *_WORDS)
 
 
@@ -76,12 +76,23 @@ class Settings:
     @property
     def syslog(self) -> bool:
         """True if audit records are also sent to syslog. Raises ``UsageError`` unless it is yes or no."""
-        word = self.words.get(f"{PREFIX}SYSLOG", "").strip().lower()
+        return self._yes_or_no("syslog", default=False)
+
+    @property
+    def mouse(self) -> bool:
+        """False if the dashboard leaves the mouse to the terminal. Raises ``UsageError`` unless it is yes or no."""
+        return self._yes_or_no("mouse", default=True)
+
+    def _yes_or_no(self, name: str, *, default: bool) -> bool:
+        variable = PREFIX + name.upper()
+        word = self.words.get(variable, "").strip().lower()
         if word in ("1", "true", "yes", "on"):
             return True
-        if word in ("", "0", "false", "no", "off"):
+        if word in ("0", "false", "no", "off"):
             return False
-        raise UsageError(f"{PREFIX}SYSLOG={escape(word)} is neither yes nor no", advice=f"write {PREFIX}SYSLOG=1")
+        if not word:
+            return default
+        raise UsageError(f"{variable}={escape(word)} is neither yes nor no", advice=f"write {variable}={int(not default)}")
 
     def why_read_only(self, path: str) -> str | None:
         """Returns the glob that makes the target ``path`` read-only, and where it is set; None if none does. A glob also covers

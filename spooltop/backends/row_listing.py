@@ -31,7 +31,10 @@ def sort_key(sort: Sort) -> Callable[[Row], tuple[object, ...]]:
     if column == "tries":
         return lambda row: (row.attempt or 0, row.name)
     if column == "verdict":
-        return lambda row: (-_VERDICTS.get(str(row.verdict), 9), -(row.in_box_since or 0.0), row.name)
+        # who has it for the longest time comes first, and last of all one of whom that is not known
+        return lambda row: (
+            -_VERDICTS.get(str(row.verdict), 9), row.in_box_since is not None, -(row.in_box_since or 0.0), row.name
+        )  # fmt: skip
     return lambda row: (row.name,)
 
 
@@ -56,7 +59,7 @@ class RowListing:
         taken = [row for row in rows if match is None or match(row)]
         column = query.sort.column
         known = sorted((row for row in taken if _known(row, column)), key=sort_key(query.sort), reverse=query.sort.descending)
-        self._rows = known + [row for row in taken if not _known(row, column)]
+        self._rows = known + sorted((row for row in taken if not _known(row, column)), key=lambda row: row.name)
         self._places: dict[Key, int] | None = None
 
     def __len__(self) -> int:

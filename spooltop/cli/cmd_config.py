@@ -28,7 +28,7 @@ def config(args: argparse.Namespace, context: Context) -> int:
     found = load(environ)
     defaults, limits = Thresholds(), Thresholds.from_settings(found.words)
     durations = {field.name for field in fields(Thresholds) if field.type != "int"}
-    _ = found.claims_hosts, found.claims_pids, found.syslog  # these raise where they make no sense
+    _ = found.claims_hosts, found.claims_pids, found.syslog, found.mouse  # these raise where they make no sense
     rows = []
     for name in NAMES:
         value = _value(name, found, limits if name in found.origins else defaults, durations)

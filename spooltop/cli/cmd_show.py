@@ -11,7 +11,7 @@ from spooltop.errors import NoSuchOperation, Refused, SpooltopError, Unreadable,
 from spooltop.model.audit import AuditTrail
 from spooltop.model.locks import Lock
 from spooltop.model.plan import OperationRecord
-from spooltop.model.protocols import Listing, ListQuery, Sort
+from spooltop.model.protocols import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Snapshot
@@ -32,6 +32,12 @@ _OPERATIONS = 1000
 _PREVIEW = 65536
 
 
+def _sort_of(column: str | None, box: Box, *, invert: bool) -> Sort:
+    """The order of a box, by default the one in which the dashboard opens it."""
+    first = FIRST_SORT.get(box, Sort()) if column is None else Sort(column)
+    return Sort(first.column, descending=not invert)
+
+
 def ls(args: argparse.Namespace, context: Context) -> int:
     if args.most is not None and args.most < 0:
         raise UsageError("-n needs a number from 0 up")
@@ -46,7 +52,7 @@ def ls(args: argparse.Namespace, context: Context) -> int:
                     ListQuery(
                         box,
                         filter=selection.filter,
-                        sort=Sort(args.sort, descending=not args.invert),
+                        sort=_sort_of(args.sort, box, invert=args.invert),
                         selection=_without_filter(selection),
                     ),
                     progress=ListingProgress(sorting),

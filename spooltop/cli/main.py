@@ -154,6 +154,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
             with spools_watch(targets, args, context, more) as spools:
                 return context.spools(spools, args)
         path = targets[0]
+        _read_opening(args, context)
         with context.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=True, **more) as control:
             return context.dashboard(control, args)
     except NotASpool as error:
@@ -162,6 +163,21 @@ def _dashboard(args: Namespace, context: Context) -> int:
         if near is None or "did you mean" in error.advice:
             raise
         raise NotASpool(error.what, path=error.path, advice=f"did you mean the command: spooltop {near}?") from None
+
+
+def _read_opening(args: Namespace, context: Context) -> None:
+    """Reads what the dashboard opens with, before anything is opened. Raises ``UsageError`` for what makes no sense."""
+    from ..settings import load
+    from .selecting import sort_of
+
+    args.sort = sort_of(args.sort)
+    if args.filter:
+        args.view = args.view if args.view not in (None, "overview") else "new"
+        if args.view in ("new", "claims", "tmp", "aside"):
+            from ..model import query
+
+            query.parse(args.filter)  # raises; the other views have verdicts of their own, and say what they do not know
+    args.no_mouse = args.no_mouse or not load(context.terminal.environ).mouse
 
 
 def _refuse_misspelt_commands(words: Sequence[str]) -> None:

@@ -11,6 +11,8 @@ __all__ = [
 ]  # fmt: skip
 
 BOXES = ("tmp", "new", "cur", "held", "rejected", "trash")
+VIEWS = ("overview", "new", "claims", "tmp", "cursors", "locks", "aside", "consumers")
+COLUMNS = ("age", "held", "size", "source", "tries", "verdict", "name")
 VERDICTS = ("dead", "alive", "unknown", "writing", "abandoned")
 
 
@@ -212,7 +214,7 @@ def ls(parser: ArgumentParser) -> None:
     _path(parser, optional=True)
     _selection(parser)
     parser.add_argument(
-        "--sort", choices=("age", "held", "size", "source", "tries", "verdict", "name"), default="age", help="default: age"
+        "--sort", choices=COLUMNS, help="default: age; cur and tmp by verdict, worst first, then who holds longest"
     )
     parser.add_argument("--invert", action="store_true", help="reverse the order")
     parser.add_argument("-n", dest="most", type=int, metavar="N", help="at most N lines")
@@ -371,6 +373,9 @@ def nothing(parser: ArgumentParser) -> None:
 
 def dashboard(parser: ArgumentParser) -> None:
     _paths(parser)
+    parser.add_argument("--view", choices=VIEWS, metavar="VIEW", help="open this view first: " + ", ".join(VIEWS))
+    parser.add_argument("--filter", metavar="QUERY", default="", help="with this filter, in New if no view is named")
+    parser.add_argument("--sort", metavar="COLUMN[:desc]", default="", help="lists in this order: " + ", ".join(COLUMNS))
     _theme(parser)
     _poll_log(parser)
     _redis(parser)

@@ -263,7 +263,7 @@ _TABLE = (
 
 COMMANDS = {command.name: command for command in _TABLE}
 
-_WITH_VALUE = ("--as", "--theme", "--poll-log", "--cursor-file", "--redis-tickets", "--watch")
+_WITH_VALUE = ("--as", "--theme", "--poll-log", "--cursor-file", "--redis-tickets", "--watch", "--view", "--filter", "--sort")
 
 
 def command_of(words: Sequence[str]) -> tuple[Command | None, list[str]]:
@@ -314,6 +314,9 @@ def overview() -> str:
         "  --as spool            treat a mail folder as a job spool",
         "  --ascii               ASCII only",
         "  --syslog              also send audit records to syslog",
+        "  --view VIEW           open this view first: new, claims, cursors, …",
+        "  --filter QUERY        with this filter, in New if no view is named",
+        "  --sort COLUMN[:desc]  the lists in this order",
         "  --theme light|dark    the background of the terminal",
         "  --no-mouse            leave the mouse to the terminal; with it, hold Shift to",
         "                        select text",

@@ -8,12 +8,14 @@ import json
 from spooltop.model.vocabulary import Box, Verdict
 
 from ..errors import UsageError
+from ..model.protocols import Sort
 from ..model.selection import Selection
 from ..model.text import unescape
 from ..model.units import parse_age
+from .options import COLUMNS
 from .terminal import Terminal
 
-__all__ = ["id_of", "path_of", "selection_of"]
+__all__ = ["id_of", "path_of", "selection_of", "sort_of"]
 
 
 def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines: bool = False) -> Selection:
@@ -51,6 +53,16 @@ def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines
         filter=args.filter,
         everything=everything,
     )
+
+
+def sort_of(text: str) -> Sort | None:
+    """Returns the order that ``COLUMN``, ``COLUMN:asc`` or ``COLUMN:desc`` names; None for no text. Raises ``UsageError``."""
+    if not text:
+        return None
+    column, colon, direction = text.partition(":")
+    if column not in COLUMNS or (colon and direction not in ("asc", "desc")):
+        raise UsageError(f"invalid order {text!r}", advice=f"write COLUMN, or COLUMN:desc; columns are {', '.join(COLUMNS)}")
+    return Sort(column, descending=direction == "desc" if direction else column in ("age", "held", "size", "tries", "verdict"))
 
 
 def id_of(word: str) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .tracked import TrackedMessage
     from .vocabulary import Action, Box, Json, Key
 
-__all__ = ["ListProgress", "ListQuery", "Listing", "Operator", "Reader", "Sort"]
+__all__ = ["FIRST_SORT", "ListProgress", "ListQuery", "Listing", "Operator", "Reader", "Sort"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,10 @@ class Sort:
 
     column: str = "age"
     descending: bool = True
+
+
+FIRST_SORT: Mapping[str, Sort] = {"cur": Sort("verdict"), "tmp": Sort("verdict")}
+"""The order in which a box is listed first, where it is not by age: the worst verdict, then who has it for the longest time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,9 +52,6 @@ class View(StrEnum):
 LISTS = frozenset({View.NEW, View.CLAIMS, View.TMP, View.ASIDE})
 """The views that list messages."""
 
-ORDER = {Box.CUR: Sort("verdict"), Box.TMP: Sort("verdict")}
-"""The first order of a list, where it is not by age."""
-
 BOX_OF = {View.NEW: Box.NEW, View.CLAIMS: Box.CUR, View.TMP: Box.TMP}
 
 

@@ -41,6 +41,8 @@ class OpenTarget:
         self.mailbox = self.snapshot_thread.mailbox
         view = View(app.options.view) if app.options.view else first_view(control.layout)
         state = MainState(control.now, view) if before is None else before.again(control.now)
+        if before is None:
+            state.open_with(app.options.filter, app.options.sort)
         state.among_spools = to_spools is not None
         self.session = Session(
             options=app.options, glyphs=app.glyphs, leaving=app.leaving, leave=app.leave, open_help=app.open_help,

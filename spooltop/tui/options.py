@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from spooltop.records import dataclass
 
+from ..model.protocols import Sort
 from ..model.text import plain_locale
 
 __all__ = ["Options"]
@@ -22,6 +23,10 @@ class Options:
     colour: bool = True
     mouse: bool = False
     view: str = ""
+    filter: str = ""
+    """The filter of the first view."""
+    sort: Sort | None = None
+    """The order of all lists that have its column; None: each has its own."""
     banner: str = ""
     counted: Callable[[], int | None] = lambda: None
 

@@ -11,13 +11,14 @@ from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.cursors import Cursor
 from spooltop.model.filter_facts import consumer_facts, cursor_facts, lock_facts
 from spooltop.model.locks import Lock
-from spooltop.model.protocols import ListQuery, Sort
+from spooltop.model.protocols import FIRST_SORT, ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box, Verdict
 from spooltop.records import dataclass, field, replace
 
-from ...context import BOX_OF, LISTS, ORDER, CommandContext, ListState, View
+from ...context import BOX_OF, LISTS, CommandContext, ListState, View
+from ...draw.columns import COLUMNS
 from ...draw.consumers import ranked as consumers_ranked
 from ...draw.locks import ranked
 from ...threads.messages import ListRequest, Search
@@ -87,7 +88,7 @@ class MainState:
     times: TimeDisplay = field(default_factory=TimeDisplay)
     wanted: ListWanted = field(default_factory=ListWanted)
 
-    lists: dict[Box, ListState] = field(default_factory=lambda: {box: ListState(box, ORDER.get(box, Sort())) for box in Box})
+    lists: dict[Box, ListState] = field(default_factory=lambda: {box: ListState(box, FIRST_SORT.get(box, Sort())) for box in Box})
     """The choices of the user in each list."""
     aside_box: Box = Box.HELD
     """The box that the Aside view shows."""
@@ -204,6 +205,16 @@ class MainState:
 
     def chosen_in(self, view: View, length: int) -> int:
         return max(0, min(self.chosen.get(view, 0), length - 1))
+
+    def open_with(self, filter: str, sort: Sort | None) -> None:
+        """Sets the filter of the first view, and the order of the lists that have such a column."""
+        for box, one in self.lists.items():
+            if sort is not None and any(column.sort == sort.column for column in COLUMNS[box]):
+                one.sort = sort
+        if filter and self.list_state is not None:
+            self.list_state.filter = self.last_filter = filter
+        elif filter:
+            self.texts[self.root] = filter
 
     def again(self, clock: Callable[[], float]) -> MainState:
         """The state of the same target when it is opened again: the choices of the user, without marks, and no data."""
