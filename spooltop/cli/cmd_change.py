@@ -7,8 +7,6 @@ import argparse
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
-from typing import Any
 
 from spooltop.control import Control
 from spooltop.errors import Refused, Stopped, UsageError
@@ -24,6 +22,7 @@ from . import render_changes_json, render_changes_text, render_json, trace
 from .context import Context
 from .progress import ProgressLine
 from .selecting import path_of, selection_of
+from .signals import signals_to
 from .terminal import Terminal
 
 __all__ = ["change", "hold", "inject", "pause", "purge", "release", "requeue", "restore", "resume", "undo", "unlock"]
@@ -272,23 +271,8 @@ def _interrupts(*, once: bool = False) -> Iterator[list[int]]:
     nothing has been changed yet, a second signal ends the command wherever it is, for example in a listing that hangs."""
     received: list[int] = []
 
-    def note(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        if once:
-            signal.signal(number, before[number])
-
-    before: dict[int, Any] = {}
-    try:
-        for which in (signal.SIGINT, signal.SIGTERM):
-            before[which] = signal.getsignal(which)
-            signal.signal(which, note)
-    except ValueError:
-        before = {}  # only the main thread may; elsewhere nobody sends us any
-    try:
+    with signals_to(received.append, signal.SIGINT, signal.SIGTERM, once=once):
         yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _code(plan: Plan, result: Result) -> int:

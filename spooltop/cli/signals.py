@@ -8,8 +8,9 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
-__all__ = ["interrupted_by_signals", "signal_group", "signal_name", "signals_handled", "wait_for_wakeup"]
+__all__ = ["interrupted_by_signals", "signal_group", "signal_name", "signals_handled", "signals_to", "wait_for_wakeup"]
 
 
 def wait_for_wakeup(pipe: int, timeout: float) -> None:
@@ -35,6 +36,30 @@ def signal_name(number: int) -> str:
 
 
 @contextmanager
+def signals_to(handler: Callable[[int], None], *numbers: int, once: bool = False) -> Iterator[None]:
+    """Lets the signals ``numbers`` call ``handler``; with ``once`` only the first of each. In a thread nothing changes: only the
+    main thread receives signals."""
+    before: dict[int, Any] = {}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if once:
+            signal.signal(number, before[number])
+        handler(number)
+
+    try:
+        for number in numbers:
+            before[number] = signal.getsignal(number)
+            signal.signal(number, handle)
+    except ValueError:
+        before = {}  # only the main thread may set them
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+@contextmanager
 def signals_handled(stop: Callable[[], None], wake: Callable[[], object], wakeup_fd: int) -> Iterator[None]:
     """Lets SIGTERM and SIGINT call ``stop``; these and the end of a child call ``wake`` and write to ``wakeup_fd``.
 
@@ -42,19 +67,17 @@ def signals_handled(stop: Callable[[], None], wake: Callable[[], object], wakeup
     without the write, the end of a child just before the wait begins would be noticed only when the wait is over, an hour later.
     """
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle(number: int) -> None:
         if number != signal.SIGCHLD:
             stop()
         wake()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)}
-    pulled = signal.set_wakeup_fd(wakeup_fd, warn_on_full_buffer=False)
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(pulled)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with signals_to(handle, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+        pulled = signal.set_wakeup_fd(wakeup_fd, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(pulled)
 
 
 @contextmanager
@@ -64,21 +87,11 @@ def interrupted_by_signals() -> Iterator[list[int]]:
     received: list[int] = []
     which = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop(number: int) -> None:
         received.append(number)
         for one in which:
             signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = {}
-    try:
-        for one in which:
-            before[one] = signal.getsignal(one)
-            signal.signal(one, stop)
-    except ValueError:
-        before = {}  # only the main thread may; elsewhere nobody sends us any
-    try:
+    with signals_to(stop, *which):
         yield received
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
