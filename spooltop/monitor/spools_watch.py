@@ -92,7 +92,7 @@ class SpoolsWatch:
     ) -> None:  # fmt: skip
         self._glancing = glancing
         self._opened = opened
-        self._count = count
+        self._count_names = count
         self._find = find
         self._most_open = most_open
         self._monotonic = monotonic
@@ -107,7 +107,7 @@ class SpoolsWatch:
         self._waiting = False
         self._cost = 0.0
         self._factor = 1.0
-        self._dirty = self._stopped = False
+        self._dirty = self._stopped = self._looking = False
         self._over = threading.Event()
         self._told_at = 0.0
         self._find_due = 0.0
@@ -123,13 +123,22 @@ class SpoolsWatch:
         self._wake = wake
         self._dirty = True
 
+    def count(self) -> None:
+        """Begins to count, and leaves the looks to ``start``: they would compete with the dashboard that is being loaded."""
+        if self._watchdog.ident is None:
+            self._find_due = self._monotonic() + _FIND
+            self._start_thread()
+            self._watchdog.start()
+
     def start(self) -> None:
-        """Begins to look; does nothing where it has begun."""
-        if self._watchdog.ident is not None:
-            return
-        self._find_due = self._monotonic() + _FIND
-        self._start_thread()
-        self._watchdog.start()
+        """Begins to look. Does nothing where it has begun."""
+        self.count()
+        with self._changed:
+            if not self._looking:
+                self._looking = True
+                for one in self._watched.values():
+                    one.due = min(one.due, self._monotonic())
+                self._changed.notify_all()
 
     def glances(self) -> list[Glance]:
         """Returns the glance at each target, in the order in which they were given."""
@@ -228,8 +237,10 @@ class SpoolsWatch:
         try:
             if not one.counted:
                 one.counted = True
-                self._show(one, replace(one.glance, counted=self._count(target)))
+                self._show(one, replace(one.glance, counted=self._count_names(target)))
                 return -self._every  # at once, but after those that are not counted yet
+            if not self._looking:
+                return 0.0
             due = self._monotonic() >= one.look_due
             if one.control is None and due:
                 one.control = self._glancing(target)

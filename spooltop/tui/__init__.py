@@ -61,7 +61,7 @@ def run(control: ControlProtocol, options: Options | None = None, *, opening: Ca
 def run_spools(spools: SpoolsProtocol, options: Options | None = None, *, opening: Callable[[], object] = lambda: None) -> int:
     """Opens the Spools view on several targets, as ``run``. The caller closes ``spools``."""
     _prepare()
-    spools.start()  # counts while Textual is loaded
+    spools.count()  # while Textual is loaded
     from .app import SpooltopApp
     from .terminal.lifecycle import require_descriptors
 

@@ -25,6 +25,7 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("start", "--dir", "/dev/shm"), ("idle", "1000"), ("idle", "100000"), ("idle", "1000000", "20", "--dir", "/dev/shm"),
     ),
     "screen": (("screen", "5000"),),
+    "spools": (("spools", "--dir", "/dev/shm"),),
     "list": (("list", "1000000", "--dir", "/dev/shm"),),
     "operate": (
         ("operate", "100000", "3", "--dir", "/dev/shm"), ("operate", "100000", "1", "--dir", "."),

@@ -73,6 +73,18 @@ def test_names_are_counted_before_anything_is_opened(spools: list[str]) -> None:
         assert seen(watch, spools[1]).count(Box.NEW) == 7
 
 
+def test_looks_wait_for_the_start(spools: list[str]) -> None:
+    watch = SpoolsWatch(spools, opened, opened, count=count_boxes, every=0.05)
+    watch.count()
+    try:
+        until(lambda: all(one.counted is not None for one in watch.glances()))
+        assert {one.level for one in watch.glances()} == {Level.PENDING}
+        watch.start()
+        until(lambda: all(one.snapshot is not None for one in watch.glances()))
+    finally:
+        watch.close()
+
+
 def test_a_change_is_seen_and_told(spools: list[str]) -> None:
     told = threading.Event()
     with watching(spools) as watch:

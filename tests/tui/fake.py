@@ -389,6 +389,9 @@ class FakeSpools:
     def now(self) -> float:
         return NOW
 
+    def count(self) -> None:
+        return
+
     def start(self) -> None:
         return
 
