@@ -152,12 +152,12 @@ def _words(name: str, *steps: Step, **more: Any) -> Scene:
 
 SCENES: tuple[Scene, ...] = (
     Scene("overview", steps=(Step(see=TITLE),), sizes=(SMALL, LARGE, MIDDLE, (80, 24), *TINY), light=True),
-    Scene("new", steps=(NEW,)),
-    Scene("claims", steps=(CLAIMS, READ), sizes=(SMALL, LARGE, *TINY), light=True),
-    Scene("tmp", steps=(_pressed("4", see=("Tmp 4", "0640")),)),
-    Scene("cursors", steps=(CURSORS,)),
-    Scene("locks", steps=(_pressed("6", see=("leader.lock",)),)),
-    Scene("aside", steps=(_pressed("7", see=("trash 12", "0640")),)),
+    Scene("new", steps=(NEW,), sizes=(SMALL, LARGE, MIDDLE)),
+    Scene("claims", steps=(CLAIMS, READ), sizes=(SMALL, LARGE, MIDDLE, *TINY), light=True),
+    Scene("tmp", steps=(_pressed("4", see=("Tmp 4", "0640")),), sizes=(SMALL, LARGE, MIDDLE)),
+    Scene("cursors", steps=(CURSORS,), sizes=(SMALL, LARGE, MIDDLE)),
+    Scene("locks", steps=(_pressed("6", see=("leader.lock",)),), sizes=(SMALL, LARGE, MIDDLE)),
+    Scene("aside", steps=(_pressed("7", see=("trash 12", "0640")),), sizes=(SMALL, LARGE, MIDDLE)),
     Scene("consumers", steps=(_pressed("8", see=("Consumers 6", "4312 worker.py")),), sizes=(SMALL, LARGE, *TINY)),
     Scene("operations", steps=(Step(see=TITLE), OPERATIONS)),
     Scene("cursor", steps=(CURSORS, _pressed("enter", see=("To stop it",)))),

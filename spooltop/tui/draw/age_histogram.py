@@ -9,12 +9,14 @@ from spooltop.model import units
 from spooltop.model.snapshot import Snapshot
 
 from .glyphs import BARS
-from .spans import BLANK, Line, Span, Style, clip, crop, merge, pad, pad_left, safe
+from .spans import BLANK, Line, Span, Style, clip, crop, merge, pad, pad_left, safe, text_width
 
-__all__ = ["HISTOGRAM_LINES", "age_histogram", "histogram_note"]
+__all__ = ["HISTOGRAM_LINES", "age_bars", "age_histogram", "histogram_note", "new_age_bars"]
 
 _SOURCE, _TOTAL, _CELL = 12, 10, 9
 _BARS, _SOURCES = 3, 5
+_CLASS = 8
+"""Cells of a class of age where each has a line."""
 HISTOGRAM_LINES = _BARS + _SOURCES + 2
 """Lines of the histogram, whatever it shows: bars, column titles, totals and sources."""
 
@@ -103,4 +105,29 @@ def _bars(counts: Sequence[int], width: int) -> list[Line]:
             char = " " if eighths <= 0 else BARS[min(eighths, 8) - 1]
             spans += [Span("  "), Span(char * (cell - 2), Style.BAR if char != " " else Style.NORMAL)]
         lines.append(crop(merge(spans), width))
+    return lines
+
+
+def new_age_bars(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
+    """Draws what waits in ``new`` by age, a line for each class: the histogram for a narrow panel."""
+    ages = snapshot.observation.ages
+    if ages is None:
+        return []
+    scale = 1.0 if ages.looked_at >= ages.of else ages.of / ages.looked_at
+    return age_bars(ages.bounds, _figures(ages.counts, scale), ages.counts, width)[:rows]
+
+
+def age_bars(
+    bounds: Sequence[float], figures: Sequence[str], counts: Sequence[int], width: int, notes: Sequence[Span] = ()
+) -> list[Line]:
+    """A line for each class of age, with its figure, a bar as long as its count, and a note."""
+    cells = max((len(figure) for figure in figures), default=0) + 1
+    behind = max((text_width(note.text) for note in notes), default=0)
+    top, room = max(counts, default=0), max(1, width - _CLASS - cells - 3 - behind)
+    lines: list[Line] = []
+    for at, (name, figure, n) in enumerate(zip(_classes(bounds), figures, counts, strict=True)):
+        style = Style.NORMAL if n else Style.DIM
+        bar = Span("█" * max(1, round(n / top * room)) if n else "", Style.BAR)
+        note = notes[at] if notes else Span("")
+        lines.append(crop(merge((Span(f" {pad(name, _CLASS)}{pad_left(figure, cells)} ", style), bar, note)), width))
     return lines

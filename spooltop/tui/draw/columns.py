@@ -18,7 +18,10 @@ from .apart import ALONE, Ends, cut_apart
 from .freshness import Times
 from .spans import Span, Style, clip_left, safe, shown, text_width
 
-__all__ = ["COLUMNS", "GAP", "MARGIN", "Column", "Moment", "age_text", "columns_for", "fitting", "owner_text", "short_id"]
+__all__ = [
+    "COLUMNS", "GAP", "MARGIN", "Column", "Moment", "age_text", "columns_for", "fitting", "owner_text", "short_id",
+    "verdict_span",
+]  # fmt: skip
 
 GAP = 2
 MARGIN = 3
@@ -115,6 +118,11 @@ _VERDICTS = {Verdict.DEAD: Style.BAD, Verdict.ABANDONED: Style.WARN}
 
 
 def _verdict(row: Row, moment: Moment) -> Span:
+    return verdict_span(row)
+
+
+def verdict_span(row: Row) -> Span:
+    """The verdict of a row in its style; ``—`` where it is not judged."""
     if row.verdict is None:
         return Span("—")
     loud = row.verdict in (Verdict.DEAD, Verdict.WRITING)

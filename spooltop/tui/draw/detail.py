@@ -16,7 +16,7 @@ from .columns import owner_text
 from .freshness import when
 from .spans import BLANK, Line, Span, Style, clip_left, crop, join, merge, plain, safe, safe_pieces, shown, text_width, wrap
 
-__all__ = ["PayloadLines", "detail", "message_lines"]
+__all__ = ["PayloadLines", "detail", "labelled", "message_lines"]
 
 _LABEL = 9
 _DRAWN = ("enqueued", "waits", "source", "holder", "writer")
@@ -87,13 +87,14 @@ def _rule(row: Row, payload: Payload | None, width: int) -> Line:
     return crop(merge((Span(" ─ ", Style.RULE), Span(name, Style.TITLE), Span(f" {fill}{right}", Style.RULE))), width)
 
 
-def _labelled(label: str, text: str, width: int, style: Style = Style.NORMAL) -> Line:
+def labelled(label: str, text: str, width: int, style: Style = Style.NORMAL) -> Line:
+    """A fact with its label in a column of its own."""
     return crop(join(Span(f" {label[:_LABEL - 1]:<{_LABEL}}", Style.DIM), Span(text, style)), width)
 
 
 def _wrapped(label: str, text: str, width: int, style: Style = Style.NORMAL) -> list[Line]:
     parts = wrap(text, max(8, width - _LABEL - 1))
-    return [_labelled(label if i == 0 else "", part, width, style) for i, part in enumerate(parts)]
+    return [labelled(label if i == 0 else "", part, width, style) for i, part in enumerate(parts)]
 
 
 def _facts(
@@ -223,10 +224,10 @@ _NOTHING = Payload(b"", 0, False)
 
 def _body(payload: Payload | None, width: int, error: str) -> PayloadLines:
     if error:
-        return _Note(_labelled("payload", shown(error), width, Style.WARN))
+        return _Note(labelled("payload", shown(error), width, Style.WARN))
     if payload is None:
-        return _Note(_labelled("payload", "being read…", width, Style.DIM))
-    return _drawn(payload, width) if payload.size else _Note(_labelled("payload", "empty", width))
+        return _Note(labelled("payload", "being read…", width, Style.DIM))
+    return _drawn(payload, width) if payload.size else _Note(labelled("payload", "empty", width))
 
 
 @lru_cache(maxsize=2)

@@ -8,9 +8,26 @@ from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import program
 
 from .apart import Ends, common_ends, cut_apart
-from .spans import BLANK, Line, Span, Style, clip, clip_left, crop, join, merge, pad, pad_left, safe, shown, text_width, wrap
+from .spans import (
+    BLANK,
+    Line,
+    Span,
+    Style,
+    clip,
+    clip_left,
+    crop,
+    join,
+    merge,
+    pad,
+    pad_left,
+    safe,
+    select,
+    shown,
+    text_width,
+    wrap,
+)
 
-__all__ = ["holder_info", "lock_lines", "lock_table", "ranked"]
+__all__ = ["holder_info", "lock_facts", "lock_lines", "lock_table", "locks_used", "ranked"]
 
 _STYLES = {"STALE": Style.WARN, "BLOCKED": Style.BAD}
 _STALE = "; the file is the lock: nobody can take it"
@@ -47,9 +64,9 @@ def _held(lock: Lock, now: float) -> str:
     return "—" if since is None else units.age(max(0.0, now - since))
 
 
-def lock_lines(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list[Line]:
+def lock_lines(snapshot: Snapshot, width: int, rows: int, *, now: float, chosen: int | None = None) -> list[Line]:
     """A title and one line per lock, those with problems first, at most ``rows`` lines; locks that do not fit are counted. Where
-    there is a single line, it names the held locks."""
+    there is a single line, it names the held locks. With one ``chosen``, as many as fit around it are shown."""
     locks = ranked(snapshot)
     if not locks or rows < 1:
         return []
@@ -59,8 +76,14 @@ def lock_lines(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list
     title = f" {pad('lock', path)}{'verdict':<9}{'held':>5}{'wait':>6}  holder"
     lines: list[Line] = [crop((Span(title, Style.DIM),), width)]
     fits = rows - 1
-    listed = locks if len(locks) <= fits else locks[: fits - 1]
     ends = common_ends([safe(lock.path) for lock in locks])
+    if chosen is not None:
+        top = max(0, min(chosen - fits + 1, len(locks) - fits))
+        for i, lock in enumerate(locks[top : top + fits], start=top):
+            line = _lock_line(lock, snapshot, width, now, path, ends)
+            lines.append(select(join("▌", Span(line[0].text[1:]), *line[1:]), width) if i == chosen else line)
+        return lines
+    listed = locks if len(locks) <= fits else locks[: fits - 1]
     lines += [_lock_line(lock, snapshot, width, now, path, ends) for lock in listed]
     if len(listed) < len(locks):
         lines.append(crop((Span(f"   {len(locks) - len(listed)} more, "), Span("6", Style.KEY), Span(" shows all")), width))
@@ -106,7 +129,7 @@ def lock_table(snapshot: Snapshot, width: int, height: int, *, now: float, chose
     troubled = sum(lock.path in snapshot.lock_problems for lock in locks)
     tail = f" · {troubled:,} with problems, first" if troubled else ""
     lines: list[Line] = [crop(join(Span(f" Locks {len(locks):,}", Style.TITLE), tail), width)] if locks else []
-    lines += [used] if (used := _used(snapshot, width)) else []
+    lines += [used] if (used := locks_used(snapshot, width)) else []
     at = end = 0
     for i, lock in enumerate(locks):
         block = _block(lock, snapshot, width, now, chosen=i == chosen)
@@ -117,7 +140,7 @@ def lock_table(snapshot: Snapshot, width: int, height: int, *, now: float, chose
     return lines[top:][:height]
 
 
-def _used(snapshot: Snapshot, width: int) -> Line:
+def locks_used(snapshot: Snapshot, width: int) -> Line:
     """The share of tries on the engine's own locks that timed out, where any were made: the engine counts these, other programs
     do not."""
     had, in_vain = snapshot.observation.locks_had, snapshot.observation.locks_given_up
@@ -137,6 +160,13 @@ def _block(lock: Lock, snapshot: Snapshot, width: int, now: float, *, chosen: bo
     path = Span(clip_left(safe(lock.path), room - text_width(kind)), Style.STRONG)
     sign = Span("▌" if chosen else " ", Style.KEY)
     lines: list[Line] = [join(sign, Span(pad(verdict.text, _INDENT - 1), verdict.style), path, Span(kind, Style.DIM))]
+    return lines + lock_facts(lock, width, now)
+
+
+def lock_facts(lock: Lock, width: int, now: float) -> list[Line]:
+    """The evidence for a lock's verdict, its holders and its waiters."""
+    room = max(8, width - _INDENT - 2)
+    lines: list[Line] = []
     alone = lock.verdict == "stale" and lock.kind == "soft" and "lease" not in lock.evidence
     facts = [("", shown(lock.evidence) + (_STALE if alone else ""))] if lock.evidence else []
     facts += _holder_facts("held by", lock.holders, now)

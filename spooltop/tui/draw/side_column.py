@@ -14,13 +14,14 @@ from .graphs import columns_of
 from .lists import row_line, title_line
 from .spans import BLANK, Line, Span, Style, crop, join, pad_left, plain
 
-__all__ = ["depth_chart", "ranked_rows", "side_claims"]
+__all__ = ["RANK", "depth_chart", "ranked_rows", "side_claims"]
 
 _CLAIMS, _CHART = 8, 6
 """Rows of the claims, and of the graph at least."""
 _HIGHEST = 16
 """Maximum height of the graph in lines."""
-_RANK = {Verdict.DEAD: 0, Verdict.ABANDONED: 0, Verdict.UNKNOWN: 1, Verdict.WRITING: 2, Verdict.ALIVE: 2}
+RANK = {Verdict.DEAD: 0, Verdict.ABANDONED: 0, Verdict.UNKNOWN: 1, Verdict.WRITING: 2, Verdict.ALIVE: 2}
+"""The order of verdicts where the ones with problems come first."""
 
 
 def ranked_rows(
@@ -32,7 +33,7 @@ def ranked_rows(
     if not found:
         return [plain("   none" if state.count == 0 else "   not judged", width, Style.DIM)]
     columns = columns_for(box, width)
-    ranked = sorted(found, key=lambda row: (_RANK.get(row.verdict, 1) if row.verdict else 1, row.in_box_since or 0.0))
+    ranked = sorted(found, key=lambda row: (RANK.get(row.verdict, 1) if row.verdict else 1, row.in_box_since or 0.0))
     count = max(state.count or 0, len(found))
     fits = rows - 1 if count <= rows - 1 else rows - 2
     lines = [title_line(columns, width, sort=Sort(""))]

@@ -91,15 +91,19 @@ class LinesView(Widget):
         chosen = next((at for at, text in enumerate(texts) if text.startswith(sign)), None)
         if chosen is None or not 0 <= y < len(texts):
             return None
-        if not apart and not all(map(str.strip, texts[min(chosen, y) : max(chosen, y) + 1])):
+        if (not apart or self._framed(self._lines[y])) and not all(map(str.strip, texts[min(chosen, y) : max(chosen, y) + 1])):
             return None
         rows = [at for at, text in enumerate(texts) if text.strip() and _indent(text) == _indent(texts[chosen])]
         clicked = max((at for at in rows if at <= y), default=None)
         return None if clicked is None else rows.index(clicked) - rows.index(chosen)
 
+    def _framed(self, line: Line) -> bool:
+        """True for a line of panels: it begins with a border."""
+        return bool(line) and line[0].style is Style.RULE and line[0].text[:1] in self.glyphs.text("│├┌└")
+
     def _text_at(self, line: Line, x: int) -> str:
         """The text of the panel at cell ``x``; all of the line where it has no borders, "" where it is one itself."""
-        if not line or line[0].style is not Style.RULE or line[0].text[:1] not in self.glyphs.text("│├┌└"):
+        if not self._framed(line):
             return line_text(line)
         border = self.glyphs.text("│")
         text, edge = "", 0

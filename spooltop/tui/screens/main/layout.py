@@ -14,7 +14,9 @@ from ...draw.consumers import consumer_header, consumer_lines, consumer_name, li
 from ...draw.cursors import cursor_table
 from ...draw.detail import detail, message_lines
 from ...draw.header import header, is_mail
+from ...draw.list_panels import LISTS_WIDE, below_list, beside_list, rows_below
 from ...draw.lists import list_header, row_line, title_line
+from ...draw.lock_panels import LOCKS_HIGH, LOCKS_WIDE, lock_panels
 from ...draw.locks import lock_table
 from ...draw.notices import notice_lines
 from ...draw.one_cursor import cursor_detail
@@ -25,7 +27,7 @@ from ..footer import ALWAYS, footer_line, tab_line
 from .state import MainState
 from .view import MainView
 
-__all__ = ["draw_detail", "draw_row", "move_clock", "paint", "sort_column_at"]
+__all__ = ["draw_below", "draw_detail", "draw_row", "move_clock", "paint", "sort_column_at"]
 
 TITLES = {View.NEW: "New", View.CLAIMS: "Claims", View.TMP: "Tmp", View.ASIDE: "Aside"}
 _BANNER_HEIGHT = 16
@@ -47,6 +49,7 @@ def paint(view: MainView, *, rows: bool = True) -> None:
         if rows:
             view.rows.tick()
         view.lines("detail").redraw()
+        view.lines("below").redraw()
     else:
         view.lines("page").show(_page(view, context, width, height - 2 - len(last)))
 
@@ -142,14 +145,26 @@ def _why_empty(state: MainState) -> str:
     return EMPTY[chosen.box] + ("; 7 shows the next box" if state.root is View.ASIDE else "")
 
 
-def draw_detail(state: MainState, row: Row | None, width: int, height: int) -> list[Line]:
-    """The row under the cursor, next to or below its list; its widget asks for it again when it gets a size."""
-    if row is None:
-        return []
+def draw_detail(state: MainState, row: Row | None, width: int, height: int, window: tuple[int, int]) -> list[Line]:
+    """The row under the cursor, next to or below its list; its widget asks for it again when it gets a size. ``window``: columns
+    and lines of the whole."""
     payload, error = state.received.payload_of(row)
-    snapshot = state.received.snapshot
+    snapshot, now, zone = state.received.snapshot, state.now, state.times.zone
+    if snapshot is not None and state.box is not None and window[0] >= LISTS_WIDE and not is_mail(snapshot):
+        roomy = rows_below(state.box, *window) > 0
+        lines = beside_list(row, payload, snapshot, state.box, width, height, now=now, zone=zone, error=error, roomy=roomy)
+        return [restyle(line, Style.DIM) for line in lines] if state.times.stale_for is not None else lines
     worked = snapshot.rates.worked if snapshot is not None else None
-    return detail(row, payload, width, height, now=state.now, zone=state.times.zone, error=error, worked=worked)
+    return [] if row is None else detail(row, payload, width, height, now=now, zone=zone, error=error, worked=worked)
+
+
+def draw_below(state: MainState, width: int, height: int) -> list[Line]:
+    """The panels below a list."""
+    snapshot = state.received.snapshot
+    if snapshot is None or state.box is None or is_mail(snapshot):
+        return []
+    lines = below_list(snapshot, state.box, width, height, now=state.now)
+    return [restyle(line, Style.DIM) for line in lines] if state.times.stale_for is not None else lines
 
 
 def draw_row(state: MainState, row: Row, width: int, selected: bool, marked: bool) -> Line:
@@ -192,7 +207,9 @@ def _page(view: MainView, context: CommandContext, width: int, height: int) -> l
     if state.root is View.CURSORS:
         lines = cursor_table(snapshot, width, height, now=now, chosen=state.chosen_in(View.CURSORS, context.rows), zone=zone)
     else:
-        lines = lock_table(snapshot, width, height, now=now, chosen=state.chosen_in(View.LOCKS, context.rows))
+        chosen = state.chosen_in(View.LOCKS, context.rows)
+        framed = width >= LOCKS_WIDE and height >= LOCKS_HIGH and bool(snapshot.observation.locks)
+        lines = (lock_panels if framed else lock_table)(snapshot, width, height, now=now, chosen=chosen)
     if lines:
         return [point_out(line, state.filter_texts) for line in lines]
     return [plain(" no lock file was found in the spool or next to it", width)]

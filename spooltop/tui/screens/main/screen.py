@@ -15,6 +15,7 @@ from spooltop.model.row import Row
 
 from ...commands import KeyCommand, by_id
 from ...context import LISTS, CommandContext, View
+from ...draw.list_panels import LISTS_WIDE, rows_below
 from ...draw.spans import Line
 from ...session import Session
 from ...threads.deliver import deliver
@@ -58,7 +59,9 @@ class MainScreen(TableScreen[None]):
                 partial(layout.draw_row, self.state), lambda row: row.key, glyphs=glyphs, colour=colour, id="rows"
             )
             rows.can_focus = False
-            yield rows
+            with Container(id="list"):
+                yield rows
+                yield LinesView(self._draw_below, glyphs=glyphs, colour=colour, id="below")
             yield LinesView(self._draw_detail, glyphs=glyphs, colour=colour, id="detail")
         yield LinesView(glyphs=glyphs, colour=colour, id="bottom")
 
@@ -116,8 +119,12 @@ class MainScreen(TableScreen[None]):
         self.query_one("#page").display = not self.state.listed
         lists = self.query_one("#lists")
         width, height = self.window_size
-        wide = width >= 120
+        wide = width >= LISTS_WIDE
+        box = self.state.box if self.session.control.layout != "mail" else None
         lists.set_class(wide, "-wide")
+        below, rows = self.query_one("#below"), rows_below(box, width, height)
+        below.display = rows > 0
+        below.styles.height = rows
         lists.set_class(not wide and height < 12, "-none")
         lists.set_class(not wide and 12 <= height < 20, "-low")
 
@@ -132,7 +139,10 @@ class MainScreen(TableScreen[None]):
             self.call_after_refresh(terminal.release)
 
     def _draw_detail(self, width: int, height: int) -> list[Line]:
-        return layout.draw_detail(self.state, self.row, width, height)
+        return layout.draw_detail(self.state, self.row, width, height, self.window_size)
+
+    def _draw_below(self, width: int, height: int) -> list[Line]:
+        return layout.draw_below(self.state, width, height)
 
     # Events from the threads
 
