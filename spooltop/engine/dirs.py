@@ -15,7 +15,7 @@ from spooltop.model.vocabulary import LIVE, Box
 
 from .atomic import publish, write_new
 from .files import Files
-from .host import file_system
+from .host import file_system, mount_number
 from .small_files import read_small
 
 __all__ = ["FORMAT", "OWN", "STAGE", "OpenBoxes", "SpoolDirs"]
@@ -51,6 +51,7 @@ class SpoolDirs:
         self._like: os.stat_result | None = None
         self._format_checked = False
         self._kind: str | None = None
+        self._apart: tuple[Box, ...] | None = None
         self.root = self.files.open_dir(self.path, follow=True)
         self.tmp = self._open(Box.TMP)
         self.new = self._open(Box.NEW)
@@ -81,6 +82,18 @@ class SpoolDirs:
         if self._kind is None:
             self._kind = file_system(self.root)
         return self._kind
+
+    @property
+    def apart(self) -> tuple[Box, ...]:
+        """The boxes on another mount than ``new``: rename(2) between the two fails, even within a file system."""
+        if self._apart is None:
+            others = ((Box.TMP, self.tmp), (Box.CUR, self.cur))
+            new = None if self.new is None else self._mount_of(self.new)
+            self._apart = () if new is None else tuple(box for box, fd in others if fd is not None and self._mount_of(fd) != new)
+        return self._apart
+
+    def _mount_of(self, fd: int) -> tuple[int, int | None]:
+        return self.files.fstat(fd).st_dev, mount_number(fd)
 
     @property
     def owner_model(self) -> os.stat_result:

@@ -11,7 +11,7 @@ from spooltop.records import dataclass
 
 __all__ = [
     "LOCAL", "MOUNTED_ONCE", "ORDERED", "PROC", "Machine", "boot_id", "command_line", "command_of", "file_system",
-    "flock_holders", "is_network", "lacks_journal", "process_start", "sees_all_pids", "this_machine",
+    "flock_holders", "is_network", "lacks_journal", "mount_number", "process_start", "sees_all_pids", "this_machine",
 ]  # fmt: skip
 
 PROC = "/proc"
@@ -110,13 +110,21 @@ def file_system(fd: int) -> str:
     The lookup uses the number of its mount (proc(5) ``fdinfo``, ``mountinfo``): the device does not suffice, as btrfs gives each
     subvolume another one.
     """
+    number = mount_number(fd)
     try:
-        with open(f"{PROC}/self/fdinfo/{fd}", encoding="utf-8") as info:
-            number = next(int(line.split()[1]) for line in info if line.startswith("mnt_id:"))
         with open(f"{PROC}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
             return next(kind for mount, _, _, kind, _ in parse_mounts(table) if mount == number)
     except (OSError, ValueError, IndexError, StopIteration):
         return "?"
+
+
+def mount_number(fd: int) -> int | None:
+    """Returns the number of the mount that ``fd`` was opened through; None if unknown."""
+    try:
+        with open(f"{PROC}/self/fdinfo/{fd}", encoding="utf-8") as info:
+            return next(int(line.split()[1]) for line in info if line.startswith("mnt_id:"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
 
 
 def lacks_journal(fd: int, sys_dir: str = "/sys") -> bool:

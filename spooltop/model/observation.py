@@ -107,7 +107,7 @@ class Disk:
     readonly: bool = False
     root_bytes_free: int | None = None
     apart: tuple[Box, ...] = ()
-    """Boxes on another file system than ``new``: rename(2) between the two fails."""
+    """Boxes on another mount than ``new``: rename(2) between the two fails, even within a file system."""
     readonly_here: bool = False
     """Only this mount is read-only, as in a container or a hardened service; through another one others may write."""
 

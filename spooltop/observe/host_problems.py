@@ -46,7 +46,7 @@ def _disk(seen: RuleInput) -> Iterator[Problem]:
         return
     fails = {Box.TMP: "every put", Box.CUR: "every claim"}
     for box in disk.apart:
-        text = f"{box} is on another file system than new: rename(2) does not work, so {fails[box]} fails"
+        text = f"{box} is on another mount than new: rename(2) does not work, so {fails[box]} fails"
         yield Problem("fs-readonly", Severity.CRITICAL, text)
     if disk.bytes_free is not None and disk.bytes_total:
         root = disk.root_bytes_free

@@ -63,6 +63,14 @@ def test_a_tmpfs_that_is_full(tmp_path: Path) -> None:
     assert code == 1 and "tried" not in found and found["write" if "write" in found else "rename"]["status"] == "ok"
 
 
+def test_a_status_sees_two_mounts_too(tmp_path: Path) -> None:
+    Spool.create(str(tmp_path / "s")).close()
+    mounted = 'mount --bind "$0/tmp" "$0/cur"; exec "$@"'
+    words = ["unshare", "--mount", "sh", "-c", mounted, str(tmp_path / "s"), *SPOOLTOP, "status", str(tmp_path / "s")]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert "cur is on another mount than new: rename(2) does not work, so every claim fails" in done.stdout
+
+
 def test_boxes_on_two_mounts(tmp_path: Path) -> None:
     Spool.create(str(tmp_path / "s")).close()
     (tmp_path / "other").mkdir()

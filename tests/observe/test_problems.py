@@ -241,7 +241,7 @@ def test_a_line_selects_as_many_as_it_says() -> None:
         (Disk("ext4", 12 * GB, 30 * GB, 0, 1000), "disk-full", Severity.CRITICAL, "no inodes free; puts fail"),
         (Disk("btrfs", 12 * GB, 30 * GB, 0, 0), None, None, ""),
         (Disk("ext4", 20 * GB, 30 * GB, apart=(Box.TMP,)), "fs-readonly", Severity.CRITICAL,
-         "tmp is on another file system than new: rename(2) does not work, so every put fails"),
+         "tmp is on another mount than new: rename(2) does not work, so every put fails"),
         (Disk("ext4", 0, 30 * GB, readonly=True), "fs-readonly", Severity.CRITICAL,
          "the file system is mounted read-only; nothing here can change"),
         (Disk("ext4", 20 * GB, 30 * GB, readonly=True, readonly_here=True), None, None, ""),

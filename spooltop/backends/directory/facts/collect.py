@@ -88,8 +88,7 @@ def _folder(name: str, root: int) -> FolderState:
     try:
         fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=root)
         try:
-            on = mount_of(fd)
-            mount = None if on is None else on.number
+            mount = host.mount_number(fd)
         finally:
             os.close(fd)
     except OSError as error:

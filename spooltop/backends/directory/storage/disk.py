@@ -40,16 +40,8 @@ def disk_of(fd: int, mount: Mount | None, dirs: SpoolDirs | None = None) -> Disk
         readonly=readonly,
         readonly_here=readonly and mount is not None and not mount.readonly,
         root_bytes_free=free.f_bfree * unit,
-        apart=_apart(dirs),
+        apart=() if dirs is None else dirs.apart,
     )
-
-
-def _apart(dirs: SpoolDirs | None) -> tuple[Box, ...]:
-    if dirs is None or dirs.new is None:
-        return ()
-    device = os.fstat(dirs.new).st_dev
-    others = ((Box.TMP, dirs.tmp), (Box.CUR, dirs.cur))
-    return tuple(box for box, fd in others if fd is not None and os.fstat(fd).st_dev != device)
 
 
 def _closed(dirs: SpoolDirs | None) -> str:
