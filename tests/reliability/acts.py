@@ -9,7 +9,7 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 from unittest.mock import patch
 
 from spooltop.engine import Spool
@@ -22,6 +22,8 @@ __all__ = ["ACTS", "NAMES", "NOTHING", "Ground", "do"]
 
 LABELS = ("d1", "m1", "m2", "m3")
 INJECTED = "injected by a test"
+PAUSED = ".spooltop/paused"
+PAUSE = {"by": "ann", "at": 1.0, "reason": "a test"}
 OPERATION = re.compile(r"operation ([0-9a-f]+)")
 
 ACTS: dict[str, tuple[str, ...]] = {
@@ -36,6 +38,9 @@ ACTS: dict[str, tuple[str, ...]] = {
     "release": ("release", "ROOT", "ALL", "--yes"),
     "restore": ("restore", "ROOT", "--box", "trash", "ALL", "--yes"),
     "unlock": ("unlock", "ROOT", LOCK, "--yes"),
+    "pause": ("pause", "ROOT", "--reason", "a test", "--yes"),
+    "resume": ("resume", "ROOT", "--yes"),
+    "undo a resume": ("undo", "ROOT", "OPERATION", "--yes"),
     "recover": ("a consumer recovers", "ROOT"),
     "put by key": ("a producer puts by a key", "ROOT"),
 }
@@ -46,6 +51,8 @@ NAMES = tuple(ACTS)
 FIRST = {
     **dict.fromkeys(("undo", "empty the trash", "restore"), ("purge", "ROOT", "--box", "new", "ALL", "--yes")),
     "release": ("hold", "ROOT", "--box", "new", "ALL", "--yes"),
+    "resume": ("pause", "ROOT", "--reason", "a test", "--yes"),
+    "undo a resume": ("resume", "ROOT", "--yes"),
 }
 """Commands run before the act that are not part of it."""
 
@@ -102,6 +109,8 @@ class Ground:
         (self.template / ".cursors.lock").touch()
         if self.act == "unlock":
             leave_lock(self.template)
+        if self.act == "undo a resume":
+            (self.template / PAUSED).write_text(json.dumps(PAUSE))
         self.operation = ""
         self._ready: frozenset[tuple[str, int, int, int]] = frozenset()
 
@@ -171,7 +180,18 @@ class Ground:
             return [*wrong, f"cursors.json: {error}"]
         if cursors not in (CURSORS, {**CURSORS, "email": 9}):
             wrong.append(f"the cursors are {cursors}")
+        if (pause := self.pause()) is not None and (pause.get("reason"), bool(pause.get("by"))) != ("a test", True):
+            wrong.append(f"the pause is {pause}")
         return wrong
+
+    def pause(self) -> dict[str, Any] | None:
+        """The content of the file of the pause; None if there is none."""
+        file = self.root / PAUSED
+        try:
+            found = json.loads(file.read_text()) if file.exists() else None
+        except ValueError:
+            return {}
+        return found if found is None or isinstance(found, dict) else {}
 
     @property
     def done(self) -> bool:
@@ -190,6 +210,9 @@ class Ground:
             "release": lambda: waiting == list(LABELS[1:]),
             "restore": lambda: waiting == list(LABELS[1:]),
             "unlock": lambda: not (self.root / LOCK).exists(),
+            "pause": lambda: self.pause() is not None,
+            "resume": lambda: self.pause() is None,
+            "undo a resume": lambda: self.pause() == PAUSE,
             "recover": lambda: waiting == list(LABELS),
             "put by key": lambda: len(census.get("k1", [])) == 1 and census["k1"][0].startswith("new/"),
             "set a cursor": lambda: json.loads((self.root / "cursors.json").read_text())["email"] == 9,
