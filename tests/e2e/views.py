@@ -13,7 +13,8 @@ from .terminal import Terminal
 
 __all__ = ["switches", "whole_spool"]
 
-VIEWS = {"1": " box ", "2": " New ", "3": " Claims ", "4": " Tmp ", "5": " Cursors ", "6": " Locks ", "7": " Aside "}
+VIEWS = {"1": " box ", "2": " New ", "3": " Claims ", "4": " Tmp ", "5": " Cursors ", "6": " Locks ", "7": " Aside ",
+         "8": " Consumers "}  # fmt: skip
 """A text of each view by its key."""
 _SOURCES = ("imessage", "teams", "signal", "email", "messenger")
 _CLAIMED, _SET_ASIDE, _WRITING = 12, 8, 9
