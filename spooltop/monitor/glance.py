@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
+from spooltop.model.pause import pause_words
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.units import span
@@ -60,8 +61,9 @@ class Glance:
             return Level.UNKNOWN
         if self.snapshot is None:
             return Level.PENDING
-        worst = self.worst
-        return Level.FINE if worst is None else _OF_SEVERITY[worst.severity]
+        if (worst := self.worst) is not None:
+            return _OF_SEVERITY[worst.severity]
+        return Level.FINE if self.snapshot.observation.paused is None else Level.NOTE
 
     @property
     def troubled(self) -> bool:
@@ -75,8 +77,16 @@ class Glance:
             return f"no answer for {span(self.silent_for)}" + (f": {self.step}" if self.step else "")
         if self.error:
             return self.error
-        worst = self.worst
-        return "" if worst is None else worst.text
+        if (worst := self.worst) is not None:
+            return worst.text
+        pause = self.snapshot.observation.paused if self.snapshot is not None else None
+        return "" if pause is None or self.snapshot is None else f"paused {pause_words(pause, self.snapshot.taken_at)}"
+
+    @property
+    def only_paused(self) -> bool:
+        """True where nothing is worse than that it is paused."""
+        paused = self.snapshot is not None and self.snapshot.observation.paused is not None
+        return paused and (self.level is Level.NOTE or (self.worst is not None and self.worst.code == "paused"))
 
     def count(self, *boxes: Box) -> int | None:
         """The number of messages in ``boxes``; None where that is not known."""
@@ -123,7 +133,7 @@ class Glance:
 
 def _badness(one: Glance) -> tuple[int, int, str]:
     worst = one.worst if one.level in (Level.CRITICAL, Level.WARNING, Level.NOTE) else None
-    return one.level, 0 if worst is None else worst.rank, one.target
+    return one.level, 0 if worst is None else 1 + worst.rank, one.target
 
 
 def worst_first(glances: Iterable[Glance]) -> list[Glance]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spooltop.model.observation import BoxState
+from spooltop.model.pause import Pause
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import ASIDE, Box
@@ -58,3 +59,13 @@ def test_counts_are_those_of_the_look_and_before_it_of_the_names() -> None:
     assert (seen.count(Box.NEW), seen.count(*ASIDE), seen.dead, seen.oldest_at) == (3, 0, 0, T0 - 50.0)
     assert Glance("/q").count(Box.NEW) is None
     assert Glance("/q", snapshot=snapshot(new=0)).oldest_at is None
+
+
+def test_a_paused_one_says_so_before_it_is_a_problem() -> None:
+    calm = snapshot()
+    paused = replace(calm, observation=replace(calm.observation, paused=Pause("ann", T0 - 300.0, "a test")))
+    one = Glance("/q", snapshot=paused)
+    assert (one.level, one.says, one.only_paused, one.troubled) == (Level.NOTE, "paused by ann for 5m: a test", True, False)
+    assert not replace(one, snapshot=replace(paused, problems=(DEAD,))).only_paused
+    order = [Glance("/fine", snapshot=calm), one, Glance("/note", snapshot=snapshot(UNKNOWN))]
+    assert [each.target for each in worst_first(order)] == ["/q", "/note", "/fine"]

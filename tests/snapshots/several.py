@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spooltop.model.observation import BoxState
+from spooltop.model.pause import Pause
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.vocabulary import Box
@@ -16,16 +17,17 @@ from . import states, values
 
 __all__ = ["SceneSpools"]
 
-_STOPPED = Problem("no-consumer", Severity.CRITICAL, "no consumer is running while 9,120 wait for 2h", 9120)
+_PAUSE = Pause("root", values.NOW - 7200, "a schema change")
+_PAUSED = Problem("paused", Severity.WARNING, "paused by root for 2h: a schema change", view="new")
 _ABANDONED = Problem("tmp-abandoned", Severity.WARNING, "tmp abandoned 3, longest 12m", 3)
 
 
-def _stopped() -> Snapshot:
+def _paused() -> Snapshot:
     calm = states.calm()
     boxes = {**calm.observation.boxes, Box.NEW: BoxState(Box.NEW, 9120, True, 9_000_000, False, values.NOW - 7200)}
     history = {**calm.history, Box.NEW: tuple(8000.0 + 56 * cell for cell in range(20))}
     return replace(
-        calm, observation=replace(calm.observation, boxes=boxes), problems=(_STOPPED,), history=history,
+        calm, observation=replace(calm.observation, boxes=boxes, paused=_PAUSE), problems=(_PAUSED,), history=history,
         rates=replace(calm.rates, done=0, done_window=60.0),
     )  # fmt: skip
 
@@ -36,7 +38,7 @@ def glances() -> Sequence[Glance]:
         Glance("/var/spool/memex", snapshot=values.trouble()),
         Glance("/var/spool/import", snapshot=replace(calm, problems=(_ABANDONED,))),
         Glance("/var/spool/mailout", snapshot=replace(calm, rates=Rates(60, 18, 18, 0, True, 0.0, 300))),
-        Glance("/var/spool/batch", snapshot=_stopped()),
+        Glance("/var/spool/batch", snapshot=_paused()),
         Glance("/var/spool/far", snapshot=calm, silent_for=41.0, step="readdir of new"),
         Glance("/var/spool/svc", error="permission denied (owner svc, mode 0700)"),
         Glance("/var/spool/fresh", counted={Box.TMP: 0, Box.NEW: 310_422, Box.CUR: 1}),

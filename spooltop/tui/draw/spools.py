@@ -293,10 +293,7 @@ def spool_line(one: Glance, layout: Frame, width: int, *, now: float, chosen: bo
 
 
 def _sign(one: Glance) -> Span:
-    worst = one.worst
-    if worst is not None and worst.code == "paused" and one.silent_for is None:
-        return _PAUSED
-    return _SIGNS[one.level]
+    return _PAUSED if one.only_paused and one.silent_for is None else _SIGNS[one.level]
 
 
 def _bars(one: Glance, cells: int) -> str:

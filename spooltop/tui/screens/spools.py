@@ -11,7 +11,7 @@ from spooltop.model.text import escape
 from spooltop.monitor.glance import Glance
 from spooltop.records import dataclass
 
-from ..commands import footer
+from ..commands import by_id, footer
 from ..context import CommandContext, View
 from ..draw.notices import notice_lines
 from ..draw.spans import BLANK, Line, Span, Style, crop, join, plain, shown
@@ -290,5 +290,9 @@ class SpoolsScreen(TableScreen[None]):
         self.open_screen(PaletteScreen(self.session, self.context()), self._choose)
 
     def _choose(self, id: str | None) -> None:
-        if id is not None:
+        if id is None:
+            return
+        if (reason := by_id(id).why_not(self.context())) is not None:
+            self.show_notice(reason)
+        else:
             self.run_command(id)
