@@ -9,7 +9,7 @@
 - ``observe``          rates, verdicts on cursors, problems worst first, mutes
 - ``operate``          plan, confirm, apply, audit, whatever the kind of queue
 - ``control``          the application's API as front ends use it, settings, lost updates, what one look can tell
-- ``monitor``          what a monitoring system reads: plugin output and ranges, metrics, events
+- ``monitor``          what a monitoring system reads: plugin output and ranges, metrics, events; doctor and bench
 - ``cli``              each command: arguments, text and JSON output, exit codes, the worker, the demo's actors
 - ``tui``              the dashboard in memory: keys, views, plans, threads; ``tui/draw``: lines and spans without Textual
 - ``snapshots``        the words of every screen, and pictures compared with ``screenshots/``
