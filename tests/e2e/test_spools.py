@@ -71,7 +71,7 @@ def test_a_directory_of_spools_shows_a_killed_consumer_on_top(root: Path, dashbo
     person.sees(first("alpha"))
     consumer.kill()
     person.sees(first("gamma"))
-    person.sees("1 claim of a dead consumer")
+    person.sees("1 claim of a dead")
     assert person.leaves() == 0
 
 
