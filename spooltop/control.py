@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from spooltop.records import replace
 
-from .errors import Closed, Refused, Unreadable, UsageError
+from .errors import Closed, NotASpool, Refused, Unreadable, UsageError
 from .model.problem import Problem, Severity
 from .model.redact import Redactor
 from .model.vocabulary import Action
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from .backends.directory.events.folder_watch import FolderWatch
     from .backends.directory.options import OpenOptions
+    from .backends.layouts.layout import Layout
     from .backends.redis.tickets import RedisTickets
     from .model.audit import AuditTrail
     from .model.consumers import ConsumerList
@@ -384,7 +385,14 @@ def open_control(
     from .settings import SettingsFiles, from_environ, load
     from .wiring import OperatorConfig, folder_watch, open_reader, poll_reader, redis_servers, to_syslog, writers_of
 
-    target = identify(path, as_spool, otherwise="cursors" if cursor_files else "locks" if locks else None)
+    try:
+        target = identify(path, as_spool, otherwise="cursors" if cursor_files else "locks" if locks else None)
+    except NotASpool:
+        from .layouts import layout_of
+
+        if (layout := layout_of(path, os.environ if settings is None else settings)) is None:
+            raise
+        return _open_layout(path, layout, clock, settings)
     settings_files = SettingsFiles(os.environ) if settings is None and watch else None
     found = load(os.environ) if settings is None else from_environ(settings)
     settings = found.words
@@ -414,3 +422,19 @@ def open_control(
         path, options, reader, operations, observer, clock=clock, mutes=mutes, polls=polls, servers=servers,
         settings_files=settings_files, folders=folders,
     )  # fmt: skip
+
+
+def _open_layout(
+    path: str, layout: Layout, clock: Callable[[], float], environ: Mapping[str, str] | None
+) -> Control:
+    """Opens the queue of another program, read-only."""
+    from .backends.directory.options import OpenOptions
+    from .observe.observer import Observer
+    from .observe.thresholds import Thresholds
+    from .settings import from_environ, load
+    from .wiring import open_layout
+
+    found = load(os.environ) if environ is None else from_environ(environ)
+    reader = open_layout(path, layout, clock, pids=found.claims_pids)
+    options = OpenOptions("layout", reader.read_only, redactor=Redactor(found.redact))
+    return Control(path, options, reader, None, Observer(Thresholds.from_settings(found.words)), clock=clock)

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 
 from spooltop.records import dataclass
 
-from .backends.layouts.detect import open_root, why_not
+from .backends.layouts.detect import first_layout, open_root, why_not
 from .backends.layouts.inside import MOST
 from .backends.layouts.layout import Layout
 from .backends.layouts.library import SHIPPED, LayoutFile, layout_files, read_layout
 from .backends.layouts.sort_files import fact_of, sort_files
 from .errors import NotASpool, Unreadable
 
-__all__ = ["KnownLayout", "SortedFile", "known_layouts", "try_layout"]
+__all__ = ["KnownLayout", "SortedFile", "known_layouts", "layout_of", "try_layout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,20 @@ def _known(file: LayoutFile, seen: set[str]) -> KnownLayout:
     return KnownLayout(file.path, name, ships, shadowed, tuple(dict.fromkeys(one.box for one in file.layout.matches)))
 
 
+def layout_of(path: str, environ: Mapping[str, str]) -> Layout | None:
+    """Returns the first known layout that the directory ``path`` has; None for a directory that has none or cannot be read."""
+    try:
+        root = open_root(path)
+    except OSError:
+        return None
+    try:
+        return first_layout((file.layout for file in layout_files(environ) if file.layout is not None), root)
+    except OSError:
+        return None
+    finally:
+        os.close(root)
+
+
 def try_layout(file: str, path: str, environ: Mapping[str, str], most: int = MOST) -> Iterator[SortedFile]:
     """Yields what the layout in ``file`` (or the known layout of that name) makes of each file below ``path``, at most ``most``
     names. Raises ``UsageError`` for a layout that is not valid, ``NotASpool`` for a directory without its signs,
@@ -72,7 +86,7 @@ def try_layout(file: str, path: str, environ: Mapping[str, str], most: int = MOS
     try:
         if why := why_not(layout, root):
             raise NotASpool(f"not a {layout.name}: {why}", path=path, advice="name its top directory, or mend the layout")
-        for found in sort_files(layout, root, most):
+        for found in sort_files(layout, root, most)[0]:
             if found.match is None:
                 yield SortedFile(found.path, "", "", found.role or "nothing matches it", {})
                 continue

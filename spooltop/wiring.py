@@ -23,13 +23,17 @@ if TYPE_CHECKING:
     from .backends.directory.pausing.operator import PauseOperator
     from .backends.directory.reader import DirectoryReader
     from .backends.directory.world import World
+    from .backends.layouts.layout import Layout
+    from .backends.layouts.reader import LayoutReader
     from .backends.redis.tickets import RedisTickets
     from .model.cursors import Poll
     from .model.observation import Observation
     from .model.protocols import Reader
     from .operate.operations import Operations
 
-__all__ = ["OperatorConfig", "folder_watch", "open_reader", "poll_reader", "redis_servers", "to_syslog", "writers_of"]
+__all__ = [
+    "OperatorConfig", "folder_watch", "open_layout", "open_reader", "poll_reader", "redis_servers", "to_syslog", "writers_of",
+]  # fmt: skip
 
 
 class OperatorConfig(NamedTuple):
@@ -91,6 +95,16 @@ def open_reader(
 
     reader = DirectoryReader(config.folder, config.options, config.world, writers=writers)
     return reader, partial(_spool_operations, config, reader)
+
+
+def open_layout(path: str, layout: Layout, clock: Callable[[], float], *, pids: str) -> LayoutReader:
+    """Opens the reader of a queue of another program. ``pids`` is the setting ``claims.pids``."""
+    from .backends.directory.liveness.pid_liveness import check_pids
+    from .backends.directory.liveness.processes import Processes
+    from .backends.directory.surroundings import LocalSurroundings
+    from .backends.layouts.reader import LayoutReader
+
+    return LayoutReader(path, layout, LocalSurroundings(Processes(), pids_here=check_pids(pids)), clock=clock)
 
 
 def _spool_operations(config: OperatorConfig, reader: DirectoryReader) -> Operations:

@@ -13,7 +13,7 @@ from typing import Any
 from spooltop.model.cursors import CursorSection, cursor_keys
 from spooltop.model.locks import Lock, LockHolder
 from spooltop.model.observation import BoxState
-from spooltop.model.vocabulary import Box, Key
+from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key
 
 from ..model.cursors import Cursor
 from ..model.locks import Holders
@@ -28,6 +28,8 @@ __all__ = ["SCHEMA", "cursors", "dumps", "holders", "locks", "message", "named",
 
 SCHEMA = 1
 """Schema version in every object."""
+_BOXES = (*LIVE, *ASIDE)
+"""Boxes that every target has in JSON, also where they are not visible."""
 
 
 def dumps(thing: Mapping[str, Any]) -> str:
@@ -52,7 +54,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
         "layout": observation.layout,
         "taken_at": now,
         "complete": observation.complete,
-        "boxes": {str(box): _box(observation.boxes.get(box), now) for box in Box},
+        "boxes": {str(box): _box(observation.boxes.get(box), now) for box in dict.fromkeys((*_BOXES, *observation.boxes))},
         # Of a mail folder nothing is judged, and what was not counted is not 0.
         "claims": dict.fromkeys(("alive", "dead", "unknown"))
         if observation.layout == "mail"
@@ -256,6 +258,7 @@ def _box(state: BoxState | None, now: float) -> dict[str, Any]:
         "oldest_at": state.oldest_at,
         "complete": state.complete,
         "error": state.error,
+        **({"note": state.note} if state.note else {}),
         **({"retention": state.retention, "expired": state.expired} if state.retention is not None else {}),
     }
 

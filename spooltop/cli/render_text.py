@@ -48,7 +48,7 @@ def status(snapshot: Snapshot, target: str) -> list[str]:
         "",
         *_problems(snapshot),
     ]
-    if observation.layout in ("spool", "mail"):
+    if observation.judges_claims or observation.layout == "mail":
         suppressed = printable(suppressed_words(observation.suppressed))
         lines += ["", *_boxes(snapshot), "", *_flow(snapshot), *filter(None, [suppressed])]
     if snapshot.cursors:
@@ -231,7 +231,8 @@ def _boxes(snapshot: Snapshot) -> list[str]:
             continue
         oldest = age(None if state.oldest_at is None else max(0.0, snapshot.taken_at - state.oldest_at))
         estimate = "~" if state.bytes_estimated and state.bytes is not None else ""
-        said = printable(state.error) if state.error else words.get(box, "") if observation.layout == "spool" else ""
+        why = state.error or state.note
+        said = printable(why) if why else words.get(box, "") if observation.judges_claims else ""
         if not said and (expired := expired_words(state)):
             said = f"{expired}; purge --expired deletes {'it' if state.expired == 1 else 'them'}"
         depth = count(state.count, complete=state.complete)

@@ -18,7 +18,17 @@ from .row import Row
 from .vocabulary import Box, Key
 
 __all__ = [
-    "AGE_BOUNDS", "AHEAD", "Ages", "BoxState", "Disk", "Observation", "SourceAges", "VerdictCounts", "Viewer", "Watch",
+    "AGE_BOUNDS",
+    "AHEAD",
+    "Ages",
+    "BoxState",
+    "Disk",
+    "Observation",
+    "QueueFinding",
+    "SourceAges",
+    "VerdictCounts",
+    "Viewer",
+    "Watch",
 ]  # fmt: skip
 
 
@@ -44,6 +54,8 @@ class BoxState:
     expired: int = 0
     """Number of expired messages; a lower bound if ``expired_is_bound``."""
     expired_is_bound: bool = False
+    note: str = ""
+    """Why a queue of this kind never shows this box, though nothing is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +149,19 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueFinding:
+    """A problem that only this kind of queue has. ``code`` is one of ``model.problem.CODES``, ``text`` contains escaped names
+    only. It is about ``count`` messages, ``ids``; ``paths`` are their keys' names where they lie in ``box``."""
+
+    code: str
+    text: str
+    count: int
+    ids: tuple[str, ...] = ()
+    box: Box | None = None
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """All facts of one look.
 
@@ -160,6 +185,7 @@ class Observation:
     tried_all: bool = True
     irregular: tuple[Row, ...] = ()
     conflicts: tuple[Key, ...] = ()
+    findings: tuple[QueueFinding, ...] = ()
     flow: Flow = field(default_factory=Flow)
     disk: Disk = field(default_factory=Disk)
     cursors: tuple[CursorSource, ...] = ()
@@ -191,6 +217,11 @@ class Observation:
     """Seconds by which the wall clock jumped against CLOCK_BOOTTIME since watching began, None for none over 2 s."""
     generation: int = 0
     """Changes whenever a list may have changed."""
+
+    @property
+    def judges_claims(self) -> bool:
+        """True where ``cur`` holds claims that have verdicts: not read mail, not a target without boxes."""
+        return self.layout in ("spool", "layout")
 
     @property
     def only_messages_wait(self) -> bool:

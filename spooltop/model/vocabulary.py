@@ -26,6 +26,8 @@ class Box(StrEnum):
     HELD = "held"
     REJECTED = "rejected"
     TRASH = "trash"
+    DELIVERED = "delivered"
+    """Handed out by a queue that knows no ack: done, running or lost."""
 
     __hash__ = str.__hash__  # equal to its word, and found by it; and without a call into Python
 

@@ -181,7 +181,7 @@ class TargetMetrics:
                 families.messages.add_metric([target, str(box)], state.count)
             if state.oldest_at is not None:
                 families.oldest.add_metric([target, str(box)], max(0.0, now - state.oldest_at))
-        if observation.layout == "spool":
+        if observation.judges_claims:
             counts = observation.counts
             for verdict, many in (("alive", counts.alive), ("dead", counts.dead), ("unknown", counts.unknown)):
                 families.claims.add_metric([target, verdict], many)

@@ -144,7 +144,7 @@ def _values(snapshot: Snapshot) -> Mapping[str, float | None]:
     oldest = None
     if new is not None and new.count is not None:
         oldest = 0.0 if not new.count else None if new.oldest_at is None else max(0.0, snapshot.taken_at - new.oldest_at)
-    judged = observation.layout == "spool" and cur is not None and cur.count is not None
+    judged = observation.judges_claims and cur is not None and cur.count is not None
     return {
         "depth": None if new is None else new.count,
         "age": oldest,

@@ -28,6 +28,7 @@ def message_problems(seen: RuleInput) -> Iterator[Problem]:
     yield from _claims(seen)
     yield from _tmp(seen)
     yield from _odd(seen)
+    yield from _found_by_kind(seen)
 
 
 def _paused(seen: RuleInput) -> Iterator[Problem]:
@@ -223,3 +224,11 @@ def _held(row: Row, now: float) -> str:
 def _oldest(rows: Sequence[Row], now: float) -> str:
     times = [row.in_box_since for row in rows if row.in_box_since is not None]
     return f", oldest {age(max(0.0, now - min(times)))}" if times else ""
+
+
+def _found_by_kind(seen: RuleInput) -> Iterator[Problem]:
+    """Problems that only this kind of queue has."""
+    for one in seen.observation.findings:
+        keys = tuple((one.box.value, path) for path in one.paths) if one.box is not None else ()
+        selection = Selection(box=one.box, keys=keys) if keys else None
+        yield Problem(one.code, Severity.WARNING, one.text, one.count, selection)

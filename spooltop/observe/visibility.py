@@ -71,7 +71,8 @@ def not_visible(seen: RuleInput) -> Iterator[str]:
     observation = seen.observation
     for box, state in observation.boxes.items() if seen.has_boxes else ():
         if state.count is None:
-            yield f"{box} ({escape(state.error)})" if state.error else str(box)
+            why = state.error or state.note
+            yield f"{box} ({escape(why)})" if why else str(box)
         elif not state.complete:
             yield f"all of {box}"
     for path, sources in seen.cursor_watch.left_out.items():

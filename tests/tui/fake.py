@@ -24,7 +24,7 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.selection import Selection
 from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.tracked import TrackedMessage
-from spooltop.model.vocabulary import Action, Box, Json, Key, Owner, Verdict
+from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Key, Owner, Verdict
 from spooltop.monitor.glance import Glance
 from spooltop.operate.confirm import confirm_for
 from tests.clock import NOW
@@ -161,7 +161,7 @@ class FakeControl:
                     Problem("claims-dead", Severity.CRITICAL, f"{len(dead)} claims of dead consumers", len(dead), selection),
                 )
         boxes = {}
-        for box in Box:
+        for box in (*LIVE, *ASIDE):
             rows = self.of(box)
             times = [row.in_box_since for row in rows if row.in_box_since is not None]
             boxes[box] = BoxState(box, len(rows), bytes=sum(row.size or 0 for row in rows), oldest_at=min(times, default=None),

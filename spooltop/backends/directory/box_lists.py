@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spooltop.errors import Unreadable
 from spooltop.model.row import Payload, Row
-from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key
+from spooltop.model.vocabulary import ASIDE, Box, Key
 from spooltop.records import dataclass, field, replace
 
 from .row_judge import JudgedRows
@@ -81,7 +81,7 @@ class BoxLists:
             known = {row.key for row in judged} if last.irregular else set()
             rows = [*judged, *(row for row in last.irregular if row.box is box and row.key not in known)]
             complete = complete and scan.complete
-        elif box not in LIVE and self._spool.dirs is not None:
+        elif box in ASIDE and self._spool.dirs is not None:
             rows, complete = self._set_aside.rows(self._spool.dirs, box, cancelled)
         from ..row_listing import RowListing
 

@@ -130,7 +130,7 @@ def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -
         return NotASpool("an empty directory", path=path, advice=f"make a spool of it: spooltop init {quoted(path)}")
     if foreign := _foreign(path, fd, names):
         name, advice = foreign
-        return NotASpool(f"{name}, whose messages spooltop does not read", path=path, advice=advice)
+        return NotASpool(f"{name}, not a spool", path=path, advice=advice)
     if "cursors.json" in names and (link := _link(os.path.join(path, "cursors.json"))):
         return link
     if inside := _spools_in(fd, names):

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from spooltop.engine.small_files import read_small
 from spooltop.records import dataclass
 
-__all__ = ["MOST", "PathEntry", "exists", "read", "status", "walk"]
+__all__ = ["MOST", "PathEntry", "exists", "parent", "read", "status", "walk"]
 
 MOST = 200_000
 """Maximum number of names of one walk."""
@@ -26,7 +26,7 @@ class PathEntry:
 
 
 @contextmanager
-def _parent(root: int, path: str) -> Iterator[tuple[int, str]]:
+def parent(root: int, path: str) -> Iterator[tuple[int, str]]:
     """The descriptor of the directory in which ``path`` lies, and its last name. Raises ``OSError``, also for a link on the
     way."""
     *folders, name = path.removesuffix("/").split("/")
@@ -40,7 +40,7 @@ def _parent(root: int, path: str) -> Iterator[tuple[int, str]]:
 
 def status(root: int, path: str) -> os.stat_result:
     """The status of ``path``, of a link itself. Raises ``OSError``."""
-    with _parent(root, path) as (at, name):
+    with parent(root, path) as (at, name):
         return os.stat(name, dir_fd=at, follow_symlinks=False)
 
 
@@ -55,7 +55,7 @@ def exists(root: int, path: str) -> bool:
 
 def read(root: int, path: str, limit: int) -> bytes:
     """The first ``limit`` bytes of a regular file. Raises ``OSError``."""
-    with _parent(root, path) as (at, name):
+    with parent(root, path) as (at, name):
         return read_small(name, at, limit=limit).data
 
 
@@ -85,7 +85,7 @@ def walk(root: int, depth: int, most: int = MOST) -> Iterator[PathEntry]:
 def _entries(root: int, folder: str, most: int) -> list[tuple[str, bool]]:
     if not folder:
         return _names(os.open(".", _DIRECTORY, dir_fd=root), most)
-    with _parent(root, folder) as (at, name):
+    with parent(root, folder) as (at, name):
         return _names(os.open(name, _DIRECTORY, dir_fd=at), most)
 
 

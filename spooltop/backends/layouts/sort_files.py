@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from spooltop.records import dataclass
 
@@ -37,13 +37,12 @@ class QueueFile:
         return self.fields.get("id") or os.path.basename(self.path)
 
 
-def sort_files(layout: Layout, root: int, most: int = MOST) -> Iterator[QueueFile]:
-    """Yields the files below ``root`` (a descriptor), at most ``most`` names. Directories are left out unless a match takes them.
-    Raises ``OSError`` where the root cannot be read."""
-    for entry in walk(root, layout.depth, most):
-        found = _sorted(layout, root, entry)
-        if found is not None:
-            yield found
+def sort_files(layout: Layout, root: int, most: int = MOST) -> tuple[list[QueueFile], bool]:
+    """Returns the files below ``root`` (a descriptor), and False where there are more than ``most`` names, which are then left
+    out. Directories are left out unless a match takes them. Raises ``OSError`` where the root cannot be read."""
+    entries = list(walk(root, layout.depth, most))
+    found = (_sorted(layout, root, entry) for entry in entries)
+    return [file for file in found if file is not None], len(entries) < most
 
 
 def _sorted(layout: Layout, root: int, entry: PathEntry) -> QueueFile | None:

@@ -48,7 +48,7 @@ def box_table(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
         title += "  · = not yet watched" if unwatched else ""
     lines: list[Line] = [crop((Span(title, Style.DIM),), width)]
     lines += [_box_line(snapshot, boxes[box], width, now, with_bytes, with_history) for box in LIVE if box in boxes]
-    aside = [boxes[box] for box in ASIDE if box in boxes]
+    aside = [boxes[box] for box in (*ASIDE, Box.DELIVERED) if box in boxes]
     if aside:
         lines.append(_aside_line(aside, width, now, with_bytes))
     return lines
@@ -105,6 +105,8 @@ def _box_line(snapshot: Snapshot, state: BoxState, width: int, now: float, with_
 def _note(snapshot: Snapshot, state: BoxState, room: int) -> Line:
     if state.error:
         return (Span(clip(shown(state.error), max(0, room)), Style.WARN),)
+    if state.note:
+        return (Span(clip(shown(state.note), max(0, room)), Style.DIM),)
     if snapshot.observation.layout == "mail":
         return (Span("read mail, not judged"),) if state.box is Box.CUR else ()
     variants = {Box.TMP: _tmp_notes, Box.NEW: _new_notes, Box.CUR: _cur_notes}[state.box](snapshot)

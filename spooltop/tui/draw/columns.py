@@ -225,6 +225,7 @@ COLUMNS: Mapping[Box, tuple[Column, ...]] = {
     Box.HELD: _ASIDE,
     Box.REJECTED: _ASIDE,
     Box.TRASH: _ASIDE,
+    Box.DELIVERED: _ASIDE,
 }
 """All columns of each list, in order."""
 

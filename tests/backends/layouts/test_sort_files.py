@@ -41,7 +41,7 @@ def boxes(path: Path) -> dict[str, list[str]]:
     assert layout is not None
     found: dict[str, list[str]] = {}
     with opened(path) as root:
-        for file in sort_files(layout, root):
+        for file in sort_files(layout, root)[0]:
             box, shown = (file.match.box, file.id) if file.match else ("", f"{file.path} {file.role}")
             found.setdefault(box, []).append(shown)
     return found
@@ -50,7 +50,7 @@ def boxes(path: Path) -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("name", "layout"),
     [
-        ("dirq_simple", "dirq, simple"),
+        ("dirq_simple", "dirq simple"),
         ("huey_filestorage", "huey FileStorage"),
         ("jobqueue_filestorage", "job-queue FileStorage"),
         ("maildir_stdlib", None),
@@ -75,7 +75,7 @@ def test_a_real_job_queue(real_spools: Path) -> None:
     layout = layout_of(queue)
     assert layout is not None
     with opened(queue) as root:
-        by_id = {file.id: file for file in sort_files(layout, root) if file.match is not None}
+        by_id = {file.id: file for file in sort_files(layout, root)[0] if file.match is not None}
         claimed = by_id["slow-1"]
         assert claimed.match is not None and claimed.fields == {"owner": "worker-1", "id": "slow-1"}
         facts = {name: fact_of(fact, root, claimed) for name, fact in claimed.match.facts.items()}
@@ -99,7 +99,7 @@ def test_a_real_huey(real_spools: Path) -> None:
     layout = layout_of(queue)
     assert layout is not None
     with opened(queue) as root:
-        due = [fact_of(file.match.facts["not_before"], root, file) for file in sort_files(layout, root)
+        due = [fact_of(file.match.facts["not_before"], root, file) for file in sort_files(layout, root)[0]
                if file.match is not None and "not_before" in file.match.facts]  # fmt: skip
     assert due == [1795224519.821]
 
@@ -114,7 +114,7 @@ def test_an_nq_job_is_running_while_its_file_is_executable_and_tells_its_end(tmp
     layout = layout_of(tmp_path)
     assert layout is not None
     with opened(tmp_path) as root:
-        facts = [fact_of(file.match.facts["reason"], root, file) for file in sort_files(layout, root)
+        facts = [fact_of(file.match.facts["reason"], root, file) for file in sort_files(layout, root)[0]
                  if file.match is not None and file.match.box == "delivered"]  # fmt: skip
     assert facts == ["3"]
 
@@ -140,7 +140,7 @@ def test_no_link_leads_out_of_the_queue(tmp_path: Path) -> None:
     layout = layout_of(queue)
     assert layout is not None
     with opened(queue) as root:
-        one = next(file for file in sort_files(layout, root) if file.id == "b")
+        one = next(file for file in sort_files(layout, root)[0] if file.id == "b")
         assert one.match is not None and fact_of(one.match.facts["enqueued_at"], root, one) is None
         assert not exists(root, "processing/w/4-a.msg")
         with pytest.raises(OSError):

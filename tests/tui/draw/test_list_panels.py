@@ -47,7 +47,7 @@ def test_panels_fill_their_room_whatever_there_is(box: Box, window: tuple[int, i
 
 
 def test_the_room_depends_on_the_window_alone() -> None:
-    assert [rows_below(box, 119, 60) for box in Box] == [rows_below(box, 200, 29) for box in Box] == [0] * 6
+    assert [rows_below(box, 119, 60) for box in Box] == [rows_below(box, 200, 29) for box in Box] == [0] * len(Box)
     assert rows_below(None, 200, 60) == 0
     assert rows_below(Box.NEW, 120, 30) == 0 and rows_below(Box.NEW, 120, 40) == HISTOGRAM_LINES + 2
     assert all(0 < rows_below(box, 120, 30) <= 10 for box in (Box.CUR, Box.TMP, *HELD)), "most of the lines are the list's"

@@ -251,6 +251,22 @@ class Processes:
                 all_seen = False
         return Descriptors({file: tuple(those) for file, those in found.items()}, all_seen)
 
+    def watchers(self, file: FileId) -> tuple[list[int], bool]:
+        """Returns the processes that watch a directory by inotify, and whether the watches of all processes could be read. Reads
+        every descriptor there is: call it rarely."""
+        found: list[int] = []
+        pids = self._procfs.pids()
+        complete = pids is not None and 1 in pids
+        for pid in pids or ():
+            try:
+                if file in self._procfs.watched_files(pid):
+                    found.append(pid)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            except OSError:
+                complete = False
+        return found, complete
+
     def locked_at(self, pid: int, number: int, inode: int) -> int | None:
         """The file offset of a descriptor that is open for writing and holds a write lock on ``inode``; None for others."""
         return self._procfs.locked_at(pid, number, inode)

@@ -127,6 +127,24 @@ class ProcFs:
                 continue  # closed meanwhile, or something that has no inode
             yield int(descriptor), (found.st_dev, found.st_ino)
 
+    def watched_files(self, pid: int) -> set[FileId]:
+        """The files and directories that a process watches by inotify(7), from the ``inotify`` lines of fdinfo; devices as
+        (major, minor) of the kernel make them. Raises ``OSError`` if its descriptors cannot be listed."""
+        folder = f"{self.root}/{pid}/fd"
+        found: set[FileId] = set()
+        for descriptor in os.listdir(folder):
+            try:
+                if "inotify" not in os.readlink(f"{folder}/{descriptor}"):
+                    continue
+            except OSError:
+                continue  # closed meanwhile
+            for line in (self._bytes(f"{pid}/fdinfo/{descriptor}", 1 << 22) or b"").splitlines():
+                fields = dict(part.partition(b":")[::2] for part in line.split()[1:]) if line.startswith(b"inotify ") else {}
+                if b"ino" in fields and b"sdev" in fields:
+                    device = int(fields[b"sdev"], 16)
+                    found.add((os.makedev(device >> 20, device & 0xFFFFF), int(fields[b"ino"], 16)))
+        return found
+
     def is_writing(self, pid: int, fd: int) -> bool | None:
         """Tells whether a descriptor is open for writing (``flags:`` of fdinfo)."""
         return self._position(pid, fd)[1]

@@ -123,6 +123,7 @@ def sort_column_at(state: MainState, x: int, width: int) -> str | None:
 EMPTY = {
     Box.NEW: "nothing waits in new", Box.CUR: "nothing is claimed", Box.TMP: "nothing is being written",
     Box.HELD: "nothing is held", Box.REJECTED: "nothing was rejected", Box.TRASH: "nothing is in the trash",
+    Box.DELIVERED: "nothing was delivered",
 }  # fmt: skip
 
 

@@ -176,10 +176,11 @@ def do_show_aside(view: MainView) -> None:
     state = view.state
     snapshot = state.received.snapshot
     counts = snapshot.observation.boxes if snapshot is not None else {}
+    boxes = (*ASIDE, Box.DELIVERED) if Box.DELIVERED in counts else ASIDE
     if state.root is View.ASIDE:
-        state.aside_box = ASIDE[(ASIDE.index(state.aside_box) + 1) % len(ASIDE)]
+        state.aside_box = boxes[(boxes.index(state.aside_box) + 1) % len(boxes)]
     else:
-        state.aside_box = next((box for box in ASIDE if box in counts and counts[box].count), state.aside_box)
+        state.aside_box = next((box for box in boxes if box in counts and counts[box].count), state.aside_box)
     show(view, View.ASIDE)
 
 

@@ -1,0 +1,85 @@
+"""Answers about processes, locks, disk and user for kinds of queues that are no spool, by the same rules as for a spool."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from spooltop.model.capabilities import Capabilities
+from spooltop.model.locks import Holders
+from spooltop.model.observation import Disk, Viewer
+from spooltop.model.vocabulary import Verdict
+
+from ..surroundings import Users
+from .liveness.file_users import Asked, holders_of
+from .liveness.pid_liveness import BootClock, Certainty, judge_pid
+from .liveness.processes import Processes
+from .locks.lock_files import device_of, read_table
+from .storage.access import user_name
+from .storage.disk import disk_of, who_am_i
+from .storage.filesystem import is_local, mount_of
+
+__all__ = ["LocalSurroundings"]
+
+
+_UNREADABLE = "the processes of other users cannot be seen"
+
+
+class LocalSurroundings:
+    """Answers of this machine. ``pids_here``: the user vouches that all pids are those of processes seen here
+    (``claims.pids``)."""
+
+    def __init__(self, processes: Processes, *, pids_here: bool = False) -> None:
+        self._processes = processes
+        self._pids_here = pids_here
+        self._boot_clock = BootClock(processes)
+
+    def local(self, root: int) -> bool:
+        return is_local(mount_of(root))
+
+    def pids(self, claims: Sequence[tuple[int, float]], root: int) -> list[tuple[Verdict, str]]:
+        processes = self._processes
+        self._boot_clock.look()
+        certainty = Certainty(self.local(root), processes.in_first_namespace(), self._pids_here)
+        there = {pid: processes.exists(pid) for pid, _ in claims}
+        namesakes = processes.namesakes(there) if certainty.local and not all(there.values()) else {}
+        seen = processes.boottime()
+        return [
+            judge_pid(
+                pid, there[pid], processes.process(pid), None if namesakes is None else namesakes.get(pid, []),
+                self._boot_clock.latest(since, seen), certainty,
+            )
+            for pid, since in claims
+        ]  # fmt: skip
+
+    def locked(self, found: os.stat_result, root: int) -> Users:
+        mount = mount_of(root)
+        devices = [device_of(found)] + ([mount.device] if mount is not None else [])
+        table = read_table(self._processes)
+        pids = tuple(line.pid for line in table.of(devices, found.st_ino) if not line.waits and line.pid > 0)
+        return Users(pids, not table.unseen, table.unseen)
+
+    def opened(self, found: Sequence[os.stat_result]) -> list[Users]:
+        seen = self._processes.descriptors({(one.st_dev, one.st_ino) for one in found})
+        return [
+            Users(
+                tuple(dict.fromkeys(each.pid for each in seen.by_file.get((one.st_dev, one.st_ino), ()))), seen.all_seen,
+                "" if seen.all_seen else _UNREADABLE,
+            )
+            for one in found
+        ]  # fmt: skip
+
+    def watching(self, found: os.stat_result) -> Users:
+        pids, complete = self._processes.watchers((found.st_dev, found.st_ino))
+        own = os.getpid()
+        everything = complete and self._processes.in_first_namespace()
+        return Users(tuple(pid for pid in pids if pid != own), everything, "" if everything else _UNREADABLE)
+
+    def holders(self, shown: str, found: os.stat_result, folder: int) -> Holders:
+        return holders_of(shown, [Asked(found, folder)], self._processes, user=user_name(os.geteuid()))
+
+    def disk(self, root: int) -> Disk:
+        return disk_of(root, mount_of(root))
+
+    def viewer(self, capabilities: Capabilities, read_only: str) -> Viewer:
+        return who_am_i(capabilities, read_only=read_only, layout="layout")

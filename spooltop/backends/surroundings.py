@@ -1,0 +1,59 @@
+"""Questions about the system around a queue: its processes, locks, disk and user. Whoever opens a queue passes in what answers
+them, since kinds of queues do not know each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from spooltop.model.capabilities import Capabilities
+from spooltop.model.locks import Holders
+from spooltop.model.observation import Disk, Viewer
+from spooltop.model.vocabulary import Verdict
+
+__all__ = ["Surroundings", "Users"]
+
+
+class Users(NamedTuple):
+    """Processes that use a file. ``complete`` False: there may be others that are not visible from here; ``why`` says so."""
+
+    pids: tuple[int, ...]
+    complete: bool
+    why: str = ""
+
+
+class Surroundings(Protocol):
+    """Answers from the process table and the kernel's locks, of this moment. Every method may read all of ``/proc``."""
+
+    def local(self, root: int) -> bool:
+        """True where only this machine mounts the file system of ``root`` (a descriptor)."""
+        ...
+
+    def pids(self, claims: Sequence[tuple[int, float]], root: int) -> list[tuple[Verdict, str]]:
+        """Judges holders by their pid: (pid, time of the claim in epoch seconds) each."""
+        ...
+
+    def locked(self, found: os.stat_result, root: int) -> Users:
+        """Finds who holds a kernel lock on the file with this status."""
+        ...
+
+    def opened(self, found: Sequence[os.stat_result]) -> list[Users]:
+        """Finds who has each of these files open."""
+        ...
+
+    def watching(self, found: os.stat_result) -> Users:
+        """Finds who watches the directory with this status by inotify(7)."""
+        ...
+
+    def holders(self, shown: str, found: os.stat_result, folder: int) -> Holders:
+        """Finds the processes that have the file with this status, in the directory ``folder`` (a descriptor), open or locked."""
+        ...
+
+    def disk(self, root: int) -> Disk:
+        """Reads the free space of the file system of ``root``."""
+        ...
+
+    def viewer(self, capabilities: Capabilities, read_only: str) -> Viewer:
+        """Describes the user who runs this."""
+        ...

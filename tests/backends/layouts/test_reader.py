@@ -1,0 +1,241 @@
+"""Queues of other programs as the dashboard and every command see them: boxes, verdicts with their evidence, problems."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from spooltop.backends.layouts.library import SHIPPED, read_layout
+from spooltop.backends.layouts.reader import LayoutReader
+from spooltop.backends.surroundings import Users
+from spooltop.errors import Unreadable
+from spooltop.model.capabilities import Capabilities
+from spooltop.model.locks import Holders
+from spooltop.model.observation import Disk, Observation, QueueFinding, Viewer
+from spooltop.model.protocols import ListQuery, Sort
+from spooltop.model.row import Row
+from spooltop.model.vocabulary import Action, Box, Verdict
+
+NOW = 1795220990.0
+
+
+class Around:
+    """A machine on which ``watching`` processes watch, ``locking`` lock and ``alive`` live; ``seen``: all are visible."""
+
+    def __init__(
+        self, *, watching: Sequence[int] = (), locking: Sequence[int] = (), opening: Sequence[int] = (),
+        alive: Sequence[int] = (), seen: bool = True, local: bool = True,
+    ) -> None:  # fmt: skip
+        self.users = {"watching": tuple(watching), "locking": tuple(locking), "opening": tuple(opening)}
+        self.alive = alive
+        self.seen = seen
+        self.is_local = local
+
+    def _users(self, kind: str) -> Users:
+        return Users(self.users[kind], self.seen, "" if self.seen else "the processes of other users cannot be seen")
+
+    def local(self, root: int) -> bool:
+        return self.is_local
+
+    def pids(self, claims: Sequence[tuple[int, float]], root: int) -> list[tuple[Verdict, str]]:
+        return [(Verdict.ALIVE, "running") if pid in self.alive else (Verdict.DEAD, "exited") for pid, _ in claims]
+
+    def locked(self, found: os.stat_result, root: int) -> Users:
+        return self._users("locking")
+
+    def opened(self, found: Sequence[os.stat_result]) -> list[Users]:
+        return [self._users("opening") for _ in found]
+
+    def watching(self, found: os.stat_result) -> Users:
+        return self._users("watching")
+
+    def holders(self, shown: str, found: os.stat_result, folder: int) -> Holders:
+        return Holders(shown)
+
+    def disk(self, root: int) -> Disk:
+        return Disk()
+
+    def viewer(self, capabilities: Capabilities, read_only: str) -> Viewer:
+        return Viewer("ann", 1000, read_only)
+
+
+def reader(path: Path, layout: str, around: Around | None = None) -> LayoutReader:
+    return LayoutReader(
+        str(path), read_layout(os.path.join(SHIPPED, f"{layout}.toml")), around or Around(), clock=lambda: NOW
+    )
+
+
+def look(path: Path, layout: str, around: Around | None = None) -> Observation:
+    one = reader(path, layout, around)
+    try:
+        return one.see()
+    finally:
+        one.close()
+
+
+def claim(path: Path, around: Around) -> Row:
+    (one,) = look(path, "job-queue", around).claims
+    return one
+
+
+@pytest.mark.parametrize(
+    ("around", "verdict", "evidence"),
+    [
+        (Around(), Verdict.DEAD, "no process watches queue/, so no worker runs; lease ended 9s ago"),
+        (Around(watching=[77]), Verdict.UNKNOWN, "pid 77 watches queue/: a worker of this queue runs; lease ended 9s ago"),
+        (Around(watching=[77, 78]), Verdict.UNKNOWN, "pid 77 and 1 more watch queue/: a worker of this queue runs;"),
+        (Around(seen=False), Verdict.UNKNOWN, "the processes of other users cannot be seen; lease ended 9s ago"),
+        (Around(local=False), Verdict.UNKNOWN, "nobody here watches queue/; another machine may; lease ended 9s ago"),
+    ],
+)
+def test_a_claim_of_a_job_queue_is_dead_only_where_nobody_runs(
+    real_spools: Path, around: Around, verdict: Verdict, evidence: str
+) -> None:
+    one = claim(real_spools / "jobqueue_filestorage", around)
+    assert one.verdict is verdict and one.evidence.startswith(evidence)
+    assert one.owner is not None and one.owner.command == "worker-1"
+
+
+def test_an_observation_of_a_job_queue(real_spools: Path) -> None:
+    found = look(real_spools / "jobqueue_filestorage", "job-queue")
+    assert {box: state.count for box, state in found.boxes.items()} == {
+        Box.TMP: 1, Box.NEW: 2, Box.CUR: 1, Box.REJECTED: 1,
+    }  # fmt: skip
+    assert found.boxes[Box.NEW].oldest_at == 1795220920.72
+    assert (found.counts.dead, found.counts.abandoned) == (1, 1)
+    assert found.layout == "layout" and found.judges_claims and found.complete
+    (lock,) = found.locks
+    assert (lock.kind, lock.verdict, lock.evidence) == ("lease", "free", "its lease has ended")
+    assert (found.capabilities.why_not(Action.REQUEUE) or "").startswith("a queue of job-queue FileStorage: spooltop shows it")
+    assert found.findings == ()
+
+
+def test_a_lost_state_a_cancelled_job_and_a_conflict_are_told(real_spools: Path) -> None:
+    queue = real_spools / "jobqueue_filestorage"
+    (queue / "jobs" / "gone-1.state").write_text("queued:1795220920720")
+    (queue / "jobs" / "wait-1.state").unlink()
+    (queue / "queue" / "000000000009-retry-1.msg").write_text("{}")
+    found = look(queue, "job-queue")
+    lost, conflict = found.findings
+    assert (lost.code, lost.ids, lost.box) == ("lost", ("gone-1",), None)
+    assert lost.text.startswith("gone-1: its state says queued, its message is nowhere")
+    assert conflict == QueueFinding(
+        "conflict",
+        "retry-1: twice in queue: two producers put it at once; the second claim replaces the first without a word",
+        1, ("retry-1",), Box.NEW, ("queue/000000000004-retry-1.msg", "queue/000000000009-retry-1.msg"),
+    )  # fmt: skip
+    one = reader(queue, "job-queue")
+    one.see()
+    notes = {row.id: row.note for row in one.listing(ListQuery(Box.NEW)).window(0, 9)}
+    one.close()
+    assert notes == {"retry-1": "", "wait-1": "cancelled: it has no state, a worker drops it when it comes"}
+
+
+def test_a_box_that_is_never_visible_is_no_problem(real_spools: Path) -> None:
+    found = look(real_spools / "huey_filestorage", "huey")
+    cur = found.boxes[Box.CUR]
+    assert (cur.count, cur.error) == (None, "") and cur.note.startswith("huey deletes a task as it takes it")
+    assert found.boxes[Box.NEW].count == 4
+
+
+def test_a_dequeue_that_died_is_abandoned_where_nobody_holds_the_lock(real_spools: Path) -> None:
+    queue = real_spools / "huey_filestorage"
+    taken = queue / "queue" / "fffd-01a1fb81560d"
+    taken.rename(f"{taken}.tmp")
+    (one,) = look(queue, "huey").tmp
+    assert (one.verdict, one.evidence) == (Verdict.ABANDONED, "nobody locks .lock")
+    (one,) = look(queue, "huey", Around(locking=[9])).tmp
+    assert (one.verdict, one.evidence) == (Verdict.WRITING, "locked by pid 9")
+
+
+@pytest.mark.parametrize(
+    ("around", "verdict"),
+    [
+        (Around(locking=[78]), Verdict.ALIVE),
+        (Around(alive=[78], seen=False), Verdict.ALIVE),
+        (Around(), Verdict.DEAD),
+    ],
+)
+def test_an_nq_job_lives_while_it_is_locked(tmp_path: Path, around: Around, verdict: Verdict) -> None:
+    runs = tmp_path / ",1a1fb81560e.78"
+    runs.write_text("exec nq sleep 9\n")
+    runs.chmod(0o700)
+    (one,) = look(tmp_path, "nq", around).claims
+    assert one.verdict is verdict
+
+
+def test_a_lock_without_its_element_is_told(real_spools: Path) -> None:
+    queue = real_spools / "dirq_simple"
+    (queue / "6b00e590" / "6b00e5b7c22b9f").rename(queue / "6b00e590" / "6b00e5b7c22bff")
+    (queue / "6b00e590" / "6b00e5b7c22b9f.lck").write_text("")
+    (one,) = look(queue, "dirq-simple").findings
+    assert (one.code, one.ids) == ("lock-stale", ("6b00e590/6b00e5b7c22b9f.lck",))
+
+
+def test_rows_are_listed_filtered_and_sorted(real_spools: Path) -> None:
+    one = reader(real_spools / "jobqueue_filestorage", "job-queue")
+    one.see()
+    assert [row.id for row in one.listing(ListQuery(Box.NEW)).window(0, 9)] == ["retry-1", "wait-1"]
+    by_size = ListQuery(Box.NEW, sort=Sort("size", descending=False))
+    assert [row.id for row in one.listing(by_size).window(0, 9)] == ["wait-1", "retry-1"]
+    assert [row.id for row in one.listing(ListQuery(Box.NEW, filter="wait")).window(0, 9)] == ["wait-1"]
+    assert [row.reason for row in one.listing(ListQuery(Box.REJECTED)).window(0, 9)] == ["boom"]
+    assert one.follow(["wait-1", "nowhere"], 0.0)["wait-1"].box is Box.NEW
+    one.close()
+
+
+def test_the_workers_that_claims_name_are_its_consumers(real_spools: Path) -> None:
+    one = reader(real_spools / "jobqueue_filestorage", "job-queue")
+    one.see()
+    found = one.consumers()
+    one.close()
+    (worker,) = found.consumers
+    assert (worker.word, worker.token, worker.claims, worker.ids) == ("DEAD", "worker-1", 1, ("slow-1",))
+
+
+def test_a_message_is_read_and_a_gone_one_says_so(real_spools: Path) -> None:
+    queue = real_spools / "jobqueue_filestorage"
+    one = reader(queue, "job-queue")
+    one.see()
+    key = (Box.CUR.value, "processing/worker-1/slow-1.msg")
+    payload = one.read(key, 8)
+    assert (payload.data, payload.truncated) == (b'{"id":"s', True)
+    assert ("file", "processing/worker-1/slow-1.msg") in payload.facts
+    (queue / "processing/worker-1/slow-1.msg").unlink()
+    with pytest.raises(Unreadable, match="gone since"):
+        one.read(key, 8)
+    with pytest.raises(Unreadable, match="no message of this queue"):
+        one.read((Box.CUR.value, "../secret"), 8)
+    one.close()
+
+
+def test_facts_are_read_again_when_a_file_changes_and_only_then(real_spools: Path) -> None:
+    queue = real_spools / "jobqueue_filestorage"
+    file = queue / "queue" / "000000000004-retry-1.msg"
+
+    def attempts(one: LayoutReader) -> Mapping[str, int | None]:
+        one.see()
+        return {row.id: row.attempt for row in one.listing(ListQuery(Box.NEW)).window(0, 9)}
+
+    one = reader(queue, "job-queue")
+    assert attempts(one)["retry-1"] == 0
+    generation = one.see().generation
+    assert one.see().generation == generation
+    new = queue / "queue" / ".draft"
+    new.write_text(json.dumps({"id": "retry-1", "attempts": 3}))
+    new.rename(file)
+    assert attempts(one)["retry-1"] == 3
+    assert one.see().generation > generation
+    one.close()
+
+
+def test_a_queue_with_too_many_names_is_not_complete(real_spools: Path) -> None:
+    layout = read_layout(os.path.join(SHIPPED, "huey.toml"))
+    one = LayoutReader(str(real_spools / "huey_filestorage"), layout, Around(), clock=lambda: NOW, most=3)
+    found = one.see()
+    assert not found.complete and not found.boxes[Box.NEW].complete
+    one.close()
