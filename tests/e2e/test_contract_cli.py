@@ -217,9 +217,11 @@ def test_paths_that_are_not_quite_a_spool(path: Path, tmp_path: Path) -> None:
     (tmp_path / "status" / "new").mkdir(parents=True)
     (tmp_path / "status" / "cur").mkdir()
     before = snapshot(tmp_path)
-    for wrong, hint in (("spoo", "spool"), ("file", "a file"), ("spool/new", "spool"), (".", "spool"), ("empty", "init")):
+    for wrong, hint in (("spoo", "spool"), ("file", "a file"), ("spool/new", "spool"), ("empty", "init")):
         done = spooltop("status", tmp_path / wrong)
         assert done.code == 5 and hint in done.err and done.err.count("\n") == 1, wrong
+    parent = spooltop("status", tmp_path)
+    assert parent.code == 0 and str(path) in parent.out and str(tmp_path / "status") in parent.out
     two = finish(["./status", "--json"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})
     assert two.code == 0 and json.loads(two.out)["boxes"]["tmp"]["count"] is None
     assert json.loads(two.out)["complete"] is False
@@ -295,4 +297,6 @@ def test_the_queue_of_a_mail_server_is_told_from_a_spool(tmp_path: Path) -> None
     for folder in ("active", "bounce", "corrupt", "defer", "deferred", "hold", "incoming", "maildrop"):
         (tmp_path / "postfix" / folder).mkdir(parents=True)
     done = spooltop("status", tmp_path / "postfix")
-    assert done.code == 5 and "Postfix" in done.err and done.err.count("\n") == 1
+    assert done.code == 0 and "Postfix moves these itself: postsuper" in done.out
+    refused = spooltop("requeue", tmp_path / "postfix", "ALL", "--yes")
+    assert refused.code == 3 and "postsuper" in refused.err and refused.err.count("\n") == 1
