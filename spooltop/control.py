@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Control", "open_control"]
 
+_SAVED_AT_MOST = 64 << 20
 _QUIET, _BUSY = 1.0, 0.25
 """Seconds between two looks of ``watch``: without changes, and at least."""
 _EVICTED = "the next waiter evicts a stale head by itself, with RedisTicketQueue.cleanup_stale"
@@ -190,6 +191,22 @@ class Control:
         gone."""
         payload = self._reader.read(key, limit)
         return replace(payload, data=self._options.redactor.data(payload.data))
+
+    @while_open
+    def save(self, key: Key, path: str) -> tuple[str, int]:
+        """Saves a whole message, redacted as set, to the new file ``path``; returns its absolute path and its size in bytes.
+        Belongs to the thread of the looks. Raises ``Unreadable`` if the message is gone, ``Refused`` if the file exists or cannot
+        be written, or the message is too large to be redacted in memory."""
+        from .operate.save_file import save_file
+
+        payload = self._reader.read(key, 65536)
+        if payload.size > _SAVED_AT_MOST:
+            advice = "spooltop show PATH ID --raw > FILE writes it as far as memory allows"
+            raise Refused(f"larger than {_SAVED_AT_MOST >> 20} MiB", advice=advice)
+        if payload.truncated:
+            payload = self._reader.read(key, _SAVED_AT_MOST)
+        data = self._options.redactor.data(payload.data)
+        return save_file(path, data), len(data)
 
     @while_open
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:

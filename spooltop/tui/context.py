@@ -44,6 +44,7 @@ class View(StrEnum):
     FOLLOW = "follow"
     SETTING = "setting"
     INJECT = "inject"
+    SAVING = "saving"
     SORT = "sort"
     HELP = "help"
     PALETTE = "palette"

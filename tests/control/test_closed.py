@@ -28,9 +28,11 @@ def descriptors() -> set[str]:
 CALLS: dict[str, Callable[[Control, Plan], object]] = {
     "apply": lambda control, plan: control.apply(plan),
     "audit": lambda control, plan: control.audit(plan.operation),
+    "consumers": lambda control, _: control.consumers(),
     "changes": lambda control, _: control.changes(3600),
     "current_step": lambda control, _: control.current_step(),
     "follow": lambda control, _: control.follow(["x"], 0),
+    "has_changed": lambda control, _: control.has_changed(),
     "holders": lambda control, _: control.holders("x"),
     "listing": lambda control, _: control.listing(ListQuery(Box.NEW)),
     "look": lambda control, _: control.look(),
@@ -39,6 +41,7 @@ CALLS: dict[str, Callable[[Control, Plan], object]] = {
     "with_rate": lambda control, plan: control.with_rate(plan, 1),
     "plan": lambda control, _: control.plan(Action.PURGE, Selection(everything=True)),
     "read": lambda control, _: control.read("x"),
+    "save": lambda control, _: control.save("x", "x"),
     "unmute": lambda control, _: control.unmute("x"),
     "watch": lambda control, _: control.watch(0.0),
 }

@@ -106,6 +106,7 @@ class FakeControl:
         self.records: list[OperationRecord] = []
         self.trails: dict[str, AuditTrail] = {}
         self.payloads: dict[Key, bytes] = {}
+        self.saved: dict[str, bytes] = {}
         self.errors: dict[Box, str] = {}
         self.whereabouts: dict[str, TrackedMessage] = {}
         self.holding: Holders | Exception = Holders("", ())
@@ -247,6 +248,12 @@ class FakeControl:
             raise Unreadable("it is gone")
         data = self.payloads.get(key, b'{"source": "imessage"}\n')
         return Payload(data[:limit], len(data), len(data) > limit, (("owner", "pid 4312 of this host has exited"),))
+
+    def save(self, key: Key, path: str) -> tuple[str, int]:
+        if path in self.saved:
+            raise Refused("exists already", path=path, advice="give another name")
+        self.saved[path] = self.read(key, 1 << 30).data
+        return f"/home/ann/{path}", len(self.saved[path])
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         self.follows.append((tuple(ids), since))

@@ -168,6 +168,8 @@ CASES: dict[str, Case] = {
     "mark-all": Case((NEW,), "120 marked"),
     "unmark-all": Case((NEW, ("a", "120 marked")), "0 marked"),
     "filter": Case((NEW,), "Enter keeps"),
+    "save": Case((CLAIMS,), "Save the payload of"),
+    "save-now": Case((CLAIMS, ("S", "Save the payload of")), "bytes to /home/ann/17952228"),
     "find": Case((CLAIMS, ("question_mark", "Move")), "Enter goes to the next match"),
     "which-key": Case((CLAIMS,), "d purges to the trash, r requeues"),
     "sort-menu": Case((CLAIMS, ready("sorted by verdict")), "Sort by"),

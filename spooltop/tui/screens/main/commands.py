@@ -23,7 +23,7 @@ from .view import MainView
 
 __all__ = ["OPENED"]
 
-OPENED = ("follow", "holders", "inject", "operations", "palette", "plan", "set_cursor", "sort_menu")
+OPENED = ("follow", "holders", "inject", "operations", "palette", "plan", "save", "set_cursor", "sort_menu")
 """The modules of ``screens`` that hold those screens."""
 
 MUTED_FOR = 3600.0
@@ -111,6 +111,13 @@ def do_follow(view: MainView) -> None:
 
     if view.row is not None:
         view.open_screen(FollowScreen(view.session, [view.row.id]))
+
+
+def do_save(view: MainView) -> None:
+    from ..save import SaveScreen
+
+    if (row := view.row) is not None:
+        view.open_screen(SaveScreen(view.session, row.key, row.id), lambda words: view.show_notice(words) if words else None)
 
 
 def do_set_cursor(view: MainView) -> None:
