@@ -18,7 +18,7 @@ from .context import LISTS, CommandContext, View
 from .draw.plan import plan_words, poison_words
 from .keys import shown
 
-__all__ = ["COMMANDS", "GROUPS", "KeyCommand", "by_id", "command_for", "footer", "help_lines", "palette"]
+__all__ = ["COMMANDS", "GROUPS", "KeyCommand", "by_id", "command_for", "footer", "help_lines", "only_in", "palette"]
 
 ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE, View.CONSUMERS})
 PANELS = frozenset({View.OPERATIONS, View.OPERATION, View.HELP, View.PLAN, View.RESULT, View.HOLDERS, View.FOLLOW})
@@ -103,7 +103,7 @@ COMMANDS: tuple[KeyCommand, ...] = (
     KeyCommand("next-message", ("j", "n"), "next message", "in an open message: the next one of the list",
             frozenset({View.MESSAGE}),
             rank=10, group="move", does="do_step_message", args=(1,)),
-    KeyCommand("previous-message", ("k", "N"), "previous message", "in an open message: the one before",
+    KeyCommand("previous-message", ("k", "p", "N"), "previous message", "in an open message: the one before",
             frozenset({View.MESSAGE}),
             group="move", does="do_step_message", args=(-1,)),
     KeyCommand("scroll-down", ("down",), "scroll", "in an open message: a line down", frozenset({View.MESSAGE}), group="move",
@@ -248,10 +248,10 @@ COMMANDS: tuple[KeyCommand, ...] = (
             LISTS | {View.MESSAGE}, why.followable, group="look",
             also="write export download file"),
     KeyCommand("which-key", ("delete", "f9"), "delete", "say which keys purge, requeue and hold here", ROOTS | OVER,
-            why.which_key, group="change"),
+            why.which_key, group="change", also="kill end process signal"),
     KeyCommand("look-again", ("R", "f5"), "look again", "look again at everything", ROOTS | OVER | {View.SPOOLS}, group="look",
             also="refresh reload rescan"),
-    KeyCommand("redraw", ("ctrl+l",), "redraw", "draw the screen again", EVERYWHERE, group="look"),
+    KeyCommand("redraw", ("ctrl+l",), "redraw", "draw the screen again", EVERYWHERE, group="look", also="refresh repaint clear"),
 
     KeyCommand("spools", ("0",), "Spools", "Spools: all of them, worst first, where several were given", GOES, why.among_spools,
             group="views", also="targets list all"),
@@ -321,13 +321,23 @@ def _elsewhere(key: str, context: CommandContext) -> tuple[KeyCommand | None, st
     """A key that has a meaning in other views says in which."""
     if context.view is View.SPOOLS:
         found = next((one for one in COMMANDS if key in one.keys and one.views & ROOTS), None)
-        return found, None if found is None else f"{found.label}: open a spool first, with Enter"
-    if context.view in ROOTS | OVER:
+        return found, None if found is None else only_in(found, context)
+    if context.view in ROOTS | OVER | TEXTS:
         for command in COMMANDS:
-            if key in command.keys and (places := [view for view in TABS if View(view) in command.views]):
-                names = [f"{_BY_ID[view].key} {view.capitalize()}" for view in places]
-                return command, f"{command.label}: only in {', '.join(names)}"
+            if key in command.keys and (reason := only_in(command, context)):
+                return command, reason
     return None, None
+
+
+def only_in(command: KeyCommand, context: CommandContext) -> str | None:
+    """Says in which views a command is found that this one does not have; None where no view has it."""
+    places = [_BY_ID[view] for view in TABS if View(view) in command.views]
+    if context.view is View.SPOOLS and places:
+        return f"{command.label}: open a spool first, with Enter"
+    if command.id == "save":
+        return "save: open or choose a message first, in 2 New, 3 Claims, 4 Tmp or 7 Aside"
+    names = ", ".join(f"{one.key} {one.id.capitalize()}" for one in places)
+    return f"{command.label}: only in {names}" if places else None
 
 
 def footer(context: CommandContext) -> list[tuple[str, str]]:
@@ -381,11 +391,20 @@ def help_lines(context: CommandContext) -> list[tuple[str, str, str]]:
 
 def palette(context: CommandContext, text: str) -> list[tuple[KeyCommand, str]]:
     """The commands of this view whose name or help contains all words of ``text``, each with the reason why it is not available
-    (or "")."""
+    (or ""). Commands of other views follow, which say where they are, if ``text`` names them."""
     words = text.lower().split()
-    return [
+    here = [
         (command, command.why_not(context) or "")
         for command in commands_in(context.view)
         if command.group != "move" and command.id != "palette"
         if all(word in f"{command.id} {command.label} {command.help} {command.also}".lower() for word in words)
     ]
+    labels = {command.label for command in commands_in(context.view)}
+    there = [
+        (command, reason)
+        for command in COMMANDS
+        if words and context.view not in command.views and command.group != "move" and command.label not in labels
+        if all(word in f"{command.id} {command.label} {command.also}".lower() for word in words)
+        if (reason := only_in(command, context))
+    ]
+    return here + there

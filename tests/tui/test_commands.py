@@ -10,7 +10,7 @@ from spooltop.model.capabilities import Capabilities
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
-from spooltop.tui.commands import COMMANDS, command_for, footer, help_lines, palette
+from spooltop.tui.commands import COMMANDS, by_id, command_for, footer, help_lines, palette
 from spooltop.tui.context import LISTS, CommandContext, View
 
 from .fake import FakeControl, claim, waiting
@@ -107,6 +107,42 @@ def test_help_has_every_command_of_the_view_and_no_other() -> None:
 def test_the_palette_finds_by_words() -> None:
     assert [command.id for command, _ in palette(claims_scene(), "trash purge")] == ["purge"]
     assert palette(claims_scene(), "no such thing") == []
+
+
+FOUND = {
+    "delete": "purge", "retry": "requeue", "pause": "pause", "search": "filter", "kill": "purge", "quit": "quit", "exit": "quit",
+    "log": "operations", "history": "operations", "sort": "sort-menu", "who": "who", "lsof": "who", "save": "save",
+    "export": "save", "resume": "resume", "unpause": "resume", "cursor": "cursors", "undo": "operations", "help": "help",
+    "filter": "filter", "refresh": "look-again", "redraw": "redraw", "mute": "mute",
+}  # fmt: skip
+"""Words that users of other programs type, and the command that each expects."""
+
+
+@pytest.mark.parametrize("view", [View.OVERVIEW, View.NEW, View.CLAIMS, View.CURSORS, View.LOCKS])
+@pytest.mark.parametrize("word", FOUND)
+def test_the_palette_knows_the_words_of_other_programs_in_every_view(view: View, word: str) -> None:
+    found = {command.id: reason for command, reason in palette(context(view, row=waiting(1), rows=2, depth=1), word)}
+    wanted = FOUND[word]
+    if view is View.LOCKS and word == "delete":
+        wanted = "unlock"
+    assert wanted in found
+    if view not in by_id(wanted).views:
+        assert "only in" in found[wanted] or "first" in found[wanted]
+    elif wanted in ("filter", "operations", "quit", "help", "look-again", "redraw", "cursors", "sort-menu"):
+        assert found[wanted] == ""
+
+
+@pytest.mark.parametrize("view", View)
+def test_a_key_of_other_programs_that_slips_says_nothing_of_a_change(view: View) -> None:
+    for key in ("ctrl+k", "ctrl+r", "ctrl+s"):
+        assert command_for(key, context(view, row=waiting(1), rows=2, depth=1)) == (None, None)
+
+
+def test_saving_says_where_there_are_messages() -> None:
+    for view in (View.OVERVIEW, View.CURSORS, View.CURSOR, View.LOCKS, View.CONSUMERS, View.OPERATIONS, View.HOLDERS):
+        assert (command_for("S", context(view, rows=1))[1] or "").startswith("save: open or choose a message first")
+    assert command_for("S", context(View.SPOOLS, rows=1))[1] == "save: open a spool first, with Enter"
+    assert command_for("S", context(View.NEW))[1] == "nothing is chosen: the list is empty"
 
 
 def test_sorting_needs_something_to_sort() -> None:

@@ -11,7 +11,7 @@ from spooltop.model.text import escape
 from spooltop.monitor.glance import Glance
 from spooltop.records import dataclass
 
-from ..commands import by_id, footer
+from ..commands import by_id, footer, only_in
 from ..context import CommandContext, View
 from ..draw.notices import notice_lines
 from ..draw.spans import BLANK, Line, Span, Style, crop, join, plain, shown
@@ -292,7 +292,9 @@ class SpoolsScreen(TableScreen[None]):
     def _choose(self, id: str | None) -> None:
         if id is None:
             return
-        if (reason := by_id(id).why_not(self.context())) is not None:
+        command, context = by_id(id), self.context()
+        reason = command.why_not(context) if context.view in command.views else only_in(command, context)
+        if reason is not None:
             self.show_notice(reason)
         else:
             self.run_command(id)

@@ -13,7 +13,7 @@ from textual.message import Message
 from spooltop.model.plan import Result
 from spooltop.model.row import Row
 
-from ...commands import KeyCommand, by_id
+from ...commands import KeyCommand, by_id, only_in
 from ...context import LISTS, CommandContext, View
 from ...draw.list_panels import LISTS_WIDE, rows_below
 from ...draw.spans import Line
@@ -76,7 +76,8 @@ class MainScreen(TableScreen[None]):
 
     def choose(self, id: str) -> None:
         """Runs a command chosen in the palette, or says why it is not available."""
-        reason = by_id(id).why_not(self.context())
+        command, context = by_id(id), self.context()
+        reason = command.why_not(context) if context.view in command.views else only_in(command, context)
         if reason is not None:
             self.show_notice(reason)
         else:
