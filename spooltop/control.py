@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .model.audit import AuditTrail
     from .model.consumers import ConsumerList
     from .model.cursors import Poll
+    from .model.kept_view import KeptView
     from .model.locks import Holders
     from .model.observation import Observation
     from .model.plan import Item, OperationRecord, Plan, Result
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .model.snapshot import Snapshot
     from .model.tracked import TrackedMessage
     from .model.vocabulary import Json, Key
+    from .observe.kept_views import ViewFile
     from .observe.mutes import MuteFile
     from .observe.observer import Observer
     from .operate.operations import Operations
@@ -58,7 +60,8 @@ class Control:
     """An open target. ``target`` is the path as given, ``layout`` one of spool, mail, cursors, tickets, locks.
 
     ``operations`` opens the operators on first use, so that reading does not wait for them. ``polls`` reads the logs of pollers
-    at each look. ``servers`` are Redis servers whose ticket queues are shown among the locks.
+    at each look. ``servers`` are Redis servers whose ticket queues are shown among the locks. ``state`` is the folder of this
+    user's own state.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Control:
         servers: Sequence[RedisTickets] = (),
         settings_files: SettingsFiles | None = None,
         folders: FolderWatch | None = None,
+        state: str | None = None,
     ) -> None:
         self.target = target
         self.layout = options.layout or "spool"
@@ -92,6 +96,7 @@ class Control:
         self._settings_files = settings_files
         self._settings_trouble = ""
         self._folders = folders
+        self._state = state
 
     @property
     def trash_retention(self) -> float:
@@ -243,6 +248,21 @@ class Control:
         ended = self._muting().drop(source)
         self._reader.wake()
         return ended
+
+    @while_open
+    def kept_view(self) -> KeptView:
+        """Returns the view and the orders in which this user left the dashboard of this target the last time."""
+        return self._views().read()
+
+    @while_open
+    def keep_view(self, kept: KeptView) -> bool:
+        """Keeps them in this user's own state; False where that is not possible."""
+        return self._views().write(kept)
+
+    def _views(self) -> ViewFile:
+        from .observe.kept_views import ViewFile
+
+        return ViewFile(self._state, os.path.realpath(self.target))
 
     @while_open
     def current_step(self) -> str:
@@ -437,7 +457,7 @@ def open_control(
         folders = folder_watch(target.path, logs, files, (*settings_paths, *mutes.paths), reader.wake)
     return Control(
         path, options, reader, operations, observer, clock=clock, mutes=mutes, polls=polls, servers=servers,
-        settings_files=settings_files, folders=folders,
+        settings_files=settings_files, folders=folders, state=state,
     )  # fmt: skip
 
 
@@ -446,6 +466,7 @@ def _open_layout(
 ) -> Control:
     """Opens the queue of another program, read-only."""
     from .backends.directory.options import OpenOptions
+    from .observe.mutes import state_folder
     from .observe.observer import Observer
     from .observe.thresholds import Thresholds
     from .settings import from_environ, load
@@ -454,4 +475,5 @@ def _open_layout(
     found = load(os.environ) if environ is None else from_environ(environ)
     reader = open_layout(path, layout, clock, pids=found.claims_pids)
     options = OpenOptions("layout", reader.read_only, redactor=Redactor(found.redact))
-    return Control(path, options, reader, None, Observer(Thresholds.from_settings(found.words)), clock=clock)
+    observer = Observer(Thresholds.from_settings(found.words))
+    return Control(path, options, reader, None, observer, clock=clock, state=state_folder(found.words))

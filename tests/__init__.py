@@ -6,7 +6,7 @@
 - ``backends/read``    looking at a directory: scans, listings, events, liveness of holders, locks, cursor files, Redis tickets
 - ``backends/operate`` changing it: requeue, purge, hold, release, restore, undo, repair, cursors, locks, formats of journals
 - ``backends/layouts``  layouts of other programs' queues: their files, and real queues sorted into boxes
-- ``observe``          rates, verdicts on cursors, problems worst first, mutes
+- ``observe``          rates, verdicts on cursors, problems worst first, mutes, kept views
 - ``operate``          plan, confirm, apply, audit, whatever the kind of queue
 - ``control``          the application's API as front ends use it, settings, lost updates, what one look can tell
 - ``monitor``          what a monitoring system reads: plugin output and ranges, metrics, events; doctor and bench

@@ -374,7 +374,8 @@ def nothing(parser: ArgumentParser) -> None:
 def dashboard(parser: ArgumentParser) -> None:
     _paths(parser)
     parser.add_argument("--view", choices=VIEWS, metavar="VIEW", help="open this view first: " + ", ".join(VIEWS))
-    parser.add_argument("--filter", metavar="QUERY", default="", help="with this filter, in New if no view is named")
+    kept = "the view and the order you leave are kept, a filter is not: it could hide trouble"
+    parser.add_argument("--filter", metavar="QUERY", default="", help=f"with this filter, in New if no view is named; {kept}")
     parser.add_argument("--sort", metavar="COLUMN[:desc]", default="", help="lists in this order: " + ", ".join(COLUMNS))
     _theme(parser)
     _poll_log(parser)

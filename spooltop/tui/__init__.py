@@ -41,16 +41,19 @@ def run(control: ControlProtocol, options: Options | None = None, *, opening: Ca
     ``opening`` is called when all is loaded, just before the terminal is taken.
     """
     _prepare()
+    from .threads.kept_reader import KeptReader
     from .threads.snapshot_thread import SnapshotThread
 
     snapshot_thread = SnapshotThread(control)
     snapshot_thread.start()  # waits for the disk while Textual is loaded
+    reader = None if options is not None and options.banner else KeptReader(control)
     try:
         from .app import SpooltopApp
         from .terminal.lifecycle import require_descriptors
 
         require_descriptors()
-        app = SpooltopApp(control, options or Options.of(os.environ), snapshot_thread=snapshot_thread)
+        kept = None if reader is None else reader.take()
+        app = SpooltopApp(control, options or Options.of(os.environ), snapshot_thread=snapshot_thread, kept=kept)
     except BaseException:
         # A thread that outlives the interpreter aborts the process where no descriptor is left to import what ends threads.
         snapshot_thread.stop(timeout=1.0)

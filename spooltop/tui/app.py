@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from ..errors import SpooltopError
+from ..model.kept_view import KeptView
 from .context import CommandContext
 from .control_protocol import ControlProtocol
 from .draw.glyphs import ASCII, UNICODE
@@ -27,6 +28,7 @@ from .spools_protocol import SpoolsProtocol
 from .terminal.driver import TerminalDriver
 from .terminal.lifecycle import catch_signals, goodbye, terminal_gone
 from .threads.deliver import deliver
+from .threads.kept_reader import kept_view
 from .threads.messages import Found, SnapshotTaken
 from .threads.pace import Pace
 from .threads.snapshot_thread import SnapshotThread
@@ -71,8 +73,11 @@ class SpooltopApp(App[int], inherit_bindings=False):
     class Opened(Message):
         """A target was opened, or could not be. ``number`` counts the targets that were to be opened."""
 
-        def __init__(self, number: int, name: str, opened: ControlProtocol | SpooltopError) -> None:
+        def __init__(
+            self, number: int, name: str, opened: ControlProtocol | SpooltopError, kept: KeptView | None = None
+        ) -> None:
             super().__init__()
+            self.kept = kept
             self.number = number
             self.name = name
             self.opened = opened
@@ -80,9 +85,10 @@ class SpooltopApp(App[int], inherit_bindings=False):
     def __init__(
         self, control: ControlProtocol | None, options: Options | None = None, *, pace: Pace | None = None,
         monotonic: Callable[[], float] = time.monotonic, snapshot_thread: SnapshotThread | None = None,
-        moment: float = MOMENT, spools: SpoolsProtocol | None = None,
+        moment: float = MOMENT, spools: SpoolsProtocol | None = None, kept: KeptView | None = None,
     ) -> None:
-        """``snapshot_thread`` is a thread on the same control that is started already. Without a control there are ``spools``."""
+        """``kept`` is what was kept of an earlier dashboard; None: nothing is kept.
+        ``snapshot_thread`` is a thread on the same control that is started already. Without a control there are ``spools``."""
         # Set here, not by the theme below: otherwise NO_COLOR would be drawn as black on black.
         super().__init__(driver_class=TerminalDriver, ansi_color=True)
         self.options = options or Options()
@@ -102,7 +108,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self._loaded = False
         if control is not None:
             self._target = OpenTarget(
-                control, self.app_session, pace=pace, monotonic=monotonic, snapshot_thread=snapshot_thread
+                control, self.app_session, pace=pace, monotonic=monotonic, snapshot_thread=snapshot_thread, kept=kept
             )  # fmt: skip
 
     @property
@@ -178,7 +184,8 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
         def run() -> None:
             opened = outcome(lambda: spools.open(name))
-            if not deliver(self, self.Opened(number, name, opened)) and not isinstance(opened, SpooltopError):
+            kept = None if isinstance(opened, SpooltopError) else kept_view(opened)
+            if not deliver(self, self.Opened(number, name, opened, kept)) and not isinstance(opened, SpooltopError):
                 opened.close()
 
         threading.Thread(target=run, name="open", daemon=True).start()
@@ -198,7 +205,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.spools.calm(True)
         self._target = OpenTarget(
             opened, self.app_session, pace=self._pace, monotonic=self._monotonic, to_spools=self._to_spools,
-            before=self._left.get(message.name),
+            before=self._left.get(message.name), kept=message.kept,
         )  # fmt: skip
         self._target_name = message.name
         self.push_screen(self._target.main)

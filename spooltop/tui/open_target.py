@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
+from ..model.kept_view import KeptView
 from .context import View
 from .control_protocol import ControlProtocol
 from .screens.main.screen import MainScreen
@@ -13,7 +15,7 @@ from .session import AppSession, Session
 from .threads.messages import Found, SnapshotTaken
 from .threads.pace import Pace
 from .threads.snapshot_thread import SnapshotThread
-from .threads.worker import Worker
+from .threads.worker import Worker, outcome
 
 __all__ = ["STALE_AFTER", "OpenTarget"]
 
@@ -28,20 +30,25 @@ def first_view(layout: str) -> View:
 
 class OpenTarget:
     """Joins what belongs to one open target. ``snapshot_thread`` is a thread on the same control that is started already.
-    ``to_spools`` leaves it for the Spools view, ``before`` is the state in which it was left the last time."""
+    ``to_spools`` leaves it for the Spools view, ``before`` is the state in which it was left the last time,
+    ``kept`` what was kept of an earlier dashboard; None where nothing is kept at the end either."""
 
     def __init__(
         self, control: ControlProtocol, app: AppSession, *, pace: Pace | None = None,
         monotonic: Callable[[], float] = time.monotonic, snapshot_thread: SnapshotThread | None = None,
-        to_spools: Callable[[], object] | None = None, before: MainState | None = None,
+        to_spools: Callable[[], object] | None = None, before: MainState | None = None, kept: KeptView | None = None,
     ) -> None:  # fmt: skip
         self.control = control
         self.snapshot_thread = snapshot_thread or SnapshotThread(control, pace=pace, monotonic=monotonic)
         self.worker = Worker()
         self.mailbox = self.snapshot_thread.mailbox
-        view = View(app.options.view) if app.options.view else first_view(control.layout)
-        state = MainState(control.now, view) if before is None else before.again(control.now)
+        state = MainState(control.now, first_view(control.layout)) if before is None else before.again(control.now)
+        self._kept = kept
         if before is None:
+            if kept is not None:
+                state.use(kept)
+            if app.options.view:
+                state.root = View(app.options.view)
             state.open_with(app.options.filter, app.options.sort)
         state.among_spools = to_spools is not None
         self.session = Session(
@@ -74,11 +81,21 @@ class OpenTarget:
 
     def leave(self) -> None:
         """Ends the threads and closes the control, without waiting for a look that hangs. May be called in any thread."""
+        self._keep()
         self.worker.stop(timeout=0.0)
         self.snapshot_thread.stop(timeout=0.0)
         self.control.close()
 
     def finish(self) -> None:
         """Ends the threads once the terminal is restored: waits for the operation under way, but not for a look that hangs."""
+        keeping = threading.Thread(target=self._keep, name="keep", daemon=True)
+        keeping.start()
         self.worker.stop(timeout=5.0)
         self.snapshot_thread.stop(timeout=0.2)
+        keeping.join(1.0)
+
+    def _keep(self) -> None:
+        """Keeps the view and the orders, where they differ from what was kept before. May block where the home does."""
+        kept = self.main.state.kept()
+        if self._kept is not None and kept != self._kept:
+            outcome(lambda: self.control.keep_view(kept))

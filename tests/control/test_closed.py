@@ -14,6 +14,7 @@ import pytest
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.errors import Closed
+from spooltop.model.kept_view import KeptView
 from spooltop.model.plan import Plan
 from spooltop.model.protocols import ListQuery
 from spooltop.model.selection import Selection
@@ -34,6 +35,8 @@ CALLS: dict[str, Callable[[Control, Plan], object]] = {
     "follow": lambda control, _: control.follow(["x"], 0),
     "has_changed": lambda control, _: control.has_changed(),
     "holders": lambda control, _: control.holders("x"),
+    "kept_view": lambda control, _: control.kept_view(),
+    "keep_view": lambda control, _: control.keep_view(KeptView()),
     "listing": lambda control, _: control.listing(ListQuery(Box.NEW)),
     "look": lambda control, _: control.look(),
     "mute": lambda control, _: control.mute("x", 1),

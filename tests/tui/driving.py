@@ -11,6 +11,7 @@ from textual import events
 from textual.keys import REPLACED_KEYS, key_to_character
 from textual.pilot import Pilot
 
+from spooltop.model.kept_view import KeptView
 from spooltop.tui import Options
 from spooltop.tui.app import SpooltopApp
 from spooltop.tui.threads.pace import Pace
@@ -74,9 +75,10 @@ async def dashboard(
     monotonic: Callable[[], float] = time.monotonic,
     moment: float = 0.0,
     quiet: float = 0.2,
+    kept: KeptView | None = None,
 ) -> AsyncIterator[Driver]:
     """The dashboard on a control, after the first look."""
-    app = SpooltopApp(control, options or Options(), pace=Pace(quiet, 0.005), monotonic=monotonic, moment=moment)
+    app = SpooltopApp(control, options or Options(), pace=Pace(quiet, 0.005), monotonic=monotonic, moment=moment, kept=kept)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, control)
         if control.hang.is_set() and control.broken is None:

@@ -13,6 +13,7 @@ from spooltop.model.audit import AuditTrail
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.consumers import ConsumerList
 from spooltop.model.cursors import Cursor
+from spooltop.model.kept_view import KeptView
 from spooltop.model.locks import Holders, Lock, LockHolder
 from spooltop.model.observation import BoxState, Disk, Observation, VerdictCounts, Viewer, Watch
 from spooltop.model.pause import Pause
@@ -112,6 +113,8 @@ class FakeControl:
         self.holding: Holders | Exception = Holders("", ())
         self.asked: list[Key] = []
         self.muted: dict[str, float] = {}
+        self.kept = KeptView()
+        self.keeps = 0
         self.poison = 0
         self.retention: float | None = None
         self.paused: Pause | None = None
@@ -278,6 +281,14 @@ class FakeControl:
         was = self.muted.pop(source, None) is not None
         self.change()
         return was
+
+    def kept_view(self) -> KeptView:
+        return self.kept
+
+    def keep_view(self, kept: KeptView) -> bool:
+        self.kept = kept
+        self.keeps += 1
+        return True
 
     def _box_of(self, id: str) -> Box | None:
         return next((row.box for row in self.rows if row.id == id), None)

@@ -10,6 +10,7 @@ from spooltop.model import query as filters
 from spooltop.model.consumers import ConsumerList, ConsumerRow
 from spooltop.model.cursors import Cursor
 from spooltop.model.filter_facts import consumer_facts, cursor_facts, lock_facts
+from spooltop.model.kept_view import KeptView
 from spooltop.model.locks import Lock
 from spooltop.model.protocols import FIRST_SORT, ListQuery, Sort
 from spooltop.model.row import Row
@@ -19,6 +20,7 @@ from spooltop.records import dataclass, field, replace
 
 from ...context import BOX_OF, LISTS, CommandContext, ListState, View
 from ...draw.columns import COLUMNS
+from ...draw.consumers import COLUMNS as CONSUMER_COLUMNS
 from ...draw.consumers import ranked as consumers_ranked
 from ...draw.locks import ranked
 from ...threads.messages import ListRequest, Search
@@ -34,6 +36,7 @@ VERDICTS = {
     View.CONSUMERS: ("dead", "running", "stopped", "exited", "unknown"),
 }  # fmt: skip
 """The words that a filter knows as verdicts, where they are not those on messages."""
+_ROOTS = frozenset({View.OVERVIEW, View.CURSORS, View.LOCKS, View.CONSUMERS} | LISTS)
 MESSAGE_VERDICTS = tuple(Verdict)
 
 
@@ -215,6 +218,26 @@ class MainState:
             self.list_state.filter = self.last_filter = filter
         elif filter:
             self.texts[self.root] = filter
+
+    def kept(self) -> KeptView:
+        """The choices that are kept for the next dashboard on this target: the orders that are not the first ones, too."""
+        sorts = {box.value: one.sort for box, one in self.lists.items() if one.sort != FIRST_SORT.get(box, Sort())}
+        if self.consumer_sort != Sort("verdict"):
+            sorts["consumers"] = self.consumer_sort
+        return KeptView(self.root.value, sorts, self.last_filter)
+
+    def use(self, kept: KeptView) -> None:
+        """Takes up the choices that were kept, as far as they exist."""
+        if kept.view in _ROOTS:
+            self.root = View(kept.view)
+        for box, one in self.lists.items():
+            sort = kept.sorts.get(box.value)
+            if sort is not None and any(column.sort == sort.column for column in COLUMNS[box]):
+                one.sort = sort
+        sort = kept.sorts.get("consumers")
+        if sort is not None and any(column.sort == sort.column for column in CONSUMER_COLUMNS):
+            self.consumer_sort = sort
+        self.last_filter = kept.last_filter
 
     def again(self, clock: Callable[[], float]) -> MainState:
         """The state of the same target when it is opened again: the choices of the user, without marks, and no data."""
