@@ -51,6 +51,11 @@ def test_the_mouse_does_what_keys_do(spool_path: Path, dashboard: Dashboard) -> 
     screen.wait_for("requeue this 1")
     click(screen, "requeue this 1")
     screen.wait_for("y requeue 1")
+    click(screen, "y requeue 1")
+    screen.wait_for("the mouse does not confirm: press y")
+    assert len(list((spool_path / "cur").iterdir())) == 1
+    screen.type("j")
+    screen.wait_for("Esc Cancel")
     click(screen, "Esc Cancel")
     screen.wait_for("Claims › claims-dead 1")
     click(screen, "? keys")

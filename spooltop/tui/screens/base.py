@@ -15,7 +15,7 @@ from ..commands import GOES, VIEW_COMMANDS, KeyCommand, by_id, command_for, comm
 from ..context import CommandContext, View
 from ..draw.notices import notice_lines
 from ..draw.spans import Line, plain, wrap
-from ..keys import character_of, named
+from ..keys import character_of, named, shown
 from ..session import AppSession
 from ..widgets import WHEEL, LinesView
 from .footer import footer_line
@@ -182,23 +182,39 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def on_click(self, event: Click) -> None:
         event.stop()
         widget = event.widget
-        if not self._touchable or not isinstance(widget, LinesView):
+        if not self._touchable or event.button != 1 or not isinstance(widget, LinesView):
             return
         word = widget.key_at(event.x, event.y)
         key = named(word, (key for command in commands_in(self.view) for key in command.keys)) if word else None
-        if key is not None:
-            if self.edited is None or key in ("enter", "escape"):
-                typed = Key(key, character_of(key))
-                typed.time = event.time
-                self.on_key(typed)
-        else:
+        if key is None:
             self.clicked(widget, event.x, event.y)
+        elif self.edited is None:
+            if not self._left_to_typing(key):
+                self.on_key(self._key_of(key, event))
+        elif key in ("enter", "escape"):
+            self.on_key(self._key_of(key, event))
+
+    def _key_of(self, key: str, event: Click) -> Key:
+        typed = Key(key, character_of(key))
+        typed.time = event.time
+        return typed
+
+    def _left_to_typing(self, key: str) -> bool:
+        """True, with a notice, where this key answers a plan. The mouse answers none: a hand slips, and a terminal's window is
+        clicked on only to bring it to the front."""
+        command = next((command for command in commands_in(self.view) if key in command.keys), None)
+        if command is None or not command.answers:
+            return False
+        does = "confirm" if command.handler.startswith("do_confirm") else command.label
+        self.show_notice(f"the mouse does not {does}: press {shown(key)}")
+        return True
 
     def clicked(self, widget: LinesView, x: int, y: int) -> None:
         """Chooses a row that was clicked on, or opens it where it is chosen already."""
         steps = widget.steps_to(y, x=x, apart=self.view is View.LOCKS)
         if steps == 0:
-            self.command("enter")
+            if not self._left_to_typing("enter"):
+                self.command("enter")
         elif steps is not None:
             self.scrolled(steps)
 

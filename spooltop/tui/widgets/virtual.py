@@ -261,7 +261,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
     def on_click(self, event: Click) -> None:
         event.stop()
         index = self._window.top + event.y
-        if index >= self._window.length:
+        if event.button != 1 or index >= self._window.length:
             return
         if index == self._window.cursor:
             self.activate()
