@@ -27,6 +27,12 @@ settings.load_profile("spooltop")
 DATA = Path(__file__).parent / "data"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keeps what is tested from writing mutes and views into the state of the user who tests."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
