@@ -138,6 +138,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
     terminal = context.terminal
     _refuse_misspelt_commands(args.paths)
     try:
+        _read_opening(args)
         targets = targets_of(args, context)
         if args.json or not terminal.can_draw:
             from .cmd_status import report
@@ -153,8 +154,10 @@ def _dashboard(args: Namespace, context: Context) -> int:
 
             with spools_watch(targets, args, context, more) as spools:
                 return context.spools(spools, args)
+        from ..settings import load
+
         path = targets[0]
-        _read_opening(args, context)
+        args.no_mouse = args.no_mouse or not load(terminal.environ).mouse
         with context.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=True, **more) as control:
             return context.dashboard(control, args)
     except NotASpool as error:
@@ -165,9 +168,9 @@ def _dashboard(args: Namespace, context: Context) -> int:
         raise NotASpool(error.what, path=error.path, advice=f"did you mean the command: spooltop {near}?") from None
 
 
-def _read_opening(args: Namespace, context: Context) -> None:
-    """Reads what the dashboard opens with, before anything is opened. Raises ``UsageError`` for what makes no sense."""
-    from ..settings import load
+def _read_opening(args: Namespace) -> None:
+    """Reads what the dashboard opens with, before anything is opened. Raises ``UsageError`` for what makes no sense, also where
+    a report is printed instead."""
     from .selecting import sort_of
 
     args.sort = sort_of(args.sort)
@@ -177,7 +180,6 @@ def _read_opening(args: Namespace, context: Context) -> None:
             from ..model import query
 
             query.parse(args.filter)  # raises; the other views have verdicts of their own, and say what they do not know
-    args.no_mouse = args.no_mouse or not load(context.terminal.environ).mouse
 
 
 def _refuse_misspelt_commands(words: Sequence[str]) -> None:

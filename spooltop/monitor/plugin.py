@@ -28,6 +28,8 @@ MEASURES = ("depth", "age", "claims", "dead", "failing")
 """Values that a condition may name beside the codes of problems: messages in ``new``, the age of the oldest there in seconds,
 claims, claims of dead consumers, messages that fail again and again."""
 _BETWEEN = " - "
+_PAUSED = ("paused", "new-old", "new-growing")
+"""Codes of problems whose text says that a spool is paused."""
 _RANK = ("OK", "WARNING", "UNKNOWN", "CRITICAL")
 _OF_SEVERITY = {Severity.CRITICAL: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
@@ -97,7 +99,8 @@ def finding(snapshot: Snapshot, conditions: Sequence[Condition] = ()) -> Finding
     words = [text for state, text in sorted(alerts, key=lambda alert: -alert[0].rank)]
     if not words:
         words.append("no problems detected" if not conditions else "all within their ranges")
-    reported = not conditions and any(problem.code == "paused" for problem in snapshot.problems)
+    named = {one.name for one in conditions if one.range is None} if conditions else set(CODES)
+    reported = any(problem.code in _PAUSED and problem.code in named for problem in snapshot.problems)
     words += _facts(snapshot.observation, values, reported=reported)
     wanted = [one.name for one in conditions] or CODES
     later = [code for code in snapshot.not_judged_codes if code in wanted]
@@ -209,7 +212,7 @@ def _problems(snapshot: Snapshot) -> list[tuple[State, str]]:
 
 
 def _facts(observation: Observation, values: Mapping[str, float | None], *, reported: bool) -> list[str]:
-    """``reported``: a problem says already that the spool is paused."""
+    """``reported``: the words of a problem say already that the spool is paused."""
     if not observation.boxes or values["depth"] is None:
         return []
     waiting = f"new {count(int(values['depth']))}" + (f", oldest {age(values['age'])}" if values["depth"] else "")

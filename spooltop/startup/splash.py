@@ -19,6 +19,8 @@ __all__ = ["Splash", "target", "targets", "wanted"]
 
 _PLAIN = ("-h", "--help", "-V", "--version", "--json", "--headless")
 """Words that keep the dashboard from opening, whatever the other words are."""
+_WITH_VALUE = ("--as", "--cursor-file", "--filter", "--poll-log", "--redis-tickets", "--sort", "--theme", "--view")
+"""Options of the dashboard that take the next word."""
 _OPENS = ("new", "cursors.json", "seq")
 """Names that mark a target that can be opened: names in the directory, or the name of the target itself."""
 
@@ -46,7 +48,8 @@ def target(words: Sequence[str]) -> str:
 
 def targets(words: Sequence[str]) -> list[str]:
     """Returns all paths that these words may open."""
-    return [word for word in words if not word.startswith("-")] or ["."]
+    found = [word for before, word in zip(("", *words), words, strict=False) if word[:1] != "-" and before not in _WITH_VALUE]
+    return found or ["."]
 
 
 class Splash:

@@ -173,3 +173,12 @@ def test_a_box_that_cannot_be_counted_is_not_within_its_range(spool: Path) -> No
     found = check(spool, "-c", "claims=5", code=3)
     assert (found.text.split(" - ")[0], found.data["claims"][0]) == ("claims is not known", "U")
     assert check(spool, "-c", "claims=5", "-c", "depth=@0", code=2).text.startswith("depth is 0")
+
+
+def test_a_pause_is_said_once_also_beside_old_messages(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(spool, 1)
+    monkeypatch.setenv("SPOOLTOP_NEW_OLD", "0.001")
+    assert spooltop("pause", spool, "--yes").code == 0
+    assert spooltop("check", spool).out.count("paused") == 1
+    assert spooltop("check", spool, "-w", "new-old").out.count("paused") == 1
+    assert spooltop("check", spool, "-w", "depth=100").out.count("paused") == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.startup.splash import Splash, wanted
+from spooltop.startup.splash import Splash, targets, wanted
 
 XTERM = {"TERM": "xterm-256color"}
 
@@ -52,6 +52,20 @@ def test_it_is_not_for_what_prints(spool: str) -> None:
     assert wanted(["demo", "--headless=3"], XTERM) is None
     assert wanted([f"{spool}/nothing"], XTERM) is None
     assert wanted([spool], {"TERM": "dumb"}) is None
+
+
+def test_the_value_of_an_option_is_no_path() -> None:
+    assert targets(["q", "--view", "new"]) == targets(["--sort", "held", "q", "--filter=x", "--theme", "dark"]) == ["q"]
+    assert targets(["--view", "new"]) == ["."]
+
+
+def test_every_option_of_the_dashboard_that_takes_a_value_is_skipped() -> None:
+    from spooltop.cli.parser import parser_of
+
+    for action in parser_of(None)._actions:
+        if action.nargs is None:
+            for option in action.option_strings:
+                assert targets(["q", option, "x"]) == ["q"], option
 
 
 def test_a_hostile_path_is_not_written_to_the_terminal(spool: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from spooltop import __version__
 from spooltop.cli.parser import COMMANDS, command_of
 from spooltop.cli.versions import installed, missing
+from spooltop.engine import Spool
 
 from .streams import finish, spooltop
 
@@ -142,3 +143,10 @@ def test_no_path_in_a_place_that_is_no_spool_is_a_usage_error(tmp_path: Path) ->
 def test_undo_has_no_force() -> None:
     done = spooltop("undo", "x", "7f3a", "--force")
     assert done.code == 2 and one_line(done.err)
+
+
+@pytest.mark.parametrize("words", [["--sort", "x"], ["--filter", "pidd:3"]])
+def test_an_opening_that_makes_no_sense_is_refused_without_a_terminal_too(words: list[str], tmp_path: Path) -> None:
+    Spool.create(tmp_path / "s").close()
+    done = spooltop(tmp_path / "s", *words)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)

@@ -13,9 +13,9 @@ from .terminal import Terminal
 
 __all__ = ["switches", "whole_spool"]
 
-VIEWS = {"1": " box ", "2": " New ", "3": " Claims ", "4": " Tmp ", "5": " Cursors ", "6": " Locks ", "7": " Aside ",
-         "8": " Consumers "}  # fmt: skip
-"""A text of each view by its key."""
+VIEWS = {"1": " box       depth", "2": " New ", "3": " Claims 1", "4": " Tmp 9", "5": " Cursors 5", "6": " Locks 1",
+         "7": " Aside ", "8": " Consumers 1"}  # fmt: skip
+"""A text of each view of ``whole_spool`` by its key, which no panel of another view has."""
 _SOURCES = ("imessage", "teams", "signal", "email", "messenger")
 _CLAIMED, _SET_ASIDE, _WRITING = 12, 8, 9
 

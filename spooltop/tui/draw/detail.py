@@ -110,7 +110,8 @@ def _facts(
             lines += _wrapped("" if i else "enqueued", part, width)
         history = f"{units.age(row.age(now))} since put"
     else:
-        history = f"{when(row.enqueued_at, zone)}, {units.age(row.age(now))} ago"
+        known = row.enqueued_at is not None
+        history = f"{when(row.enqueued_at, zone)}, {units.age(row.age(now))} ago" if known else "not known"
     held = units.age(row.in_box_age(now))
     bound = "at most " if row.since_is_bound else ""
     if row.box is Box.CUR and row.verdict is not None:

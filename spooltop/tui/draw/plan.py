@@ -52,8 +52,9 @@ _WHATEVER = {
     Action.UNDO: "Each message moves back to the box it was in, unless it was changed since.",
     Action.SET_CURSOR: "The value is set in its own section; nothing else in the file changes.",
     Action.UNLOCK: "Locks of exited holders are removed; undo restores them where the path is free.",
-    Action.PAUSE: "The spool is paused. Claims that are held end as usual; messages are still put.",
-    Action.RESUME: "The spool is resumed; the oldest message is claimed first.",
+    Action.PAUSE: "Pauses the spool: consumers of spooltop claim nothing until it is resumed. Claims that are held end as usual; "
+    "messages are still put.",
+    Action.RESUME: "Resumes the spool: consumers claim again, the oldest message first.",
 }
 
 _UNDONE = {

@@ -18,7 +18,7 @@ from spooltop.model.pause import Pause
 from spooltop.model.plan import Confirm, ItemResult, NotDone, Outcome
 from spooltop.model.problem import Problem, Severity
 from spooltop.model.protocols import Sort
-from spooltop.model.row import Payload
+from spooltop.model.row import Payload, Row
 from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box
 from spooltop.observe.observer import Observer
@@ -595,3 +595,9 @@ def test_the_line_of_a_pause_offers_to_resume() -> None:
     line = Problem("paused", Severity.WARNING, "paused by root for 2h", view="new")
     assert problem_hint(line, Capabilities()) == ("P", "resume")
     assert problem_hint(line, Capabilities.nothing("read-only")) == ("Enter", "")
+
+
+def test_a_message_whose_put_time_is_not_known_says_so() -> None:
+    row = Row(("new", "4"), Box.NEW, "4", "4")
+    words = "\n".join(line_text(line) for line in detail(row, None, 80, 10, now=NOW, zone=ZONE))
+    assert "enqueued not known" in words and "ago" not in words
