@@ -60,6 +60,10 @@ def test_the_mouse_does_what_keys_do(spool_path: Path, dashboard: Dashboard) -> 
     screen.wait_for("Claims › claims-dead 1")
     click(screen, "? keys")
     screen.wait_for("Move")
+    screen.type("\x1b[<65;5;4M")  # the wheel, down
+    screen.wait_for(lambda text: "Move" not in text.split("\n")[0])
+    screen.type("/selects text\r")
+    screen.wait_for("mouse on (off: --no-mouse, mouse = false)")
     screen.type("qqqq")
     assert screen.wait_exit() == 0
     assert b"\x1b[?1000h" in screen.raw and b"\x1b[?1006h" in screen.raw
@@ -71,6 +75,24 @@ def test_the_mouse_does_what_keys_do(spool_path: Path, dashboard: Dashboard) -> 
 def test_the_mouse_is_left_to_the_terminal_where_that_is_asked(spool_path: Path, dashboard: Dashboard) -> None:
     screen = dashboard(str(spool_path), "--no-mouse")
     screen.wait_for("live · as of")
-    screen.type("q")
+    screen.type("?/selects text\r")
+    screen.wait_for("no line has selects text")
+    screen.type("qq")
     assert screen.wait_exit() == 0
     assert b"\x1b[?1000h" not in screen.raw
+
+
+def test_a_second_click_opens_a_spool(spool_path: Path, tmp_path: Path, dashboard: Dashboard) -> None:
+    other = tmp_path / "other"
+    for box in ("tmp", "new", "cur"):
+        (other / box).mkdir(parents=True)
+    screen = dashboard(str(spool_path), str(other))
+    screen.wait_for("other")
+    screen.wait_for(lambda text: "✓ other" in text and "✓ spool" in text and "▌" in text)
+    name = next(name for name in ("✓ other", "✓ spool") if f"▌{name}" not in screen.text)
+    click(screen, name)
+    screen.wait_for(f"▌{name}")
+    click(screen, name)
+    screen.wait_for("1Over")
+    screen.type("\x03")
+    assert screen.wait_exit() == 0

@@ -8,7 +8,7 @@ from spooltop.records import dataclass
 
 from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, pad, plain, shown, text_width, wrap
 
-__all__ = ["LEGEND", "HelpEntry", "HelpSection", "help_lines"]
+__all__ = ["LEGEND", "MOUSE", "HelpEntry", "HelpSection", "help_lines"]
 
 _TWO_COLUMNS = 76
 
@@ -62,6 +62,10 @@ LEGEND = (
     ),
 )  # fmt: skip
 """The meaning of the signs and of the verdicts."""
+
+
+MOUSE = HelpSection("Mouse", (HelpEntry("Shift", "selects text: mouse on (off: --no-mouse, mouse = false)"),))
+"""The help where the mouse is on."""
 
 
 def help_lines(sections: Sequence[HelpSection], width: int, height: int, *, scroll: int = 0) -> list[Line]:

@@ -6,7 +6,7 @@ from textual.events import Key
 
 from ..commands import help_lines
 from ..context import CommandContext, View
-from ..draw.help import LEGEND, HelpEntry, HelpSection
+from ..draw.help import LEGEND, MOUSE, HelpEntry, HelpSection
 from ..draw.help import help_lines as draw_help
 from ..draw.notices import notice_lines
 from ..draw.spans import line_text
@@ -17,8 +17,8 @@ from .scrolling import ScrollingScreen
 __all__ = ["HelpScreen"]
 
 
-def sections(context: CommandContext) -> list[HelpSection]:
-    """The table's help of one view, as sections to draw."""
+def sections(context: CommandContext, *, mouse: bool) -> list[HelpSection]:
+    """The table's help of one view, as sections to draw; ``mouse``: the mouse is on."""
     out: list[HelpSection] = []
     title, entries = "", list[HelpEntry]()
     for keys, words, reason in [*help_lines(context), ("", "", "")]:
@@ -28,7 +28,7 @@ def sections(context: CommandContext) -> list[HelpSection]:
         if entries:
             out.append(HelpSection(title, tuple(entries)))
         title, entries = words, []
-    return [*out, *LEGEND]
+    return [*out, *((MOUSE,) if mouse else ()), *LEGEND]
 
 
 class HelpScreen(ScrollingScreen[None]):
@@ -39,6 +39,9 @@ class HelpScreen(ScrollingScreen[None]):
     def __init__(self, session: AppSession, about: CommandContext) -> None:
         super().__init__(session)
         self.about = about
+
+    def _sections(self) -> list[HelpSection]:
+        return sections(self.about, mouse=self.session.options.mouse)
 
     def on_mount(self) -> None:
         self.paint()
@@ -52,14 +55,14 @@ class HelpScreen(ScrollingScreen[None]):
         width, height = self.window_size
         notice = notice_lines(self.message, width) if self.message else []
         height = max(1, height - len(notice))
-        everything = draw_help(sections(self.about), width, 1000)
+        everything = draw_help(self._sections(), width, 1000)
         self.scroll_at = max(0, min(self.scroll_at, len(everything) - height))
-        lines = draw_help(sections(self.about), width, height, scroll=self.scroll_at)
+        lines = draw_help(self._sections(), width, height, scroll=self.scroll_at)
         self.query_one(LinesView).show([*lines, *[()] * (height - len(lines)), *notice] if notice else lines)
 
     @property
     def texts(self) -> list[str]:
-        return [line_text(line) for line in draw_help(sections(self.about), self.window_size[0], 1000)]
+        return [line_text(line) for line in draw_help(self._sections(), self.window_size[0], 1000)]
 
     def typed(self, event: Key) -> bool:
         if super().typed(event):
