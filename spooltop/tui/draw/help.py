@@ -38,7 +38,8 @@ LEGEND = (
     HelpSection(
         "Signs",
         (
-            HelpEntry("✗ ! ·", "critical problem, warning, note"), HelpEntry("≥ ≤", "at least, at most"),
+            HelpEntry("✗ ! ·", "critical problem, warning, note"), HelpEntry("✓ ‖", "no problems, paused"),
+            HelpEntry("≥ ≤", "at least, at most"), HelpEntry("…", "left out: no room, or the same in each row"),
             HelpEntry("~", "estimate"), HelpEntry("—", "none, or under 20 samples"), HelpEntry("?", "not visible to you"),
             HelpEntry("· in a bar", "not watched yet"), HelpEntry("(5 ↓)", "5 of the writes went back"),
         ),
@@ -49,6 +50,10 @@ LEGEND = (
     ),
     _legend(
         "Tmp", WRITING="locked, open or growing", abandoned="its writer has exited: d", unknown="not known from here",
+    ),
+    _legend(
+        "Consumers", running="may claim", DEAD="has exited and holds claims: r", exited="has exited, holds nothing",
+        stopped="halted by a signal or a debugger", unknown="not known from here",
     ),
     _legend(
         "Cursors", advancing="advances as usual", not_advancing="idle, or stalled", idle="has nothing new",
