@@ -104,7 +104,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self._monotonic = monotonic
         self._opening = 0
         self._left: dict[str, MainState] = {}
-        """The state of each target when it was left."""
+        """The choices of the user in each target when it was left."""
         self._loaded = False
         if control is not None:
             self._target = OpenTarget(
@@ -214,7 +214,8 @@ class SpooltopApp(App[int], inherit_bindings=False):
     def _to_spools(self) -> None:
         """Leaves the open target for the Spools view."""
         target, self._target = self.target, None
-        self._left[self._target_name] = target.main.state
+        # Only the choices of the user, or the data of each target that was ever open would be kept.
+        self._left[self._target_name] = target.main.state.again(lambda: 0.0)
         self.app_session.state.snapshot = None
         threading.Thread(target=target.leave, name="close", daemon=True).start()
         if self.spools is not None:
