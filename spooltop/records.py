@@ -200,10 +200,16 @@ class _StandardFields:
     """The fields as ``dataclasses`` has them, made when a function of that module asks for them."""
 
     def __get__(self, instance: object, owner: type) -> dict[str, Any]:
-        import dataclasses
+        return _standard_fields(owner)
 
-        given = [(one.name, one.type, dataclasses.field(init=one.init, repr=one.repr)) for one in getattr(owner, _FIELDS)]
-        return {one.name: one for one in dataclasses.fields(dataclasses.make_dataclass(owner.__name__, given))}
+
+@cache
+def _standard_fields(owner: type) -> dict[str, Any]:
+    """The fields of a class for ``dataclasses``. Making them takes some milliseconds, so it is done once."""
+    import dataclasses
+
+    given = [(one.name, one.type, dataclasses.field(init=one.init, repr=one.repr)) for one in getattr(owner, _FIELDS)]
+    return {one.name: one for one in dataclasses.fields(dataclasses.make_dataclass(owner.__name__, given))}
 
 
 if TYPE_CHECKING:
