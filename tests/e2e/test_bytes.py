@@ -72,7 +72,7 @@ def test_a_switch_of_view_costs_under_two_and_a_half_kilobytes(tmp_path: Path, d
     screen.wait_for("12 claims of dead consumers")
     screen.type("Z")  # frozen: nothing but a key changes what is shown
     screen.wait_for("FROZEN")
-    found = switches(screen, 0.1)
+    found = switches(screen, 0.3)
     assert len(found) == 56
     # A list that takes long is shown in two steps, but no cell is drawn twice for it.
     assert max(found.values()) <= 2500, found
