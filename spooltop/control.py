@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from spooltop.records import replace
 
 from .errors import Closed, NotASpool, Refused, Unreadable, UsageError
-from .model.problem import Problem, Severity
+from .model.look.problem import Problem, Severity
 from .model.redact import Redactor
 from .model.vocabulary import Action
 from .open_calls import OpenCalls, while_open
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
     from .backends.directory.events.folder_watch import FolderWatch
     from .backends.directory.options import OpenOptions
-    from .backends.layouts.layout import Layout
+    from .backends.layouts.definition.layout import Layout
     from .backends.redis.tickets import RedisTickets
-    from .model.audit import AuditTrail
-    from .model.consumers import ConsumerList
-    from .model.cursors import Poll
+    from .model.cursors.state import Poll
+    from .model.filters.selection import Selection
     from .model.kept_view import KeptView
-    from .model.locks import Holders
-    from .model.observation import Observation
-    from .model.plan import Item, OperationRecord, Plan, Result
+    from .model.look.consumers import ConsumerList
+    from .model.look.locks import Holders
+    from .model.look.observation import Observation
+    from .model.look.snapshot import Snapshot
+    from .model.operations.audit import AuditTrail
+    from .model.operations.plan import Item, OperationRecord, Plan, Result
+    from .model.operations.tracked import TrackedMessage
     from .model.protocols import Listing, ListProgress, ListQuery, Reader
     from .model.row import Payload
-    from .model.selection import Selection
-    from .model.snapshot import Snapshot
-    from .model.tracked import TrackedMessage
     from .model.vocabulary import Json, Key
     from .observe.kept_views import ViewFile
     from .observe.mutes import MuteFile
@@ -330,7 +330,7 @@ class Control:
     @while_open
     def audit(self, operation: str) -> AuditTrail:
         """Returns the audit lines of one operation, oldest first. Raises ``Unreadable`` if the log cannot be read."""
-        from .model.audit import AuditTrail
+        from .model.operations.audit import AuditTrail
 
         operations = self._operations()
         return AuditTrail() if operations is None else operations.audited(operation)
@@ -415,7 +415,7 @@ def open_control(
     from .backends.directory.detect import identify
     from .backends.directory.options import OpenOptions
     from .backends.directory.world import World
-    from .model.cursor_values import cursor_fields
+    from .model.cursors.values import cursor_fields
     from .observe.mutes import MuteFile, state_folder
     from .observe.observer import Observer
     from .observe.thresholds import Thresholds

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 
 from spooltop.records import dataclass
 
+from .backends.layouts.definition.layout import Layout
+from .backends.layouts.definition.library import SHIPPED, LayoutFile, layout_files, read_layout
 from .backends.layouts.detect import first_layout, open_root, why_not
 from .backends.layouts.inside import MOST
-from .backends.layouts.layout import Layout
-from .backends.layouts.library import SHIPPED, LayoutFile, layout_files, read_layout
 from .backends.layouts.sort_files import fact_of, sort_files
 from .errors import NotASpool, Unreadable
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from spooltop.records import dataclass, field, fields
 
-from .engine.small_files import NotRegular, read_small
+from .engine.system.small_files import NotRegular, read_small
 from .errors import UsageError
 from .model.text import escape
 from .observe.thresholds import PREFIX, Thresholds

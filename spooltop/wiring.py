@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from .backends.directory.pausing.operator import PauseOperator
     from .backends.directory.reader import DirectoryReader
     from .backends.directory.world import World
-    from .backends.layouts.layout import Layout
+    from .backends.layouts.definition.layout import Layout
     from .backends.layouts.reader import LayoutReader
     from .backends.redis.tickets import RedisTickets
-    from .model.cursors import Poll
-    from .model.observation import Observation
+    from .model.cursors.state import Poll
+    from .model.look.observation import Observation
     from .model.protocols import Reader
     from .operate.operations import Operations
 
@@ -66,7 +66,7 @@ def redis_servers(urls: Sequence[str], named: Sequence[str], clock: Callable[[],
 def writers_of(path: str, processes: Processes) -> WriterWatch:
     """Watches who writes the cursor files. Raises ``Refused`` if the kernel does not report it."""
     from .backends.directory.cursors.writers import WriterWatch
-    from .model.locks import LockHolder
+    from .model.look.locks import LockHolder
 
     def described(pid: int) -> LockHolder:
         process = processes.process(pid, described=True)
@@ -184,7 +184,7 @@ def folder_watch(
     from .backends.directory.cursors.poll_logs import LogGlob
     from .backends.directory.events.folder_watch import FolderWatch
     from .backends.directory.locks.lock_files import is_lock_name
-    from .engine.syscalls import HAS_INOTIFY
+    from .engine.system.syscalls import HAS_INOTIFY
 
     wanted: dict[str, list[Callable[[str], bool]]] = {}
 
@@ -217,7 +217,7 @@ def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[
     if not globs:
         return None
     from .backends.directory.cursors.poll_logs import LogGlob, PollLogs
-    from .observe.polls import POLL_LINE, parse_poll, poll_pattern, source_of
+    from .observe.cursors.polls import POLL_LINE, parse_poll, poll_pattern, source_of
 
     logs = PollLogs([LogGlob.parse(one) for one in globs])
     pattern = poll_pattern(settings.get("SPOOLTOP_POLL_LINE") or POLL_LINE)

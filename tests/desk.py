@@ -13,10 +13,10 @@ from typing import Any
 
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.operator.operator import DirectoryOperator
-from spooltop.backends.directory.operator.selected import Judged
+from spooltop.backends.directory.operator.planning.selected import Judged
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.chunked import CHUNK
+from spooltop.model.operations.chunked import CHUNK
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Verdict
 from spooltop.operate.operations import Operations
 from tests.clock import Clock

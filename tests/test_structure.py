@@ -96,7 +96,7 @@ def test_only_one_module_calls_the_c_library() -> None:
         name for name, (_, tree) in MODULES.items() for node in ast.walk(tree)
         if isinstance(node, ast.Import) and any(alias.name.partition(".")[0] == "ctypes" for alias in node.names)
     }  # fmt: skip
-    assert users == {"spooltop.engine.syscalls"}
+    assert users == {"spooltop.engine.system.syscalls"}
 
 
 def test_no_two_public_classes_have_one_name() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from spooltop.model import query as filters
+from spooltop.model.filters import query as filters
+from spooltop.model.filters.selection import Selection
 from spooltop.model.protocols import ListQuery, Sort
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Key
 from spooltop.records import replace
 

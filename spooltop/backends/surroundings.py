@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.locks import Holders
-from spooltop.model.observation import Disk, Viewer
+from spooltop.model.look.locks import Holders
+from spooltop.model.look.observation import Disk, Viewer
 from spooltop.model.vocabulary import Verdict
 
 __all__ = ["Surroundings", "Users"]

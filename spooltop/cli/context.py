@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from spooltop.errors import SpooltopError, UsageError
 from spooltop.records import dataclass
 
-from ..errors import SpooltopError, UsageError
 from .terminal import Terminal
 
 if TYPE_CHECKING:
-    from ..control import Control
-    from ..monitor.spools_watch import SpoolsWatch
+    from spooltop.control import Control
+    from spooltop.monitor.spools_watch import SpoolsWatch
 
 __all__ = ["Context", "Dashboard", "Opener", "SpoolsDashboard", "here_or", "targets_of", "watching"]
 
@@ -27,7 +27,7 @@ SpoolsDashboard = Callable[["SpoolsWatch", argparse.Namespace], int]
 
 
 def _open_control(path: str, **options: Any) -> Control:
-    from ..control import open_control
+    from spooltop.control import open_control
 
     return open_control(path, **options)
 
@@ -72,7 +72,7 @@ def here_or(path: str | None, as_spool: bool = False, cursor_files: Sequence[str
     ``cursor_files``. Raises ``UsageError`` if there is none of these."""
     if path is not None:
         return path
-    from ..backends.directory.detect import identify
+    from spooltop.backends.directory.detect import identify
 
     try:
         identify(".", as_spool)
@@ -92,16 +92,16 @@ def targets_of(args: argparse.Namespace, context: Context) -> list[str]:
         return [here_or(None, as_spool, args.cursor_file)]
     if args.cursor_file:
         return list(dict.fromkeys(named))  # a cursor file makes a target of any directory
-    from ..backends.directory.scan.peek import is_spool_at
+    from spooltop.backends.directory.scan.peek import is_spool_at
 
     if len(named) == 1 and is_spool_at(named[0]):
         return [named[0]]
-    from ..backends.directory.find_targets import find_targets
+    from spooltop.backends.directory.find_targets import find_targets
 
     return find_targets(named, as_spool)
 
 
 def _named_in_settings(context: Context) -> tuple[str, ...]:
-    from ..settings import load
+    from spooltop.settings import load
 
     return load(context.terminal.environ).items("paths")

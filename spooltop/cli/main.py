@@ -10,10 +10,10 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from spooltop.errors import NotASpool, SpooltopError, Unreadable, UsageError
+from spooltop.model.text import escape
 from spooltop.records import replace
 
-from ..errors import NotASpool, SpooltopError, Unreadable, UsageError
-from ..model.text import escape
 from .context import Context, Dashboard, Opener, SpoolsDashboard, targets_of, watching
 from .parser import COMMANDS, Command, command_of, near_command, overview, parser_of
 from .terminal import OutputFailed, Terminal
@@ -81,7 +81,7 @@ def _failed(words: Sequence[str], terminal: Terminal, text: str, code: int) -> i
     if command is None or command.name != "check":
         terminal.error(text)
         return code
-    from .cmd_check import failed
+    from .commands.check import failed
 
     line, code = failed(text)
     terminal.stdout.write(f"{line}\n")
@@ -141,7 +141,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
         _read_opening(args)
         targets = targets_of(args, context)
         if args.json or not terminal.can_draw:
-            from .cmd_status import report
+            from .commands.status import report
 
             return report(args, context, targets)
         more: dict[str, Any] = watching(args)
@@ -154,7 +154,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
 
             with spools_watch(targets, args, context, more) as spools:
                 return context.spools(spools, args)
-        from ..settings import load
+        from spooltop.settings import load
 
         path = targets[0]
         args.no_mouse = args.no_mouse or not load(terminal.environ).mouse
@@ -177,7 +177,7 @@ def _read_opening(args: Namespace) -> None:
     if args.filter:
         args.view = args.view if args.view not in (None, "overview") else "new"
         if args.view in ("new", "claims", "tmp", "aside"):
-            from ..model import query
+            from spooltop.model.filters import query
 
             query.parse(args.filter)  # raises; the other views have verdicts of their own, and say what they do not know
 
@@ -194,7 +194,7 @@ def _refuse_misspelt_commands(words: Sequence[str]) -> None:
 
 def _translated(error: OSError) -> SpooltopError:
     """Builds the error for an ``OSError`` that no other code has translated."""
-    from spooltop.engine.os_errors import advice
+    from spooltop.engine.system.os_errors import advice
 
     about = escape(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else None
     return Unreadable(error.strerror or str(error), path=about, advice=advice(error))

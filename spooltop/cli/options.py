@@ -28,8 +28,8 @@ def _seconds(text: str) -> float:
 
 def _rate(text: str) -> float:
     """Parses a rate in messages per second."""
-    from ..errors import UsageError
-    from ..model.units import parse_rate
+    from spooltop.errors import UsageError
+    from spooltop.model.units import parse_rate
 
     try:
         return parse_rate(text)

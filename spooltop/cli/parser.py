@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from spooltop.errors import UsageError
 from spooltop.records import dataclass
 
-from ..errors import UsageError
 from . import options
 
 __all__ = ["COMMANDS", "Command", "command_of", "dashboard_parser", "near_command", "overview", "parser_of"]
@@ -86,16 +86,16 @@ _TABLE = (
         "it. It runs faster than usual: pollers run every 2 s, and a file in tmp counts as old after 5 s, a claim after 15 s, a\n"
         "lock after 10 s. The spool is removed at the end, unless --dir keeps it.",
     ),
-    Command("init", "PATH", "make a spool", "  spooltop init /var/spool/memex", "cmd_create:init", options.init),
+    Command("init", "PATH", "make a spool", "  spooltop init /var/spool/memex", "commands.create:init", options.init),
     Command(
         "put", "PATH [FILE …]", "enqueue stdin or files, print their ids",
-        "  echo '{\"rowid\": 89633}' | spooltop put /var/spool/memex --source imessage", "cmd_create:put", options.put,
+        "  echo '{\"rowid\": 89633}' | spooltop put /var/spool/memex --source imessage", "commands.create:put", options.put,
     ),
     Command(
         "work", "PATH [options] -- CMD …",
         "a worker: run CMD for each message",
         "  spooltop work /var/spool/memex --jobs 4 --timeout 10m -- ./handle-one",
-        "cmd_work:work", options.work,
+        "commands.work:work", options.work,
         "CMD gets the message on stdin, and SPOOLTOP_ID, SPOOLTOP_ATTEMPT and SPOOLTOP_SOURCE. Exit 0 acks, 65 and 100\n"
         "reject, everything else releases the message with a delay. SIGTERM and SIGINT end after the current message;\n"
         "a second one ends CMD too and releases its message. A unit of systemd needs KillMode=mixed: else CMD is ended as well.",
@@ -103,19 +103,20 @@ _TABLE = (
     Command(
         "status", "[PATH …]", "depths, problems, cursors, locks; of several spools a line each",
         "  spooltop status /var/spool/memex --json | jq .boxes.new.count\n  spooltop status '/var/spool/*'\n"
-        "  spooltop status /var/spool/memex --watch 40s --json | jq '.cursors[].reverts'", "cmd_status:status", options.status,
+        "  spooltop status /var/spool/memex --watch 40s --json | jq '.cursors[].reverts'",
+        "commands.status:status", options.status,
     ),
     Command(
         "check", "[TARGET …]", "a Nagios plugin: OK, WARNING, CRITICAL or UNKNOWN",
         "  spooltop check /var/spool/memex\n"
-        "  spooltop check /var/spool/* -c claims-dead -w depth=1000 -c age=600", "cmd_check:check", options.check,
+        "  spooltop check /var/spool/* -c claims-dead -w depth=1000 -c age=600", "commands.check:check", options.check,
         "Without -w and -c, problems marked ✗ in the status are critical and those marked ! are warnings. With them, they\n"
         "alone count. RANGE is that of Nagios: 10 alerts above 10, 10: below 10, 10:20 outside, @10:20 inside; ages are\n"
         "seconds. Exit codes: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN; wrong options are 3 as well.",
     ),
     Command(
         "doctor", "[TARGET]", "can this place keep the promises? Each finding with its remedy",
-        "  spooltop doctor /var/spool/memex\n  spooltop doctor /var/spool/memex --write --watch 10s", "cmd_doctor:doctor",
+        "  spooltop doctor /var/spool/memex\n  spooltop doctor /var/spool/memex --write --watch 10s", "commands.doctor:doctor",
         options.doctor,
         "Checks the file system, moves, syncs and locks, exports, inotify, room, the clock, owners and\n"
         "modes, consumers of other machines, writers of cursors, leftovers. Without --write nothing is\n"
@@ -123,7 +124,7 @@ _TABLE = (
     ),
     Command(
         "bench", "[TARGET]", "measure files, locks and the engine on this file system",
-        "  spooltop bench /var/spool/memex\n  spooltop bench /mnt/nfs --seconds 60 --json", "cmd_bench:bench", options.bench,
+        "  spooltop bench /var/spool/memex\n  spooltop bench /mnt/nfs --seconds 60 --json", "commands.bench:bench", options.bench,
         "Works in a hidden directory in tmp, or in TARGET itself if it is no spool, and removes it at\n"
         "the end, also when it is interrupted. Messages are never touched. Each worker is a process;\n"
         "operations a second and percentiles are over all samples, and include Python's own time.",
@@ -131,35 +132,37 @@ _TABLE = (
     Command(
         "events", "[TARGET …]", "print problems as they begin, change and end, and operations",
         "  spooltop events /var/spool/memex\n"
-        "  spooltop events /var/spool/* --json --exec 'jq -r .text | mail -s spooltop root'", "cmd_events:events", options.events,
+        "  spooltop events /var/spool/* --json --exec 'jq -r .text | mail -s spooltop root'",
+        "commands.events:events", options.events,
         "Runs until it is stopped. A problem changes when its severity does, or when its count doubles or halves; it has ended\n"
         "when it was not seen for 10 seconds. A command that takes longer than a minute is killed.",
     ),
     Command(
         "metrics", "[TARGET …]", "values for Prometheus, once, to a file, or over HTTP",
         "  spooltop metrics /var/spool/memex\n  spooltop metrics /var/spool/* --listen 127.0.0.1:9923\n"
-        "  spooltop metrics /var/spool/* --textfile /var/lib/node_exporter/spooltop.prom", "cmd_metrics:metrics", options.metrics,
+        "  spooltop metrics /var/spool/* --textfile /var/lib/node_exporter/spooltop.prom",
+        "commands.metrics:metrics", options.metrics,
         "Rates, histograms and verdicts on cursors need --listen or --textfile, which keep watching. After the first 200\n"
         "sources of a target, the others are counted together as \"other\". Needs pip install '.[metrics]'.",
     ),
     Command(
         "ls", "PATH [ID …]", "list messages; without --box those of tmp, new and cur",
         "  spooltop ls /var/spool/memex --box cur --verdict dead\n"
-        "  spooltop ls /var/spool/memex --box cur --json | spooltop requeue /var/spool/memex -", "cmd_show:ls", options.ls,
+        "  spooltop ls /var/spool/memex --box cur --json | spooltop requeue /var/spool/memex -", "commands.show:ls", options.ls,
     ),
     Command(
         "show", "PATH ID", "one message, safely escaped",
-        "  spooltop show /var/spool/memex 1795222801446548.4290.vm", "cmd_show:show", options.show,
+        "  spooltop show /var/spool/memex 1795222801446548.4290.vm", "commands.show:show", options.show,
     ),
     Command(
         "requeue", "PATH [ID … | - | ALL]", "requeue claims; with --box, rejected or held messages",
-        "  spooltop requeue /var/spool/memex --verdict dead", "cmd_change:requeue", options.requeue,
+        "  spooltop requeue /var/spool/memex --verdict dead", "commands.change:requeue", options.requeue,
     ),
     Command(
         "purge", "PATH [ID … | - | ALL]",
         "move messages to the trash; --box trash empties it",
         "  spooltop purge /var/spool/memex --box tmp --verdict abandoned --older-than 10m\n"
-        "  spooltop purge /var/spool/memex --expired", "cmd_change:purge", options.purge,
+        "  spooltop purge /var/spool/memex --expired", "commands.change:purge", options.purge,
         "It needs --box or ids, and takes messages older than 1 hour unless ids, ALL or an age say otherwise. Messages are\n"
         "deleted only with --box trash or --now; that cannot be undone, so the count is typed. Both work on a full disk.\n"
         "The trash is kept for 30 days (trash_retention = \"30d\" in the settings). Older messages are shown as expired, and\n"
@@ -167,15 +170,15 @@ _TABLE = (
     ),
     Command(
         "hold", "PATH [ID … | - | ALL]", "hold messages of cur or new, so that no consumer takes them",
-        "  spooltop hold /var/spool/memex --box cur --filter 'tries:>2 verdict:dead'", "cmd_change:hold", options.hold,
+        "  spooltop hold /var/spool/memex --box cur --filter 'tries:>2 verdict:dead'", "commands.change:hold", options.hold,
     ),
     Command(
         "release", "PATH [ID … | - | ALL]", "move held messages back to new",
-        "  spooltop release /var/spool/memex ALL --rate 50/s", "cmd_change:release", options.release,
+        "  spooltop release /var/spool/memex ALL --rate 50/s", "commands.change:release", options.release,
     ),
     Command(
         "restore", "PATH [ID … | - | ALL]", "move held, rejected or purged messages back to their box",
-        "  spooltop restore /var/spool/memex --box trash --source imessage", "cmd_change:restore", options.restore,
+        "  spooltop restore /var/spool/memex --box trash --source imessage", "commands.change:restore", options.restore,
         "Messages from cur move to new, as a requeue would move them; files from tmp move back to tmp. The attempts of rejected\n"
         "messages count anew.",
     ),
@@ -183,20 +186,20 @@ _TABLE = (
         "inject", "PATH", "put test messages",
         "  spooltop inject /var/spool/memex --count 3 --canary\n"
         "  spooltop inject /var/spool/memex --count 500 --rate 20/s --text '{\"rowid\": {n}, \"id\": \"{id}\"}'",
-        "cmd_change:inject", options.inject,
+        "commands.change:inject", options.inject,
     ),
     Command(
         "undo", "PATH OPERATION", "undo one operation",
-        "  spooltop undo /var/spool/memex 7f3a", "cmd_change:undo", options.undo,
+        "  spooltop undo /var/spool/memex 7f3a", "commands.change:undo", options.undo,
     ),
     Command(
         "ops", "[PATH [OPERATION]]", "list operations, newest first, or the audit log of one",
-        "  spooltop ops /var/spool/memex\n  spooltop ops /var/spool/memex 7f3a", "cmd_show:ops", options.ops,
+        "  spooltop ops /var/spool/memex\n  spooltop ops /var/spool/memex 7f3a", "commands.show:ops", options.ops,
     ),
     Command(
         "cursors", "[PATH]", "list the cursors and how they move; set one, mute one",
         "  spooltop cursors /opt/memex --watch 2m\n  spooltop cursors /opt/memex --set imessage=89640\n"
-        "  spooltop cursors /opt/memex --mute teams=8h", "cmd_cursors:cursors", options.cursors,
+        "  spooltop cursors /opt/memex --mute teams=8h", "commands.cursors:cursors", options.cursors,
         "--set reads VALUE as JSON, else as text, and keeps the type of the present value; the plan shows the result. It is\n"
         "stored under .cursors.lock, and only if the value is still the one that was shown. A mute holds for you and this PATH\n"
         "alone; nothing is written beside the cursors.",
@@ -204,22 +207,22 @@ _TABLE = (
     Command(
         "consumers", "[PATH]", "list who holds claims or waits for messages, the dead first",
         "  spooltop consumers /var/spool/memex --watch 30s\n"
-        "  spooltop consumers /var/spool/memex --verdict dead --json", "cmd_consumers:consumers", options.consumers,
+        "  spooltop consumers /var/spool/memex --verdict dead --json", "commands.consumers:consumers", options.consumers,
         "done/s, fail/s and CPU need --watch; CPU is the share of one processor. A\n"
         "consumer without a presence lock is known by the pid in its claims alone.",
     ),
     Command(
         "locks", "[PATH]", "list the locks, their holders and who waits",
-        "  spooltop locks /var/spool/memex", "cmd_show:locks", options.listed,
+        "  spooltop locks /var/spool/memex", "commands.show:locks", options.listed,
     ),
     Command(
         "tickets", "[PATH]", "list ticket queues: the owner, who waits, who has exited",
-        "  spooltop tickets /run/lock/job.lock.queue", "cmd_show:tickets", options.listed,
+        "  spooltop tickets /run/lock/job.lock.queue", "commands.show:tickets", options.listed,
     ),
     Command(
         "unlock", "PATH LOCK …", "remove stale locks, and tickets of exited holders",
         "  spooltop unlock /var/spool/memex leader.lock\n  spooltop unlock /run/lock/job.lock.queue job.lock.queue",
-        "cmd_change:unlock", options.unlock,
+        "commands.change:unlock", options.unlock,
         "Removes a lock only if the file itself is the lock (soft locks, .lck links, leader files), its holder has exited and\n"
         "it is over 5m old; the ticket of an exited process at once. Never the file of a kernel lock: that lock ends when its\n"
         "holder exits, and without the file two processes could hold it. A lock of a running process is never taken. undo\n"
@@ -227,30 +230,32 @@ _TABLE = (
     ),
     Command(
         "layouts", "[try FILE PATH]", "list layouts of other programs' queues, or try one",
-        "  spooltop layouts\n  spooltop layouts try mine.toml /srv/queue", "cmd_layouts:layouts", options.layouts,
+        "  spooltop layouts\n  spooltop layouts try mine.toml /srv/queue", "commands.layouts:layouts", options.layouts,
         "A layout is a TOML file that says which file of another program's queue is a message in which box. Your own lie in\n"
         "~/.config/spooltop/layouts, the machine's in /etc/spooltop/layouts. FILE is such a file, or the name of a layout.\n"
         "Nothing is changed.",
     ),
     Command(
         "pause", "PATH [--reason TEXT]", "let no consumer of spooltop claim messages, until resume",
-        "  spooltop pause /var/spool/memex --reason 'a schema change'", "cmd_change:pause", options.pause,
+        "  spooltop pause /var/spool/memex --reason 'a schema change'", "commands.change:pause", options.pause,
         "Consumers finish the message that they have, and then wait; put goes on. It lasts until spooltop resume, over\n"
         "restarts too, and is reported as a problem after an hour (paused_long). Other programs that take messages from new\n"
         "do not obey it: for these, hold the messages.",
     ),
     Command(
         "resume", "PATH", "let consumers claim messages again",
-        "  spooltop resume /var/spool/memex", "cmd_change:resume", options.resume,
+        "  spooltop resume /var/spool/memex", "commands.change:resume", options.resume,
     ),
     Command(
-        "config", "[show]", "print each setting, its value, and where it is set", "  spooltop config show", "cmd_config:config",
+        "config", "[show]", "print each setting, its value, and where it is set", "  spooltop config show",
+        "commands.config:config",
         options.config, "Settings are flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and /etc/spooltop.toml.",
     ),
     Command(
         "completion", "bash|zsh|fish", "print a script with which the shell completes commands and options",
         "  eval \"$(spooltop completion bash)\"\n  spooltop completion zsh > ~/.zfunc/_spooltop\n"
-        "  spooltop completion fish > ~/.config/fish/completions/spooltop.fish", "cmd_completion:completion", options.completion,
+        "  spooltop completion fish > ~/.config/fish/completions/spooltop.fish",
+        "commands.completion:completion", options.completion,
     ),
     Command(
         "help", "[COMMAND]", "this help, or that of a command", "  spooltop help requeue", "main:show_help", options.help,

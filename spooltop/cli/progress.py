@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..model.units import cells, count, duration, rate
+from spooltop.model.units import cells, count, duration, rate
+
 from .terminal import Terminal
 
 if TYPE_CHECKING:
-    from ..model.row import Row
+    from spooltop.model.row import Row
 
 __all__ = ["ListingProgress", "ProgressLine", "progress_text", "while_waiting"]
 

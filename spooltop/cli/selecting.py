@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 
+from spooltop.errors import UsageError
+from spooltop.model.filters.selection import Selection
+from spooltop.model.protocols import Sort
+from spooltop.model.text import unescape
+from spooltop.model.units import parse_age
 from spooltop.model.vocabulary import Box, Verdict
 
-from ..errors import UsageError
-from ..model.protocols import Sort
-from ..model.selection import Selection
-from ..model.text import unescape
-from ..model.units import parse_age
 from .options import COLUMNS
 from .terminal import Terminal
 
@@ -41,7 +41,7 @@ def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines
             if box is None and box_from_lines and boxes:
                 box = Box(boxes.pop())
     if args.filter:
-        from ..model import query
+        from spooltop.model.filters import query
 
         query.parse(args.filter)  # raises for a filter that makes no sense, before anything is opened
     return Selection(

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ..backends.directory.scan.count import count_boxes
-from ..control import Control
-from ..monitor.spools_watch import SpoolsWatch
+from spooltop.backends.directory.scan.count import count_boxes
+from spooltop.control import Control
+from spooltop.monitor.spools_watch import SpoolsWatch
+
 from .context import Context, targets_of
 
 __all__ = ["spools_watch"]

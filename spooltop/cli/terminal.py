@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import BinaryIO, TextIO, cast
 
-from ..errors import SpooltopError, UsageError
-from ..model.text import escape, plain_locale
+from spooltop.errors import SpooltopError, UsageError
+from spooltop.model.text import escape, plain_locale
 
 __all__ = ["OutputFailed", "Terminal", "printable"]
 
@@ -113,7 +113,7 @@ class Terminal:
         """Shows progress on one line, which the next call overwrites; an empty text removes it. Does nothing unless
         ``shows_progress``. The cursor stays at the beginning of the line, also if that was wrapped meanwhile."""
         if self.shows_progress:
-            from ..model.units import fit  # not for those commands that take no time
+            from spooltop.model.units import fit  # not for those commands that take no time
 
             mark = "..." if self.ascii else "…"
             shown = fit(printable(text), self.error_width - 1, cut="right", mark=mark).rstrip()

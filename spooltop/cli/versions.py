@@ -10,9 +10,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
+from spooltop import __version__
 from spooltop.patterns import pattern
-
-from .. import __version__
 
 __all__ = ["installed", "missing", "versions"]
 
@@ -57,7 +56,7 @@ def _calls() -> Iterator[str]:
     """Says which of the system calls are there on which a guarantee rests."""
     import fcntl
 
-    from spooltop.engine.syscalls import HAS_INOTIFY, HAS_RENAMEAT2
+    from spooltop.engine.system.syscalls import HAS_INOTIFY, HAS_RENAMEAT2
 
     ofd_locks = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
     for name, there in (("renameat2", HAS_RENAMEAT2), ("OFD locks", ofd_locks), ("inotify", HAS_INOTIFY)):

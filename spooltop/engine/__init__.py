@@ -83,10 +83,10 @@ from spooltop.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .atomic import write_atomic, write_atomic_text
-    from .claim import Claim
+    from .consuming.claim import Claim
     from .cursors.cursor_file import CursorFile
     from .flat_dir import available, read_and_delete
-    from .producer import MessageId
+    from .producing.producer import MessageId
     from .spool import Spool
     from .tickets import FileTicketQueue
 
@@ -118,8 +118,8 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "Claim": "claim", "CursorFile": "cursors.cursor_file", "FileTicketQueue": "tickets", "MessageId": "producer",
-        "Spool": "spool", "available": "flat_dir", "read_and_delete": "flat_dir", "write_atomic": "atomic",
-        "write_atomic_text": "atomic",
+        "Claim": "consuming.claim", "CursorFile": "cursors.cursor_file", "FileTicketQueue": "tickets",
+        "MessageId": "producing.producer", "Spool": "spool", "available": "flat_dir", "read_and_delete": "flat_dir",
+        "write_atomic": "atomic", "write_atomic_text": "atomic",
     },
 )  # fmt: skip

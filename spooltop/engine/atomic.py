@@ -10,8 +10,8 @@ import stat
 from spooltop.errors import Refused, SpoolFull
 
 from .arguments import check_bytes, check_text
-from .files import Files
-from .os_errors import translate
+from .system.files import Files
+from .system.os_errors import translate
 
 __all__ = [
     "discard", "make_file", "open_shared", "publish", "publish_new", "write_atomic", "write_atomic_text", "write_new",

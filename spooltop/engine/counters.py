@@ -22,8 +22,8 @@ from spooltop.records import dataclass
 
 from .atomic import open_shared
 from .cursors.journal import timeouts_since
-from .files import Files
-from .small_files import read_small
+from .system.files import Files
+from .system.small_files import read_small
 
 __all__ = [
     "ACQUIRED", "COUNTERS", "DUPLICATE", "TIMED_OUT", "Count", "add", "lock_within", "locks_used", "read", "total",

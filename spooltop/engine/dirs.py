@@ -14,9 +14,9 @@ from spooltop.errors import Refused
 from spooltop.model.vocabulary import LIVE, Box
 
 from .atomic import publish, write_new
-from .files import Files
-from .host import file_system, mount_number
-from .small_files import read_small
+from .system.files import Files
+from .system.host import file_system, mount_number
+from .system.small_files import read_small
 
 __all__ = ["FORMAT", "OWN", "STAGE", "OpenBoxes", "SpoolDirs"]
 

@@ -15,9 +15,9 @@ from fnmatch import fnmatchcase
 from spooltop.errors import Unreadable
 
 from .counters import lock_within
-from .files import Files
-from .host import this_machine
-from .small_files import open_regular
+from .system.files import Files
+from .system.host import this_machine
+from .system.small_files import open_regular
 
 __all__ = ["available", "read_and_delete"]
 

@@ -8,8 +8,8 @@ from spooltop.errors import NotASpool, Refused, Unreadable
 from spooltop.model.vocabulary import LIVE
 
 from .dirs import SpoolDirs
-from .files import Files
-from .os_errors import advice, translating
+from .system.files import Files
+from .system.os_errors import advice, translating
 
 __all__ = ["make", "open_dirs"]
 

@@ -20,10 +20,10 @@ from spooltop.model.vocabulary import Owner, Verdict
 from spooltop.records import dataclass
 
 from .dirs import SpoolDirs
-from .files import OFD_LOCKS, Files, mode_like
-from .host import MOUNTED_ONCE, Machine, command_line, is_network, process_start, this_machine
 from .names import in_cur
-from .small_files import open_regular
+from .system.files import OFD_LOCKS, Files, mode_like
+from .system.host import MOUNTED_ONCE, Machine, command_line, is_network, process_start, this_machine
+from .system.small_files import open_regular
 
 __all__ = [
     "ANY_MACHINE",

@@ -23,9 +23,9 @@ from spooltop.records import dataclass
 
 from .atomic import write_new
 from .dirs import SpoolDirs
-from .files import Files
 from .names import MAX_NAME
-from .small_files import read_small
+from .system.files import Files
+from .system.small_files import read_small
 
 __all__ = [
     "Entry",

@@ -12,26 +12,26 @@ from types import TracebackType
 from typing import Any, cast, overload
 
 from spooltop.errors import ClaimLost
-from spooltop.model.pause import Pause
+from spooltop.model.look.pause import Pause
 from spooltop.model.vocabulary import Box
 
 from .arguments import check_number, check_seconds, microseconds
-from .claim import Claim
-from .claim_waiter import ClaimWaiter
 from .closed import AfterClose
-from .consumer import Consumer
+from .consuming.claim import Claim
+from .consuming.claim_waiter import ClaimWaiter
+from .consuming.consumer import Consumer
+from .consuming.recovery import recover
 from .counters import COUNTERS, DUPLICATE, Count, locks_used, read, total
-from .files import Files
-from .host import this_machine
 from .limits import MAX_ATTEMPTS
 from .mail import refuse_mail
 from .opening import make, open_dirs
-from .os_errors import translate, translating
 from .pausing import read_pause
 from .presence import ANY_MACHINE, check_hosts
-from .producer import MessageId, Producer
-from .recovery import recover
-from .tmp_writer import Data
+from .producing.producer import MessageId, Producer
+from .producing.tmp_writer import Data
+from .system.files import Files
+from .system.host import this_machine
+from .system.os_errors import translate, translating
 
 __all__ = ["MAX_ATTEMPTS", "Spool"]
 
@@ -177,8 +177,8 @@ class Spool:
         ``PutUnknown`` nothing was delivered.
 
         ``key`` guarantees: of all puts with the same key within ``key_window``, in any process, before and after any crash or
-        restart, one makes a message, and the others return its id. ``spooltop.engine.keys`` explains how. ``suppressed`` returns
-        the number of suppressed puts by source.
+        restart, one makes a message, and the others return its id. ``spooltop.engine.producing.keys`` explains how.
+        ``suppressed`` returns the number of suppressed puts by source.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:

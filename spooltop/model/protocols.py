@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Protocol
 from spooltop.records import dataclass
 
 if TYPE_CHECKING:
-    from .audit import AuditLog
-    from .consumers import ConsumerList
-    from .locks import Holders
-    from .observation import Observation
-    from .plan import Candidates, ItemResult, OperationRecord, Plan
-    from .progress import Progress
+    from .filters.selection import Selection
+    from .look.consumers import ConsumerList
+    from .look.locks import Holders
+    from .look.observation import Observation
+    from .operations.audit import AuditLog
+    from .operations.plan import Candidates, ItemResult, OperationRecord, Plan
+    from .operations.progress import Progress
+    from .operations.tracked import TrackedMessage
     from .row import Payload, Row
-    from .selection import Selection
-    from .tracked import TrackedMessage
     from .vocabulary import Action, Box, Json, Key
 
 __all__ = ["FIRST_SORT", "ListProgress", "ListQuery", "Listing", "Operator", "Reader", "Sort"]

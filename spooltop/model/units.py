@@ -9,9 +9,8 @@ import math
 import time
 from typing import TYPE_CHECKING, Literal
 
+from spooltop.errors import UsageError
 from spooltop.patterns import pattern
-
-from ..errors import UsageError
 
 if TYPE_CHECKING:
     from datetime import tzinfo

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from spooltop.model.pause import pause_words
-from spooltop.model.problem import Problem, Severity
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.look.pause import pause_words
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.units import span
 from spooltop.model.vocabulary import ASIDE, Box
 from spooltop.records import dataclass

@@ -16,11 +16,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from spooltop import __version__
-from spooltop.model.cursors import VERDICTS, Cursor, cursor_keys
-from spooltop.model.observation import Ages, Observation
-from spooltop.model.plan import OperationRecord
-from spooltop.model.problem import CODES
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.cursors.state import VERDICTS, Cursor, cursor_keys
+from spooltop.model.look.observation import Ages, Observation
+from spooltop.model.look.problem import CODES
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass

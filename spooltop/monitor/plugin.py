@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from spooltop.errors import UsageError
-from spooltop.model.observation import Observation
-from spooltop.model.pause import pause_words
-from spooltop.model.problem import CODES, Severity
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.look.observation import Observation
+from spooltop.model.look.pause import pause_words
+from spooltop.model.look.problem import CODES, Severity
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.text import escape
 from spooltop.model.units import age, count
 from spooltop.model.vocabulary import Box

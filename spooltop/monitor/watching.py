@@ -15,8 +15,8 @@ from spooltop.errors import SpooltopError
 
 if TYPE_CHECKING:
     from spooltop.control import Control
-    from spooltop.model.plan import OperationRecord
-    from spooltop.model.snapshot import Snapshot
+    from spooltop.model.look.snapshot import Snapshot
+    from spooltop.model.operations.plan import OperationRecord
 
 __all__ = ["OperationFeed", "Sink", "Watching", "require_one", "stopped_by_signals"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
-from spooltop.model.flow import Return, Tried
-from spooltop.model.observation import Observation
+from spooltop.model.look.flow import Return, Tried
+from spooltop.model.look.observation import Observation
 from spooltop.model.vocabulary import DIED
 from spooltop.records import dataclass
 

@@ -14,15 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from spooltop.engine.atomic import publish
-from spooltop.engine.small_files import NotRegular, read_small
+from spooltop.engine.system.files import Files
+from spooltop.engine.system.small_files import NotRegular, read_small
+from spooltop.errors import Refused, Unreadable, UsageError
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.text import escape, unescape
+from spooltop.model.units import clock_time
 from spooltop.records import replace
-
-from ..engine.files import Files
-from ..errors import Refused, Unreadable, UsageError
-from ..model.problem import Problem, Severity
-from ..model.snapshot import Snapshot
-from ..model.text import escape, unescape
-from ..model.units import clock_time
 
 __all__ = ["LONGEST", "MuteFile", "apply_mutes", "decode", "encode", "state_folder"]
 

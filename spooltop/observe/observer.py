@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from spooltop.model.observation import Observation
+from spooltop.model.look.observation import Observation
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Box, Json
 
-from ..model.problem import Problem, Severity
-from ..model.snapshot import Snapshot
-from .cursors import CursorWatch
-from .depth import CELL, DepthHistory, TrendWatch
+from .cursors.watch import CursorWatch
 from .failing import FailingWatch
-from .flow import RateWindow
-from .flow_history import FlowHistory
-from .holder_rates import HolderRates
-from .host_problems import host_problems
-from .message_problems import message_problems
-from .rule_input import RuleInput
-from .state_problems import lock_problem, state_problems
+from .flow.depth import CELL, DepthHistory, TrendWatch
+from .flow.history import FlowHistory
+from .flow.holders import HolderRates
+from .flow.rates import RateWindow
+from .rules.host import host_problems
+from .rules.messages import message_problems
+from .rules.rule_input import RuleInput
+from .rules.states import lock_problem, state_problems
+from .rules.visibility import not_judged, not_judged_codes, not_visible
 from .thresholds import Thresholds
-from .visibility import not_judged, not_judged_codes, not_visible
 from .waiting import WaitingWatch
 
 if TYPE_CHECKING:
-    from spooltop.model.consumers import ConsumerList
+    from spooltop.model.look.consumers import ConsumerList
 
 __all__ = ["Observer"]
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spooltop.model.cursors.state import CursorSource, CursorVersion, CursorWrite
+from spooltop.model.look.observation import Observation
+from spooltop.model.redact import Redactor
+from spooltop.model.vocabulary import Json
 from spooltop.records import replace
-
-from ..model.cursors import CursorSource, CursorVersion, CursorWrite
-from ..model.observation import Observation
-from ..model.redact import Redactor
-from ..model.vocabulary import Json
 
 __all__ = ["redacted"]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spooltop.errors import UsageError
+from spooltop.model.units import parse_age
 from spooltop.records import dataclass, fields, replace
-
-from ..errors import UsageError
-from ..model.units import parse_age
 
 __all__ = ["Thresholds"]
 

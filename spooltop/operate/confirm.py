@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model.plan import Confirm, Plan
+from spooltop.model.operations.plan import Confirm, Plan
 
 __all__ = ["LARGE_FROM", "NUMBER_FROM", "accepts", "confirm_for"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spooltop.model.observation import Observation
+from spooltop.model.look.observation import Observation
 from spooltop.model.text import escape
 from spooltop.model.units import age
 from spooltop.model.vocabulary import Verdict

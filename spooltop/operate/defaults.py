@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spooltop.errors import UsageError
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 from spooltop.patterns import pattern
 from spooltop.records import replace

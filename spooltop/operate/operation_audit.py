@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import Self
 
 from spooltop.errors import AuditFailed, SpooltopError
-from spooltop.model.plan import ItemResult, Outcome, Plan
-from spooltop.model.progress import BATCH
+from spooltop.model.operations.plan import ItemResult, Outcome, Plan
+from spooltop.model.operations.progress import BATCH
+from spooltop.model.operations.results import columns_of_results
 from spooltop.model.protocols import Operator
-from spooltop.model.results import columns_of_results
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 

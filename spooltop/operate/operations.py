@@ -10,18 +10,18 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from spooltop.errors import NoSuchOperation, Refused, SpooltopError, UsageError
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.audit import AuditLine, AuditTrail
+from spooltop.model.operations.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result, verdicts_of
+from spooltop.model.operations.progress import Progress
 from spooltop.model.protocols import Operator
+from spooltop.model.redact import Redactor
+from spooltop.model.text import escape
+from spooltop.model.units import duration
 from spooltop.model.vocabulary import Action, Json, Verdict
 from spooltop.records import replace
 
-from ..errors import NoSuchOperation, Refused, SpooltopError, UsageError
-from ..model.audit import AuditLine, AuditTrail
-from ..model.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result, verdicts_of
-from ..model.progress import Progress
-from ..model.redact import Redactor
-from ..model.selection import Selection
-from ..model.text import escape
-from ..model.units import duration
 from .actor import Actor
 from .audit_log import trail_of
 from .confirm import confirm_for

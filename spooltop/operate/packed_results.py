@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from spooltop.model.chunked import CHUNK, Chunked, Column, column_of, expand, pack
-from spooltop.model.plan import ItemResult, NotDone, Outcome
-from spooltop.model.results import Results, columns_of_results
+from spooltop.model.operations.chunked import CHUNK, Chunked, Column, column_of, expand, pack
+from spooltop.model.operations.plan import ItemResult, NotDone, Outcome
+from spooltop.model.operations.results import Results, columns_of_results
 
 __all__ = ["PackedResults"]
 

@@ -7,8 +7,8 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from spooltop.model.plan import Item, Plan, boxes_of, item_columns
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Item, Plan, boxes_of, item_columns
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.records import replace

@@ -44,7 +44,7 @@ def may_hang(path: str, mountinfo: str) -> bool:
     """True if ``path`` leads to a file system that asks another process or machine, or one is mounted below it, according to the
     text of ``/proc/self/mountinfo`` (proc(5)). A glob stands for the directory in front of it. Never accesses a file system of
     this kind."""
-    from spooltop.model.mountinfo import parse_mounts
+    from spooltop.model.proc.mountinfo import parse_mounts
 
     points = {
         point: kind.startswith(_REMOTE) and kind != _CONTROL for _, _, point, kind, _ in parse_mounts(mountinfo.splitlines())
@@ -160,7 +160,7 @@ def _end_with_parent(parent: int) -> None:
     """Arranges for SIGHUP when the parent ends, as if the terminal were gone, prctl(2): no process would wait for this one."""
     import signal
 
-    from spooltop.engine.syscalls import end_with_parent
+    from spooltop.engine.system.syscalls import end_with_parent
 
     end_with_parent(signal.SIGHUP)
     if os.getppid() != parent:  # before the kernel was asked

@@ -13,11 +13,12 @@ from textual.app import App
 from textual.message import Message
 from textual.screen import Screen
 
-from ..errors import SpooltopError
-from ..model.kept_view import KeptView
+from spooltop.errors import SpooltopError
+from spooltop.model.kept_view import KeptView
+
 from .context import CommandContext
 from .control_protocol import ControlProtocol
-from .draw.glyphs import ASCII, UNICODE
+from .draw.elements.glyphs import ASCII, UNICODE
 from .open_target import STALE_AFTER, OpenTarget
 from .options import Options
 from .screens.main.commands import OPENED

@@ -9,7 +9,7 @@ from spooltop.model import units
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .context import CommandContext, View
-from .draw.plan import plan_words
+from .draw.operating.plan import plan_words
 
 __all__ = [
     "always",

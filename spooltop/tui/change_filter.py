@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.look.snapshot import Snapshot
 
 __all__ = ["CLOCK", "TICK", "ChangeFilter", "signature"]
 

@@ -15,7 +15,7 @@ from spooltop.records import dataclass
 
 from . import availability as why
 from .context import LISTS, CommandContext, View
-from .draw.plan import plan_words, poison_words
+from .draw.operating.plan import plan_words, poison_words
 from .keys import shown
 
 __all__ = ["COMMANDS", "GROUPS", "KeyCommand", "by_id", "command_for", "footer", "help_lines", "only_in", "palette"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from enum import StrEnum
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.consumers import ConsumerRow
-from spooltop.model.cursors import Cursor
-from spooltop.model.locks import Lock
-from spooltop.model.observation import BoxState
-from spooltop.model.plan import Confirm, Plan
-from spooltop.model.problem import Problem
+from spooltop.model.cursors.state import Cursor
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.consumers import ConsumerRow
+from spooltop.model.look.locks import Lock
+from spooltop.model.look.observation import BoxState
+from spooltop.model.look.problem import Problem
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.operations.plan import Confirm, Plan
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import ASIDE, Box, Key, Verdict
 from spooltop.records import dataclass, field
 

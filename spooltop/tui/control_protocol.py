@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from spooltop.model.audit import AuditTrail
-from spooltop.model.consumers import ConsumerList
+from spooltop.model.filters.selection import Selection
 from spooltop.model.kept_view import KeptView
-from spooltop.model.locks import Holders
-from spooltop.model.plan import Item, OperationRecord, Plan, Result
+from spooltop.model.look.consumers import ConsumerList
+from spooltop.model.look.locks import Holders
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.operations.audit import AuditTrail
+from spooltop.model.operations.plan import Item, OperationRecord, Plan, Result
+from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload
-from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Snapshot
-from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Json, Key
 
 __all__ = ["PAYLOAD_LIMIT", "ControlProtocol"]

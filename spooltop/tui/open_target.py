@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from ..model.kept_view import KeptView
+from spooltop.model.kept_view import KeptView
+
 from .context import View
 from .control_protocol import ControlProtocol
 from .screens.main.screen import MainScreen

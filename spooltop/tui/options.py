@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from spooltop.model.protocols import Sort
+from spooltop.model.text import plain_locale
 from spooltop.records import dataclass
-
-from ..model.protocols import Sort
-from ..model.text import plain_locale
 
 __all__ = ["Options"]
 

@@ -6,13 +6,13 @@ import datetime
 import threading
 from collections.abc import Callable
 
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.operations.plan import Result
 from spooltop.records import dataclass, field
 
-from ..model.plan import Result
-from ..model.snapshot import Snapshot
 from .context import CommandContext
 from .control_protocol import ControlProtocol
-from .draw.glyphs import Glyphs
+from .draw.elements.glyphs import Glyphs
 from .options import Options
 from .terminal.driver import TerminalDriver
 from .threads.snapshot_thread import SnapshotThread

@@ -22,9 +22,9 @@ from spooltop.backends.directory.journal.moves import MoveColumns
 from spooltop.backends.directory.journal.outcomes import BatchOutcome
 from spooltop.backends.directory.journal.record_log import RecordLog
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.plan import ItemResult, Plan
-from spooltop.model.progress import BATCH
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import ItemResult, Plan
+from spooltop.model.operations.progress import BATCH
 from spooltop.model.vocabulary import Action, Box
 
 from .directories import arguments, kind

@@ -16,8 +16,8 @@ from spooltop.model.row import Payload
 from spooltop.tui.draw.columns import columns_for
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail, message_lines
+from spooltop.tui.draw.elements.spans import safe
 from spooltop.tui.draw.lists import row_line
-from spooltop.tui.draw.spans import safe
 from tests.tui.draw.test_hostile import KINDS, SIZE, filled
 from tests.tui.fake import NOW, FakeControl, a_cursor, waiting
 

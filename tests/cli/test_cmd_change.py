@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from spooltop.errors import Refused
-from spooltop.model.plan import Item, ItemResult, Outcome, Plan, Refusal, Result
-from spooltop.model.progress import EVERY, Progress
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Item, ItemResult, Outcome, Plan, Refusal, Result
+from spooltop.model.operations.progress import EVERY, Progress
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from spooltop.operate.confirm import confirm_for
 from tests.clock import NOW

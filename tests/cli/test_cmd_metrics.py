@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spooltop.cli import cmd_metrics
-from spooltop.cli.cmd_metrics import address
+from spooltop.cli.commands import metrics as cmd_metrics
+from spooltop.cli.commands.metrics import address
 from spooltop.engine import Spool
 from spooltop.errors import UsageError
 

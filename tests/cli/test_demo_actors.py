@@ -16,7 +16,7 @@ from spooltop.cli.demo.command import BANNER, BANNER_KEPT, goodbye
 from spooltop.cli.demo.process_group import Child, ProcessGroup, fork
 from spooltop.engine import Claim, CursorFile, Spool
 from spooltop.engine import names as grammar
-from spooltop.model.plan import OperationRecord
+from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.vocabulary import Action
 from spooltop.observe.thresholds import Thresholds
 

@@ -63,7 +63,7 @@ def test_help_loads_no_spool(words: str) -> None:
     needed = {"__main__", "errors", "patterns", "records", "model", "model.text"}
     versions = words in ("--version", "version")
     if versions:  # it asks the C library for the calls that guarantees rest on
-        needed |= {"lazy_names", "engine", "engine.syscalls"}
+        needed |= {"lazy_names", "engine", "engine.system", "engine.system.syscalls"}
     assert {name for name in ours if name.partition(".")[0] not in ("startup", "cli")} <= needed
     of_cli = {name.removeprefix("cli.") for name in ours if name.startswith("cli.")}
     assert of_cli == {"context", "main", "options", "parser", "terminal"} | ({"versions"} if versions else set())
@@ -104,7 +104,7 @@ def test_psutil_is_loaded_for_a_holder_that_is_shown(tmp_path: Path, own: bool, 
 
 def test_a_status_loads_no_other_command(spool: Path) -> None:
     found = loaded("status", str(spool))
-    assert {name for name in found if name.startswith("spooltop.cli.cmd_")} == {"spooltop.cli.cmd_status"}
+    assert {name for name in found if name.startswith("spooltop.cli.commands.")} == {"spooltop.cli.commands.status"}
     models = {f"spooltop.model.{name}" for name in ("plan", "protocols", "query")}
     assert not found & {*models, "spooltop.operate", "spooltop.tui"}
 

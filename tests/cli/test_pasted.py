@@ -12,7 +12,7 @@ import pytest
 from spooltop.cli.terminal import Terminal
 from spooltop.control import open_control
 from spooltop.engine import Spool
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 from spooltop.operate.shell_command import MOST_IDS, MOST_LINES, shell_lines
 

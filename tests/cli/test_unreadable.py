@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.operator.operator import DirectoryOperator
-from spooltop.backends.directory.operator.selected import BoxNames
+from spooltop.backends.directory.operator.planning.selected import BoxNames
 from spooltop.backends.directory.options import OpenOptions
 from spooltop.backends.directory.rescan import FreshLook
 from spooltop.backends.directory.world import World
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
-from spooltop.model.progress import Progress
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.progress import Progress
 from spooltop.model.vocabulary import Action, Box
 
 from .streams import spooltop

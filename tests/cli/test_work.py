@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.cli.cmd_work import CommandWorker
+from spooltop.cli.commands.work import CommandWorker
 from spooltop.cli.signals import signals_handled
 from spooltop.cli.terminal import Terminal
 from spooltop.engine import Spool

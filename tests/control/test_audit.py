@@ -13,9 +13,9 @@ import pytest
 from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
-from spooltop.model.audit import AuditLog, said
-from spooltop.model.plan import ItemResult, Outcome
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.audit import AuditLog, said
+from spooltop.model.operations.plan import ItemResult, Outcome
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.operate.audit_log import after_line, trail_of

@@ -14,10 +14,10 @@ import pytest
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.errors import Closed
+from spooltop.model.filters.selection import Selection
 from spooltop.model.kept_view import KeptView
-from spooltop.model.plan import Plan
+from spooltop.model.operations.plan import Plan
 from spooltop.model.protocols import ListQuery
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
-from spooltop.model.locks import Lock
-from spooltop.model.plan import Outcome
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.locks import Lock
+from spooltop.model.operations.plan import Outcome
 from spooltop.model.protocols import ListQuery, Sort
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 
 HOST = os.uname().nodename

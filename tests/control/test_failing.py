@@ -14,9 +14,9 @@ import pytest
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.errors import ClaimLost
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import ListQuery
-from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.tui.draw.boxes import box_table
 from tests.engine.helpers import in_child

@@ -11,7 +11,7 @@ import pytest
 
 from spooltop.control import Control, open_control
 from spooltop.engine import CursorFile
-from spooltop.model.cursors import Cursor
+from spooltop.model.cursors.state import Cursor
 from spooltop.model.vocabulary import Json
 
 

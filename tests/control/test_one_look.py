@@ -19,12 +19,12 @@ from spooltop.backends.directory.world import World
 from spooltop.control import open_control
 from spooltop.engine import FileTicketQueue, Spool
 from spooltop.engine.counters import COUNTERS
-from spooltop.model.problem import CODES
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.problem import CODES
 from spooltop.model.protocols import ListQuery
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 from spooltop.tui.draw.boxes import flow_lines
-from spooltop.tui.draw.glyphs import ASCII
+from spooltop.tui.draw.elements.glyphs import ASCII
 from spooltop.tui.draw.overview import overview
 from tests.engine.helpers import in_child
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import Control, open_control
+from spooltop.model.filters.selection import Selection
 from spooltop.model.protocols import ListQuery
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Verdict
 from tests.clock import NOW
 

@@ -13,8 +13,8 @@ from spooltop.backends.directory.pausing.reading import PauseReader
 from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.pause import Pause
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.pause import Pause
 from spooltop.model.vocabulary import Action
 from spooltop.monitor.metrics import Metrics, TargetMetrics
 from tests.engine.helpers import Interposed

@@ -9,9 +9,9 @@ import pytest
 
 from spooltop.control import Control, open_control
 from spooltop.errors import Stopped
-from spooltop.model.plan import Plan
-from spooltop.model.progress import EVERY, Progress
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Plan
+from spooltop.model.operations.progress import EVERY, Progress
 from spooltop.model.vocabulary import LIVE, Action, Box, Json
 
 COUNT = 2 * EVERY

@@ -12,9 +12,9 @@ import pytest
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, UsageError
+from spooltop.model.filters.selection import Selection
 from spooltop.model.protocols import ListQuery
 from spooltop.model.redact import REDACTED, Redactor, redact, unredact
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.settings import Settings, files_of, from_environ, load
 from tests.cli.streams import finish, spooltop

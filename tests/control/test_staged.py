@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import Control, open_control
-from spooltop.model.plan import Outcome
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome
 from spooltop.model.protocols import ListQuery
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Verdict
 
 HOST = os.uname().nodename

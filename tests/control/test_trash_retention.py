@@ -15,9 +15,9 @@ from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import UsageError
-from spooltop.model.expiry import expired_words, kept_words
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.expiry import expired_words, kept_words
 from spooltop.model.protocols import ListQuery
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 from spooltop.observe.thresholds import Thresholds
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.cli.cmd_completion import script
+from spooltop.cli.commands.completion import script
 
 from .terminal import Terminal
 

@@ -17,7 +17,7 @@ import pytest
 from spooltop.cli.demo import demo_dir, speed
 from spooltop.control import open_control
 from spooltop.engine import Spool
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.look.snapshot import Snapshot
 
 from .person import Person
 from .terminal import SPOOLTOP, Terminal

@@ -17,7 +17,7 @@ import pytest
 
 from spooltop.control import open_control
 from spooltop.engine import Spool
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .consumers import Consumer

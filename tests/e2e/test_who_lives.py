@@ -113,7 +113,7 @@ def test_a_command_that_outlives_its_worker_is_named(spool_path: Path) -> None:
 
 LOCK = """
 import os, sys
-from spooltop.engine.files import Files
+from spooltop.engine.system.files import Files
 fd = os.open(sys.argv[1], os.O_RDWR)
 assert Files().lock_write(fd)
 print("locked", flush=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from spooltop.engine.files import Files
+from spooltop.engine.system.files import Files
 
 CHANGING = frozenset(
     {

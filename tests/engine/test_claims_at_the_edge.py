@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from spooltop.engine import Spool
-from spooltop.engine.claim import Claim
-from spooltop.engine.files import Files
+from spooltop.engine.consuming.claim import Claim
+from spooltop.engine.system.files import Files
 from spooltop.errors import ClaimLost, SpooltopError
 from tests.clock import NOW
 from tests.engine.helpers import in_child

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from spooltop.engine import ClaimLost, Closed, Spool
-from spooltop.engine.claim import Claim
+from spooltop.engine.consuming.claim import Claim
 from tests.engine.helpers import Interposed, places
 
 
@@ -360,7 +360,7 @@ def test_closing_ends_the_waits_of_all_threads(tmp_path: Path, threads: list[thr
 
 def test_a_message_that_came_between_the_look_and_the_wait_is_not_missed(tmp_path: Path) -> None:
     """Another thread that polls is told of it, and takes the news from the descriptor: the wait must end all the same."""
-    from spooltop.engine.waiting import ArrivalWatch
+    from spooltop.engine.consuming.waiting import ArrivalWatch
 
     (tmp_path / "new").mkdir()
     fd = os.open(tmp_path / "new", os.O_RDONLY)

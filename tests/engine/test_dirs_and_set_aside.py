@@ -9,7 +9,7 @@ import pytest
 
 from spooltop.engine import Spool, set_aside
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.files import Files
+from spooltop.engine.system.files import Files
 from spooltop.model.vocabulary import Box
 from tests.engine.helpers import Interposed
 

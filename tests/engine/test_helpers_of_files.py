@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool, available, read_and_delete, write_atomic
-from spooltop.engine.files import Files
+from spooltop.engine.system.files import Files
 from spooltop.errors import Refused, SpoolFull, SpooltopError
 from tests.engine.helpers import Interposed, in_child, killed_at
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from spooltop.engine.id_generator import IdGenerator
 from spooltop.engine.names import parse
+from spooltop.engine.producing.id_generator import IdGenerator
 
 
 def test_ids_are_in_order_while_the_clock_stands_or_is_adjusted() -> None:

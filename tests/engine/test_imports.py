@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 
 import spooltop.engine
-from spooltop.engine import atomic, claim, counters, flat_dir, names, spool, tickets
+from spooltop.engine import atomic, counters, flat_dir, names, spool, tickets
+from spooltop.engine.consuming import claim
 from spooltop.engine.cursors import cursor_file, sections
 from spooltop.engine.tickets import file_queue
 from spooltop.engine.tickets import names as ticket_names

@@ -12,7 +12,7 @@ import pytest
 
 from spooltop.control import open_control
 from spooltop.engine import Spool, SpooltopError
-from spooltop.engine.files import Files
+from spooltop.engine.system.files import Files
 from tests.clock import Clock
 from tests.engine.helpers import Interposed
 

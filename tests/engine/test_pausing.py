@@ -14,7 +14,7 @@ import pytest
 from spooltop.engine import Spool, SpooltopError
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.pausing import CHECK_EVERY, PauseCheck, encode_pause, read_pause
-from spooltop.model.pause import REASON_AT_MOST, Pause, pause_words
+from spooltop.model.look.pause import REASON_AT_MOST, Pause, pause_words
 from tests.engine.helpers import Interposed
 
 ROOT = Pause("root", 1_800_000_000.5, "a schema change: ü")

@@ -13,9 +13,9 @@ import pytest
 
 from spooltop.engine import Spool
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.files import Files
-from spooltop.engine.host import Machine, file_system, is_network, process_start, this_machine
 from spooltop.engine.presence import Presence, PresenceLock, Vantage, check_hosts, judge, look, new_token
+from spooltop.engine.system.files import Files
+from spooltop.engine.system.host import Machine, file_system, is_network, process_start, this_machine
 from spooltop.errors import UsageError
 from spooltop.model.vocabulary import Verdict
 from tests.engine.helpers import in_child

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.engine.small_files import IRREGULAR, NotRegular, open_regular, read_small
+from spooltop.engine.system.small_files import IRREGULAR, NotRegular, open_regular, read_small
 
 
 @pytest.fixture

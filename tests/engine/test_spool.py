@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool, names
-from spooltop.engine.files import Files
+from spooltop.engine.system.files import Files
 from spooltop.errors import ClaimLost, MailFolder, NotASpool, PutUnknown, Refused, SpooltopError, Unreadable, UsageError
 from tests.engine.helpers import Interposed, in_child, places
 
@@ -719,7 +719,7 @@ def test_order_is_by_the_time_in_the_name_or_else_of_the_file(tmp_path: Path, cl
 
 
 def test_a_file_from_the_future_does_not_starve(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
-    from spooltop.engine.backlog import Backlog
+    from spooltop.engine.consuming.backlog import Backlog
 
     with Spool.create(tmp_path, False, clock=clock) as spool:
         drop(spool, "ahead", mtime=clock() + 1e6)
@@ -744,7 +744,7 @@ def test_a_file_from_the_future_does_not_starve(tmp_path: Path, clock) -> None: 
 
 
 def test_a_backlog_smaller_than_the_spool_gives_all_oldest_first(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
-    from spooltop.engine.backlog import Backlog
+    from spooltop.engine.consuming.backlog import Backlog
 
     for number in range(100):
         (tmp_path / f"{1795220920443125 + (number * 37) % 100:016d}.P1R{number:016x}.h").touch()

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool
-from spooltop.engine.files import Files
-from spooltop.engine.host import lacks_journal
+from spooltop.engine.system.files import Files
+from spooltop.engine.system.host import lacks_journal
 from spooltop.errors import SpooltopError
 from tests.engine.helpers import CHANGING, Interposed, failing_at, in_child, killed_at, places
 from tests.scratch import Template

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.model.cursor_input import parse_value
+from spooltop.model.cursors.input import parse_value
 from spooltop.model.vocabulary import Json
 
 

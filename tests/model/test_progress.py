@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spooltop.errors import Stopped
-from spooltop.model.progress import Progress
+from spooltop.model.operations.progress import Progress
 
 
 def test_work_that_is_cancelled_stops_where_its_next_phase_begins() -> None:

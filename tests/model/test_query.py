@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
-from spooltop.model.cursors import Cursor
-from spooltop.model.filter_facts import cursor_facts, lock_facts, operation_facts
-from spooltop.model.filter_terms import Words
-from spooltop.model.locks import Lock, LockHolder
-from spooltop.model.plan import OperationRecord
-from spooltop.model.query import Query, is_plain, parse
+from spooltop.model.cursors.state import Cursor
+from spooltop.model.filters.facts import cursor_facts, lock_facts, operation_facts
+from spooltop.model.filters.query import Query, is_plain, parse
+from spooltop.model.filters.terms import Words
+from spooltop.model.look.locks import Lock, LockHolder
+from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Owner, Verdict

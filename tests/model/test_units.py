@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from rich.cells import get_character_cell_size
 
 from spooltop.errors import UsageError
-from spooltop.model import mountinfo, query, selection, text, units
+from spooltop.model import text, units
+from spooltop.model.filters import query, selection
+from spooltop.model.proc import mountinfo
 from spooltop.model.units import age, cells, clock_time, count, duration, fit, interval, parse_age, percent, rate, size, span
 
 TIMES = st.floats(min_value=-1e6, max_value=1e18) | st.just(float("inf"))

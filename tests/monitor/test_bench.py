@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from spooltop.engine import Spool
 from spooltop.errors import Refused
-from spooltop.monitor import bench, bench_tasks
-from spooltop.monitor.bench import Bench, BenchRun, check_room, runs
-from spooltop.monitor.bench_pool import Answer, BenchFailed, Pool
-from spooltop.monitor.bench_tasks import FILES, LOCKS, run_files, run_lock, run_reader, run_writer
+from spooltop.monitor.bench import bench
+from spooltop.monitor.bench import tasks as bench_tasks
+from spooltop.monitor.bench.bench import Bench, BenchRun, check_room, runs
+from spooltop.monitor.bench.pool import Answer, BenchFailed, Pool
+from spooltop.monitor.bench.tasks import FILES, LOCKS, run_files, run_lock, run_reader, run_writer
 from spooltop.monitor.latency import Latencies
 
 
@@ -139,7 +140,7 @@ def test_workers_begin_at_the_same_moment_and_end_with_the_pool(tmp_path: Path) 
 
 def test_a_worker_without_its_parent_ends() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "spooltop.monitor.bench_worker", "1"], cwd=Path(bench.__file__).parents[2], input="",
+        [sys.executable, "-m", "spooltop.monitor.bench.worker", "1"], cwd=Path(bench.__file__).parents[2], input="",
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == ""
@@ -155,7 +156,7 @@ def test_too_little_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_answers_are_json(tmp_path: Path) -> None:
-    program = [sys.executable, "-m", "spooltop.monitor.bench_worker", str(os.getpid())]
+    program = [sys.executable, "-m", "spooltop.monitor.bench.worker", str(os.getpid())]
     job = {"task": "files", "name": "write", "folder": str(tmp_path), "seconds": 0.01}
     words = f"{json.dumps(job)}\n0\n"
     done = subprocess.run(program, cwd=Path(bench.__file__).parents[2], input=words, capture_output=True, text=True, check=True)

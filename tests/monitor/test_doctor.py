@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.observation import BoxState, Disk, Observation, VerdictCounts
+from spooltop.model.look.observation import BoxState, Disk, Observation, VerdictCounts
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.look.snapshot import Rates, Snapshot
 from spooltop.model.place import (
     ClockState,
     FolderState,
@@ -21,11 +23,9 @@ from spooltop.model.place import (
     Share,
     Trial,
 )  # fmt: skip
-from spooltop.model.problem import Problem, Severity
-from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.vocabulary import Action, Box
-from spooltop.monitor.diagnosis import Diagnosis, Examined, FillRate, Health
-from spooltop.monitor.doctor import diagnose, exit_code
+from spooltop.monitor.doctor.diagnosis import Diagnosis, Examined, FillRate, Health
+from spooltop.monitor.doctor.doctor import diagnose, exit_code
 
 NAMES = (".", "tmp", "new", "cur", ".spooltop")
 TRIED = {

@@ -7,12 +7,12 @@ import re
 
 import pytest
 
-from spooltop.model.cursors import Cursor
-from spooltop.model.observation import Observation
-from spooltop.model.plan import OperationRecord
-from spooltop.model.problem import Problem, Severity
-from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Rates, Snapshot
+from spooltop.model.cursors.state import Cursor
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.observation import Observation
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.look.snapshot import Rates, Snapshot
+from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.vocabulary import Action, Box
 from spooltop.monitor.events import QueueEvent, TargetEvents, as_json, as_text
 from tests.clock import NOW

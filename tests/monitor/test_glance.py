@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spooltop.model.observation import BoxState
-from spooltop.model.pause import Pause
-from spooltop.model.problem import Problem, Severity
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.look.observation import BoxState
+from spooltop.model.look.pause import Pause
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import ASIDE, Box
 from spooltop.monitor.glance import Glance, Level, worst_first
 from spooltop.observe.observer import Observer

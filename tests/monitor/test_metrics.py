@@ -21,16 +21,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from spooltop.control import Control, open_control
 from spooltop.engine import CursorFile, Spool, counters
 from spooltop.errors import Refused
-from spooltop.model.cursors import VERDICTS, Cursor
-from spooltop.model.flow import Completion, Flow
-from spooltop.model.observation import Observation
-from spooltop.model.plan import OperationRecord
-from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Rates, Snapshot
+from spooltop.model.cursors.state import VERDICTS, Cursor
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.flow import Completion, Flow
+from spooltop.model.look.observation import Observation
+from spooltop.model.look.snapshot import Rates, Snapshot
+from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.vocabulary import Action, Box
 from spooltop.monitor.metrics import OTHER, Metrics, TargetMetrics
 from spooltop.monitor.watching import OperationFeed, Watching
-from spooltop.observe import cursor_verdict, cursors, polls
+from spooltop.observe.cursors import polls
+from spooltop.observe.cursors import verdict as cursor_verdict
+from spooltop.observe.cursors import watch as cursors
 from tests.clock import NOW
 from tests.desk import new_desk
 

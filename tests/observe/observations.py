@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spooltop.model.cursors import CursorSource
-from spooltop.model.flow import Flow
-from spooltop.model.observation import BoxState, Observation, VerdictCounts, Watch
+from spooltop.model.cursors.state import CursorSource
+from spooltop.model.look.flow import Flow
+from spooltop.model.look.observation import BoxState, Observation, VerdictCounts, Watch
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Json, Owner, Verdict
 

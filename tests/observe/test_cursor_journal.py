@@ -16,8 +16,8 @@ from spooltop.backends.directory.cursors.journal import parse_journal
 from spooltop.backends.directory.world import World
 from spooltop.engine import CursorFile
 from spooltop.engine.cursors.journal import JOURNAL
-from spooltop.model.cursors import Cursor, CursorSource
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.cursors.state import Cursor, CursorSource
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
 

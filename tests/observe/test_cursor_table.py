@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.model.cursors import Cursor, CursorWrite, Poll
-from spooltop.model.flow import Flow
-from spooltop.model.locks import LockHolder
+from spooltop.model.cursors.state import Cursor, CursorWrite, Poll
+from spooltop.model.look.flow import Flow
+from spooltop.model.look.locks import LockHolder
 from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
 

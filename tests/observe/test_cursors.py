@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spooltop.model.cursor_values import direction, order, pick, shown
-from spooltop.model.cursors import Cursor, CursorWrite
-from spooltop.model.locks import LockHolder
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.cursors.state import Cursor, CursorWrite
+from spooltop.model.cursors.values import direction, order, pick, shown
+from spooltop.model.look.locks import LockHolder
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
-from spooltop.observe.cursor_history import CursorHistory, Write
+from spooltop.observe.cursors.history import CursorHistory, Write
 
 from .observations import T0, CursorDisk, look
 

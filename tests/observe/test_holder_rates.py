@@ -5,11 +5,11 @@ from __future__ import annotations
 import doctest
 from dataclasses import replace
 
-from spooltop.model import consumers
-from spooltop.model.consumers import ConsumerList, ConsumerRow
-from spooltop.model.flow import Flow, HolderFlow
+from spooltop.model.look import consumers
+from spooltop.model.look.consumers import ConsumerList, ConsumerRow
+from spooltop.model.look.flow import Flow, HolderFlow
 from spooltop.model.vocabulary import Owner, Verdict
-from spooltop.observe.holder_rates import HolderRates
+from spooltop.observe.flow.holders import HolderRates
 
 A = "a" * 32
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, Unreadable, UsageError
-from spooltop.model.cursors import Cursor
-from spooltop.model.problem import Problem, Severity
-from spooltop.model.snapshot import Rates, Snapshot
+from spooltop.model.cursors.state import Cursor
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.look.snapshot import Rates, Snapshot
 from spooltop.observe.mutes import LONGEST, MuteFile, apply_mutes, decode, encode, state_folder
 
 from ..clock import Clock

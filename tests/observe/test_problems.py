@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
-from spooltop.model import query
-from spooltop.model.locks import Lock, LockHolder
-from spooltop.model.observation import AGE_BOUNDS, Ages, BoxState, Disk, Observation, VerdictCounts, Viewer
-from spooltop.model.pause import Pause
-from spooltop.model.problem import CODES, Problem, Severity
+from spooltop.model.filters import query
+from spooltop.model.look.locks import Lock, LockHolder
+from spooltop.model.look.observation import AGE_BOUNDS, Ages, BoxState, Disk, Observation, VerdictCounts, Viewer
+from spooltop.model.look.pause import Pause
+from spooltop.model.look.problem import CODES, Problem, Severity
 from spooltop.model.row import Row
 from spooltop.model.units import cells
 from spooltop.model.vocabulary import Box, Verdict

@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.model import cursor_values
-from spooltop.model.flow import Completion, Flow
-from spooltop.model.observation import BoxState
+from spooltop.model.cursors import values as cursor_values
+from spooltop.model.look.flow import Completion, Flow
+from spooltop.model.look.observation import BoxState
 from spooltop.model.vocabulary import Box
-from spooltop.observe import Observer, depth, flow_history, thresholds
-from spooltop.observe import flow as flow_module
-from spooltop.observe.depth import CELL, CELLS, DepthHistory, TrendWatch
-from spooltop.observe.flow import percentiles
-from spooltop.observe.flow_history import FlowHistory
+from spooltop.observe import Observer, thresholds
+from spooltop.observe.flow import depth
+from spooltop.observe.flow import history as flow_history
+from spooltop.observe.flow import rates as flow_module
+from spooltop.observe.flow.depth import CELL, CELLS, DepthHistory, TrendWatch
+from spooltop.observe.flow.history import FlowHistory
+from spooltop.observe.flow.rates import percentiles
 
 from .observations import T0, flow, look
 

@@ -9,9 +9,9 @@ import pytest
 
 from spooltop.control import open_control
 from spooltop.engine import Spool
-from spooltop.model.observation import Observation
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.observation import Observation
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Owner, Verdict
 from spooltop.operate.consumers_note import at_work
 from tests.clock import NOW

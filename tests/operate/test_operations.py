@@ -9,10 +9,10 @@ import pytest
 
 from spooltop.errors import AuditFailed, Refused, UsageError
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.plan import Candidates, Confirm, Item, ItemResult, OperationRecord, Outcome
-from spooltop.model.progress import BATCH
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Candidates, Confirm, Item, ItemResult, OperationRecord, Outcome
+from spooltop.model.operations.progress import BATCH
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.actor import Actor
 from spooltop.operate.confirm import accepts, confirm_for

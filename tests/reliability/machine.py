@@ -22,11 +22,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.world import World
 from spooltop.engine import Spool, names
-from spooltop.engine.claim import Claim
+from spooltop.engine.consuming.claim import Claim
 from spooltop.engine.limits import MAX_ATTEMPTS
 from spooltop.errors import ClaimLost
-from spooltop.model.plan import Outcome
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
 from tests.scratch import scratch

@@ -26,12 +26,12 @@ from spooltop.cli.terminal import Terminal
 from spooltop.engine import Spool
 from spooltop.engine import names as grammar
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.cursors import CursorSection
-from spooltop.model.locks import Holders, Holding, Lock, LockHolder
-from spooltop.model.plan import Item, ItemResult, Outcome, Refusal
+from spooltop.model.cursors.state import CursorSection
+from spooltop.model.look.locks import Holders, Holding, Lock, LockHolder
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.operations.plan import Item, ItemResult, Outcome, Refusal
 from spooltop.model.redact import redact
 from spooltop.model.row import Payload, Row
-from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.operate.shell_command import id_word
@@ -39,17 +39,17 @@ from spooltop.tui.commands import palette
 from spooltop.tui.context import CommandContext, View
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail
+from spooltop.tui.draw.elements.glyphs import ASCII
+from spooltop.tui.draw.elements.spans import Line, line_text, line_width
+from spooltop.tui.draw.every_screen.header import header
+from spooltop.tui.draw.every_screen.notices import notice_lines, palette_lines
 from spooltop.tui.draw.follow import follow_lines
-from spooltop.tui.draw.glyphs import ASCII
-from spooltop.tui.draw.header import header
 from spooltop.tui.draw.holders import holders_lines
 from spooltop.tui.draw.lists import columns_for, list_header, row_line
 from spooltop.tui.draw.locks import lock_table
-from spooltop.tui.draw.notices import notice_lines, palette_lines
-from spooltop.tui.draw.plan import plan_lines
+from spooltop.tui.draw.operating.plan import plan_lines
+from spooltop.tui.draw.operating.result import result_lines
 from spooltop.tui.draw.problems import problem_lines
-from spooltop.tui.draw.result import result_lines
-from spooltop.tui.draw.spans import Line, line_text, line_width
 from tests.scratch import scratch
 
 from ..snapshots import asked, values

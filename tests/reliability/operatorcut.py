@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 from spooltop.engine import Spool, set_aside
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.plan import Outcome
-from spooltop.model.progress import BATCH
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome
+from spooltop.model.operations.progress import BATCH
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box
 
 from .pagecache import Disk, RecordingFiles

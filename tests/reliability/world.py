@@ -20,9 +20,9 @@ from spooltop.backends.directory.liveness.processes import Processes
 from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.backends.directory.world import World as Around
 from spooltop.engine import CursorFile, Spool
-from spooltop.engine.claim import Claim
-from spooltop.model.plan import Outcome
-from spooltop.model.selection import Selection
+from spooltop.engine.consuming.claim import Claim
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
 from tests.desk import Desk

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 
-from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
 from spooltop.model.row import Payload, Row
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .values import NOW, TARGET, ZONE, claim, claims

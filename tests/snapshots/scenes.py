@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spooltop.cli.demo.command import BANNER
-from spooltop.model.consumers import ConsumerList
-from spooltop.model.locks import Holders, Holding
-from spooltop.model.plan import Item, Plan, Refusal, Result
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.consumers import ConsumerList
+from spooltop.model.look.locks import Holders, Holding
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.operations.plan import Item, Plan, Refusal, Result
+from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.row import Payload, Row
-from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Snapshot
-from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box, Key
 
 from ..tui.fake import FakeControl

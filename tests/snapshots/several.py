@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spooltop.model.observation import BoxState
-from spooltop.model.pause import Pause
-from spooltop.model.problem import Problem, Severity
-from spooltop.model.snapshot import Rates, Snapshot
+from spooltop.model.look.observation import BoxState
+from spooltop.model.look.pause import Pause
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.look.snapshot import Rates, Snapshot
 from spooltop.model.vocabulary import Box
 from spooltop.monitor.glance import Glance
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.locks import Lock, LockHolder
-from spooltop.model.observation import BoxState, Disk, VerdictCounts, Viewer, Watch
-from spooltop.model.problem import Problem, Severity
-from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Percentiles, RateHistory, Rates, Snapshot
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.locks import Lock, LockHolder
+from spooltop.model.look.observation import BoxState, Disk, VerdictCounts, Viewer, Watch
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.look.snapshot import Percentiles, RateHistory, Rates, Snapshot
 from spooltop.model.vocabulary import Box, Owner, Verdict
 
 from .values import NOW, ages, claim, cursors, tmp_files, trouble, waiting

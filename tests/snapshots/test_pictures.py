@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.tui.draw.glyphs import ASCII
+from spooltop.tui.draw.elements.glyphs import ASCII
 
 from . import drawing
 from .scenes import SCENES, SMALL

@@ -10,16 +10,26 @@ from itertools import pairwise
 from typing import Any
 
 from spooltop.backends.directory.liveness.consumers import claiming
-from spooltop.model.consumers import ConsumerList, ConsumerRate, ConsumerRow, Usage
-from spooltop.model.cursor_values import shown
-from spooltop.model.cursors import Cursor, CursorSection, CursorSource, Poll
-from spooltop.model.flow import Flow
-from spooltop.model.locks import Lock, LockHolder
-from spooltop.model.observation import AGE_BOUNDS, Ages, BoxState, Disk, Observation, SourceAges, VerdictCounts, Viewer, Watch
-from spooltop.model.problem import Problem, Severity
+from spooltop.model.cursors.state import Cursor, CursorSection, CursorSource, Poll
+from spooltop.model.cursors.values import shown
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.consumers import ConsumerList, ConsumerRate, ConsumerRow, Usage
+from spooltop.model.look.flow import Flow
+from spooltop.model.look.locks import Lock, LockHolder
+from spooltop.model.look.observation import (
+    AGE_BOUNDS,
+    Ages,
+    BoxState,
+    Disk,
+    Observation,
+    SourceAges,
+    VerdictCounts,
+    Viewer,
+    Watch,
+)
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.look.snapshot import Percentiles, RateHistory, Rates, Snapshot
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Percentiles, RateHistory, Rates, Snapshot
 from spooltop.model.vocabulary import Box, Json, Owner, Verdict
 from spooltop.records import replace
 

@@ -8,23 +8,23 @@ from dataclasses import replace
 
 from spooltop.backends.directory.liveness.consumers import claiming
 from spooltop.errors import Refused, Unreadable
-from spooltop.model import query
-from spooltop.model.audit import AuditTrail
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.consumers import ConsumerList
-from spooltop.model.cursors import Cursor
+from spooltop.model.cursors.state import Cursor
+from spooltop.model.filters import query
+from spooltop.model.filters.selection import Selection
 from spooltop.model.kept_view import KeptView
-from spooltop.model.locks import Holders, Lock, LockHolder
-from spooltop.model.observation import BoxState, Disk, Observation, VerdictCounts, Viewer, Watch
-from spooltop.model.pause import Pause
-from spooltop.model.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
-from spooltop.model.problem import Problem, Severity
-from spooltop.model.progress import EVERY, Progress
+from spooltop.model.look.consumers import ConsumerList
+from spooltop.model.look.locks import Holders, Lock, LockHolder
+from spooltop.model.look.observation import BoxState, Disk, Observation, VerdictCounts, Viewer, Watch
+from spooltop.model.look.pause import Pause
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.look.snapshot import Rates, Snapshot
+from spooltop.model.operations.audit import AuditTrail
+from spooltop.model.operations.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
+from spooltop.model.operations.progress import EVERY, Progress
+from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.protocols import ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
-from spooltop.model.selection import Selection
-from spooltop.model.snapshot import Rates, Snapshot
-from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Key, Owner, Verdict
 from spooltop.monitor.glance import Glance
 from spooltop.operate.confirm import confirm_for

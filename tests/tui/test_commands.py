@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.problem import Problem, Severity
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.problem import Problem, Severity
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.tui.commands import COMMANDS, by_id, command_for, footer, help_lines, palette
 from spooltop.tui.context import LISTS, CommandContext, View

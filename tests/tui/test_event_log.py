@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spooltop.model.plan import ItemResult, Outcome, Result
-from spooltop.model.problem import Severity
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.look.problem import Severity
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.operations.plan import ItemResult, Outcome, Result
 from spooltop.model.vocabulary import Action
 from spooltop.tui.tracking.event_log import EventLog
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from spooltop.model.pause import Pause
-from spooltop.model.plan import Confirm, OperationRecord
+from spooltop.model.look.pause import Pause
+from spooltop.model.operations.plan import Confirm, OperationRecord
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.tui.commands import COMMANDS
 

@@ -12,7 +12,7 @@ import threading
 import pytest
 from textual.strip import Strip
 
-from spooltop.model.plan import ItemResult, Outcome, Result
+from spooltop.model.operations.plan import ItemResult, Outcome, Result
 from spooltop.model.vocabulary import Action
 from spooltop.tui import Options, why_no_dashboard
 from spooltop.tui.app import SpooltopApp

@@ -6,8 +6,8 @@ import pytest
 from textual.events import Click
 
 from spooltop.model.vocabulary import Action, Verdict
-from spooltop.tui.screens.plan import PlanScreen
-from spooltop.tui.screens.result import ResultScreen
+from spooltop.tui.screens.operating.plan import PlanScreen
+from spooltop.tui.screens.operating.result import ResultScreen
 from spooltop.tui.widgets import LinesView
 
 from .driving import Driver, dashboard

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.locks import Holders, Holding
-from spooltop.model.plan import OperationRecord
-from spooltop.model.selection import Selection
-from spooltop.model.tracked import TrackedMessage
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.locks import Holders, Holding
+from spooltop.model.operations.plan import OperationRecord
+from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box
 from spooltop.tui.terminal.lifecycle import goodbye
 

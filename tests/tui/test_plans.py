@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.plan import OperationRecord
-from spooltop.model.progress import EVERY
+from spooltop.model.operations.plan import OperationRecord
+from spooltop.model.operations.progress import EVERY
 from spooltop.model.vocabulary import Action, Box, Verdict
+from spooltop.tui.screens.operating.plan import PlanScreen
 from spooltop.tui.screens.panel import Panel
-from spooltop.tui.screens.plan import PlanScreen
 from spooltop.tui.terminal.lifecycle import goodbye
 
 from .driving import Driver, dashboard

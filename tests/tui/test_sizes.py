@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from spooltop.model.plan import OperationRecord
+from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.vocabulary import Action, Verdict
 from spooltop.tui.context import View
 from spooltop.tui.screens.base import LEAST

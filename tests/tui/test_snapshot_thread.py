@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from spooltop.errors import SpooltopError, Unreadable
-from spooltop.model.cursors import CursorSource
-from spooltop.model.flow import Flow
-from spooltop.model.observation import Observation, Watch
+from spooltop.model.cursors.state import CursorSource
+from spooltop.model.look.flow import Flow
+from spooltop.model.look.observation import Observation, Watch
+from spooltop.model.look.snapshot import Rates, Snapshot
 from spooltop.model.protocols import ListProgress, ListQuery, Sort
 from spooltop.model.row import Row
-from spooltop.model.snapshot import Rates, Snapshot
 from spooltop.model.vocabulary import Box, Key, Verdict
 from spooltop.tui.change_filter import CLOCK, TICK, ChangeFilter
 from spooltop.tui.screens.input import LineEdit

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from spooltop.model.problem import Problem, Severity
+from spooltop.model.look.problem import Problem, Severity
 from spooltop.monitor.glance import Glance
 from spooltop.tui import Options
 from spooltop.tui.app import SpooltopApp

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from spooltop.model.cursors import Cursor, CursorSection
-from spooltop.model.locks import LockHolder
-from spooltop.model.plan import ItemResult, Outcome, Result
-from spooltop.model.tracked import TrackedMessage
+from spooltop.model.cursors.state import Cursor, CursorSection
+from spooltop.model.look.locks import LockHolder
+from spooltop.model.operations.plan import ItemResult, Outcome, Result
+from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from spooltop.tui.threads.messages import MessagesTracked
 from spooltop.tui.tracking.status import CursorSet, cursor_since, followed_ids, since_then

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.row import Row
-from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Box, Owner, Verdict
+from spooltop.tui.draw.elements.spans import line_text
 from spooltop.tui.draw.follow import follow_lines
-from spooltop.tui.draw.spans import line_text
 from spooltop.tui.threads.messages import MessagesTracked
 from spooltop.tui.tracking.timeline import Timeline
 

@@ -6,10 +6,10 @@ import pytest
 from textual.events import Key, Paste
 from textual.message import Message
 
-from spooltop.model.plan import Confirm, OperationRecord
-from spooltop.model.progress import EVERY
+from spooltop.model.operations.plan import Confirm, OperationRecord
+from spooltop.model.operations.progress import EVERY
 from spooltop.model.vocabulary import Action, Verdict
-from spooltop.tui.draw.spans import Style
+from spooltop.tui.draw.elements.spans import Style
 from spooltop.tui.screens.panel import Panel
 
 from .driving import Driver, dashboard

@@ -8,10 +8,10 @@ import pytest
 
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.cursors import CursorSection
-from spooltop.model.problem import Problem, Severity
+from spooltop.model.cursors.state import CursorSection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.problem import Problem, Severity
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Box, Verdict
 from spooltop.tui import Options
 from spooltop.tui.threads.messages import RowsRead, SnapshotTaken

@@ -10,9 +10,9 @@ from textual.containers import Vertical
 from textual.events import Resize
 from textual.geometry import Region
 
-from spooltop.tui.draw.glyphs import ASCII, UNICODE, Glyphs
+from spooltop.tui.draw.elements.glyphs import ASCII, UNICODE, Glyphs
+from spooltop.tui.draw.elements.spans import Line, Span, Style, line_text, pad, restyle
 from spooltop.tui.draw.overview import overview
-from spooltop.tui.draw.spans import Line, Span, Style, line_text, pad, restyle
 from spooltop.tui.widgets import LinesView, VirtualList
 
 from ..snapshots import values

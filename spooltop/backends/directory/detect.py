@@ -11,12 +11,12 @@ import stat
 from functools import partial
 from typing import Literal
 
+from spooltop.engine.mail import LOOKED_AT, MailSign, looks_like_mail
+from spooltop.engine.tickets.names import file_tickets
+from spooltop.errors import NotASpool, SpooltopError, Unreadable
 from spooltop.model.vocabulary import LIVE, Box
 from spooltop.records import dataclass, replace
 
-from ...engine.mail import LOOKED_AT, MailSign, looks_like_mail
-from ...engine.tickets.names import file_tickets
-from ...errors import NotASpool, SpooltopError, Unreadable
 from .locks.lock_files import is_lock_name
 from .options import OpenOptions
 from .scan.peek import boxes_in, first_names, is_spool_like, open_path

@@ -9,8 +9,8 @@ from functools import partial
 from typing import NamedTuple
 
 from spooltop.errors import SpooltopError, Unreadable
+from spooltop.run_each import run_each
 
-from ...run_each import run_each
 from .detect import identify
 from .hints import spool_of_box
 from .scan.peek import is_spool_at

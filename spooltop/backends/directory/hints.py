@@ -9,11 +9,11 @@ import os
 import re
 import stat
 
-from spooltop.engine.small_files import read_small
+from spooltop.engine.system.small_files import read_small
+from spooltop.errors import NotASpool, SpooltopError, Unreadable
+from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
 
-from ...errors import NotASpool, SpooltopError, Unreadable
-from ...model.text import escape
 from .locks.lock_files import is_lock_name
 from .scan.peek import boxes_in, first_names, is_spool_at, is_spool_like, open_path
 from .storage.access import quoted, sudo_name, user_name

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.cursors import CursorSource
-from spooltop.model.observation import BoxState, Disk, Observation, Watch
-from spooltop.model.progress import Progress
+from spooltop.model.cursors.state import CursorSource
+from spooltop.model.look.observation import BoxState, Disk, Observation, Watch
+from spooltop.model.operations.progress import Progress
 from spooltop.model.vocabulary import LIVE, Action, Box, Key, Verdict
 
 from .box_lists import BoxLists, LookResult
@@ -40,11 +40,11 @@ from .storage.rows import tried_of
 from .world import World
 
 if TYPE_CHECKING:
-    from spooltop.model.consumers import ConsumerList
-    from spooltop.model.locks import Holders
+    from spooltop.model.look.consumers import ConsumerList
+    from spooltop.model.look.locks import Holders
+    from spooltop.model.operations.tracked import TrackedMessage
     from spooltop.model.protocols import Listing, ListProgress, ListQuery
     from spooltop.model.row import Payload
-    from spooltop.model.tracked import TrackedMessage
 
     from .cursors.writers import WriterWatch
     from .events.watcher import Source
@@ -196,7 +196,7 @@ class DirectoryReader:
         return self._tracker.where(ids, since, self._world.clock(), new, last.judged.claims, times, current=current)
 
     def consumers(self) -> ConsumerList:
-        from spooltop.model.consumers import ConsumerList
+        from spooltop.model.look.consumers import ConsumerList
 
         if self._consumers is None:
             from .liveness.consumers import ConsumerGatherer  # used while somebody looks at them, never by a look

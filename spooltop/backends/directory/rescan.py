@@ -16,9 +16,9 @@ from itertools import islice
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
-from spooltop.model.chunked import CHUNK, columns_of
-from spooltop.model.observation import Observation
-from spooltop.model.progress import Progress
+from spooltop.model.look.observation import Observation
+from spooltop.model.operations.chunked import CHUNK, columns_of
+from spooltop.model.operations.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Verdict
 from spooltop.patterns import pattern
@@ -29,7 +29,7 @@ from .events.flow_meter import changed_at
 from .listing.order import Values, by_column
 from .liveness.claim_liveness import JudgedClaim, TestedTokens
 from .locks.lock_files import LockTableCache
-from .operator.selected import BoxNames, Judged
+from .operator.planning.selected import BoxNames, Judged
 from .options import OpenOptions
 from .row_judge import RowJudge
 from .scan.boxes import why_closed

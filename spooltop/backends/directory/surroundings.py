@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.locks import Holders
-from spooltop.model.observation import Disk, Viewer
+from spooltop.model.look.locks import Holders
+from spooltop.model.look.observation import Disk, Viewer
 from spooltop.model.vocabulary import Verdict
 
 from ..surroundings import Users

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from spooltop.model.observation import QueueFinding
+from spooltop.model.look.observation import QueueFinding
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
 
+from .definition.layout import CrossCheck, Layout, ProblemRule
 from .inside import exists, read
-from .layout import CrossCheck, Layout, ProblemRule
 from .sort_files import QueueFile
 
 __all__ = ["findings", "notes_of", "read_states"]

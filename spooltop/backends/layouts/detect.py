@@ -6,8 +6,8 @@ import os
 import stat
 from collections.abc import Iterable
 
+from .definition.layout import Layout, Sign
 from .inside import status, walk
-from .layout import Layout, Sign
 
 __all__ = ["first_layout", "has_layout", "open_root", "why_not"]
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from spooltop.engine.small_files import read_small
+from spooltop.engine.system.small_files import read_small
 from spooltop.records import dataclass
 
 __all__ = ["MOST", "PathEntry", "exists", "parent", "read", "status", "walk"]

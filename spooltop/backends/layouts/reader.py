@@ -7,23 +7,23 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from spooltop.backends.row_listing import RowListing
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.consumers import ConsumerList
-from spooltop.model.locks import Holders, Lock, LockHolder
-from spooltop.model.observation import BoxState, Observation, VerdictCounts, Watch
+from spooltop.model.look.consumers import ConsumerList
+from spooltop.model.look.locks import Holders, Lock, LockHolder
+from spooltop.model.look.observation import BoxState, Observation, VerdictCounts, Watch
+from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape
-from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Box, Key, Verdict
 
+from ..row_listing import RowListing
 from ..surroundings import Surroundings
 from .cross_checks import findings, notes_of, read_states
+from .definition.layout import Layout
 from .detect import open_root
 from .inside import MOST, parent, read, status
-from .layout import Layout
 from .row_maker import RowMaker, box_of
 from .sort_files import QueueFile, fact_of, sort_files
 from .verdicts import HolderVerdict, judge

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner
 
+from .definition.layout import Layout
 from .inside import status
-from .layout import Layout
 from .sort_files import QueueFile, fact_of
 
 __all__ = ["RowMaker", "box_of"]

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from spooltop.records import dataclass
 
+from .definition.layout import Fact, Layout, Match
+from .definition.units import time_of
 from .inside import MOST, PathEntry, exists, read, status, walk
-from .layout import Fact, Layout, Match
-from .units import time_of
 
 __all__ = ["QueueFile", "fact_of", "sort_files"]
 

@@ -13,10 +13,10 @@ from spooltop.model.vocabulary import Verdict
 from spooltop.records import dataclass
 
 from ..surroundings import Surroundings, Users
+from .definition.layout import Layout, VerdictRule
+from .definition.units import time_of
 from .inside import read, status
-from .layout import Layout, VerdictRule
 from .sort_files import QueueFile
-from .units import time_of
 
 __all__ = ["HolderVerdict", "judge"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spooltop.model.consumers import ConsumerList, ConsumerRow
+from spooltop.model.look.consumers import ConsumerList, ConsumerRow
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Verdict
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from spooltop.engine.tickets.names import EPOCH_MS, parse_redis_ticket
-from spooltop.model.locks import Lock, LockHolder
+from spooltop.errors import UsageError
+from spooltop.model.look.locks import Lock, LockHolder
+from spooltop.model.text import escape
 
-from ...errors import UsageError
-from ...model.text import escape
 from .client import Endpoint, ErrorReply, Nonsense, RedisClient, Reply, WrongPassword
 
 __all__ = ["RedisTickets"]

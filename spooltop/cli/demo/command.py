@@ -10,19 +10,20 @@ import time
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from spooltop.errors import Refused, UsageError
+from spooltop.model.operations.plan import OperationRecord
+from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action
 
-from ...errors import Refused, UsageError
-from ...model.plan import OperationRecord
-from ...model.text import escape
-from .. import render_json, render_text
 from ..context import Context
+from ..render import snapshot_json as render_json
+from ..render import snapshot_text as render_text
 from . import demo_dir, pollers, scenario, speed
 from .process_group import ProcessGroup
 
 if TYPE_CHECKING:
-    from ...control import Control
-    from ...model.snapshot import Snapshot
+    from spooltop.control import Control
+    from spooltop.model.look.snapshot import Snapshot
 
 __all__ = ["BANNER", "demo", "goodbye"]
 

@@ -8,8 +8,9 @@ import random
 import signal
 from collections.abc import Callable
 
-from ...engine import Claim, Spool
-from ...errors import ClaimLost
+from spooltop.engine import Claim, Spool
+from spooltop.errors import ClaimLost
+
 from . import speed
 from .process_group import Child
 

@@ -13,9 +13,9 @@ import stat
 import tempfile
 
 from spooltop.engine import Spool
-from spooltop.engine.files import REAL_FILES
-from spooltop.engine.host import flock_holders
-from spooltop.engine.small_files import open_regular
+from spooltop.engine.system.files import REAL_FILES
+from spooltop.engine.system.host import flock_holders
+from spooltop.engine.system.small_files import open_regular
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.text import escape
 from spooltop.records import dataclass

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from spooltop.engine import CursorFile, Spool
+from spooltop.errors import SpooltopError
 from spooltop.model.vocabulary import Json
 
-from ...engine import CursorFile, Spool
-from ...errors import SpooltopError
 from . import speed
 from .process_group import Child
 from .sample_messages import FIELDS, NEWEST, SOURCES, row

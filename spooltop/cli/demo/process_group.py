@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable
 
-from spooltop.engine.syscalls import end_with_parent, overwrite_memory, set_process_name
+from spooltop.engine.system.syscalls import end_with_parent, overwrite_memory, set_process_name
 from spooltop.records import dataclass
 
 __all__ = ["Child", "ProcessGroup", "fork"]

@@ -8,7 +8,8 @@ import signal
 from collections.abc import Callable
 from typing import BinaryIO, cast
 
-from ...engine import Spool
+from spooltop.engine import Spool
+
 from . import sample_messages, speed
 from .process_group import Child
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, UsageError
-from spooltop.model.cursor_values import same_json
+from spooltop.model.cursors.values import same_json
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 
@@ -25,10 +25,10 @@ from ..arguments import check_seconds, check_text
 from ..atomic import make_file, publish
 from ..closed import OwnedDescriptor, closed
 from ..counters import lock_within
-from ..files import Files
-from ..host import command_of, flock_holders
-from ..os_errors import translating
-from ..small_files import IRREGULAR, read_small
+from ..system.files import Files
+from ..system.host import command_of, flock_holders
+from ..system.os_errors import translating
+from ..system.small_files import IRREGULAR, read_small
 from .journal import note
 from .sections import RepeatedKey, check_json, with_value
 

@@ -14,9 +14,9 @@ from spooltop.model.untrusted import finite, json_object
 from spooltop.model.vocabulary import Json
 
 from ..atomic import publish
-from ..files import Files
-from ..host import command_line
-from ..small_files import open_regular
+from ..system.files import Files
+from ..system.host import command_line
+from ..system.small_files import open_regular
 
 __all__ = ["JOURNAL", "JOURNAL_MAX", "note", "timeouts_since"]
 

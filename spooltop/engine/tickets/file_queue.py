@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ..atomic import write_new
-from ..files import Files
-from ..host import file_system, is_network, sees_all_pids
+from ..system.files import Files
+from ..system.host import file_system, is_network, sees_all_pids
 from .base import BaseTicketQueue, log
 from .names import FileTicket, file_tickets, parse_file_ticket
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spooltop.model import units
-from spooltop.model.expiry import expired_words
-from spooltop.model.observation import BoxState
-from spooltop.model.snapshot import Percentiles, Snapshot
+from spooltop.model.look.expiry import expired_words
+from spooltop.model.look.observation import BoxState
+from spooltop.model.look.snapshot import Percentiles, Snapshot
 from spooltop.model.text import suppressed_words
 from spooltop.model.vocabulary import ASIDE, LIVE, Box
 
-from .glyphs import BARS, UNWATCHED
-from .spans import Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, shown, text_width
+from .elements.glyphs import BARS, UNWATCHED
+from .elements.spans import Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, shown, text_width
 
 __all__ = ["box_table", "boxes_in_a_line", "flow_lines", "percentile_line", "spark", "suppressed_line"]
 

@@ -14,9 +14,9 @@ from spooltop.model.text import program
 from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.records import dataclass, replace
 
-from .apart import ALONE, Ends, cut_apart
-from .freshness import Times
-from .spans import Span, Style, clip_left, safe, shown, text_width
+from .elements.apart import ALONE, Ends, cut_apart
+from .elements.spans import Span, Style, clip_left, safe, shown, text_width
+from .every_screen.freshness import Times
 
 __all__ = [
     "COLUMNS", "GAP", "MARGIN", "Column", "Moment", "age_text", "columns_for", "fitting", "owner_text", "short_id",

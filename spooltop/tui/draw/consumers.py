@@ -6,15 +6,31 @@ import datetime
 from itertools import zip_longest
 
 from spooltop.model import units
-from spooltop.model.consumers import ConsumerList, ConsumerRow, nameless_words
+from spooltop.model.look.consumers import ConsumerList, ConsumerRow, nameless_words
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import Sort
-from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import program
 
 from .columns import Column, Moment, age_text, fitting, short_id
-from .freshness import Freshness, Times, freshness_line, when
+from .elements.spans import (
+    BLANK,
+    Line,
+    Span,
+    Style,
+    clip,
+    crop,
+    join,
+    line_width,
+    merge,
+    plain,
+    restyle,
+    safe,
+    shown,
+    spread,
+    wrap,
+)
+from .every_screen.freshness import Freshness, Times, freshness_line, when
 from .lists import row_line, title_line
-from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, plain, restyle, safe, shown, spread, wrap
 
 __all__ = ["COLUMNS", "consumer_header", "consumer_lines", "consumer_name", "list_width", "ranked"]
 

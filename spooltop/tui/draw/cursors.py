@@ -6,13 +6,11 @@ import datetime
 import re
 
 from spooltop.model import units
-from spooltop.model.cursors import Cursor
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.cursors.state import Cursor
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.records import replace
 
-from .freshness import when
-from .one_cursor import LOUD, cursor_detail, verdict_words
-from .spans import (
+from .elements.spans import (
     BLANK,
     Line,
     Span,
@@ -30,6 +28,8 @@ from .spans import (
     shown,
     text_width,
 )
+from .every_screen.freshness import when
+from .one_cursor import LOUD, cursor_detail, verdict_words
 
 __all__ = ["cursor_glance", "cursor_table"]
 

@@ -6,15 +6,30 @@ import datetime
 from functools import lru_cache
 
 from spooltop.model import units
-from spooltop.model.expiry import kept_words
+from spooltop.model.look.expiry import kept_words
+from spooltop.model.look.snapshot import Percentiles
 from spooltop.model.row import Payload, Row
-from spooltop.model.snapshot import Percentiles
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import EXITED, RUNNING, Box, Verdict
 
 from .columns import owner_text
-from .freshness import when
-from .spans import BLANK, Line, Span, Style, clip_left, crop, join, merge, plain, safe, safe_pieces, shown, text_width, wrap
+from .elements.spans import (
+    BLANK,
+    Line,
+    Span,
+    Style,
+    clip_left,
+    crop,
+    join,
+    merge,
+    plain,
+    safe,
+    safe_pieces,
+    shown,
+    text_width,
+    wrap,
+)
+from .every_screen.freshness import when
 
 __all__ = ["PayloadLines", "detail", "labelled", "message_lines"]
 

@@ -6,9 +6,9 @@ import datetime
 from collections.abc import Mapping, Sequence
 
 from ..tracking.timeline import TimelineStep
-from .freshness import when
-from .panel_frame import WIDEST, inner_width, panel_frame
-from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, safe, shown, wrap
+from .elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, safe, shown, wrap
+from .every_screen.freshness import when
+from .every_screen.panel_frame import WIDEST, inner_width, panel_frame
 
 __all__ = ["follow_lines"]
 

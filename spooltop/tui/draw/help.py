@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from spooltop.records import dataclass
 
-from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, pad, plain, shown, text_width, wrap
+from .elements.spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, pad, plain, shown, text_width, wrap
 
 __all__ = ["LEGEND", "MOUSE", "HelpEntry", "HelpSection", "help_lines"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 
 from spooltop.model import units
-from spooltop.model.locks import Holders, Holding
+from spooltop.model.look.locks import Holders, Holding
 from spooltop.model.text import program
 
-from .freshness import when
-from .panel_frame import WIDEST, inner_width, panel_frame
-from .spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, pad_left, plain, safe, shown, wrap
+from .elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, pad_left, plain, safe, shown, wrap
+from .every_screen.freshness import when
+from .every_screen.panel_frame import WIDEST, inner_width, panel_frame
 
 __all__ = ["holders_lines"]
 

@@ -6,14 +6,13 @@ import datetime
 from collections.abc import Sequence
 
 from spooltop.model import units
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import Sort
-from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box
 
-from .apart import ALONE, Ends
 from .columns import COLUMNS, GAP, MARGIN, Column, Moment, columns_for
-from .freshness import Freshness, Times, freshness_line
-from .spans import (
+from .elements.apart import ALONE, Ends
+from .elements.spans import (
     Line,
     Span,
     Style,
@@ -32,6 +31,7 @@ from .spans import (
     spread,
     text_width,
 )
+from .every_screen.freshness import Freshness, Times, freshness_line
 
 __all__ = ["COLUMNS", "Column", "columns_for", "list_header", "row_line", "title_line"]
 

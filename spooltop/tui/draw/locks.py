@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from spooltop.model import units
-from spooltop.model.locks import Lock, LockHolder
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.look.locks import Lock, LockHolder
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.text import program
 
-from .apart import Ends, common_ends, cut_apart
-from .spans import (
+from .elements.apart import Ends, common_ends, cut_apart
+from .elements.spans import (
     BLANK,
     Line,
     Span,

@@ -7,13 +7,11 @@ import re
 from collections.abc import Iterator
 
 from spooltop.model import units
-from spooltop.model.cursor_values import shown as cursor_text
-from spooltop.model.cursors import Cursor, CursorSection
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.cursors.state import Cursor, CursorSection
+from spooltop.model.cursors.values import shown as cursor_text
+from spooltop.model.look.snapshot import Snapshot
 
-from .freshness import when
-from .locks import holder_info
-from .spans import (
+from .elements.spans import (
     BLANK,
     Line,
     Span,
@@ -33,6 +31,8 @@ from .spans import (
     text_width,
     wrap,
 )
+from .every_screen.freshness import when
+from .locks import holder_info
 
 __all__ = ["LOUD", "cursor_detail", "verdict_words", "written"]
 

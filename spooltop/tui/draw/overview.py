@@ -5,19 +5,19 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Action
 
 from ..tracking.event_log import LoggedEvent
 from .boxes import box_table, boxes_in_a_line, flow_lines, suppressed_line
 from .cursors import cursor_glance
-from .freshness import Freshness
-from .header import is_mail
+from .elements.spans import BLANK, Line, Span, Style, crop, join, restyle, safe, shown, wrap
+from .every_screen.freshness import Freshness
+from .every_screen.header import is_mail
 from .locks import lock_lines
-from .overview_panels import PANELS_HIGH, PANELS_WIDE, overview_panels
+from .panels.overview import PANELS_HIGH, PANELS_WIDE, overview_panels
+from .panels.ranked import depth_chart, side_claims
 from .problems import top_problems
-from .side_column import depth_chart, side_claims
-from .spans import BLANK, Line, Span, Style, crop, join, restyle, safe, shown, wrap
 
 __all__ = ["overview", "problem_rows"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from spooltop.model import units
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.problem import Problem, Severity
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
-from .spans import BLANK, Line, Span, Style, clip, crop, join, safe, select, shown, spread, text_width, wrap
+from .elements.spans import BLANK, Line, Span, Style, clip, crop, join, safe, select, shown, spread, text_width, wrap
 
 __all__ = ["SIGNS", "problem_block", "problem_hint", "problem_keys", "problem_lines", "problem_title", "top_problems"]
 

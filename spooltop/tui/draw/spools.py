@@ -13,8 +13,7 @@ from spooltop.monitor.glance import Glance, Level, worst_first
 from spooltop.records import dataclass
 
 from .boxes import spark
-from .freshness import when
-from .spans import (
+from .elements.spans import (
     Line,
     Span,
     Style,
@@ -32,6 +31,7 @@ from .spans import (
     spread,
     text_width,
 )
+from .every_screen.freshness import when
 
 __all__ = [
     "SORTS", "Frame", "chosen_line", "column_at", "frame", "in_order", "matching", "spool_line", "spools_header", "title_line",

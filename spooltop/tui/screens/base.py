@@ -13,8 +13,8 @@ from textual.screen import Screen, ScreenResultType
 
 from ..commands import GOES, VIEW_COMMANDS, KeyCommand, by_id, command_for, commands_in, footer
 from ..context import CommandContext, View
-from ..draw.notices import notice_lines
-from ..draw.spans import Line, plain, wrap
+from ..draw.elements.spans import Line, plain, wrap
+from ..draw.every_screen.notices import notice_lines
 from ..keys import character_of, named, shown
 from ..session import AppSession
 from ..widgets import WHEEL, LinesView

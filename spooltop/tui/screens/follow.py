@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...model.row import Row
+from spooltop.model.row import Row
+
 from ..context import CommandContext, View
+from ..draw.elements.spans import Line, line_text
 from ..draw.follow import follow_lines
-from ..draw.spans import Line, line_text
 from ..session import Session
 from ..threads.messages import MessagesTracked
 from ..tracking.timeline import Timeline

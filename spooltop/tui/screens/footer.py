@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..commands import tabs
 from ..context import View
-from ..draw.spans import Line, Span, Style, join, line_width
+from ..draw.elements.spans import Line, Span, Style, join, line_width
 
 __all__ = ["ALWAYS", "footer_line", "tab_line"]
 

@@ -6,10 +6,10 @@ from textual.events import Key
 
 from ..commands import help_lines
 from ..context import CommandContext, View
+from ..draw.elements.spans import line_text
+from ..draw.every_screen.notices import notice_lines
 from ..draw.help import LEGEND, MOUSE, HelpEntry, HelpSection
 from ..draw.help import help_lines as draw_help
-from ..draw.notices import notice_lines
-from ..draw.spans import line_text
 from ..session import AppSession
 from ..widgets import LinesView
 from .scrolling import ScrollingScreen

@@ -6,13 +6,13 @@ from functools import partial
 
 from textual.message import Message
 
+from spooltop.errors import SpooltopError
+from spooltop.model.look.locks import Holders
 from spooltop.model.vocabulary import Key
 
-from ...errors import SpooltopError
-from ...model.locks import Holders
 from ..context import CommandContext, View
+from ..draw.elements.spans import Line, line_text, shown
 from ..draw.holders import holders_lines
-from ..draw.spans import Line, line_text, shown
 from ..session import Session
 from ..threads.deliver import deliver
 from .text import TextScreen

@@ -6,7 +6,7 @@ from textual.events import Key
 
 from ..commands import KeyCommand, palette
 from ..context import CommandContext, View
-from ..draw.notices import palette_lines
+from ..draw.every_screen.notices import palette_lines
 from ..session import AppSession
 from ..widgets import LinesView
 from .input import LineEdit

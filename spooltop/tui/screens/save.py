@@ -12,8 +12,8 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Key
 
 from ..context import CommandContext, View
-from ..draw.panel_frame import inner_width, panel_frame
-from ..draw.spans import Line, Span, Style, clip_left, join, plain, safe, shown, wrap
+from ..draw.elements.spans import Line, Span, Style, clip_left, join, plain, safe, shown, wrap
+from ..draw.every_screen.panel_frame import inner_width, panel_frame
 from ..session import Session
 from ..threads.deliver import deliver
 from .base import TableScreen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..context import CommandContext, View
-from ..draw.spans import Line, Span, Style, join, plain, restyle
+from ..draw.elements.spans import Line, Span, Style, join, plain, restyle
 from ..session import AppSession
 from .scrolling import ChoosingScreen
 

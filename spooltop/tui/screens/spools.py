@@ -13,8 +13,8 @@ from spooltop.records import dataclass
 
 from ..commands import by_id, footer, only_in
 from ..context import CommandContext, View
-from ..draw.notices import notice_lines
-from ..draw.spans import BLANK, Line, Span, Style, crop, join, plain, shown
+from ..draw.elements.spans import BLANK, Line, Span, Style, crop, join, plain, shown
+from ..draw.every_screen.notices import notice_lines
 from ..draw.spools import (
     SORTS,
     Frame,

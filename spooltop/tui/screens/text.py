@@ -6,7 +6,7 @@ from typing import Generic
 
 from textual.screen import ScreenResultType
 
-from ..draw.spans import Line, line_text
+from ..draw.elements.spans import Line, line_text
 from .scrolling import ScrollingScreen
 
 __all__ = ["TextScreen"]

@@ -9,7 +9,7 @@ import signal
 import termios
 from collections.abc import Callable, Sequence
 
-from spooltop.model.plan import Outcome, Result
+from spooltop.model.operations.plan import Outcome, Result
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action
 

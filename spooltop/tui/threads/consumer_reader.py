@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from spooltop.model import units
-from spooltop.model.consumers import ConsumerList, ConsumerRow
+from spooltop.model.look.consumers import ConsumerList, ConsumerRow
 
 from ..control_protocol import ControlProtocol
 from .messages import ConsumersRead, Found

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import Listing, ListQuery
 from spooltop.model.row import Row
-from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Key
 
 from ..control_protocol import ControlProtocol

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from spooltop.errors import SpooltopError
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import Listing
-from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Key
 
 from ..change_filter import CLOCK, ChangeFilter

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from spooltop.model.consumers import ConsumerList
+from spooltop.model.look.consumers import ConsumerList
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Payload, Row
-from spooltop.model.snapshot import Snapshot
-from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Key
 from spooltop.records import dataclass
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from spooltop.model.plan import OperationRecord, Outcome, Result
-from spooltop.model.problem import Severity
-from spooltop.model.snapshot import Snapshot
+from spooltop.model.look.problem import Severity
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.operations.plan import OperationRecord, Outcome, Result
 from spooltop.model.text import escape, program
 from spooltop.model.vocabulary import Owner, Verdict
 from spooltop.monitor.events import EventKind, QueueEvent, TargetEvents

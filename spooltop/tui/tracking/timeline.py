@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.row import Row
 from spooltop.model.text import escape, program
-from spooltop.model.tracked import TrackedMessage
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import Box, Verdict
 from spooltop.records import dataclass

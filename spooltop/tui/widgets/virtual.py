@@ -11,10 +11,9 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from spooltop.tui.draw.diff import changed_until
-from spooltop.tui.draw.glyphs import UNICODE, Glyphs
-from spooltop.tui.draw.spans import Line, Style, plain
-
+from ..draw.elements.diff import changed_until
+from ..draw.elements.glyphs import UNICODE, Glyphs
+from ..draw.elements.spans import Line, Style, plain
 from .styles import COLOURED, UNCOLOURED, line_strip
 from .window import Window
 

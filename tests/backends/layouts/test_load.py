@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.layouts.library import SHIPPED, folders, layout_files, read_layout
-from spooltop.backends.layouts.load import parse_layout
+from spooltop.backends.layouts.definition.library import SHIPPED, folders, layout_files, read_layout
+from spooltop.backends.layouts.definition.load import parse_layout
 from spooltop.errors import UsageError
 
 GOOD = """\

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.layouts.library import SHIPPED, read_layout
+from spooltop.backends.layouts.definition.library import SHIPPED, read_layout
 from spooltop.backends.layouts.reader import LayoutReader
 from spooltop.backends.surroundings import Users
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.locks import Holders
-from spooltop.model.observation import Disk, Observation, QueueFinding, Viewer
+from spooltop.model.look.locks import Holders
+from spooltop.model.look.observation import Disk, Observation, QueueFinding, Viewer
 from spooltop.model.protocols import ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Verdict

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.backends.layouts.definition.layout import Layout
+from spooltop.backends.layouts.definition.library import SHIPPED, read_layout
 from spooltop.backends.layouts.detect import first_layout, has_layout, open_root, why_not
 from spooltop.backends.layouts.inside import exists, read, walk
-from spooltop.backends.layouts.layout import Layout
-from spooltop.backends.layouts.library import SHIPPED, read_layout
 from spooltop.backends.layouts.sort_files import fact_of, sort_files
 
 LAYOUTS = [read_layout(os.path.join(SHIPPED, name)) for name in sorted(os.listdir(SHIPPED))]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spooltop.backends.layouts.filling import Filling
-from spooltop.backends.layouts.templates import InvalidTemplate, Template
-from spooltop.backends.layouts.units import time_of
+from spooltop.backends.layouts.definition.filling import Filling
+from spooltop.backends.layouts.definition.templates import InvalidTemplate, Template
+from spooltop.backends.layouts.definition.units import time_of
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
 from spooltop.model.vocabulary import Box, Verdict
 from tests.desk import Desk, new_desk
 from tests.scratch import Template

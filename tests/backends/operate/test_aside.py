@@ -10,8 +10,8 @@ import pytest
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.engine import Spool
 from spooltop.errors import Refused
-from spooltop.model.plan import Confirm, Outcome
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Confirm, Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 ALL = Selection(everything=True)

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from spooltop.model.plan import Outcome
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box
 
 from .tripwire import Tripwire, failed, killed

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from spooltop.model.plan import Outcome
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action
 
 from .test_crash import prepared, run

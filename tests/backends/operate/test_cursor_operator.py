@@ -26,8 +26,8 @@ from spooltop.backends.directory.world import World
 from spooltop.control import open_control
 from spooltop.engine import CursorFile, Spool
 from spooltop.errors import AuditFailed, NoSuchOperation, UsageError
-from spooltop.model.plan import Outcome, Plan, Result
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome, Plan, Result
 from spooltop.model.vocabulary import Action, Json
 from spooltop.operate.operations import Operations
 from tests.clock import Clock

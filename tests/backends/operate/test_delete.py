@@ -10,8 +10,8 @@ import pytest
 
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.errors import AuditFailed
-from spooltop.model.plan import Confirm, Outcome
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Confirm, Outcome
 from spooltop.model.units import size
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.cli import render_changes_text, render_json, render_text
+from spooltop.cli.render import changes_text as render_changes_text
+from spooltop.cli.render import snapshot_json as render_json
+from spooltop.cli.render import snapshot_text as render_text
 from spooltop.control import Control, open_control
 from spooltop.engine import CursorFile, Spool
 from spooltop.errors import SpooltopError
+from spooltop.model.filters.selection import Selection
 from spooltop.model.protocols import ListQuery
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 
 WHOLE = bool(os.environ.get("SPOOLTOP_WHOLE"))

@@ -37,9 +37,9 @@ from spooltop.backends.directory.rescan import FreshLook
 from spooltop.backends.directory.world import World
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
-from spooltop.model.plan import Outcome, Result
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome, Result
 from spooltop.model.protocols import ListQuery
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import LIVE, Action, Box
 from spooltop.observe.observer import Observer
 from spooltop.observe.thresholds import Thresholds

@@ -8,8 +8,8 @@ import pytest
 
 from spooltop.engine import names
 from spooltop.errors import UsageError
-from spooltop.model.plan import Confirm, Outcome
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Confirm, Outcome
 from spooltop.model.vocabulary import Action, Box
 
 

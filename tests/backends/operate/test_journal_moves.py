@@ -9,8 +9,8 @@ import pytest
 from spooltop.backends.directory.journal.moves import MoveColumns, decode_moves, decode_outcome, encode_moves, encode_outcome_line
 from spooltop.backends.directory.journal.outcomes import BatchOutcome, MoveOutcome
 from spooltop.backends.directory.storage.location import Place
-from spooltop.model.plan import Outcome
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box
 
 NAMES = ["1.P1R1.a,s=mail", 'quo"ted\\', "caf\xe9", "\udcff raw", "\x1b[31m"]

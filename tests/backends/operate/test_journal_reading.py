@@ -13,8 +13,8 @@ from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.journal.log_lines import LogLines
 from spooltop.backends.directory.journal.record_log import gather
 from spooltop.backends.directory.journal.summaries import SUMMARIES
-from spooltop.model.plan import OperationRecord, Outcome
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import OperationRecord, Outcome
 from spooltop.model.vocabulary import Action, Box
 from tests.desk import Desk
 

@@ -12,9 +12,9 @@ import pytest
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.engine import Spool
 from spooltop.errors import AuditFailed
-from spooltop.model.plan import Outcome
-from spooltop.model.progress import BATCH
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome
+from spooltop.model.operations.progress import BATCH
 from spooltop.model.vocabulary import Action, Box
 from tests.cli.streams import finish
 

@@ -23,8 +23,8 @@ from spooltop.backends.directory.options import OpenOptions
 from spooltop.control import open_control
 from spooltop.engine import FileTicketQueue, Spool
 from spooltop.errors import AuditFailed, UsageError
-from spooltop.model.plan import Confirm, Outcome, Plan, Result
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Confirm, Outcome, Plan, Result
 from spooltop.model.vocabulary import Action
 from spooltop.operate.operations import Operations
 from tests.clock import NOW, Clock

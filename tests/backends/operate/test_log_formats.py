@@ -13,8 +13,8 @@ from spooltop.backends.directory.journal.log_files import LogFiles, state_of
 from spooltop.backends.directory.journal.log_store import StateLogs
 from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.backends.directory.world import World
-from spooltop.model.plan import Outcome
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action
 from spooltop.operate.operations import Operations
 

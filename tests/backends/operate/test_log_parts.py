@@ -22,9 +22,9 @@ from spooltop.backends.directory.journal.log_store import SpoolLogs
 from spooltop.backends.directory.operator.ended_parts import ended_parts
 from spooltop.backends.directory.storage import folders
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.plan import Outcome, Result
-from spooltop.model.progress import BATCH
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome, Result
+from spooltop.model.operations.progress import BATCH
 from spooltop.model.vocabulary import Action, Box
 from tests.bench.operations import write_journal
 from tests.desk import Desk

@@ -11,15 +11,15 @@ import re
 import pytest
 
 from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.operator import mover
-from spooltop.backends.directory.operator.batches import batches_of
-from spooltop.backends.directory.operator.mover import Mover
-from spooltop.backends.directory.operator.recheck import Recheck
-from spooltop.backends.directory.operator.repair import Repaired
+from spooltop.backends.directory.operator.moving import mover
+from spooltop.backends.directory.operator.moving.batches import batches_of
+from spooltop.backends.directory.operator.moving.mover import Mover
+from spooltop.backends.directory.operator.moving.recheck import Recheck
+from spooltop.backends.directory.operator.moving.repair import Repaired
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.plan import Outcome
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import LIVE, Action, Box
 from spooltop.operate.operations import Operations
 

@@ -11,16 +11,23 @@ from dataclasses import fields
 import pytest
 
 from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.operator.batches import Move, batches_of
-from spooltop.backends.directory.operator.packed_items import KEEP, Batch, Message, MessageColumns, PackedItems, TargetColumns
+from spooltop.backends.directory.operator.moving.batches import Move, batches_of
+from spooltop.backends.directory.operator.planning.packed_items import (
+    KEEP,
+    Batch,
+    Message,
+    MessageColumns,
+    PackedItems,
+    TargetColumns,
+)
 from spooltop.backends.directory.storage.folders import Folders
 from spooltop.backends.directory.storage.location import Place, Ref
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.chunked import CHUNK, columns_of, expand
-from spooltop.model.plan import Item, ItemResult, Outcome, boxes_of, item_columns, oldest_of, verdicts_of, warnings_of
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.chunked import CHUNK, columns_of, expand
+from spooltop.model.operations.plan import Item, ItemResult, Outcome, boxes_of, item_columns, oldest_of, verdicts_of, warnings_of
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 
 

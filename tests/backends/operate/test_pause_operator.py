@@ -22,11 +22,11 @@ from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import AuditFailed, Refused, Unreadable, UsageError
-from spooltop.model.observation import Observation
-from spooltop.model.pause import REASON_AT_MOST, Pause
-from spooltop.model.plan import Confirm, Outcome, Plan, Result
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.observation import Observation
+from spooltop.model.look.pause import REASON_AT_MOST, Pause
+from spooltop.model.operations.plan import Confirm, Outcome, Plan, Result
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Owner, Verdict
 from spooltop.operate.operations import Operations
 from tests.clock import NOW, Clock

@@ -11,9 +11,9 @@ import pytest
 
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.errors import Refused, UsageError
-from spooltop.model.plan import Confirm, Outcome
-from spooltop.model.progress import BATCH
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Confirm, Outcome
+from spooltop.model.operations.progress import BATCH
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
 

@@ -11,8 +11,8 @@ from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.operator.rules import requeue_name
 from spooltop.engine import names
 from spooltop.errors import Refused, UsageError
-from spooltop.model.plan import Confirm, Outcome
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Confirm, Outcome
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Verdict
 

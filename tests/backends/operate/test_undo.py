@@ -8,11 +8,11 @@ import time
 import pytest
 
 from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.operator import mover
+from spooltop.backends.directory.operator.moving import mover
 from spooltop.engine import Spool
 from spooltop.errors import AuditFailed, UsageError
-from spooltop.model.plan import Outcome
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 DEAD = Selection(box=Box.CUR, verdict=Verdict.DEAD)

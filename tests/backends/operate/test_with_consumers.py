@@ -13,8 +13,8 @@ import pytest
 from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.errors import ClaimLost
-from spooltop.model.plan import Confirm, Outcome
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Confirm, Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 CLAIM_ALL = """

@@ -8,7 +8,7 @@ import signal
 
 from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.errors import SpooltopError
-from spooltop.model.plan import Outcome
+from spooltop.model.operations.plan import Outcome
 from tests.engine.helpers import CHANGING, LOOKING, SYNCING
 
 CHANGES = CHANGING | {"reserve"}

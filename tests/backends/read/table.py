@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes, ProcessUse
 from spooltop.backends.directory.reader import DirectoryReader
-from spooltop.engine.host import Machine
-from spooltop.model.observation import Observation
+from spooltop.engine.system.host import Machine
+from spooltop.model.look.observation import Observation
 
 
 class FakeProcesses(Processes):

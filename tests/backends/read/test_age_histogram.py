@@ -9,7 +9,7 @@ from spooltop.backends.directory.scan.age_histogram import AgeCounter
 from spooltop.backends.directory.scan.packed_names import PackedNames
 from spooltop.backends.directory.scan.scan import BoxScan
 from spooltop.engine import Spool
-from spooltop.model.observation import Ages
+from spooltop.model.look.observation import Ages
 from tests.clock import NOW
 
 from .conftest import Opened

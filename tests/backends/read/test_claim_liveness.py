@@ -22,7 +22,7 @@ from spooltop.backends.directory.liveness.pid_liveness import BootClock, Certain
 from spooltop.backends.directory.liveness.processes import Process, Processes
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Stopped
-from spooltop.model.progress import EVERY, Progress
+from spooltop.model.operations.progress import EVERY, Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Verdict
 

@@ -17,7 +17,7 @@ from spooltop.backends.directory.liveness.processes import Processes, ProcessUse
 from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.presence import PresenceLock
-from spooltop.model.consumers import ConsumerList
+from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner, Verdict
 from tests.desk import Desk, new_desk

@@ -16,7 +16,7 @@ from spooltop.backends.directory.cursors.watcher import CursorWatcher
 from spooltop.backends.directory.world import World
 from spooltop.control import open_control
 from spooltop.engine import CursorFile
-from spooltop.model.cursors import CursorSource
+from spooltop.model.cursors.state import CursorSource
 
 from .conftest import Opened
 from .test_locks import holder

@@ -18,8 +18,8 @@ from spooltop.backends.directory.facts.trial_dir import PREFIX, TrialDir, left_b
 from spooltop.backends.directory.facts.trials import TRIALS, try_all
 from spooltop.control import open_control
 from spooltop.engine import Spool
-from spooltop.engine.files import Files
-from spooltop.engine.syscalls import inotify_init
+from spooltop.engine.system.files import Files
+from spooltop.engine.system.syscalls import inotify_init
 
 
 @pytest.fixture

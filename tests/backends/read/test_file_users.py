@@ -14,7 +14,7 @@ import pytest
 from spooltop.control import open_control
 from spooltop.engine import CursorFile, Spool
 from spooltop.errors import Unreadable
-from spooltop.model.locks import Holders
+from spooltop.model.look.locks import Holders
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Box, Verdict
 

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spooltop.control import open_control
-from spooltop.model.cursors import Cursor
+from spooltop.model.cursors.state import Cursor
 
 SOURCES = ("imessage", "signal", "email", "teams", "messenger")
 

@@ -16,7 +16,7 @@ from spooltop.backends.directory.events.inotify import Events, parsed
 from spooltop.backends.directory.events.watcher import EventBatch, EventReport
 from spooltop.backends.directory.scan.scan import BoxScan
 from spooltop.backends.directory.scan.set_aside import SetAsideBoxes
-from spooltop.model.flow import Completion
+from spooltop.model.look.flow import Completion
 from spooltop.model.vocabulary import Box
 
 TOKEN = "ab" * 16

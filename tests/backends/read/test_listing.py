@@ -18,10 +18,10 @@ from spooltop.backends.directory.scan.packed_names import PackedNames
 from spooltop.backends.directory.storage.rows import new_row
 from spooltop.backends.row_listing import RowListing
 from spooltop.errors import UsageError
+from spooltop.model.filters.query import parse
+from spooltop.model.filters.selection import Selection
 from spooltop.model.protocols import Listing, ListQuery, Sort
-from spooltop.model.query import parse
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import Box, Owner, Verdict
 
 Opened = Callable[..., DirectoryReader]

@@ -21,8 +21,8 @@ import pytest
 from spooltop.backends.directory.liveness.processes import Process, Processes
 from spooltop.backends.directory.locks.lock_files import LockFiles, LockTable, message_locks, read_table
 from spooltop.backends.directory.world import World
-from spooltop.model.locks import Lock
-from spooltop.model.proc_locks import LockLine, parse_locks
+from spooltop.model.look.locks import Lock
+from spooltop.model.proc.locks import LockLine, parse_locks
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Box
 from tests.cli.streams import spooltop

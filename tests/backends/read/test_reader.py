@@ -29,7 +29,7 @@ from spooltop.backends.directory.rescan import FreshLook
 from spooltop.backends.directory.world import World
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
-from spooltop.model.observation import Observation
+from spooltop.model.look.observation import Observation
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.observe import Observer

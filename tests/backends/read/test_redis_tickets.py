@@ -21,7 +21,7 @@ from spooltop.backends.redis.tickets import RedisTickets
 from spooltop.control import open_control
 from spooltop.engine.tickets import RedisTicketQueue
 from spooltop.errors import Refused, Unreadable, UsageError
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
 from spooltop.model.vocabulary import Action
 from tests.cli.streams import spooltop
 from tests.clock import Clock

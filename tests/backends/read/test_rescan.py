@@ -11,7 +11,7 @@ from spooltop.backends.directory.liveness.processes import Process
 from spooltop.backends.directory.options import OpenOptions
 from spooltop.backends.directory.rescan import FreshLook
 from spooltop.backends.directory.world import World
-from spooltop.model.progress import Progress
+from spooltop.model.operations.progress import Progress
 from spooltop.model.vocabulary import Box, Verdict
 
 from .table import FakeProcesses

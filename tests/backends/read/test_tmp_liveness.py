@@ -14,7 +14,7 @@ from spooltop.backends.directory.liveness.processes import Process
 from spooltop.backends.directory.liveness.tmp_liveness import TmpJudge, Writer, writer_of
 from spooltop.backends.directory.locks.lock_files import LockTable
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.proc_locks import parse_locks
+from spooltop.model.proc.locks import parse_locks
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Verdict
 

@@ -10,7 +10,7 @@ import pytest
 
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.engine import Spool
-from spooltop.model.tracked import TrackedMessage
+from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.vocabulary import Box
 
 from .table import see_until

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from spooltop.backends.directory.cursors.version import handle_of
 from spooltop.backends.directory.cursors.writers import WriterWatch, parse_events
 from spooltop.control import Control, open_control
-from spooltop.model.cursors import CursorSection
-from spooltop.model.locks import LockHolder
+from spooltop.model.cursors.state import CursorSection
+from spooltop.model.look.locks import LockHolder
 
 ROOT = os.geteuid() == 0
 needs_root = pytest.mark.skipif(not ROOT, reason="fanotify tells pids to root only")

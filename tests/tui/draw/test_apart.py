@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.tui.draw.apart import ALONE, common_ends, cut_apart
-from spooltop.tui.draw.spans import text_width
+from spooltop.tui.draw.elements.apart import ALONE, common_ends, cut_apart
+from spooltop.tui.draw.elements.spans import text_width
 from tests.tui.driving import dashboard
 from tests.tui.fake import FakeControl, waiting
 

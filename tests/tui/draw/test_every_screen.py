@@ -11,36 +11,36 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spooltop.model.audit import AuditLine, AuditTrail
-from spooltop.model.cursor_input import parse_value
-from spooltop.model.cursors import CursorSection
-from spooltop.model.locks import Holders, Holding, Lock, LockHolder
-from spooltop.model.plan import Confirm, Item, ItemResult, Outcome, Refusal
+from spooltop.model.cursors.input import parse_value
+from spooltop.model.cursors.state import CursorSection
+from spooltop.model.look.locks import Holders, Holding, Lock, LockHolder
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.operations.audit import AuditLine, AuditTrail
+from spooltop.model.operations.plan import Confirm, Item, ItemResult, Outcome, Refusal
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Payload, Row
-from spooltop.model.snapshot import Snapshot
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail
+from spooltop.tui.draw.elements.glyphs import ASCII
+from spooltop.tui.draw.elements.spans import Line, line_text, line_width
+from spooltop.tui.draw.every_screen.freshness import Freshness, Times
+from spooltop.tui.draw.every_screen.header import header
 from spooltop.tui.draw.follow import follow_lines
-from spooltop.tui.draw.freshness import Freshness, Times
-from spooltop.tui.draw.glyphs import ASCII
-from spooltop.tui.draw.header import header
 from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
 from spooltop.tui.draw.holders import holders_lines
-from spooltop.tui.draw.inject import Field, form_lines
 from spooltop.tui.draw.lists import columns_for, list_header, row_line, title_line
 from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.one_cursor import cursor_detail
-from spooltop.tui.draw.operation import operation_lines
-from spooltop.tui.draw.operations import operations_lines
+from spooltop.tui.draw.operating.inject import Field, form_lines
+from spooltop.tui.draw.operating.operation import operation_lines
+from spooltop.tui.draw.operating.operations import operations_lines
+from spooltop.tui.draw.operating.plan import plan_lines
+from spooltop.tui.draw.operating.result import result_lines
+from spooltop.tui.draw.operating.set_cursor import set_cursor_lines
 from spooltop.tui.draw.overview import overview
-from spooltop.tui.draw.plan import plan_lines
 from spooltop.tui.draw.problems import problem_lines
-from spooltop.tui.draw.result import result_lines
-from spooltop.tui.draw.set_cursor import set_cursor_lines
-from spooltop.tui.draw.spans import Line, line_text, line_width
 from spooltop.tui.tracking.timeline import TimelineStep
 
 from ...snapshots import asked, states, values

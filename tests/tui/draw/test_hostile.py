@@ -12,7 +12,7 @@ from spooltop.model.row import Payload
 from spooltop.model.text import escape_text
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import LONGEST, detail, message_lines
-from spooltop.tui.draw.spans import cut, line_text, line_width, pieces, safe, safe_pieces, shown, text_width, wrap
+from spooltop.tui.draw.elements.spans import cut, line_text, line_width, pieces, safe, safe_pieces, shown, text_width, wrap
 
 from ..fake import NOW, FakeControl, a_cursor, waiting
 

@@ -7,15 +7,15 @@ from functools import cache
 
 import pytest
 
-from spooltop.model.locks import Lock, LockHolder
-from spooltop.model.observation import VerdictCounts
+from spooltop.model.look.locks import Lock, LockHolder
+from spooltop.model.look.observation import VerdictCounts
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.row import Row
-from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box, Owner, Verdict
-from spooltop.tui.draw.age_histogram import HISTOGRAM_LINES
-from spooltop.tui.draw.list_panels import below_list, beside_list, rows_below
-from spooltop.tui.draw.lock_panels import lock_panels, wait_lines
-from spooltop.tui.draw.spans import Style, line_text, line_width
+from spooltop.tui.draw.elements.spans import Style, line_text, line_width
+from spooltop.tui.draw.panels.age_histogram import HISTOGRAM_LINES
+from spooltop.tui.draw.panels.lists import below_list, beside_list, rows_below
+from spooltop.tui.draw.panels.locks import lock_panels, wait_lines
 
 from ...snapshots import asked, states, values
 from ...snapshots.values import NOW, ZONE

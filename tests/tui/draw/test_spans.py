@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.model.text import unescape
-from spooltop.tui.draw.diff import changed_rows, changed_until
-from spooltop.tui.draw.glyphs import ASCII, UNICODE
-from spooltop.tui.draw.spans import (
+from spooltop.tui.draw.elements.diff import changed_rows, changed_until
+from spooltop.tui.draw.elements.glyphs import ASCII, UNICODE
+from spooltop.tui.draw.elements.spans import (
     Span,
     Style,
     clip,

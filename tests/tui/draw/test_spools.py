@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spooltop.monitor.glance import Glance
-from spooltop.tui.draw.spans import line_text, line_width
+from spooltop.tui.draw.elements.spans import line_text, line_width
 from spooltop.tui.draw.spools import SORTS, chosen_line, column_at, frame, in_order, matching, spool_line, title_line
 from tests.snapshots.several import glances
 from tests.snapshots.values import NOW

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from spooltop.model.cursors import Cursor
-from spooltop.model.observation import AGE_BOUNDS, Ages, SourceAges
-from spooltop.model.problem import Severity
-from spooltop.model.snapshot import RateHistory, Snapshot
+from spooltop.model.cursors.state import Cursor
+from spooltop.model.look.observation import AGE_BOUNDS, Ages, SourceAges
+from spooltop.model.look.problem import Severity
+from spooltop.model.look.snapshot import RateHistory, Snapshot
 from spooltop.model.text import program
 from spooltop.model.vocabulary import Box
-from spooltop.tui.draw.age_histogram import HISTOGRAM_LINES, age_histogram, histogram_note
-from spooltop.tui.draw.freshness import Freshness
-from spooltop.tui.draw.glyphs import ASCII
-from spooltop.tui.draw.graphs import columns_of, flow_graphs
+from spooltop.tui.draw.elements.glyphs import ASCII
+from spooltop.tui.draw.elements.spans import Line, Style, line_text, line_width
+from spooltop.tui.draw.every_screen.freshness import Freshness
 from spooltop.tui.draw.overview import overview
-from spooltop.tui.draw.panels import FramedPanel, Section, frame, rows_for
-from spooltop.tui.draw.side_column import depth_chart
-from spooltop.tui.draw.spans import Line, Style, line_text, line_width
+from spooltop.tui.draw.panels.age_histogram import HISTOGRAM_LINES, age_histogram, histogram_note
+from spooltop.tui.draw.panels.frame import FramedPanel, Section, frame, rows_for
+from spooltop.tui.draw.panels.graphs import columns_of, flow_graphs
+from spooltop.tui.draw.panels.ranked import depth_chart
 from spooltop.tui.tracking.event_log import LoggedEvent
 
 from ...snapshots import states, values

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from spooltop.model.cursors import CursorSection
+from spooltop.model.cursors.state import CursorSection
 from spooltop.model.protocols import Sort
 from spooltop.model.vocabulary import Box, Owner
 from spooltop.tui.draw.boxes import flow_lines
 from spooltop.tui.draw.columns import columns_for, short_id
 from spooltop.tui.draw.cursors import cursor_glance, cursor_table
-from spooltop.tui.draw.freshness import Times
-from spooltop.tui.draw.happened import happened_lines
+from spooltop.tui.draw.elements.spans import Span, Style, line_text
+from spooltop.tui.draw.every_screen.freshness import Times
 from spooltop.tui.draw.help import LEGEND
 from spooltop.tui.draw.lists import row_line, title_line
 from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.overview import overview
-from spooltop.tui.draw.spans import Span, Style, line_text
+from spooltop.tui.draw.panels.happened import happened_lines
 
 from ...snapshots import values
 from ...snapshots.values import NOW, ZONE

@@ -10,16 +10,17 @@ from typing import Any, TypeVar, overload
 
 import pytest
 
-from spooltop.cli import render_changes_text, render_text
+from spooltop.cli.render import changes_text as render_changes_text
+from spooltop.cli.render import snapshot_text as render_text
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.locks import Lock, LockHolder
-from spooltop.model.observation import Viewer, Watch
-from spooltop.model.pause import Pause
-from spooltop.model.plan import Confirm, ItemResult, NotDone, Outcome
-from spooltop.model.problem import Problem, Severity
+from spooltop.model.look.locks import Lock, LockHolder
+from spooltop.model.look.observation import Viewer, Watch
+from spooltop.model.look.pause import Pause
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.operations.plan import Confirm, ItemResult, NotDone, Outcome
+from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Payload, Row
-from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box
 from spooltop.observe.observer import Observer
 from spooltop.tui.availability import purge
@@ -28,18 +29,18 @@ from spooltop.tui.draw.boxes import spark
 from spooltop.tui.draw.columns import columns_for
 from spooltop.tui.draw.cursors import cursor_glance, cursor_table
 from spooltop.tui.draw.detail import detail
-from spooltop.tui.draw.freshness import Freshness, Times, freshness_line
-from spooltop.tui.draw.header import header
+from spooltop.tui.draw.elements.spans import Line, Span, Style, line_text, line_width
+from spooltop.tui.draw.every_screen.freshness import Freshness, Times, freshness_line
+from spooltop.tui.draw.every_screen.header import header
 from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
 from spooltop.tui.draw.lists import list_header, row_line, title_line
 from spooltop.tui.draw.locks import lock_lines, lock_table
 from spooltop.tui.draw.one_cursor import cursor_detail
-from spooltop.tui.draw.operations import operations_lines
+from spooltop.tui.draw.operating.operations import operations_lines
+from spooltop.tui.draw.operating.plan import plan_lines
+from spooltop.tui.draw.operating.result import result_lines
 from spooltop.tui.draw.overview import overview
-from spooltop.tui.draw.plan import plan_lines
 from spooltop.tui.draw.problems import problem_hint
-from spooltop.tui.draw.result import result_lines
-from spooltop.tui.draw.spans import Line, Span, Style, line_text, line_width
 from spooltop.tui.threads.messages import MessagesTracked
 from spooltop.tui.tracking.status import FOLLOWED_AT_MOST, followed_ids, since_then, waiting
 from spooltop.tui.widgets.styles import COLOURED, UNCOLOURED

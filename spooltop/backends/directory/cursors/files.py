@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spooltop.engine.cursors.cursor_file import FILE_MAX, LOCK
-from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
-from spooltop.model.locks import LockHolder
+from spooltop.model.cursors.state import CursorSource, CursorVersion, CursorWrite
+from spooltop.model.look.locks import LockHolder
 from spooltop.model.vocabulary import Json
 from spooltop.records import dataclass, replace
 

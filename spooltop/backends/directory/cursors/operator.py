@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from spooltop.engine.cursors.cursor_file import LOCK, CursorFile
 from spooltop.errors import CursorMismatch, CursorUnreadable, UsageError
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.cursor_values import same_json
-from spooltop.model.cursors import CursorSource
-from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
-from spooltop.model.progress import Progress
+from spooltop.model.cursors.state import CursorSource
+from spooltop.model.cursors.values import same_json
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
+from spooltop.model.operations.progress import Progress
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.records import replace

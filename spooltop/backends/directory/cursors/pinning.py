@@ -9,9 +9,9 @@ from functools import partial
 
 from spooltop.engine.cursors.cursor_file import LOCK
 from spooltop.errors import Refused, UsageError
-from spooltop.model.cursor_values import direction, kind_of, pick, same_json, shown
-from spooltop.model.cursors import CursorSource
-from spooltop.model.plan import Candidates, Item, Refusal
+from spooltop.model.cursors.state import CursorSource
+from spooltop.model.cursors.values import direction, kind_of, pick, same_json, shown
+from spooltop.model.operations.plan import Candidates, Item, Refusal
 from spooltop.model.redact import Redactor, unredact
 from spooltop.model.row import Row
 from spooltop.model.text import escape

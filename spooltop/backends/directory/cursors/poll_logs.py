@@ -6,7 +6,7 @@ import glob
 import os
 from collections.abc import Sequence
 
-from spooltop.engine.small_files import open_regular
+from spooltop.engine.system.small_files import open_regular
 from spooltop.records import dataclass
 
 __all__ = ["LogGlob", "PollLogs"]

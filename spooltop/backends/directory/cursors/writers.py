@@ -14,9 +14,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
-from spooltop.engine import syscalls
+from spooltop.engine.system import syscalls
 from spooltop.errors import Refused
-from spooltop.model.locks import LockHolder
+from spooltop.model.look.locks import LockHolder
 from spooltop.model.text import escape
 
 from .version import Handle

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from spooltop.engine.syscalls import inotify_add_watch, inotify_init
+from spooltop.engine.system.syscalls import inotify_add_watch, inotify_init
 from spooltop.patterns import pattern
 from spooltop.records import dataclass, field
 from spooltop.stop_event import StopEvent

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.observation import Watch
+from spooltop.model.look.observation import Watch
 from spooltop.model.vocabulary import Box
 
 from ..storage.filesystem import Mount, changes_unseen, sends_no_events

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.small_files import open_regular
+from spooltop.engine.system.small_files import open_regular
 from spooltop.model.vocabulary import Box
 
 from ..journal.log_files import JOURNAL, STATE_DIR, state_of
@@ -117,7 +117,10 @@ class OperatorMoves:
     def _add(self, line: bytes) -> None:
         if b'"line":"intent"' not in line[:200]:
             return
-        from ..journal.journal import MOVES, MoveIntent  # loads all of the journal, which most looks find no line in
+        from ..journal.journal import (  # loads all of the journal, which most looks find no line in
+            MOVES,
+            MoveIntent,
+        )
         from ..journal.record_log import decode
 
         try:

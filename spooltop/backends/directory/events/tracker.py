@@ -9,8 +9,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from spooltop.engine import names as grammar
+from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.row import Row
-from spooltop.model.tracked import TrackedMessage
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
 from spooltop.records import dataclass
 

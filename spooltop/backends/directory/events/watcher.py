@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
-from spooltop.engine.syscalls import HAS_INOTIFY
+from spooltop.engine.system.syscalls import HAS_INOTIFY
 from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass, field
 from spooltop.stop_event import StopEvent

@@ -6,13 +6,13 @@ import grp
 import os
 from collections.abc import Mapping
 
-from spooltop.engine import host
 from spooltop.engine.dirs import FORMAT, OWN, SpoolDirs
-from spooltop.engine.files import OFD_LOCKS
 from spooltop.engine.presence import CONSUMERS, look
-from spooltop.engine.syscalls import HAS_INOTIFY, HAS_RENAMEAT2
-from spooltop.model.mountinfo import parse_details
+from spooltop.engine.system import host
+from spooltop.engine.system.files import OFD_LOCKS
+from spooltop.engine.system.syscalls import HAS_INOTIFY, HAS_RENAMEAT2
 from spooltop.model.place import FolderState, Leftovers, MountState, PlaceFacts, PresenceFiles, Trial
+from spooltop.model.proc.mountinfo import parse_details
 from spooltop.model.vocabulary import Box
 
 from ..storage.access import group_name, user_name

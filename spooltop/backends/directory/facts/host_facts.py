@@ -6,10 +6,10 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
-from spooltop.engine.host import PROC
-from spooltop.engine.syscalls import clock_state
-from spooltop.model.mountinfo import parse_details
+from spooltop.engine.system.host import PROC
+from spooltop.engine.system.syscalls import clock_state
 from spooltop.model.place import ClockState, InotifyUse, Share
+from spooltop.model.proc.mountinfo import parse_details
 
 __all__ = ["clock", "inotify_use", "proc_options", "shares"]
 

@@ -13,7 +13,7 @@ import stat
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from spooltop.engine.host import flock_holders
+from spooltop.engine.system.host import flock_holders
 
 if TYPE_CHECKING:
     from types import TracebackType

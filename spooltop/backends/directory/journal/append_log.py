@@ -6,7 +6,7 @@ import errno
 import os
 
 from spooltop.engine.atomic import make_file
-from spooltop.engine.files import is_inode
+from spooltop.engine.system.files import is_inode
 
 from .log_files import RESERVED, LogFiles, plain_now
 from .log_parts import NextPart, rotate

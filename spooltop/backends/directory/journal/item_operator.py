@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
-from spooltop.model.audit import AuditLog
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan
-from spooltop.model.progress import Progress
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.audit import AuditLog
+from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan
+from spooltop.model.operations.progress import Progress
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Json
 

@@ -12,9 +12,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spooltop.engine.files import Files, is_inode
 from spooltop.engine.names import encode_value
-from spooltop.engine.syscalls import fallocate
+from spooltop.engine.system.files import Files, is_inode
+from spooltop.engine.system.syscalls import fallocate
 
 __all__ = [
     "AUDIT", "FULL", "JOURNAL", "RESERVED", "STATE_DIR", "LogFiles", "open_path", "plain", "plain_but_for_draft", "plain_now",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import closing
 
-from spooltop.engine.files import is_inode
+from spooltop.engine.system.files import is_inode
 
 from .log_files import LogFiles, plain_but_for_draft
 from .log_parts import parts_of

@@ -17,7 +17,7 @@ from os import stat_result
 from typing import NamedTuple
 
 from spooltop.engine.atomic import discard, publish_new
-from spooltop.engine.files import UNSUPPORTED, is_inode
+from spooltop.engine.system.files import UNSUPPORTED, is_inode
 
 from .log_files import FULL, RESERVED, LogFiles
 

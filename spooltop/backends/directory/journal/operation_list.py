@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from spooltop.model.plan import OperationRecord, Outcome
+from spooltop.model.operations.plan import OperationRecord, Outcome
 
 from .record_log import LoggedOperation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from spooltop.model.plan import Outcome
+from spooltop.model.operations.plan import Outcome
 
 __all__ = ["BatchOutcome", "MoveOutcome"]
 

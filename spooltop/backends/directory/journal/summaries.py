@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from spooltop.model.plan import Outcome
+from spooltop.model.operations.plan import Outcome
 from spooltop.patterns import pattern
 
 from .journal import MOVES, MoveIntent

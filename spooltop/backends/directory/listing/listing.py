@@ -6,7 +6,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from spooltop.model import query as filters
+from spooltop.model.filters import query as filters
 from spooltop.model.protocols import ListProgress, ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Key

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from spooltop.engine import names as grammar
-from spooltop.model import query as filters
+from spooltop.model.filters import query as filters
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box

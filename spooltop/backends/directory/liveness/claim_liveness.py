@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from spooltop.engine import names as grammar
 from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.files import REAL_FILES, is_inode
 from spooltop.engine.names import Name
 from spooltop.engine.presence import Presence
-from spooltop.model.progress import Progress
+from spooltop.engine.system.files import REAL_FILES, is_inode
+from spooltop.model.operations.progress import Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Owner, Verdict
 from spooltop.patterns import pattern

@@ -11,7 +11,7 @@ from itertools import islice
 
 from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.consumers import ConsumerList, ConsumerRow, Usage
+from spooltop.model.look.consumers import ConsumerList, ConsumerRow, Usage
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Owner, Verdict
 from spooltop.patterns import pattern

@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from spooltop.model.locks import Holders, Holding
-from spooltop.model.proc_locks import LockLine, parse_locks
+from spooltop.model.look.locks import Holders, Holding
+from spooltop.model.proc.locks import LockLine, parse_locks
 from spooltop.records import dataclass
 
 from ..locks.lock_files import device_of, read_table

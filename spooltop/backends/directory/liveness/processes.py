@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from spooltop.engine.host import PROC, Machine, boot_id, this_machine
+from spooltop.engine.system.host import PROC, Machine, boot_id, this_machine
 from spooltop.model.text import program_of
 from spooltop.records import dataclass, replace
 

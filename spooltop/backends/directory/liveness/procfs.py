@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from spooltop.engine.host import PROC
+from spooltop.engine.system.host import PROC
 
 __all__ = ["FileId", "ProcFs", "ProcStat"]
 

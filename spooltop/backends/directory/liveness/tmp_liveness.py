@@ -17,8 +17,8 @@ from contextlib import closing
 
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.proc_locks import Device
-from spooltop.model.progress import Progress
+from spooltop.model.operations.progress import Progress
+from spooltop.model.proc.locks import Device
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import EXITED, Box, Owner, Verdict

@@ -12,7 +12,7 @@ from spooltop.engine.cursors.cursor_file import LOCK
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.presence import CONSUMERS
 from spooltop.errors import Unreadable
-from spooltop.model.locks import Holders
+from spooltop.model.look.locks import Holders
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Key
 

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from spooltop.model.locks import Lock, LockHolder
-from spooltop.model.proc_locks import Device, LockLine, parse_locks
+from spooltop.model.look.locks import Lock, LockHolder
+from spooltop.model.proc.locks import Device, LockLine, parse_locks
 from spooltop.records import dataclass
 
 from ..liveness.processes import Processes

@@ -7,10 +7,10 @@ import os
 import stat
 
 from spooltop.errors import UsageError
-from spooltop.model.locks import Lock
-from spooltop.model.plan import Refusal
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.locks import Lock
+from spooltop.model.operations.plan import Refusal
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
 from spooltop.model.text import escape
 from spooltop.model.units import age, duration
 

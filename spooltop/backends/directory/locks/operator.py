@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from spooltop.engine.tickets.file_queue import freshen_next
 from spooltop.engine.tickets.names import file_tickets
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.locks import Lock
-from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
-from spooltop.model.progress import Progress
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.locks import Lock
+from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
+from spooltop.model.operations.progress import Progress
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
 from spooltop.model.vocabulary import LIVE, Action, Box, Json
 from spooltop.records import replace
 

@@ -6,8 +6,8 @@ import os
 import stat
 
 from spooltop.engine.tickets.names import file_tickets
-from spooltop.model.locks import Lock
-from spooltop.model.plan import Item, Refusal
+from spooltop.model.look.locks import Lock
+from spooltop.model.operations.plan import Item, Refusal
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Verdict

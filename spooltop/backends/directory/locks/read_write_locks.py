@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import re
 
-from spooltop.engine.small_files import read_small
-from spooltop.model.locks import Lock, LockHolder
+from spooltop.engine.system.small_files import read_small
+from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.vocabulary import Verdict
 from spooltop.patterns import pattern
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spooltop.engine.atomic import publish_new, write_new
-from spooltop.engine.files import UNSUPPORTED, Files
+from spooltop.engine.system.files import UNSUPPORTED, Files
 
 from ..journal.item_operator import Skipped
 from ..storage.file_pin import Pin, pinned

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from spooltop.engine.tickets.names import file_tickets, parse_file_ticket
-from spooltop.model.plan import Item, Refusal
+from spooltop.model.operations.plan import Item, Refusal
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.units import count

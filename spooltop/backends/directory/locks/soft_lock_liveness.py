@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spooltop.model.locks import Lock, LockHolder
+from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.text import escape
 from spooltop.model.units import clock_time
 from spooltop.model.vocabulary import EXITED, Verdict

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable
 
 from spooltop.engine.tickets.names import FileTicket, file_tickets
-from spooltop.model.locks import Lock, LockHolder
+from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.vocabulary import Verdict
 from spooltop.records import replace
 

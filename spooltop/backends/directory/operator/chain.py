@@ -11,10 +11,10 @@ from spooltop.model.protocols import Operator
 from spooltop.model.vocabulary import Action, Json
 
 if TYPE_CHECKING:
-    from spooltop.model.audit import AuditLog
-    from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Plan
-    from spooltop.model.progress import Progress
-    from spooltop.model.selection import Selection
+    from spooltop.model.filters.selection import Selection
+    from spooltop.model.operations.audit import AuditLog
+    from spooltop.model.operations.plan import Candidates, ItemResult, OperationRecord, Plan
+    from spooltop.model.operations.progress import Progress
 
 __all__ = ["OperatorChain", "SideOperator"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.files import is_inode
+from spooltop.engine.system.files import is_inode
 
 from ..journal.journal import MOVES, MoveIntent
 from ..journal.log_store import SpoolLogs

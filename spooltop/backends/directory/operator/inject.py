@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from spooltop.engine import names
 from spooltop.engine.atomic import discard, write_new
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.files import is_inode
+from spooltop.engine.system.files import is_inode
 from spooltop.errors import UsageError
-from spooltop.model.plan import ItemResult, Outcome
+from spooltop.model.operations.plan import ItemResult, Outcome
 from spooltop.model.redact import Redactor
 from spooltop.model.template import fill
 from spooltop.model.text import escape_text

@@ -10,13 +10,13 @@ from functools import partial
 from typing import TypeVar
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.os_errors import advice
+from spooltop.engine.system.os_errors import advice
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
-from spooltop.model.audit import AuditLog
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.plan import Candidates, ItemResult, OperationRecord, Plan, boxes_of
-from spooltop.model.progress import BATCH, Progress
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.audit import AuditLog
+from spooltop.model.operations.plan import Candidates, ItemResult, OperationRecord, Plan, boxes_of
+from spooltop.model.operations.progress import BATCH, Progress
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 from spooltop.records import replace
 
@@ -29,15 +29,15 @@ from ..journal.summaries import SUMMARIES
 from ..options import OpenOptions
 from ..storage.access import user_name
 from ..world import World
-from .batches import batches_of
-from .candidates import find_candidates
 from .ended_parts import ended_parts
 from .inject import InjectedContent, put_batch, put_batches
-from .mover import Mover
+from .moving.batches import batches_of
+from .moving.mover import Mover
+from .moving.recheck import JudgeAgain, Recheck
+from .moving.repair import Repaired, finish_half_moves, half_moved
 from .permission import can_change
-from .recheck import JudgeAgain, Recheck
-from .repair import Repaired, finish_half_moves, half_moved
-from .selected import BoxNames, Look
+from .planning.candidates import find_candidates
+from .planning.selected import BoxNames, Look
 from .undo import records, undo_candidates
 
 __all__ = ["DirectoryOperator"]

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.files import is_inode
-from spooltop.model.chunked import CHUNK, column_of, columns_of, expand
-from spooltop.model.plan import Candidates, OperationRecord, Outcome, Refusal
-from spooltop.model.progress import Progress
+from spooltop.engine.system.files import is_inode
+from spooltop.model.operations.chunked import CHUNK, column_of, columns_of, expand
+from spooltop.model.operations.plan import Candidates, OperationRecord, Outcome, Refusal
+from spooltop.model.operations.progress import Progress
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.records import dataclass
 
@@ -27,7 +27,7 @@ from ..storage.folders import Folders
 from ..storage.location import Place, kind_of
 from ..storage.name_forms import NameForms, tokens_of
 from ..storage.name_lookup import NameLookup
-from .packed_items import KEEP, Message, MessageColumns, PackedItems, TargetColumns, is_claimed
+from .planning.packed_items import KEEP, Message, MessageColumns, PackedItems, TargetColumns, is_claimed
 
 __all__ = ["records", "undo_candidates"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from spooltop.engine.names import parse
 from spooltop.engine.pausing import CHECK_EVERY
-from spooltop.model.observation import Observation
+from spooltop.model.look.observation import Observation
 from spooltop.model.row import Row
 from spooltop.model.units import count
 from spooltop.model.vocabulary import Verdict

@@ -12,12 +12,12 @@ from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.pausing import PAUSED, encode_pause, read_pause
 from spooltop.errors import Unreadable, UsageError
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.observation import Observation
-from spooltop.model.pause import REASON_AT_MOST, Pause, pause_words
-from spooltop.model.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
-from spooltop.model.progress import Progress
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.observation import Observation
+from spooltop.model.look.pause import REASON_AT_MOST, Pause, pause_words
+from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
+from spooltop.model.operations.progress import Progress
 from spooltop.model.row import Row
-from spooltop.model.selection import Selection
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.records import dataclass, replace

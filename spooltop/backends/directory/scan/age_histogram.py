@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise
 
 from spooltop.engine import names as grammar
-from spooltop.model.observation import AGE_BOUNDS, AHEAD, Ages, SourceAges
+from spooltop.model.look.observation import AGE_BOUNDS, AHEAD, Ages, SourceAges
 
 from .scan import BoxScan, quick_enqueued_us
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spooltop.model.observation import BoxState, VerdictCounts
+from spooltop.model.look.observation import BoxState, VerdictCounts
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from spooltop.engine.syscalls import HAS_GETDENTS
+from spooltop.engine.system.syscalls import HAS_GETDENTS
 from spooltop.model.vocabulary import LIVE, Box
 
 from . import getdents

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
-from spooltop.engine.syscalls import directory_blocks
+from spooltop.engine.system.syscalls import directory_blocks
 from spooltop.patterns import pattern
 
 __all__ = ["OTHER", "REGULAR", "UNKNOWN", "blocks", "count", "counted", "entries"]

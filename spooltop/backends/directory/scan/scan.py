@@ -8,7 +8,7 @@ import time
 from collections.abc import Set
 
 from spooltop.engine import names
-from spooltop.engine.syscalls import HAS_GETDENTS
+from spooltop.engine.system.syscalls import HAS_GETDENTS
 from spooltop.patterns import pattern
 from spooltop.records import dataclass, field
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from spooltop.engine import names as grammar
 from spooltop.engine import set_aside as shelf
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.observation import BoxState
+from spooltop.model.look.observation import BoxState
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import ASIDE, Box
 from spooltop.records import dataclass, replace

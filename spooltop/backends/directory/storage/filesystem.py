@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from spooltop.engine import host
-from spooltop.model.mountinfo import parse_mounts
+from spooltop.engine.system import host
+from spooltop.model.proc.mountinfo import parse_mounts
 from spooltop.records import dataclass
 
 __all__ = ["Mount", "changes_unseen", "is_local", "mount_of", "parse_mountinfo", "sends_no_events"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from spooltop.engine.files import Files
+from spooltop.engine.system.files import Files
 
 from .folders import Folder
 

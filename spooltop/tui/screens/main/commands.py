@@ -7,7 +7,7 @@ screen does not wait for them.
 from __future__ import annotations
 
 from spooltop.errors import SpooltopError
-from spooltop.model.selection import Selection
+from spooltop.model.filters.selection import Selection
 from spooltop.model.text import escape, escape_text
 from spooltop.model.vocabulary import Action, Box
 from spooltop.records import replace
@@ -15,7 +15,7 @@ from spooltop.records import replace
 from ...context import View
 from ...draw.columns import COLUMNS
 from ...draw.consumers import COLUMNS as CONSUMER_COLUMNS
-from ...draw.freshness import when
+from ...draw.every_screen.freshness import when
 from .filtering import open_filter
 from .navigation import show
 from .updates import refine, request, seek, set_sort
@@ -23,7 +23,10 @@ from .view import MainView
 
 __all__ = ["OPENED"]
 
-OPENED = ("follow", "holders", "inject", "operations", "palette", "plan", "save", "set_cursor", "sort_menu")
+OPENED = (
+    "follow", "holders", "operating.inject", "operating.operations", "palette", "operating.plan",
+    "save", "operating.set_cursor", "sort_menu",
+)
 """The modules of ``screens`` that hold those screens."""
 
 MUTED_FOR = 3600.0
@@ -41,7 +44,7 @@ def do_plan(view: MainView, action: Action) -> None:
 
 
 def _open_plan(view: MainView, action: Action, selection: Selection) -> None:
-    from ..plan import PlanScreen
+    from ..operating.plan import PlanScreen
 
     view.open_screen(PlanScreen(view.session, action, selection), view.after_plan)
 
@@ -121,20 +124,20 @@ def do_save(view: MainView) -> None:
 
 
 def do_set_cursor(view: MainView) -> None:
-    from ..set_cursor import SetCursorScreen
+    from ..operating.set_cursor import SetCursorScreen
 
     if (cursor := view.context().cursor) is not None:
         view.open_screen(SetCursorScreen(view.session, cursor))
 
 
 def do_inject(view: MainView) -> None:
-    from ..inject import InjectScreen
+    from ..operating.inject import InjectScreen
 
     view.open_screen(InjectScreen(view.session))
 
 
 def do_operations(view: MainView) -> None:
-    from ..operations import OperationsScreen
+    from ..operating.operations import OperationsScreen
 
     view.open_screen(OperationsScreen(view.session))
 

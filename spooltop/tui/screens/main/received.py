@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from spooltop.model.consumers import ConsumerList
+from spooltop.model.look.consumers import ConsumerList
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Payload, Row
-from spooltop.model.snapshot import Snapshot
 from spooltop.records import dataclass, field
 
-from ...draw.apart import ALONE, Ends, common_ends
-from ...draw.spans import safe
+from ...draw.elements.apart import ALONE, Ends, common_ends
+from ...draw.elements.spans import safe
 from ...threads.messages import ListAdvanced, Page, PayloadRead
 from ...tracking.event_log import EventLog
 

@@ -10,13 +10,13 @@ from textual.containers import Container
 from textual.events import Key, Resize
 from textual.message import Message
 
-from spooltop.model.plan import Result
+from spooltop.model.operations.plan import Result
 from spooltop.model.row import Row
 
 from ...commands import KeyCommand, by_id, only_in
 from ...context import LISTS, CommandContext, View
-from ...draw.list_panels import LISTS_WIDE, rows_below
-from ...draw.spans import Line
+from ...draw.elements.spans import Line
+from ...draw.panels.lists import LISTS_WIDE, rows_below
 from ...session import Session
 from ...threads.deliver import deliver
 from ...threads.messages import Found

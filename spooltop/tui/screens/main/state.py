@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from spooltop.model import cursors as cursor_model
-from spooltop.model import query as filters
-from spooltop.model.consumers import ConsumerList, ConsumerRow
-from spooltop.model.cursors import Cursor
-from spooltop.model.filter_facts import consumer_facts, cursor_facts, lock_facts
+from spooltop.model.cursors import state as cursor_model
+from spooltop.model.cursors.state import Cursor
+from spooltop.model.filters import query as filters
+from spooltop.model.filters.facts import consumer_facts, cursor_facts, lock_facts
 from spooltop.model.kept_view import KeptView
-from spooltop.model.locks import Lock
+from spooltop.model.look.consumers import ConsumerList, ConsumerRow
+from spooltop.model.look.locks import Lock
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import FIRST_SORT, ListQuery, Sort
 from spooltop.model.row import Row
-from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box, Verdict
 from spooltop.records import dataclass, field, replace
 

@@ -7,7 +7,7 @@ from datetime import UTC
 
 from spooltop.records import dataclass
 
-from ...draw.freshness import Freshness, Times
+from ...draw.every_screen.freshness import Freshness, Times
 
 __all__ = ["TimeDisplay"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import Sort
-from spooltop.model.snapshot import Snapshot
 from spooltop.model.vocabulary import Box
 from spooltop.records import replace
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from textual.screen import Screen
 
-from spooltop.model.plan import Result
+from spooltop.model.operations.plan import Result
 from spooltop.model.row import Row
 
 from ...context import CommandContext

@@ -1,0 +1,87 @@
+"""The files of layouts: those that ship with spooltop, the machine's, and the user's.
+
+A layout says which files an operator moves and removes. For root, a file that is not root's own, or that others may write, is
+therefore not read, and the folder in a home directory not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+
+from spooltop.engine.system.small_files import read_small
+from spooltop.errors import SpooltopError, UsageError
+from spooltop.model.text import escape
+from spooltop.records import dataclass
+
+from .layout import Layout
+from .load import parse_layout
+
+__all__ = ["SHIPPED", "LayoutFile", "folders", "layout_files", "read_layout"]
+
+SHIPPED = os.path.join(os.path.dirname(os.path.dirname(__file__)), "shipped")
+MACHINE = "/etc/spooltop/layouts"
+_LIMIT = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutFile:
+    """A file of a layout: the layout, or the error that says why it is not used."""
+
+    path: str
+    layout: Layout | None
+    error: SpooltopError | None = None
+
+
+def folders(environ: Mapping[str, str], uid: int | None = None) -> tuple[str, ...]:
+    """The folders of layouts, the first one wins: the user's (not for root), the machine's, those that ship."""
+    uid = os.geteuid() if uid is None else uid
+    home = environ.get("XDG_CONFIG_HOME") or (os.path.join(environ["HOME"], ".config") if environ.get("HOME") else "")
+    own = (os.path.join(home, "spooltop", "layouts"),) if home and uid else ()
+    return (*own, MACHINE, SHIPPED)
+
+
+def read_layout(path: str, uid: int | None = None) -> Layout:
+    """Reads one layout. Raises ``UsageError`` for a file that is not valid or not trusted."""
+    try:
+        found = read_small(path, limit=_LIMIT, whole=True, follow=True)
+    except OSError as error:
+        why = os.strerror(error.errno or 0)
+        raise UsageError(f"{escape(path)}: cannot be read: {why}", advice="name a layout file, or a layout") from None
+    try:
+        text = found.data.decode()
+    except UnicodeDecodeError as error:
+        line = found.data[: error.start].count(b"\n") + 1
+        raise UsageError(f"{escape(path)}: line {line}: not UTF-8", advice="store it as UTF-8") from None
+    why = "" if os.path.dirname(path) == SHIPPED else _mistrusted(found.status, os.geteuid() if uid is None else uid)
+    if why:  # a file that ships is trusted as the program is
+        raise UsageError(f"{escape(path)}: {why}", advice="chown it to yourself and chmod go-w, if you trust it")
+    return parse_layout(path, text)
+
+
+def _mistrusted(found: os.stat_result, uid: int) -> str:
+    """Says why a file is not trusted; empty where it is. A user's own group may write it, as the umask of many systems lets it;
+    for root no other group may."""
+    if found.st_uid not in (0, uid):
+        return f"it belongs to user {found.st_uid}, neither to you nor to root"
+    if found.st_mode & stat.S_IWOTH or (not uid and found.st_mode & stat.S_IWGRP and found.st_gid):
+        return "others than its owner may write it"
+    return ""
+
+
+def layout_files(environ: Mapping[str, str], uid: int | None = None) -> Iterator[LayoutFile]:
+    """Yields every layout file of all folders, those of the first folder first, each folder by name."""
+    for folder in folders(environ, uid):
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            continue  # most users and machines have none
+        for name in names:
+            if not name.endswith(".toml") or name.startswith("."):
+                continue
+            path = os.path.join(folder, name)
+            try:
+                yield LayoutFile(path, read_layout(path, uid))
+            except SpooltopError as error:
+                yield LayoutFile(path, None, error)

@@ -1,0 +1,184 @@
+"""``bench``: tables of what this file system does a second."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from spooltop.errors import NotASpool, Refused, UsageError
+from spooltop.model.text import escape
+from spooltop.model.units import count, fit, size
+
+from ..context import Context, here_or
+from ..progress import ProgressLine
+from ..render import snapshot_json as render_json
+from ..signals import interrupted_by_signals
+from ..terminal import Terminal
+
+if TYPE_CHECKING:
+    from spooltop.monitor.bench.bench import Figure
+
+__all__ = ["bench"]
+
+_SHORTEST, _LONGEST = 2.0, 3600.0
+_RATE, _TIME, _SAMPLES = 10, 8, 10
+_HEADS = {
+    "files": ("files of 1 kB, 1 process", 32, "", 0),
+    "locks": ("take and release", 18, "processes", 11),
+    "engine": ("engine, 1 kB", 29, "operation", 13),
+}
+"""Heads of the first two columns of each section, and their widths: no table is wider than 80 cells."""
+_NOTES = {
+    "locks": (
+        "exclusive: a counter that the 4 processes add to while they hold it came out",
+        "right. mkdir and O_EXCL are tried every 1 ms, filelock every 50 ms.",
+    ),
+    "engine": ("put to claim: how long a message waits. Writers wait while 1,000 messages do.",),
+}
+
+
+def bench(args: argparse.Namespace, context: Context) -> int:
+    """Prints a table for each section as soon as it is measured. 1 if something could not be measured or a lock failed."""
+    from spooltop.backends.directory.facts.trial_dir import trial_parent
+    from spooltop.monitor.bench.bench import Bench, check_room
+
+    terminal = context.terminal
+    seconds: float = args.seconds
+    if not _SHORTEST <= seconds <= _LONGEST:
+        raise UsageError(f"--seconds {seconds:g} is not between 2 and 3600", advice="as in --seconds 20")
+    path = args.path if args.path is not None else here_or(None, args.as_kind == "spool")
+    busy = _others(args, context, path)
+    parent = trial_parent(path)
+    _check_writable(parent)
+    check_room(parent)
+    if busy:
+        terminal.err(f"spooltop: {busy}: they make the figures lower, and the bench slows them down")
+    _announce(path, parent, seconds, args.json, terminal)
+    failed = False
+    section: list[Figure] = []
+    line = ProgressLine(terminal, "bench", hint="Ctrl-C stops and cleans up")
+    with interrupted_by_signals() as received:
+        try:
+            with line, closing(Bench(parent, seconds, line.share).measure()) as figures:
+                for figure in figures:
+                    failed = failed or bool(figure.error) or figure.exclusive is False
+                    if args.json:
+                        line.close()
+                        terminal.out(_as_json(figure))
+                        terminal.flush()
+                        continue
+                    if section and figure.section != section[-1].section:
+                        line.close()
+                        _print(section, terminal)
+                        section = []
+                    section.append(figure)
+        except KeyboardInterrupt:
+            if section:
+                _print(section, terminal)
+            if not received or received[0] == signal.SIGINT:
+                raise
+            return 128 + received[0]
+    if section:
+        _print(section, terminal)
+    return 1 if failed else 0
+
+
+def _others(args: argparse.Namespace, context: Context, path: str) -> str:
+    """Says who works here now; empty if nobody does, and for a directory that is no target. Raises ``Refused`` for one that is
+    read-only."""
+    try:
+        with context.control(args, path, owners=False) as control:
+            if why := control.why_read_only:
+                raise Refused(f"bench: {why}", path=path, advice="name a directory beside it")
+            observation = control.look().observation
+    except NotASpool:
+        if not os.path.isdir(path):
+            raise
+        return ""
+    found = []
+    if observation.consumers:
+        found.append(f"{count(observation.consumers)} consumer{'s' * (observation.consumers > 1)}")
+    if observation.counts.alive and not observation.consumers:
+        found.append(f"holders of {count(observation.counts.alive)} claims")
+    if observation.counts.writing:
+        found.append(f"{count(observation.counts.writing)} writers in tmp")
+    return f"{' and '.join(found)} at work here now" if found else ""
+
+
+def _check_writable(parent: str) -> None:
+    if not os.access(parent, os.W_OK | os.X_OK, effective_ids=True):
+        raise Refused("bench: it cannot be written by you", path=parent, advice=f"ls -ld {escape(parent)}")
+
+
+def _announce(path: str, parent: str, seconds: float, as_json: bool, terminal: Terminal) -> None:
+    from spooltop.backends.directory.storage.filesystem import mount_of
+    from spooltop.monitor.bench.bench import BYTES_AT_MOST, FILES_AT_MOST
+
+    fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        mount = mount_of(fd)
+    finally:
+        os.close(fd)
+    kind = "?" if mount is None else mount.fs_type
+    system = os.uname()
+    if as_json:
+        terminal.out(
+            render_json.dumps(
+                {
+                    "schema": 1, "section": "bench", "target": escape(os.path.abspath(path)), "folder": escape(parent),
+                    "file_system": kind, "kernel": system.release, "cpus": os.cpu_count(), "seconds": seconds,
+                    "files_at_most": FILES_AT_MOST, "bytes_at_most": BYTES_AT_MOST,
+                }
+            )
+        )  # fmt: skip
+    else:
+        terminal.out(f"spooltop bench {escape(path)}: {kind}, Linux {system.release}, {os.cpu_count()} CPUs")
+        terminal.out(f"about {seconds:g} s; at most {count(FILES_AT_MOST)} files and {size(BYTES_AT_MOST)}, removed at the end,")
+        terminal.out(f"in a hidden directory in {escape(parent)}")
+    terminal.flush()
+
+
+def _print(figures: Sequence[Figure], terminal: Terminal) -> None:
+    for line in _table(figures):
+        terminal.out(line)
+    terminal.flush()
+
+
+def _table(figures: Sequence[Figure]) -> Iterator[str]:
+    """Lines of a section: a head, a row for each figure, a note on how it was measured."""
+    from spooltop.monitor.latency import shown
+
+    section = figures[0].section
+    title, width, second, part = _HEADS[section]
+    last = "  exclusive" if section == "locks" else ""
+    yield ""
+    yield (
+        f"{title:<{width}}{second:>{part}}{'a second':>{_RATE}}{'p50':>{_TIME}}{'p99':>{_TIME}}{'samples':>{_SAMPLES}}{last}"
+    )
+    for figure in figures:
+        name = figure.name if figure.durable is None else f"{figure.name}{', durable' if figure.durable else ''}"
+        beside = figure.part if section == "engine" else str(figure.processes)
+        head = f"{fit(name, width, cut='right')}{beside if second else '':>{part}}"
+        if figure.error:
+            yield f"{head}  failed: {escape(figure.error)}"
+            continue
+        rate = "—" if figure.per_second is None else count(round(figure.per_second))
+        numbers = f"{rate:>{_RATE}}{shown(figure.p50):>{_TIME}}{shown(figure.p99):>{_TIME}}{count(figure.operations):>{_SAMPLES}}"
+        exclusive = {None: "", True: "  yes", False: "  NO: two held it at a time"}[figure.exclusive]
+        yield f"{head}{numbers}{exclusive}"
+    yield from _NOTES.get(section, ())
+
+
+def _as_json(figure: Figure) -> str:
+    return render_json.dumps(
+        {
+            "schema": 1, "section": figure.section, "name": figure.name, "part": figure.part or None,
+            "durable": figure.durable, "processes": figure.processes, "operations": figure.operations,
+            "seconds": figure.seconds, "per_second": figure.per_second, "p50_seconds": figure.p50, "p99_seconds": figure.p99,
+            "exclusive": figure.exclusive, "error": figure.error or None,
+        }
+    )  # fmt: skip

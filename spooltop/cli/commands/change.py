@@ -1,0 +1,286 @@
+"""Commands that change a target: plan, confirm, apply, result. requeue, purge, hold, release, restore, inject, unlock, pause,
+resume, undo."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from spooltop.control import Control
+from spooltop.errors import Refused, Stopped, UsageError
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Confirm, Outcome, Plan, Result
+from spooltop.model.text import escape
+from spooltop.model.units import duration
+from spooltop.model.vocabulary import Action, Box, Json
+from spooltop.operate.confirm import accepts
+from spooltop.records import replace
+
+from .. import trace
+from ..context import Context
+from ..progress import ProgressLine
+from ..render import changes_json as render_changes_json
+from ..render import changes_text as render_changes_text
+from ..render import snapshot_json as render_json
+from ..selecting import path_of, selection_of
+from ..signals import signals_to
+from ..terminal import Terminal
+
+__all__ = ["change", "hold", "inject", "pause", "purge", "release", "requeue", "restore", "resume", "undo", "unlock"]
+
+DONE, SOME, REFUSED, NOTHING_MATCHED, INTERRUPTED = 0, 1, 3, 4, 130
+
+
+def requeue(args: argparse.Namespace, context: Context) -> int:
+    selection = selection_of(args, context.terminal)
+    if selection.box not in (None, Box.CUR, Box.HELD, Box.REJECTED):
+        raise UsageError(f"requeue: messages in {selection.box} are not claims", advice="--box cur, rejected or held")
+    return _some(Action.REQUEUE, selection, args, context, {"hold_poison": True} if args.hold_poison else {})
+
+
+def hold(args: argparse.Namespace, context: Context) -> int:
+    selection = selection_of(args, context.terminal, box_from_lines=True)
+    if selection.box not in (None, Box.CUR, Box.NEW):
+        raise UsageError(f"hold: messages in {selection.box} cannot be held", advice="--box cur or new")
+    return _some(Action.HOLD, selection, args, context)
+
+
+def release(args: argparse.Namespace, context: Context) -> int:
+    selection = selection_of(args, context.terminal)
+    if selection.box not in (None, Box.HELD):
+        raise UsageError(
+            f"release: messages in {selection.box} are not held", advice="restore and requeue are for the other boxes"
+        )
+    return _some(Action.RELEASE, selection, args, context)
+
+
+def restore(args: argparse.Namespace, context: Context) -> int:
+    selection = selection_of(args, context.terminal, box_from_lines=True)
+    if selection.box not in (None, Box.TRASH, Box.HELD, Box.REJECTED):
+        raise UsageError(f"restore: messages in {selection.box} were not set aside", advice="--box trash, held or rejected")
+    if selection.box is None and not selection.named:
+        raise UsageError("restore needs a box or ids", advice="--box trash, held or rejected, or give ids")
+    return _some(Action.RESTORE, selection, args, context)
+
+
+def purge(args: argparse.Namespace, context: Context) -> int:
+    selection = selection_of(args, context.terminal, box_from_lines=True)
+    if args.expired:
+        return _purge_expired(selection, args, context)
+    if selection.box is None and not selection.named:
+        raise UsageError("purge needs a box or ids", advice="name one with --box, or give ids")
+    action = Action.EMPTY if selection.box is Box.TRASH else Action.PURGE
+    # A box alone: all of it that is old enough, which the plan's own rule says.
+    return _change(action, selection, args, context, {"now": True} if args.now and action is Action.PURGE else {})
+
+
+def _purge_expired(selection: Selection, args: argparse.Namespace, context: Context) -> int:
+    if selection.box not in (None, Box.TRASH):
+        raise UsageError(f"purge: nothing in {selection.box} expires", advice="--expired applies only to the trash")
+    if selection.older_than is not None or args.now:
+        raise UsageError("purge: --expired cannot be combined with --older-than or --now", advice="leave them out")
+    with context.control(args, args.path) as control:
+        retention = control.trash_retention
+        if not retention:
+            raise UsageError("purge: trash_retention is 0, so nothing ever expires", advice="say how old: --older-than AGE")
+        selection = replace(selection, box=Box.TRASH, older_than=retention)
+        options: dict[str, Json] = {} if args.rate is None else {"rate": args.rate}
+        said = f"Only what is in the trash for {duration(retention)} or longer."
+        return change(control, Action.EMPTY, selection, args, context, options, said=said)
+
+
+def inject(args: argparse.Namespace, context: Context) -> int:
+    given = [f"--{name}" for name in ("text", "file", "size") if getattr(args, name) is not None]
+    if len(given) > 1:
+        raise UsageError(f"inject: {' and '.join(given)} together", advice="give one of them")
+    options: dict[str, Json] = {"count": args.count}
+    for name in ("text", "size", "source"):
+        if (value := getattr(args, name)) is not None:
+            options[name] = value
+    if args.file is not None:
+        options["file"] = path_of(args.file)
+    if args.canary:
+        options["canary"] = True
+    if not args.canary or args.dry_run or args.timeout <= 0:
+        return _change(Action.INJECT, Selection(), args, context, options)
+    if args.rate is not None:
+        options["rate"] = args.rate
+    with context.control(args, args.path, watch=True) as control:
+        control.look()  # from now on it is heard who takes what
+        return change(control, Action.INJECT, Selection(), args, context, options, traced=args.timeout)
+
+
+def undo(args: argparse.Namespace, context: Context) -> int:
+    if args.operation is None:
+        raise UsageError("undo needs an operation", advice=f"spooltop ops {escape(args.path)} lists them")
+    return _change(Action.UNDO, Selection(), args, context, {"undoes": args.operation})
+
+
+def unlock(args: argparse.Namespace, context: Context) -> int:
+    if not args.what:
+        raise UsageError("unlock needs a lock", advice=f"spooltop locks {escape(args.path)} lists them")
+    if "ALL" in args.what and len(args.what) > 1:
+        raise UsageError("ALL and names together", advice="give one or the other")
+    selection = Selection(everything=True) if "ALL" in args.what else Selection(ids=tuple(map(path_of, args.what)))
+    return _change(Action.UNLOCK, selection, args, context, {})
+
+
+def pause(args: argparse.Namespace, context: Context) -> int:
+    return _change(Action.PAUSE, Selection(), args, context, {"reason": args.reason} if args.reason else {})
+
+
+def resume(args: argparse.Namespace, context: Context) -> int:
+    return _change(Action.RESUME, Selection(), args, context, {})
+
+
+def _some(
+    action: Action, selection: Selection, args: argparse.Namespace, context: Context, options: Mapping[str, Json] | None = None
+) -> int:
+    if selection.empty:
+        raise UsageError(
+            f"{action} needs a selection of messages",
+            advice="give ids, --verdict, --older-than, --source or --filter, or ALL in capitals",
+        )
+    return _change(action, selection, args, context, options or {})
+
+
+def _change(action: Action, selection: Selection, args: argparse.Namespace, context: Context, options: Mapping[str, Json]) -> int:
+    if args.rate is not None:
+        options = {**options, "rate": args.rate}
+    with context.control(args, args.path) as control:
+        return change(control, action, selection, args, context, options)
+
+
+def change(
+    control: Control, action: Action, selection: Selection, args: argparse.Namespace, context: Context,
+    options: Mapping[str, Json], *, said: str = "", traced: float = 0.0,
+) -> int:  # fmt: skip
+    """Prints the plan, asks, applies, prints the result and returns the exit code. ``said`` is a line printed with the plan.
+    Messages that were put are followed for at most ``traced`` seconds."""
+    terminal = context.terminal
+    plan = _plan(control, action, selection, terminal, force=getattr(args, "force", False), options=options)
+    if said:
+        plan = replace(plan, notes=(*plan.notes, said))
+    if plan.poison and not plan.options.get("hold_poison"):
+        note = f"{plan.poison} marked ! may kill their consumers: --hold-poison holds them instead."
+        plan = replace(plan, notes=(*plan.notes, note))
+    if not args.json:
+        for line in render_changes_text.plan(plan):
+            terminal.out(line)
+    if plan.count == 0:
+        if args.json:
+            terminal.out(render_json.dumps(render_changes_json.outcome(plan, None, dry_run=args.dry_run)))
+        return _nothing(plan, terminal, own_age=selection.older_than is not None)
+    if args.dry_run:
+        if args.json:
+            terminal.out(render_json.dumps(render_changes_json.outcome(plan, None, dry_run=True)))
+        return DONE
+    if not args.yes:
+        _confirm(plan, terminal, shown=not args.json)
+    began = control.now() if traced else 0.0
+    result = _apply(control, plan, terminal)
+    document = render_changes_json.outcome(plan, result, dry_run=False) if args.json else {}
+    if not args.json:
+        for line in render_changes_text.result(replace(result, notes=()) if plan.deletes else result):
+            terminal.out(line)
+    code = _code(plan, result)
+    if traced and (ids := [one.id for one in result.items if one.outcome is Outcome.DONE]):
+        found = trace.trace(control, ids, began, traced, (lambda line: None) if args.json else terminal.out)
+        document["trace"] = trace.as_json(found, began)
+        words = trace.verdict(found, began, traced)
+        if all(map(trace.finished, found.values())):
+            terminal.status("")
+            if not args.json:
+                terminal.out(words)
+        else:
+            terminal.error(f"inject: {words}")
+            code = code or SOME
+    if args.json:
+        terminal.out(render_json.dumps(document))
+    if plan.deletes:
+        for note in result.notes:  # what was not written down, of what goes on all the same
+            terminal.error(note)
+    return code
+
+
+def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
+    if plan.refused and plan.action in (Action.PAUSE, Action.RESUME):
+        terminal.error(f"{escape(plan.target)}: {plan.action}: nothing done: {plan.refused[0].reason}")
+        return REFUSED
+    if plan.refused:
+        forceable = any(refusal.forceable for refusal in plan.refused) and not plan.force
+        terminal.error(
+            f"{plan.action}: nothing done, all {len(plan.refused)} refused: {plan.refused[0].reason}"
+            f"{' …' if len(plan.refused) > 1 else ''}{'; --force takes them anyway' if forceable else ''}"
+        )
+        return REFUSED
+    if plan.action is Action.UNLOCK:
+        which = f"no lock {', '.join(map(escape, plan.missing))} here" if plan.missing else "no lock here is stale"
+        terminal.error(f"{escape(plan.target)}: unlock: {which}; spooltop locks lists them")
+        return NOTHING_MATCHED
+    where = f" in {plan.selection.box}" if plan.selection.box else ""
+    advice = "spooltop ls shows what is there"
+    if plan.action is Action.UNDO:
+        terminal.error(f"{escape(plan.target)}: undo: nothing is left to undo; spooltop ops shows what was undone")
+        return NOTHING_MATCHED
+    if plan.action in (Action.PURGE, Action.EMPTY) and plan.selection.older_than is not None:
+        where += f" for {duration(plan.selection.older_than)} or longer"
+        advice = advice if own_age else "for younger ones give ids, ALL or --older-than"
+    terminal.error(f"{escape(plan.target)}: {plan.action}: nothing matched{where}; {advice}")
+    return NOTHING_MATCHED
+
+
+def _confirm(plan: Plan, terminal: Terminal, *, shown: bool) -> None:
+    """Asks for the confirmation that ``plan.confirm`` requires. Raises ``Refused`` for any other answer, and if nobody can be
+    asked."""
+    if not terminal.can_ask:
+        raise Refused(
+            f"{plan.action}: nothing done: no terminal to confirm on",
+            advice="add --yes to do it, or --dry-run to see the plan only",
+        )
+    if not shown:
+        for line in render_changes_text.plan(plan):
+            terminal.err(line)
+    wants = {Confirm.LARGE: "Shift-Y", Confirm.NUMBER: f"the number {plan.count}"}.get(plan.confirm, "y")
+    what = f"{plan.action} {plan.count}" if plan.action not in (Action.PAUSE, Action.RESUME) else str(plan.action)
+    if not accepts(plan, terminal.ask(f"{what}? Type {wants}, anything else cancels: ")):
+        raise Refused(f"{plan.action}: nothing done, not confirmed", advice=f"type {wants} to confirm")
+
+
+def _plan(
+    control: Control, action: Action, selection: Selection, terminal: Terminal, *, force: bool, options: Mapping[str, Json]
+) -> Plan:
+    line = ProgressLine(terminal, f"{action}: making the plan", hint="Ctrl-C leaves")
+    with line, _interrupts(once=True) as interrupted:
+        plan = control.plan(
+            action, selection, force=force, options=options, on_progress=line.tell, stop=lambda: bool(interrupted)
+        )
+    if interrupted:
+        raise Stopped(f"{action}: stopped before anything was done; nothing was changed")
+    return plan
+
+
+def _apply(control: Control, plan: Plan, terminal: Terminal) -> Result:
+    line = ProgressLine(terminal, str(plan.action), total=plan.count, hint="Ctrl-C stops between two items")
+    with line, _interrupts() as interrupted:
+        return control.apply(plan, on_progress=line.advance, stop=lambda: bool(interrupted))
+
+
+@contextmanager
+def _interrupts(*, once: bool = False) -> Iterator[list[int]]:
+    """Lets Ctrl-C and SIGTERM end an operation between two items, so that its result is still written and shown. ``once``: while
+    nothing has been changed yet, a second signal ends the command wherever it is, for example in a listing that hangs."""
+    received: list[int] = []
+
+    with signals_to(received.append, signal.SIGINT, signal.SIGTERM, once=once):
+        yield received
+
+
+def _code(plan: Plan, result: Result) -> int:
+    if result.stopped and result.untried:
+        return INTERRUPTED if not result.notes else SOME
+    if plan.refused or plan.missing or len(result.items) != result.count(Outcome.DONE):
+        return SOME
+    return DONE

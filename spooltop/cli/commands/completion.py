@@ -1,0 +1,173 @@
+"""``completion``: scripts with which a shell completes commands, options and their values. Made from the tables of the parser."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from .. import options
+from ..context import Context
+from ..parser import COMMANDS, Command
+
+__all__ = ["completion", "script"]
+
+
+class _Option(NamedTuple):
+    """An option: its spellings, its help in one line, whether a value follows, and the values that there are."""
+
+    flags: tuple[str, ...]
+    help: str
+    value: str
+    choices: tuple[str, ...]
+
+
+class _Recorder:
+    """Takes the calls that build a parser and remembers the options."""
+
+    def __init__(self) -> None:
+        self.options: list[_Option] = []
+        self.words: tuple[str, ...] = ()
+        """The values that an argument without a dash may have; empty: any."""
+
+    def add_argument(self, *flags: str, **more: Any) -> None:
+        choices = tuple(map(str, more.get("choices") or ()))
+        if not flags[0].startswith("-"):
+            self.words = choices or self.words
+            return
+        if more.get("help") == argparse.SUPPRESS:
+            return
+        alone = more.get("action") in ("store_true", "store_const")
+        value = "" if alone else str(more.get("metavar") or flags[-1].lstrip("-").upper())
+        self.options.append(_Option(flags, " ".join(str(more.get("help", "")).split()), value, choices))
+
+    def set_defaults(self, **defaults: object) -> None:
+        """Defaults are not completed."""
+
+
+def completion(args: argparse.Namespace, context: Context) -> int:
+    for line in script(args.shell):
+        context.terminal.out(line)
+    return 0
+
+
+def script(shell: str) -> list[str]:
+    """The lines of the script for ``bash``, ``zsh`` or ``fish``."""
+    return list({"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]())
+
+
+def _recorded(command: Command | None) -> _Recorder:
+    recorder: Any = _Recorder()
+    options.common(recorder)
+    (options.dashboard if command is None else command.options)(recorder)
+    if command is not None and command.name == "help":
+        recorder.words = tuple(COMMANDS)
+    found: _Recorder = recorder
+    return found
+
+
+def _all() -> list[tuple[str, str, _Recorder]]:
+    """Each command with what it does and its options; "" is the dashboard."""
+    return [("", "", _recorded(None)), *((one.name, one.does, _recorded(one)) for one in COMMANDS.values())]
+
+
+def _bash() -> Iterable[str]:
+    yield "# eval \"$(spooltop completion bash)\""
+    yield "_spooltop() {"
+    yield "  local cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command= word place words= files=-f"
+    yield "  for ((place = 1; place < COMP_CWORD; place++)); do"
+    yield "    word=${COMP_WORDS[place]}"
+    yield "    [[ $word == -* ]] && continue"
+    yield f"    case $word in {'|'.join(COMMANDS)}) command=$word ;; esac"
+    yield "    break"
+    yield "  done"
+    yield "  case $command:$before in"
+    for name, _, recorded in _all():
+        for option in recorded.options:
+            if option.value:
+                pattern = "|".join(f"{name}:{flag}" for flag in option.flags)
+                yield f"    {pattern}) {_bash_values(option)}; return ;;"
+    yield "  esac"
+    yield "  case $command:$cur in"
+    for name, _, recorded in _all():
+        flags = " ".join(flag for option in recorded.options for flag in option.flags)
+        yield f"    {name}:-*) words='{flags}' ;;"
+        if recorded.words:
+            yield f"    {name}:*) words='{' '.join(recorded.words)}' files= ;;"
+    yield f"    :*) words='{' '.join(COMMANDS)}' ;;"
+    yield "  esac"
+    yield "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\"; [[ $cur == -* ]] || compgen $files -- \"$cur\")"
+    yield "}"
+    yield "complete -o filenames -F _spooltop spooltop"
+
+
+def _bash_values(option: _Option) -> str:
+    words = f"-W '{' '.join(option.choices)}'" if option.choices else "-f"
+    return f"mapfile -t COMPREPLY < <(compgen {words} -- \"$cur\")"
+
+
+def _zsh() -> Iterable[str]:
+    yield "#compdef spooltop"
+    yield "# spooltop completion zsh > ~/.zfunc/_spooltop, with fpath+=~/.zfunc before compinit in ~/.zshrc"
+    yield "_spooltop() {"
+    yield "  local command= word"
+    yield "  for word in ${words[2,CURRENT-1]}; do"
+    yield "    [[ $word == -* ]] && continue"
+    yield f"    case $word in ({'|'.join(COMMANDS)}) command=$word ;; esac"
+    yield "    break"
+    yield "  done"
+    yield "  case $command in"
+    for name, _, recorded in _all():
+        rest = f"'*:command:({' '.join(recorded.words)})'" if recorded.words else "'*:path:_files'"
+        specs = " ".join([*map(_zsh_option, recorded.options), rest if name else "'*: :_spooltop_first'"])
+        yield f"    ({name or chr(39) * 2}) _arguments {specs} ;;"
+    yield "  esac"
+    yield "}"
+    yield "_spooltop_first() {"
+    yield "  local -a commands=("
+    for one in COMMANDS.values():
+        yield f"    {_quoted(f'{one.name}:{one.does}')}"
+    yield "  )"
+    yield "  _describe command commands"
+    yield "  _files"
+    yield "}"
+    # Autoloaded from fpath, this file is the body of the function; sourced, it only defines it.
+    yield 'if [[ $funcstack[1] == _spooltop ]]; then _spooltop "$@"; else compdef _spooltop spooltop; fi'
+
+
+def _zsh_option(option: _Option) -> str:
+    what = re.sub(r"([\[\]:\\])", r"\\\1", option.help)
+    value = f":{_plain(option.value)}:{_zsh_values(option)}" if option.value else ""
+    return " ".join(_quoted(f"*{flag}[{what}]{value}") for flag in option.flags)
+
+
+def _zsh_values(option: _Option) -> str:
+    return f"({' '.join(option.choices)})" if option.choices else "_files"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z]+", " ", text).strip()
+
+
+def _fish() -> Iterable[str]:
+    yield "# spooltop completion fish > ~/.config/fish/completions/spooltop.fish"
+    for one in COMMANDS.values():
+        yield f"complete -c spooltop -n __fish_use_subcommand -a {one.name} -d {_fish_quoted(one.does)}"
+    for name, _, recorded in _all():
+        when = f"__fish_seen_subcommand_from {name}" if name else "__fish_use_subcommand"
+        for option in recorded.options:
+            flags = " ".join(f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in option.flags)
+            values = f" -x -a '{' '.join(option.choices)}'" if option.choices else " -r" if option.value else ""
+            yield f"complete -c spooltop -n '{when}' {flags}{values} -d {_fish_quoted(option.help)}"
+        if recorded.words:
+            yield f"complete -c spooltop -n '{when}' -f -a '{' '.join(recorded.words)}'"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _fish_quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+

@@ -1,0 +1,63 @@
+"""``config show``: each setting, its value, and where it is set."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+
+from spooltop.model.text import escape
+from spooltop.observe.thresholds import PREFIX, Thresholds
+from spooltop.records import fields
+from spooltop.settings import NAMES, Settings, files_of, load
+
+from ..context import Context
+from ..render import snapshot_json as render_json
+
+__all__ = ["config"]
+
+_NONE = "—"
+_SECRETS = re.compile(r"(?<=://)\S*@|(?<=\?)[^#\s]+")
+"""The user and password of a URL, and its options, among which a password may be too."""
+
+
+def config(args: argparse.Namespace, context: Context) -> int:
+    """Prints all settings, also those that have their defaults. A value that makes no sense is a ``UsageError``, as for every
+    command that uses it."""
+    environ = context.terminal.environ
+    found = load(environ)
+    defaults, limits = Thresholds(), Thresholds.from_settings(found.words)
+    durations = {field.name for field in fields(Thresholds) if field.type != "int"}
+    _ = found.claims_hosts, found.claims_pids, found.syslog, found.mouse  # these raise where they make no sense
+    rows = []
+    for name in NAMES:
+        value = _value(name, found, limits if name in found.origins else defaults, durations)
+        rows.append((name, value, found.origins.get(name, "default")))
+    if args.json:
+        for name, value, origin in rows:
+            line = {"schema": render_json.SCHEMA, "name": name, "value": value, "origin": origin}
+            context.terminal.out(render_json.dumps(line))
+        return 0
+    for path in files_of(environ):
+        context.terminal.out(f"{escape(path)}: {'read' if os.path.exists(path) else 'not there'}")
+    context.terminal.out("")
+    widths = [max(len(row[place] or _NONE) for row in rows) for place in (0, 1)]
+    for name, value, origin in rows:
+        context.terminal.out(f"{name:<{widths[0]}}  {value or _NONE:<{widths[1]}}  {origin}")
+    return 0
+
+
+def _value(name: str, found: Settings, limits: Thresholds, durations: set[str]) -> str | None:
+    """The value as a settings file takes it; None: not set, and without a default."""
+    if hasattr(limits, name):
+        number = getattr(limits, name)
+        return _duration(number) if name in durations else str(number)
+    text = found.words.get(PREFIX + name.upper())
+    return None if text is None else escape(_SECRETS.sub(lambda found: "…@" if found[0].endswith("@") else "…", text))
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds and seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s"

@@ -1,0 +1,111 @@
+"""The command that lists the consumers of a spool."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from typing import Any
+
+from spooltop.errors import UsageError
+from spooltop.model.look.consumers import ConsumerList, ConsumerRow, nameless_words
+from spooltop.model.text import escape, program
+from spooltop.model.units import age, at_most, duration, fit, parse_age, size
+
+from ..context import Context, here_or
+from ..render import snapshot_json as render_json
+from ..terminal import printable
+
+__all__ = ["consumers"]
+
+NOTHING_MATCHED = 4
+
+
+def consumers(args: argparse.Namespace, context: Context) -> int:
+    path = here_or(args.path, args.as_kind == "spool")
+    seconds = None if args.watch is None else parse_age(args.watch)
+    if seconds is not None and not 0 < seconds <= 365 * 86_400.0:
+        raise UsageError(f"--watch {args.watch!r} is not between 1s and 365d", advice="as in --watch 40s")
+    with context.control(args, path, watch=seconds is not None) as control:
+        control.look()
+        found = control.consumers()
+        if seconds is not None:
+            control.watch(seconds)
+            found = control.consumers()
+    chosen = [one for one in found.consumers if args.verdict in (None, one.verdict)]
+    if args.json:
+        for one in chosen:
+            context.terminal.out(render_json.dumps(_json(one, found)))
+    elif chosen:
+        for line in _text(chosen, found):
+            context.terminal.out(line)
+    elif args.verdict is None:
+        context.terminal.out("no consumers here")
+    for note in _notes(found):
+        context.terminal.error(f"{escape(path)}: {note}")
+    if not chosen and args.verdict is not None:
+        context.terminal.error(f"{escape(path)}: no consumer is {args.verdict}")
+        return NOTHING_MATCHED
+    return 0
+
+
+def _notes(found: ConsumerList) -> Iterable[str]:
+    if found.more:
+        yield f"{found.more:,} more consumers are not listed"
+    if found.nameless:
+        yield f"{nameless_words(found)}; spooltop ls --box cur lists them"
+    if found.error:
+        yield printable(found.error)
+
+
+def _json(one: ConsumerRow, found: ConsumerList) -> dict[str, Any]:
+    owner, usage = one.owner, one.usage
+    command = (usage.command if usage is not None else "") or owner.command
+    return {
+        "schema": render_json.SCHEMA,
+        "verdict": str(one.verdict),
+        "state": one.word.lower(),
+        "pid": owner.pid,
+        "host": None if owner.host is None else escape(owner.host),
+        "user": None if owner.user is None else escape(owner.user),
+        "command": None if not command else escape(command),
+        "token": one.token,
+        "started_at": owner.start,
+        "claims": one.claims,
+        "longest_held": one.held(found.taken_at),
+        "longest_held_is_bound": one.claimed_is_bound,
+        "last_claim": one.last_claim_at,
+        "done_rate": one.rate.done,
+        "failed_rate": one.rate.failed,
+        "window": found.window or None,
+        "cpu": None if usage is None else usage.cpu,
+        "memory": None if usage is None else usage.memory,
+        "evidence": one.evidence,
+        "complete": not (found.more or found.nameless or found.error),
+    }
+
+
+def _text(chosen: Iterable[ConsumerRow], found: ConsumerList) -> Iterable[str]:
+    if found.window:
+        yield f"rates over {duration(found.window)}{', at least' if found.lower_bound else ''}"
+    yield (
+        "verdict      pid  command             user      host         since  claims   held   last  done/s  fail/s    cpu     mem"
+        "  evidence"
+    )
+    for one in chosen:
+        owner, usage = one.owner, one.usage
+        gone = one.gone
+        nothing = "—" if gone else "?"
+        held = (at_most if one.claimed_is_bound else age)(one.held(found.taken_at))
+        cpu = nothing if usage is None else "·" if usage.cpu is None else f"{round(100 * usage.cpu)}%"
+        yield (
+            f"{one.word:<8} {'?' if owner.pid is None else owner.pid:>7}"
+            f"  {fit(escape(program(owner.command)) if owner.command else '?', 18, cut='right')}"
+            f"  {fit(escape(owner.user or nothing), 8, cut='right')}  {fit(escape(owner.host or '?'), 10, cut='right')}"
+            f"  {_ago(owner.start, found.taken_at):>6}  {one.claims:>6,}  {held:>5}  {_ago(one.last_claim_at, found.taken_at):>5}"
+            f"  {'—' if gone else one.rate.words('done'):>6}  {'—' if gone else one.rate.words('failed'):>6}"
+            f"  {cpu:>5}  {nothing if usage is None else size(usage.memory):>6}  {printable(one.evidence)}"
+        )
+
+
+def _ago(at: float | None, now: float) -> str:
+    return "?" if at is None else age(max(0.0, now - at))

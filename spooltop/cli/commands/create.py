@@ -1,0 +1,139 @@
+"""Commands that use the engine without an operator: init makes a spool, put enqueues."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from spooltop.backends.directory.detect import identify
+from spooltop.errors import NotASpool, Refused, SpooltopError, UsageError
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import LIVE, Box
+
+from ..context import Context
+from ..progress import ProgressLine
+from ..render import snapshot_json as render_json
+from ..selecting import id_of
+
+if TYPE_CHECKING:
+    from spooltop.engine import Spool
+
+__all__ = ["init", "open_spool", "put"]
+
+SOME = 1
+
+
+def open_spool(args: argparse.Namespace, *, what: str, hosts: str = "any") -> Spool:
+    """Opens the engine's spool at the path of a command, with the setting ``claims.hosts``. Raises with a suitable hint if the
+    path is not a spool, or is a mail folder."""
+    from spooltop.engine import Spool
+
+    as_spool = args.as_kind == "spool"
+    target = identify(args.path, as_spool)
+    if args.read_only:
+        raise Refused(f"{what}: refused by --read-only", path=args.path)
+    if target.read_only is not None:
+        raise Refused(f"{what}: {target.read_only}", path=args.path)
+    if target.kind != "spool":
+        raise NotASpool(f"{what}: these are {target.kind}, not messages", path=args.path, advice="name a spool")
+    return Spool(args.path, durable=not args.no_durable, as_spool=as_spool, hosts=hosts)
+
+
+def init(args: argparse.Namespace, context: Context) -> int:
+    from spooltop.engine import Spool
+
+    path: str = args.path
+    made: list[str] = []
+    if args.read_only:
+        raise Refused("init: refused by --read-only", path=path)
+    try:
+        target = identify(path, args.as_kind == "spool")
+    except NotASpool as error:
+        _may_become_one(path, error)
+        made = [str(box) for box in (Box.TMP, Box.NEW, Box.CUR)]
+    else:
+        if target.read_only is not None:
+            raise Refused(f"init: {target.read_only}", path=path)
+        if target.kind != "spool":
+            raise Refused(f"init: it holds {target.kind}", path=path, advice="name a new or an empty directory")
+        made = [str(box) for box in target.missing]
+    if made:
+        try:
+            Spool.create(path).close()
+        except OSError as error:
+            advice = "name a place that you may write, with space left"
+            raise Refused(f"init: {os.strerror(error.errno or 0)}", path=path, advice=advice) from None
+    if args.json:
+        context.terminal.out(render_json.dumps({"schema": 1, "spool": escape(os.path.abspath(path)), "made": made}))
+    elif made:
+        context.terminal.out(f"made {escape(path)} with {', '.join(made)}")
+    else:
+        context.terminal.out(f"{escape(path)} is a spool already, nothing was changed")
+    return 0
+
+
+def _may_become_one(path: str, error: SpooltopError) -> None:
+    """Raises unless ``path`` is an empty directory or an unused name in a directory."""
+    if not path:
+        raise error
+    here = os.path.abspath(path)
+    for folder in (here, os.path.dirname(here)):
+        spool, box = os.path.split(folder)
+        if box in LIVE and all(os.path.isdir(os.path.join(spool, one)) for one in LIVE):
+            raise Refused(f"init: {escape(folder)} is a box of a spool", path=path, advice="name a place outside of it") from None
+    if os.path.lexists(path):
+        if not os.path.isdir(path):
+            raise Refused("init: not a directory", path=path, advice="name a new or an empty directory") from None
+        with os.scandir(path) as entries:
+            empty = next(entries, None) is None
+        if not empty:
+            advice = "name a new or an empty directory"
+            raise Refused("init: the directory is not empty, and not a spool", path=path, advice=advice) from None
+        return
+    parent = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(parent):
+        raise NotASpool("init: no such parent directory", path=path, advice=f"first: mkdir -p {escape(parent)}") from None
+
+
+def put(args: argparse.Namespace, context: Context) -> int:
+    terminal = context.terminal
+    files: list[str] = args.files or ["-"]
+    if len(files) > 1 and (args.id is not None or args.key is not None):
+        raise UsageError("put: --id and --key are for a single message", advice="put them one by one")
+    if files.count("-") > 1:
+        raise UsageError("put: stdin is named twice", advice="name - once")
+    name = None if args.id is None else id_of(args.id)
+    failed = 0
+    line = ProgressLine(terminal, "put", total=len(files), hint="Ctrl-C stops", shown=not terminal.out_is_terminal)
+    with open_spool(args, what="put") as spool, line:
+        for number, file in enumerate(files):
+            line.advance(number, words="files")
+            try:
+                if file == "-":
+                    if terminal.stdin.isatty():
+                        terminal.err("the message, and Ctrl-D at its end:")
+                    done = _put(spool, terminal.binary_in(), args, name)
+                else:
+                    with Path(file).open("rb") as data:
+                        done = _put(spool, data, args, name)
+            except OSError as error:
+                line.close()
+                terminal.error(f"put: {escape(file)}: {os.strerror(error.errno or 0)}; not enqueued")
+                failed += 1
+                continue
+            terminal.out(_json(done) if args.json else escape(done))
+            terminal.flush()
+    return SOME if failed else 0
+
+
+def _json(id: str) -> str:
+    from spooltop.engine import MessageId
+
+    return render_json.dumps(render_json.put(id, duplicate=isinstance(id, MessageId) and id.duplicate))
+
+
+def _put(spool: Spool, data: BinaryIO, args: argparse.Namespace, name: str | None) -> str:
+    key: str | None = args.key
+    return spool.put(data, source=args.source, id=name, key=key)

@@ -1,0 +1,125 @@
+"""Commands for cursors: list them, set one, mute one."""
+
+from __future__ import annotations
+
+import argparse
+
+from spooltop.control import Control
+from spooltop.errors import UsageError
+from spooltop.model.cursors.input import parse_value
+from spooltop.model.cursors.state import Cursor
+from spooltop.model.filters.selection import Selection
+from spooltop.model.text import escape, unescape
+from spooltop.model.units import parse_age
+from spooltop.model.vocabulary import Action, Json
+
+from ..context import Context, here_or
+from ..render import snapshot_json as render_json
+from ..render import snapshot_text as render_text
+from .change import change
+from .status import watched
+
+__all__ = ["cursors"]
+
+MUTED_FOR = "1h"
+
+
+def cursors(args: argparse.Namespace, context: Context) -> int:
+    args.path = here_or(args.path, args.as_kind == "spool", args.cursor_file)
+    asked = [name for name in ("set", "mute", "unmute") if getattr(args, name) is not None]
+    if len(asked) > 1:
+        raise UsageError(f"--{asked[0]} and --{asked[1]} together", advice="one at a time")
+    if args.set is None and (args.file or args.type or args.force or args.yes or args.dry_run):
+        raise UsageError("--file, --type, --force, --yes and --dry-run go with --set", advice="--set SOURCE=VALUE")
+    if asked and args.watch is not None:
+        raise UsageError(f"--watch and --{asked[0]} together", advice="one at a time")
+    if args.set is not None:
+        return _set(args, context)
+    if args.mute is not None:
+        return _mute(args, context)
+    if args.unmute is not None:
+        return _unmute(args, context)
+    return _listed(args, context)
+
+
+def _listed(args: argparse.Namespace, context: Context) -> int:
+    snapshot = watched(args, context, args.path, progress=True)
+    if args.json:
+        lines = [render_json.dumps(line) for line in render_json.cursors(snapshot)]
+    else:
+        lines = render_text.cursors(snapshot) if snapshot.cursors else ["no cursors here"]
+    for line in lines:
+        context.terminal.out(line)
+    return 0
+
+
+def _set(args: argparse.Namespace, context: Context) -> int:
+    name, equals, text = args.set.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--set {args.set!r} is not SOURCE=VALUE", advice="as in --set imessage=89640")
+    source = _source(name)
+    file = None if args.file is None else _unescaped(args.file)
+    with context.control(args, args.path) as control:
+        value, words = _value(control, source, file, text, args.type)
+        options: dict[str, Json] = {"source": source, "value": value}
+        if file is not None:
+            options["file"] = file
+        return change(control, Action.SET_CURSOR, Selection(), args, context, options, said=f"the value is {words}")
+
+
+def _value(control: Control, source: str, file: str | None, text: str, kind: str) -> tuple[Json, str]:
+    found = [one for one in control.look().cursors if one.source == source and (file is None or _is(one, file))]
+    try:
+        read = parse_value(text, found[0].value if found else None, kind, found[0].field if found else None)
+    except ValueError:
+        raise UsageError(f"{text!r} is not JSON", advice="a text is given with --type text, or in double quotes") from None
+    return read.value, read.words
+
+
+def _is(cursor: Cursor, file: str) -> bool:
+    return file in (cursor.file, cursor.file.rpartition("/")[2])
+
+
+def _mute(args: argparse.Namespace, context: Context) -> int:
+    name, equals, age = args.mute.rpartition("=")
+    if not equals:
+        name, age = args.mute, MUTED_FOR
+    source, seconds = _source(name), parse_age(age)
+    with context.control(args, args.path) as control:
+        known = [one.source for one in control.look().cursors]
+        end = control.mute(source, seconds)
+    if args.json:
+        context.terminal.out(render_json.dumps({"schema": 1, "source": escape(source), "muted_until": end}))
+    else:
+        context.terminal.out(f"{escape(source)} is muted until {render_text.date(end)}")
+    if source not in known:
+        there = ", ".join(map(escape, known)) or "none"
+        context.terminal.error(f"{escape(source)} is not among the cursors seen now ({there}); it is muted anyway")
+    return 0
+
+
+def _unmute(args: argparse.Namespace, context: Context) -> int:
+    source = _source(args.unmute)
+    with context.control(args, args.path) as control:
+        ended = control.unmute(source)
+    if args.json:
+        context.terminal.out(render_json.dumps({"schema": 1, "source": escape(source), "muted_until": None, "was_muted": ended}))
+    elif ended:
+        context.terminal.out(f"{escape(source)} is no longer muted")
+    if not ended:
+        context.terminal.error(f"{escape(source)} was not muted here; spooltop status says what is")
+        return 4
+    return 0
+
+
+def _source(name: str) -> str:
+    if not name:
+        raise UsageError("which source?", advice="name it as spooltop cursors lists it")
+    return _unescaped(name)
+
+
+def _unescaped(word: str) -> str:
+    try:
+        return unescape(word)
+    except ValueError:
+        raise UsageError(f"{word!r} is not written as it is shown", advice=r"a backslash is \\, other bytes \xNN") from None

@@ -1,0 +1,93 @@
+"""``doctor``: each check of the place on a line, with its remedy."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from spooltop.errors import UsageError
+from spooltop.model.units import parse_age
+
+from ..context import Context, here_or
+from ..progress import while_waiting
+from ..render import snapshot_json as render_json
+from ..signals import interrupted_by_signals
+from ..terminal import Terminal, printable
+
+if TYPE_CHECKING:
+    from spooltop.monitor.doctor.diagnosis import Diagnosis
+
+__all__ = ["doctor"]
+
+_LONGEST = 86400.0
+_SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
+_COLOURS = {"ok": "32", "warning": "33", "problem": "31"}
+_WORD, _CHECK = 7, 18
+_REMEDY = "    "
+
+
+def doctor(args: argparse.Namespace, context: Context) -> int:
+    """Prints the result of each check; the exit code is that of the worst."""
+    from spooltop.monitor.doctor.doctor import diagnose, examined, exit_code
+
+    from ..demo.demo_dir import left_behind
+
+    terminal = context.terminal
+    path = here_or(args.path, args.as_kind == "spool", args.cursor_file)
+    watch = 0.0 if args.watch is None else parse_age(args.watch)
+    if args.watch is not None and not 0 < watch <= _LONGEST:
+        raise UsageError(f"--watch {args.watch!r} is not between 1s and 1d", advice="as in --watch 10s")
+    with context.control(args, path, watch=bool(watch), owners=False) as control, interrupted_by_signals() as received:
+        try:
+            with while_waiting(terminal, "doctor", control.current_step):
+                found = diagnose(examined(control, write=args.write, watch=watch, demos=left_behind()))
+        except KeyboardInterrupt:
+            if received in ([], [signal.SIGINT]):
+                raise
+            return 128 + received[0]
+    if args.json:
+        lines: Iterable[str] = map(_as_json, found)
+    elif terminal.out_is_terminal:
+        lines = _drawn(found, terminal)
+    else:
+        lines = map(_plain, found)
+    for line in lines:
+        terminal.out(line)
+    return exit_code(found)
+
+
+def _as_json(one: Diagnosis) -> str:
+    return render_json.dumps(
+        {"schema": 1, "check": one.check, "status": str(one.health), "text": one.text, "remedy": one.remedy or None}
+    )
+
+
+def _plain(one: Diagnosis) -> str:
+    remedy = f"; remedy: {one.remedy}" if one.remedy else ""
+    return f"{one.health} {one.check}: {printable(one.text + remedy)}"
+
+
+def _drawn(found: Sequence[Diagnosis], terminal: Terminal) -> Iterator[str]:
+    """Lines for a terminal: a sign, the word, the check, and its text, wrapped beside them. The last line counts."""
+    import textwrap  # only for a terminal
+
+    margin = " " * (2 + _WORD + 2 + _CHECK + 1)
+    width = max(terminal.width, len(margin) + 20)
+    for one in found:
+        word = str(one.health)
+        head = f"{_SIGNS[word]} {word:<{_WORD}}  {one.check:<{_CHECK}} "
+        text = textwrap.wrap(printable(one.text), width - len(margin), break_long_words=False, break_on_hyphens=False)
+        yield f"{_coloured(head, word, terminal)}{text[0]}"
+        yield from (margin + line for line in text[1:])
+        if one.remedy:
+            # A command is not wrapped: the terminal does that, and whoever copies it gets one line.
+            yield f"{_REMEDY}→ {printable(one.remedy)}"
+    counts = {word: sum(one.health == word for one in found) for word in ("problem", "warning", "ok")}
+    yield ""
+    yield ", ".join(f"{n} {word}{'s' if n != 1 and word != 'ok' else ''}" for word, n in counts.items() if n)
+
+
+def _coloured(head: str, word: str, terminal: Terminal) -> str:
+    return f"\x1b[{_COLOURS[word]}m{head}\x1b[39m" if terminal.coloured else head

@@ -1,0 +1,131 @@
+"""``events``: a line for each problem that begins, changes or ends, each operation and each lost update, until it is stopped."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import threading
+from collections.abc import Callable
+from queue import Queue
+
+from spooltop.control import Control
+from spooltop.errors import SpooltopError
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.vocabulary import Json
+from spooltop.monitor.events import QueueEvent, TargetEvents, as_json, as_text
+from spooltop.monitor.watching import OperationFeed, Watching, require_one, stopped_by_signals
+
+from ..context import Context, targets_of
+from ..render import snapshot_json as render_json
+from ..terminal import Terminal
+
+__all__ = ["events"]
+
+_MOST_OPERATIONS = 100
+_AGAIN = 5.0
+"""Seconds after which a target without changes is looked at again: the end of a process is no change in a directory."""
+_COMMAND_WITHIN = 60.0
+"""Seconds after which a command of ``--exec`` is killed: one that hangs must not keep back the events after it."""
+_WAITING = 1_000
+"""Events that wait for ``--exec``; past them, the oldest of those that wait is left out and a line says so."""
+
+
+def events(args: argparse.Namespace, context: Context) -> int:
+    names = targets_of(args, context)
+    runner = None if args.exec is None else _Runner(args.exec, context.terminal)
+    told = _Told(context.terminal, as_lines=not args.json, runner=runner, stop=lambda: watching.stop())
+
+    def opened(target: str) -> Control:
+        return context.control(args, target, watch=True)
+
+    require_one(names, opened)
+    watching = Watching({name: _Sink(name, told) for name in names}, opened, again=_AGAIN)
+    with stopped_by_signals(watching):
+        watching.wait()
+    if runner is not None:
+        runner.close()
+    if told.error is not None:
+        raise told.error
+    return 0
+
+
+class _Told:
+    """Prints events, which come from several threads, and hands them to the command. ``stop`` is called where nothing can be
+    printed any more."""
+
+    def __init__(self, terminal: Terminal, *, as_lines: bool, runner: _Runner | None, stop: Callable[[], object]) -> None:
+        self._terminal = terminal
+        self._as_lines = as_lines
+        self._runner = runner
+        self._lock = threading.Lock()
+        self._stop = stop
+        self.error: Exception | None = None
+
+    def __call__(self, found: list[QueueEvent]) -> None:
+        with self._lock:
+            if self.error is not None:
+                return
+            try:
+                for event in found:
+                    self._terminal.out(as_text(event) if self._as_lines else render_json.dumps(as_json(event)))
+                if found:
+                    self._terminal.flush()
+            except (OSError, SpooltopError) as error:  # nobody reads any more, or the disk is full: the main thread says it
+                self.error = error
+                self._stop()
+                return
+        if self._runner is not None:
+            for event in found:
+                self._runner.put(as_json(event))
+
+
+class _Sink:
+    """Implements ``watching.Sink`` for one target."""
+
+    def __init__(self, target: str, told: _Told) -> None:
+        self._events = TargetEvents(target)
+        self._told = told
+        self._feed = OperationFeed()
+
+    def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
+        self._told(self._events.look(snapshot, self._feed.newest(control, _MOST_OPERATIONS)))
+
+    def failed(self, why: str, at: float) -> None:
+        self._told(self._events.failed(why, at))
+
+
+class _Runner:
+    """Runs the command for each event, one after the other, in a thread of its own."""
+
+    def __init__(self, command: str, terminal: Terminal) -> None:
+        self._command = command
+        self._terminal = terminal
+        self._waiting: Queue[dict[str, Json] | None] = Queue()
+        self._left_out = 0
+        self._thread = threading.Thread(target=self._run, name="events --exec", daemon=True)
+        self._thread.start()
+
+    def put(self, event: dict[str, Json]) -> None:
+        if self._waiting.qsize() >= _WAITING:
+            self._waiting.get_nowait()
+            self._left_out += 1
+        self._waiting.put(event)
+
+    def close(self) -> None:
+        """Runs the command for what waits, and ends."""
+        self._waiting.put(None)
+        self._thread.join(_COMMAND_WITHIN)
+
+    def _run(self) -> None:
+        while (event := self._waiting.get()) is not None:
+            line = (render_json.dumps(event) + "\n").encode()
+            try:
+                done = subprocess.run(self._command, shell=True, input=line, timeout=_COMMAND_WITHIN, check=False)
+            except subprocess.TimeoutExpired:
+                self._terminal.error(f"--exec: killed after {_COMMAND_WITHIN:g}s: {self._command}")
+                continue
+            if done.returncode:
+                self._terminal.error(f"--exec: exit code {done.returncode}: {self._command}")
+            if self._left_out:
+                self._terminal.error(f"--exec: {self._left_out} events were left out: the command is too slow")
+                self._left_out = 0

@@ -1,0 +1,115 @@
+"""``metrics``: values for Prometheus, once, into a file again and again, or over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from spooltop.errors import SpooltopError, Unreadable, UsageError
+from spooltop.model.units import parse_age
+from spooltop.monitor.watching import Watching, require_one, stopped_by_signals
+
+from ..context import Context, targets_of
+from ..render import snapshot_json as render_json
+
+if TYPE_CHECKING:
+    from spooltop.control import Control
+    from spooltop.monitor.metrics import Metrics, TargetMetrics
+
+__all__ = ["address", "metrics"]
+
+_LOOPBACK = "127.0.0.1"
+
+
+def metrics(args: argparse.Namespace, context: Context) -> int:
+    """Without ``--listen`` and ``--textfile``, looks once at each target and prints."""
+    if args.grafana:
+        from spooltop.monitor.grafana import dashboard
+
+        context.terminal.out(render_json.dumps(dashboard()))
+        return 0
+    try:
+        from spooltop.monitor.metrics import Metrics, TargetMetrics
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "prometheus_client":
+            raise
+        raise UsageError("metrics needs prometheus_client", advice="in the checkout, pip install '.[metrics]'") from None
+    if args.listen is not None and args.textfile is not None:
+        raise UsageError("--listen and --textfile together", advice="run one for each")
+    names = targets_of(args, context)
+    targets = {name: TargetMetrics(name) for name in names}
+    found = Metrics(targets.values())
+    if args.listen is None and args.textfile is None:
+        return _once(args, context, targets, found)
+    every = parse_age(args.every)
+    if every < 1:
+        raise UsageError(f"--every {args.every} is under a second", advice="as in --every 15s")
+
+    def opened(target: str) -> Control:
+        return context.control(args, target, watch=True)
+
+    require_one(names, opened)
+    with stopped_by_signals(Watching(dict(targets), opened)) as watching:
+        if args.listen is not None:
+            _serve(found, *address(args.listen), watching, context)
+        else:
+            _write_again_and_again(found, args.textfile, every, watching)
+    return 0
+
+
+def address(text: str) -> tuple[str, int]:
+    """Parses ``HOST:PORT``, ``[IPv6]:PORT`` or ``PORT``; without a host it is the loopback. Raises ``UsageError``.
+
+    >>> [address(text) for text in ("9923", ":9923", "0.0.0.0:9923", "[::1]:9923")]
+    [('127.0.0.1', 9923), ('127.0.0.1', 9923), ('0.0.0.0', 9923), ('::1', 9923)]
+    """
+    host, _, port = text.rpartition(":")
+    bare = host[1:-1] if host[:1] + host[-1:] == "[]" else host
+    if not (port.isascii() and port.isdigit() and int(port) <= 65535) or set(bare) & set("[]") or (":" in bare and bare == host):
+        raise UsageError(f"--listen {text}: no address", advice="as in --listen 127.0.0.1:9923")
+    return bare or _LOOPBACK, int(port)
+
+
+def _once(args: argparse.Namespace, context: Context, targets: dict[str, TargetMetrics], found: Metrics) -> int:
+    from prometheus_client import generate_latest
+
+    failed = 0
+    for name, target in targets.items():
+        began = time.monotonic()
+        try:
+            with context.control(args, name) as control:
+                target.look(control, control.look(), time.monotonic() - began)
+        except SpooltopError as error:
+            target.failed(str(error), time.time())
+            context.terminal.error(str(error))
+            failed += 1
+    context.terminal.out(generate_latest(found.registry).decode().rstrip("\n"))
+    return Unreadable.exit_code if failed else 0
+
+
+def _serve(found: Metrics, host: str, port: int, watching: Watching, context: Context) -> None:
+    from prometheus_client import start_http_server
+
+    try:
+        server, thread = start_http_server(port, addr=host, registry=found.registry)
+    except OSError as error:
+        raise Unreadable(f"cannot listen on {host}:{port}: {error.strerror or error}", advice="choose another port") from None
+    try:
+        where = f"[{host}]" if ":" in host else host
+        context.terminal.err(f"spooltop: serving http://{where}:{server.server_port}/metrics until it is stopped")
+        watching.wait()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _write_again_and_again(found: Metrics, path: str, every: float, watching: Watching) -> None:
+    from prometheus_client import write_to_textfile
+
+    while not watching.wait(min(every, 1.0) if not all(target.seen for target in found.targets) else every):
+        try:
+            write_to_textfile(path, found.registry)
+        except OSError as error:
+            raise Unreadable(f"cannot be written: {error.strerror or error}", path=path, advice="choose another file") from None

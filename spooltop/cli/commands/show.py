@@ -1,0 +1,236 @@
+"""Read-only commands: ls, show, ops, locks, tickets."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Iterator, Sequence
+
+from spooltop.control import Control
+from spooltop.errors import NoSuchOperation, Refused, SpooltopError, Unreadable, UsageError
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.locks import Lock
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.operations.audit import AuditTrail
+from spooltop.model.operations.plan import OperationRecord
+from spooltop.model.protocols import FIRST_SORT, Listing, ListQuery, Sort
+from spooltop.model.row import Row
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import LIVE, Box
+
+from ..context import Context, here_or
+from ..progress import ListingProgress, ProgressLine, while_waiting
+from ..render import changes_json as render_changes_json
+from ..render import changes_text as render_changes_text
+from ..render import snapshot_json as render_json
+from ..render import snapshot_text as render_text
+from ..selecting import id_of, selection_of
+
+__all__ = ["locks", "ls", "ops", "show", "tickets"]
+
+NOTHING_MATCHED = 4
+_WINDOW = 1000
+_OPERATIONS = 1000
+"""Operations that are listed unless all are wanted."""
+_PREVIEW = 65536
+
+
+def _sort_of(column: str | None, box: Box, *, invert: bool) -> Sort:
+    """The order of a box, by default the one in which the dashboard opens it."""
+    first = FIRST_SORT.get(box, Sort()) if column is None else Sort(column)
+    return Sort(first.column, descending=not invert)
+
+
+def ls(args: argparse.Namespace, context: Context) -> int:
+    if args.most is not None and args.most < 0:
+        raise UsageError("-n needs a number from 0 up")
+    args.path = here_or(args.path, args.as_kind == "spool")
+    selection = selection_of(args, context.terminal)
+    boxes = (selection.box,) if selection.box else LIVE
+    with context.control(args, args.path) as control:
+        _look_at(control, context)
+        with ProgressLine(context.terminal, "ls: sorting") as sorting:
+            listings = [
+                control.listing(
+                    ListQuery(
+                        box,
+                        filter=selection.filter,
+                        sort=_sort_of(args.sort, box, invert=args.invert),
+                        selection=_without_filter(selection),
+                    ),
+                    progress=ListingProgress(sorting),
+                )
+                for box in boxes
+            ]
+        now = control.now()
+        total = sum(map(len, listings)) if args.most is None else min(args.most, sum(map(len, listings)))
+        writing = ProgressLine(context.terminal, "ls: writing", total=total, shown=not context.terminal.out_is_terminal)
+        found = ((listing, row) for listing in listings for row in _rows_of(listing))
+        printed = 0
+        for listing, row in itertools.islice(found, args.most):
+            writing.advance(printed)
+            if args.json:
+                context.terminal.out(render_json.dumps(render_json.row(row, now, complete=listing.complete)))
+            else:
+                if printed == 0:
+                    context.terminal.out(render_text.rows_head())
+                for line in render_text.rows([row], now):
+                    context.terminal.out(line)
+            printed += 1
+        writing.close()
+        incomplete = [listing.query.box for listing in listings if not listing.complete]
+    if incomplete and printed == 0 and len(incomplete) == len(boxes):
+        raise Unreadable(f"{' and '.join(incomplete)} could not be listed", path=args.path, advice="status says why")
+    if incomplete:
+        context.terminal.error(f"{escape(args.path)}: {' and '.join(incomplete)} could not be listed completely; status says why")
+    if printed == 0 and not selection.empty and args.most != 0:
+        context.terminal.error(f"{escape(args.path)}: nothing matched in {', '.join(boxes)}")
+        return NOTHING_MATCHED
+    return 0
+
+
+def show(args: argparse.Namespace, context: Context) -> int:
+    terminal = context.terminal
+    if args.raw and (args.json or args.who):
+        raise UsageError(f"--raw and --{'json' if args.json else 'who'} together", advice="give one or the other")
+    if args.raw and terminal.out_is_terminal:
+        raise Refused("--raw writes unescaped bytes, which is unsafe on a terminal", advice="redirect it to a pipe or a file")
+    wanted = Selection(ids=(id_of(args.id),))
+    boxes = (Box(args.box),) if args.box else tuple(Box)
+    with context.control(args, args.path) as control:
+        _look_at(control, context)
+        found = [row for box in boxes for row in _rows_of(control.listing(ListQuery(box, selection=wanted)))]
+        if not found:
+            terminal.error(f"{escape(args.path)}: no message {args.id} in {', '.join(boxes)}; spooltop ls lists them")
+            return NOTHING_MATCHED
+        if args.who:
+            return _who(control, found, args, context)
+        if args.raw:
+            if len(found) > 1:
+                raise UsageError(f"{args.id} is in {' and '.join(row.box for row in found)}", advice="name one with --box")
+            terminal.write_bytes(_whole(control, found[0]))
+            return 0
+        for place, row in enumerate(found):
+            payload = control.read(row.key, _PREVIEW)
+            if args.json:
+                terminal.out(render_json.dumps(render_json.message(row, payload, control.now())))
+                continue
+            if place:
+                terminal.out("")
+            for line in render_text.message(row, payload, control.now()):
+                terminal.out(line)
+    return 0
+
+
+def ops(args: argparse.Namespace, context: Context) -> int:
+    with context.control(args, here_or(args.path, args.as_kind == "spool")) as control:
+        most = None if args.all or args.operation is not None else _OPERATIONS + 1
+        records = control.operations(begins=args.operation or "", most=most)
+        now = control.now()
+        if args.operation is not None:
+            one = _the_one(records, args.operation, args.path)
+            return _audited(one, control.audit(one.operation), now, args, context)
+    shown = records if args.all else records[:_OPERATIONS]
+    if args.json:
+        for record in shown:
+            context.terminal.out(render_json.dumps(render_changes_json.operation(record, now)))
+    elif shown:
+        for line in render_changes_text.operations(shown, now):
+            context.terminal.out(line)
+    else:
+        context.terminal.out("no operations yet")
+    if len(shown) < len(records):
+        context.terminal.error(f"{escape(args.path)}: only the newest {len(shown):,} operations are listed; --all lists all")
+    return 0
+
+
+def _audited(one: OperationRecord, trail: AuditTrail, now: float, args: argparse.Namespace, context: Context) -> int:
+    if args.json:
+        context.terminal.out(render_json.dumps(render_changes_json.audited(one, trail, now)))
+    else:
+        for line in render_changes_text.audited(one, trail, now):
+            context.terminal.out(line)
+    return 0
+
+
+def _the_one(records: Sequence[OperationRecord], asked: str, path: str) -> OperationRecord:
+    """Returns the operation whose id is ``asked`` or begins with it."""
+    found = [one for one in records if asked and one.operation.startswith(asked)]
+    exact = [one for one in found if one.operation == asked]
+    if exact or len(found) == 1:
+        return (exact or found)[0]
+    if found:
+        raise UsageError(f"{escape(asked)} matches {len(found)} operations", advice="give more of the id")
+    raise NoSuchOperation(f"no operation {escape(asked)} in the journal", path=path, advice="spooltop ops lists them")
+
+
+def locks(args: argparse.Namespace, context: Context) -> int:
+    snapshot = _look(args, context)
+    if args.json:
+        lines = [render_json.dumps(line) for line in render_json.locks(snapshot.observation.locks)]
+    else:
+        lines = render_text.locks(snapshot) if snapshot.observation.locks else ["no locks here"]
+    for line in lines:
+        context.terminal.out(line)
+    return _failures(snapshot.observation.locks, context)
+
+
+def tickets(args: argparse.Namespace, context: Context) -> int:
+    snapshot = _look(args, context)
+    queues = [lock for lock in snapshot.observation.locks if lock.kind in ("ticket", "redis")]
+    if args.json:
+        lines = [render_json.dumps(line) for line in render_json.locks(queues)]
+    else:
+        lines = render_text.tickets(queues, snapshot) if queues else ["no tickets here"]
+    for line in lines:
+        context.terminal.out(line)
+    return _failures(queues, context)
+
+
+def _failures(locks: Sequence[Lock], context: Context) -> int:
+    """Prints which servers did not answer and returns the exit code for that."""
+    failed = [lock for lock in locks if lock.failed]
+    for lock in failed:
+        context.terminal.error(f"{escape(lock.path)}: {lock.evidence}")
+    if not failed:
+        return 0
+    return Unreadable.exit_code if len(failed) == len(locks) else SpooltopError.exit_code
+
+
+def _look(args: argparse.Namespace, context: Context) -> Snapshot:
+    with context.control(args, here_or(args.path, args.as_kind == "spool")) as control:
+        return _look_at(control, context)
+
+
+def _look_at(control: Control, context: Context) -> Snapshot:
+    with while_waiting(context.terminal, "looking", control.current_step):
+        return control.look()
+
+
+def _who(control: Control, found: Sequence[Row], args: argparse.Namespace, context: Context) -> int:
+    for row in found:
+        holders = control.holders(row.key)
+        if args.json:
+            context.terminal.out(render_json.dumps(render_json.holders(holders, row)))
+            continue
+        for line in render_text.holders(holders):
+            context.terminal.out(line)
+    return 0
+
+
+def _rows_of(listing: Listing) -> Iterator[Row]:
+    for start in range(0, len(listing), _WINDOW):
+        yield from listing.window(start, start + _WINDOW)
+
+
+def _without_filter(selection: Selection) -> Selection | None:
+    """Returns the selection without its filter, which is a condition of the list itself; None if nothing else is selected."""
+    chosen = Selection(ids=selection.ids, source=selection.source, older_than=selection.older_than, verdict=selection.verdict)
+    return None if chosen.empty else chosen
+
+
+def _whole(control: Control, row: Row) -> bytes:
+    payload = control.read(row.key, _PREVIEW)
+    while payload.truncated:
+        payload = control.read(row.key, payload.size)
+    return payload.data

@@ -1,0 +1,88 @@
+"""The status of a spool, or of several, as text or JSON."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from spooltop.errors import SpooltopError, Unreadable, UsageError
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.units import parse_age
+
+from ..context import Context, targets_of
+from ..progress import while_waiting
+from ..render import snapshot_text as render_text
+
+if TYPE_CHECKING:
+    from spooltop.control import Control
+
+__all__ = ["progress_of", "report", "status", "watched"]
+
+_LONGEST = 365 * 86400.0
+_PATIENCE = 10.0
+"""Seconds after which one of several targets is said not to answer."""
+
+
+def status(args: argparse.Namespace, context: Context) -> int:
+    return report(args, context, targets_of(args, context))
+
+
+def report(args: argparse.Namespace, context: Context, targets: Sequence[str]) -> int:
+    """Prints the status of ``targets``: of one the whole, of several a line each, worst first, with ``--json`` an object a
+    line. ``spooltop PATH`` prints the same if no dashboard can be opened. The exit code is the worst of all."""
+    if len(targets) > 1:
+        return _several(args, context, targets)
+    target = targets[0]
+    snapshot = watched(args, context, target, progress=True)
+    if args.json:
+        from ..render import snapshot_json as render_json
+
+        context.terminal.out(render_json.dumps(render_json.status(snapshot, target)))
+    else:
+        for line in render_text.status(snapshot, target):
+            context.terminal.out(line)
+    return 0
+
+
+def _several(args: argparse.Namespace, context: Context, targets: Sequence[str]) -> int:
+    """Looks at each, so that one that hangs or cannot be opened keeps no other back."""
+    from spooltop.monitor.glance import worst_first
+    from spooltop.run_each import run_each
+
+    from ..render.several import as_json, as_lines, glance_of
+
+    def look(target: str) -> tuple[Snapshot | SpooltopError, int]:
+        try:
+            return watched(args, context, target), 0
+        except SpooltopError as error:
+            return error, error.exit_code
+        except OSError as error:
+            return Unreadable(error.strerror or str(error), path=target), Unreadable.exit_code
+
+    seconds = parse_age(args.watch) if getattr(args, "watch", None) else 0.0
+    found = run_each(targets, look, _PATIENCE + seconds, at_once=bool(seconds))
+    late = Unreadable(f"no answer within {_PATIENCE:g}s"), Unreadable.exit_code
+    looks = [one or late for one in found]
+    ordered = worst_first(glance_of(target, seen) for target, (seen, _) in zip(targets, looks, strict=True))
+    for line in map(as_json, ordered) if args.json else as_lines(ordered):
+        context.terminal.out(line)
+    return max(code for _, code in looks)
+
+
+def watched(args: argparse.Namespace, context: Context, path: str, *, progress: bool = False) -> Snapshot:
+    """Looks once and returns the snapshot; with ``--watch``, watches for that long and returns the last snapshot. ``progress``:
+    the terminal says how long it has been waiting."""
+    given = getattr(args, "watch", None)
+    seconds = 0.0 if given is None else parse_age(given)
+    if given is not None and not 0 < seconds <= _LONGEST:
+        raise UsageError(f"--watch {given!r} is not between 1s and 365d", advice="as in --watch 40s")
+    with context.control(args, path, watch=given is not None, owners=False) as control:
+        with progress_of(control, context, given) if progress else nullcontext():
+            return control.look() if given is None else control.watch(seconds)
+
+
+def progress_of(control: Control, context: Context, watch: str | None) -> AbstractContextManager[None]:
+    """Shows for how long a look, or ``--watch`` with the duration ``watch``, has been going on."""
+    return while_waiting(context.terminal, "looking" if watch is None else f"watching for {watch}", control.current_step)

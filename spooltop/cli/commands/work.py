@@ -1,0 +1,306 @@
+"""The worker: runs a command for each message. It has one thread, which starts commands, waits for signals and arrivals, and ends
+claims.
+
+Each command runs in its own process group with the message as its stdin. It inherits a copy of the consumer's presence
+descriptor, so that the claim lasts as long as the command runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from spooltop.engine.consuming.claim import backoff
+from spooltop.engine.consuming.waiting import LONGEST, ArrivalWatch, nonblocking_pipe
+from spooltop.engine.limits import MAX_ATTEMPTS
+from spooltop.errors import ClaimLost, SpoolFull, SpooltopError, UsageError
+from spooltop.model.look.pause import Pause, pause_words
+from spooltop.model.text import escape
+from spooltop.model.units import duration, parse_age
+from spooltop.model.vocabulary import Box
+from spooltop.records import dataclass, field
+from spooltop.settings import load
+
+from ..context import Context
+from ..signals import signal_group, signal_name, signals_handled, wait_for_wakeup
+from ..terminal import Terminal, printable
+from .create import open_spool
+
+if TYPE_CHECKING:
+    from spooltop.engine import Claim, Spool
+
+__all__ = ["CommandWorker", "work"]
+
+REJECTS = (65, 100)
+"""Exit codes that mean "never again": EX_DATAERR of sysexits.h, and the permanent failure of qmail-command(8)."""
+GRACE = 5.0
+"""Seconds between SIGTERM and SIGKILL for a command that has to end."""
+RECOVER_EVERY = 5.0
+"""Seconds between two checks for dead consumers while idle."""
+PAUSE_CHECK = 0.5
+"""Seconds between two checks whether a paused spool was resumed."""
+BLINK = 0.001
+"""Timeout in seconds. A claim with any timeout also checks that the boxes are still those that were opened."""
+
+
+def work(args: argparse.Namespace, context: Context) -> int:
+    if not args.command:
+        raise UsageError("work: no command given", advice="spooltop work PATH -- CMD …")
+    if args.jobs < 1:
+        raise UsageError("work: --jobs needs a number from 1 up")
+    if shutil.which(args.command[0]) is None:
+        raise UsageError(f"work: command not found: {args.command[0]!r}", advice="give its path, or fix PATH")
+    timeout = None if args.timeout is None else parse_age(args.timeout)
+    with open_spool(args, what="work", hosts=load(context.terminal.environ).claims_hosts) as spool:
+        worker = CommandWorker(
+            spool,
+            args.command,
+            context.terminal,
+            jobs=args.jobs,
+            timeout=timeout,
+            drain=args.drain,
+            recover=not args.no_recover,
+            quiet=args.quiet,
+        )
+        return worker.run()
+
+
+@dataclass(slots=True)
+class _Job:
+    """A running command. ``deadline`` is on the worker's tick; ``ended_by`` says why it was asked to end."""
+
+    claim: Claim
+    process: subprocess.Popen[bytes]
+    started: float
+    deadline: float | None
+    ended_by: str = ""
+    timed_out: bool = False
+
+    def has_ended(self) -> bool:
+        """True for a command that has ended; it is not reaped."""
+        return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def how_it_ended(self, code: int) -> str | None:
+        """End of the attempt as it is written in the name of the message: ``exit-1``, ``signal-9``, ``timeout``. None if the
+        command was ended together with the worker, which says nothing about the message."""
+        if self.ended_by and not self.timed_out:
+            return None
+        return "timeout" if self.timed_out else f"signal-{-code}" if code < 0 else f"exit-{code}"
+
+
+@dataclass(slots=True)
+class CommandWorker:
+    """Runs ``command`` for each message until it receives a signal to stop or, with ``drain``, until no message is left to take.
+    While the spool is paused it waits, with ``drain`` too if messages are left.
+
+    ``tick`` returns monotonic seconds, ``clock`` epoch seconds.
+    """
+
+    spool: Spool
+    command: Sequence[str]
+    terminal: Terminal
+    jobs: int = 1
+    timeout: float | None = None
+    drain: bool = False
+    recover: bool = True
+    quiet: bool = False
+    tick: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = time.time
+    _running: list[_Job] = field(default_factory=list)
+    _stops: int = 0
+    _failures: int = 0
+    _broken: SpooltopError | None = None
+    _full: bool = False
+    _pause: Pause | None = None
+    _recovered_at: float | None = None
+
+    def run(self) -> int:
+        """Returns 0, or 1 if a drain left a message that was not done. If the worker cannot continue, it waits for the running
+        commands and raises ``SpooltopError``."""
+        new = os.open(os.path.join(self.spool.path, Box.NEW), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        watch = ArrivalWatch(new)
+        pipe, wakeup_fd = nonblocking_pipe()
+        try:
+            with signals_handled(self._signalled, watch.wake, wakeup_fd):
+                while self._turn(watch, pipe):
+                    pass
+        finally:
+            watch.close()
+            os.close(wakeup_fd)
+            os.close(pipe)
+            os.close(new)
+        if self._broken is not None:
+            raise self._broken
+        return 1 if self.drain and self._failures and not self._stops else 0
+
+    def _turn(self, watch: ArrivalWatch, pipe: int) -> bool:
+        """Runs one round: cleans up after commands that have ended, starts new ones, waits. False when the work is over."""
+        self._reap()
+        self._end_overdue()
+        try:
+            if self._take():
+                return True
+            self._look_for_pause()
+            over = self._stopping or (self.drain and self.spool.peek() is None)
+        except (SpooltopError, OSError) as error:
+            # What runs is waited for: a claim must not go back while its command works.
+            self._broken = error if isinstance(error, SpooltopError) else SpooltopError(f"work: {error}", path=self.spool.path)
+            over = True
+        if over and not self._running:
+            return False
+        if self._stopping or len(self._running) >= self.jobs:
+            wait_for_wakeup(pipe, self._next_deadline())
+        else:
+            watch.wait(min(self._next_deadline(), LONGEST if self._pause is None else PAUSE_CHECK))
+        return True
+
+    def _look_for_pause(self) -> None:
+        """Says when the spool was paused, and when it was resumed."""
+        before, self._pause = self._pause, self.spool.paused
+        if self._pause is not None and self._pause != before:
+            words = pause_words(self._pause, self.clock())
+            self.terminal.error(f"{printable(self.spool.path)} is paused {words}; waiting for spooltop resume")
+        elif self._pause is None and before is not None and not self.quiet:
+            self.terminal.error(f"{printable(self.spool.path)} was resumed")
+
+    @property
+    def _stopping(self) -> bool:
+        return self._stops > 0 or self._broken is not None
+
+    def _take(self) -> bool:
+        """Starts as many commands as possible, and puts back the claims of dead consumers. True if there may be more to take."""
+        started = False
+        if self._recovered_at is None:
+            self._recover()
+        while not self._stopping and len(self._running) < self.jobs and self._start():
+            started = True
+        if started or self._stopping or len(self._running) >= self.jobs:
+            return started
+        return self._recover()  # idle, as far as what waits goes
+
+    def _signalled(self) -> None:
+        """Handles a signal to end: the first lets current messages finish, the second ends at once."""
+        self._stops += 1
+
+    def _start(self) -> bool:
+        """Claims a message and starts the command on it; False if there is no message to take."""
+        try:
+            claim = self.spool.claim(timeout=0 if self._running else BLINK)
+        except SpoolFull as error:
+            if self.drain:
+                raise
+            if not self._full:
+                self.terminal.error(f"{error}; waiting for space")
+            self._full = True
+            return False
+        self._full = False
+        if claim is None:
+            return False
+        try:
+            with claim.open() as message:
+                process = subprocess.Popen(
+                    self.command,
+                    stdin=message,
+                    env=self._environment(claim),
+                    pass_fds=(self.spool.presence_fd(),),
+                    process_group=0,
+                )
+        except ClaimLost:
+            return True  # taken away before it was begun
+        except OSError as error:
+            claim.release()
+            what = f"work: {printable(self.command[0])} cannot be started: {os.strerror(error.errno or 0)}"
+            raise SpooltopError(what, advice=f"message {escape(claim.id)} was released") from error
+        now = self.tick()
+        self._running.append(_Job(claim, process, now, None if self.timeout is None else now + self.timeout))
+        return True
+
+    def _environment(self, claim: Claim) -> Mapping[str, str]:
+        return {
+            **self.terminal.environ,
+            "SPOOLTOP_ID": escape(claim.id),
+            "SPOOLTOP_ATTEMPT": str(claim.attempt),
+            "SPOOLTOP_SOURCE": escape(claim.source or ""),
+        }
+
+    def _reap(self) -> None:
+        for job in list(self._running):
+            if not job.has_ended():
+                continue
+            if job.ended_by:
+                signal_group(job.process.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+            code = job.process.wait()
+            self._running.remove(job)
+            self._finish(job, code)
+
+    def _finish(self, job: _Job, code: int) -> None:
+        claim = job.claim
+        how = job.ended_by or (f"killed by {signal_name(-code)}" if code < 0 else f"exit {code}")
+        try:
+            if code == 0 and not job.ended_by:
+                claim.ack()
+                said = "done"
+            elif code in REJECTS and not job.ended_by:
+                claim.reject(how, ended=f"exit-{code}")
+                said = f"rejected ({how})"
+            else:
+                delay = 0.0 if self._stops > 1 and job.ended_by else backoff(claim.attempt)
+                claim.release(delay, ended=job.how_it_ended(code))
+                last = claim.attempt >= MAX_ATTEMPTS
+                said = f"rejected ({how}, the last attempt)" if last else f"released ({how}), again in {duration(delay)}"
+        except ClaimLost as error:
+            said = f"lost ({printable(str(error))})"
+        except (SpooltopError, OSError) as error:
+            said = f"kept ({how}; {printable(str(error))})"  # it is put back when this worker ends
+        if said != "done":
+            self._failures += 1
+        if not self.quiet:
+            source = f" {escape(claim.source)}" if claim.source else ""
+            took = duration(self.tick() - job.started)
+            self.terminal.err(f"spooltop: {escape(claim.id)}{source} attempt {claim.attempt} {said} after {took}")
+
+    def _end_overdue(self) -> None:
+        now = self.tick()
+        for job in self._running:
+            if job.has_ended():
+                continue  # ended by itself, before it was asked to
+            if not job.ended_by and self._stops > 1:
+                self._end(job, "ended by a second signal", now)
+            elif job.deadline is not None and now >= job.deadline:
+                if job.ended_by:
+                    signal_group(job.process.pid, signal.SIGKILL)
+                    job.deadline = None
+                else:
+                    job.timed_out = True
+                    self._end(job, f"timed out after {duration(self.timeout)}", now)
+
+    def _end(self, job: _Job, why: str, now: float) -> None:
+        job.ended_by = why
+        job.deadline = now + GRACE
+        signal_group(job.process.pid, signal.SIGTERM)
+
+    def _next_deadline(self) -> float:
+        """Seconds until a command has to be asked to end; at most an hour."""
+        now = self.tick()
+        return max(0.0, min([3600.0, *(job.deadline - now for job in self._running if job.deadline is not None)]))
+
+    def _recover(self) -> bool:
+        """Puts back the claims of dead consumers, at intervals. True if there were any."""
+        if not self.recover:
+            return False
+        now = self.tick()
+        ending = self.drain and not self._running
+        if self._recovered_at is not None and now - self._recovered_at < RECOVER_EVERY and not ending:
+            return False
+        self._recovered_at = now
+        found = self.spool.recover()
+        if found and not self.quiet:
+            for name in found:
+                self.terminal.err(f"spooltop: {escape(name)} requeued, its consumer is dead")
+        return bool(found)

@@ -1,0 +1,69 @@
+"""The status of several targets: a line of text each, or a JSON object. Pure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from spooltop.errors import SpooltopError
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.text import escape
+from spooltop.model.units import age, clock_time, count
+from spooltop.model.vocabulary import Box
+from spooltop.monitor.glance import Glance, Level
+
+from ..terminal import printable
+from . import snapshot_json as render_json
+
+__all__ = ["as_json", "as_lines", "glance_of"]
+
+_SIGNS = {
+    Level.SILENT: "✗", Level.CRITICAL: "✗", Level.UNKNOWN: "?", Level.WARNING: "!", Level.NOTE: "·", Level.FINE: "✓",
+    Level.PENDING: " ",
+}  # fmt: skip
+
+
+def glance_of(target: str, seen: Snapshot | SpooltopError) -> Glance:
+    """The glance at a target that was looked at, or could not be."""
+    if isinstance(seen, SpooltopError):
+        return Glance(target, error=printable(f"{seen.what}; {seen.advice}" if seen.advice else seen.what))
+    return Glance(target, snapshot=seen)
+
+
+def as_json(one: Glance) -> str:
+    """The object of one target, as ``status --json`` has it; of one that cannot be looked at, the reason."""
+    if one.snapshot is not None:
+        return render_json.dumps(render_json.status(one.snapshot, one.target))
+    spool = escape(os.path.abspath(one.target))
+    return render_json.dumps({"schema": render_json.SCHEMA, "spool": spool, "complete": False, "error": one.says, "problems": []})
+
+
+def as_lines(glances: Sequence[Glance]) -> Iterator[str]:
+    """A title, the names of the columns, and a line for each target. The problem is last and whole."""
+    troubled = sum(one.troubled for one in glances)
+    newest = max((one.snapshot.taken_at for one in glances if one.snapshot is not None), default=None)
+    as_of = "" if newest is None else f" · as of {clock_time(newest)}"
+    yield f"{len(glances)} spools · {troubled} with problems, worst first{as_of}"
+    names = [escape(one.target) for one in glances]
+    width = max(map(len, ["spool", *names]))
+    yield f"  {'spool':<{width}} {'new':>9} {'cur':>6} {'dead':>5} {'oldest':>6}  problem"
+    for name, one in zip(names, glances, strict=True):
+        new, cur = (_count(one, box) for box in (Box.NEW, Box.CUR))
+        dead = "?" if one.dead is None else f"{one.dead:,}"
+        oldest = "?" if one.snapshot is None else age(_seconds(one))
+        yield f"{_SIGNS[one.level]} {name:<{width}} {new:>9} {cur:>6} {dead:>5} {oldest:>6}  {_problem(one)}".rstrip()
+
+
+def _problem(one: Glance) -> str:
+    more = len(one.snapshot.problems) - 1 if one.snapshot is not None else 0
+    return printable(one.says) + (f" (and {more} more)" if more > 0 else "")
+
+
+def _count(one: Glance, box: Box) -> str:
+    return count(one.count(box), complete=one.complete)
+
+
+def _seconds(one: Glance) -> float | None:
+    if one.snapshot is None or one.oldest_at is None:
+        return None
+    return max(0.0, one.snapshot.taken_at - one.oldest_at)

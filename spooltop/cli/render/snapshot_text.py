@@ -1,0 +1,290 @@
+"""Snapshots and rows as lines of text with fixed columns; problems first. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from spooltop.model.cursors.state import Cursor
+from spooltop.model.look.expiry import expired_words, kept_words
+from spooltop.model.look.locks import Holders, Lock, LockHolder
+from spooltop.model.look.pause import pause_words
+from spooltop.model.look.problem import Severity
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.row import Payload, Row
+from spooltop.model.text import escape, escape_text, program, suppressed_words
+from spooltop.model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, size, span
+from spooltop.model.vocabulary import EXITED, RUNNING, Action, Box, Verdict
+
+from ..terminal import printable
+
+__all__ = [
+    "cursors", "date", "held", "holders", "locks", "message", "rows", "rows_head", "status", "tickets", "tries", "verdict",
+]  # fmt: skip
+
+_CHANGES_ALONE = {"cursors": Action.SET_CURSOR, "tickets": Action.UNLOCK, "locks": Action.UNLOCK}
+"""Available change in layouts without messages, by layout."""
+_SIGNS = {Severity.CRITICAL: "✗", Severity.WARNING: "!", Severity.NOTE: " "}
+
+
+def status(snapshot: Snapshot, target: str) -> list[str]:
+    """Lines of the report: path and time, problems worst first, boxes, flow, cursors, held locks."""
+    observation = snapshot.observation
+    now = snapshot.taken_at
+    disk = observation.disk
+    room = (
+        f"{disk.fs_type} {size(disk.bytes_free)} free {percent(disk.bytes_free, disk.bytes_total)}, "
+        f"inodes free {percent(disk.inodes_free, disk.inodes_total)}{', READ-ONLY' if disk.readonly else ''}"
+    )
+    you = f"you are {escape(observation.who.user)}{', ' + printable(observation.who.words) if observation.who.words else ''}"
+    why_not = observation.capabilities.why_not(_CHANGES_ALONE.get(observation.layout, Action.REQUEUE))
+    lines = [
+        f"spooltop {escape(target)}",
+        f"as of {clock_time(now)} · {_watched(snapshot)}{'' if observation.complete else ' · NOT COMPLETE'}",
+        f"{room} · {you}",
+        *([f"PAUSED {pause_words(observation.paused, now)}"] if observation.paused is not None else []),
+        *([f"read-only: {printable(why_not)}"] if why_not and not observation.capabilities.change else []),
+        "",
+        *_problems(snapshot),
+    ]
+    if observation.judges_claims or observation.layout == "mail":
+        suppressed = printable(suppressed_words(observation.suppressed))
+        lines += ["", *_boxes(snapshot), "", *_flow(snapshot), *filter(None, [suppressed])]
+    if snapshot.cursors:
+        lines += ["", *cursors(snapshot)]
+    if busy := [lock for lock in observation.locks if lock.verdict not in ("free", "unknown") or lock.waiters]:
+        lines += ["", *_locks(busy, snapshot)]
+    return lines
+
+
+_OWNER = 18
+
+
+def rows_head() -> str:
+    """Header line of ``rows``."""
+    return f"box        age  in box    size  tries  verdict    {'owner':<{_OWNER}}  source       message"
+
+
+def rows(found: Iterable[Row], now: float) -> Iterable[str]:
+    """Lines of messages, one for each; the id, which may be long, is last and never cut."""
+    for row in found:
+        yield (
+            f"{row.box:<8}  {age(row.age(now)):>4}  {held(row, now):>6}  {size(row.size):>6}"
+            f"  {tries(row):>5}  {verdict(row):<9}  {fit(_owner(row), _OWNER, cut='right')}  {fit(escape(row.source or '—'), 11)}"
+            f"  {escape(row.id)}"
+            f"{'  (' + printable(row.note) + ')' if row.note else ''}"
+        )
+
+
+def _owner(row: Row) -> str:
+    """Owner in the form ``5200 worker.py``: the process that holds a claim or writes a file in ``tmp``."""
+    owner = row.owner
+    if owner is None:
+        return "—"
+    words = [] if owner.pid is None else [str(owner.pid)]
+    words += [escape(program(owner.command))] if owner.command else []
+    return " ".join(words) or (f"on {escape(owner.host)}" if owner.host else "?")
+
+
+def message(row: Row, payload: Payload, now: float) -> list[str]:
+    """Lines of a message: its properties, a blank line, the beginning of its payload."""
+    facts = [
+        ("id", escape(row.id)),
+        ("name", escape(row.name)),
+        ("box", f"{row.box} for {held(row, now)}"),
+        ("put", f"{date(row.enqueued_at)}, {age(row.age(now))} ago" if row.enqueued_at is not None else "—"),
+        ("size", size(payload.size)),
+        ("source", escape(row.source) if row.source is not None else "—"),
+        ("tries", tries(row)),
+    ]
+    if row.verdict is not None:
+        facts.append(("verdict", f"{verdict(row)}, {printable(row.evidence)}"))
+    if row.not_before is not None and row.not_before > now:
+        facts.append(("waits", f"for {duration(row.not_before - now)} more"))
+    facts += [("reason", printable(row.reason))] if row.reason else []
+    facts += [("kept", kept_words(row, now))] if row.expires_at is not None else []
+    facts += [("note", printable(row.note))] if row.note else []
+    said = {label for label, _ in facts}
+    facts += [(printable(label), printable(text)) for label, text in payload.facts if label not in said]
+    width = max(len(label) for label, _ in facts)
+    lines = [f"{label:<{width}}  {text}" for label, text in facts]
+    lines += ["", *escape_text(payload.data).split("\n")]
+    if payload.truncated:
+        lines.append(f"… the first {size(len(payload.data))} of {size(payload.size)}; --raw has all of it, for a pipe")
+    return lines
+
+
+def cursors(snapshot: Snapshot) -> list[str]:
+    """Lines of cursors. A value is printed as it is in the file, never grouped or rounded."""
+    now = snapshot.taken_at
+    shown = [(printable(escape(one.source)), _value(one.shown, one.value), one) for one in snapshot.cursors]
+    first = max([6, *(cells(source) for source, _, _ in shown)])
+    second = max([6, *(cells(value) for _, value, _ in shown)])
+    lines = [f"{'source':<{first}}  {'cursor':<{second}}   moved  verdict"]
+    for source, value, one in shown:
+        since = None if one.moved_at is None else max(0.0, now - one.moved_at)
+        moved = at_least(since) if one.moved_is_bound else age(since)
+        lines.append(
+            f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {moved:>6}  "
+            f"{_loud(one.verdict)}{_because(one)}"
+            f"{f', muted until {date(end)}' if (end := snapshot.muted.get(one.source)) is not None else ''}"
+        )
+    left_out = [file for file in snapshot.observation.cursors if file.left_out]
+    lines += [f"{file.left_out:,} more sources in {printable(escape(file.path))} are not watched" for file in left_out]
+    return lines
+
+
+def _because(one: Cursor) -> str:
+    if one.evidence.startswith(f"{one.verdict} "):  # it says its verdict itself
+        return printable(one.evidence.removeprefix(one.verdict))
+    return f": {printable(one.evidence)}" if one.evidence else ""
+
+
+def locks(snapshot: Snapshot) -> list[str]:
+    """Lines of lock files with the holders and waiters of each, and of the number of times the engine's own locks timed out."""
+    had, in_vain = snapshot.observation.locks_had, snapshot.observation.locks_given_up
+    tries = had + in_vain
+    used = f"the engine's own locks: {count(in_vain)} timed out ({percent(in_vain, tries)}) of {count(tries)} attempts over 5m"
+    return [*_locks(snapshot.observation.locks, snapshot), *([used] if tries else [])]
+
+
+def holders(found: Holders) -> list[str]:
+    """Lines of the processes that have a file open or locked, and of what could not be seen."""
+    known = "no process has it open or locked" if not found.processes and found.complete else "open or locked by"
+    lines = [f"{found.path}: {known}"]
+    if not found.processes and not found.complete:
+        lines = [f"{found.path}: no visible process has it open or locked"]
+    if found.processes:
+        lines.append("     pid  user        how                   command")
+    for one in found.processes:
+        pid = "?" if one.pid is None else str(one.pid)
+        how = one.how + (f" ({escape(one.of)})" if one.of else "")
+        lines.append(f"{pid:>8}  {fit(escape(one.user or '?'), 10, cut='right')}  {how:<20}  {escape(one.command or '?')}")
+    return [*lines, *(f"not visible: {printable(note)}" for note in found.notes)]
+
+
+def tickets(queues: Sequence[Lock], snapshot: Snapshot) -> list[str]:
+    """Lines of ticket queues: the owner of the lock, then the waiters in their order."""
+    lines: list[str] = []
+    for queue in queues:
+        said = f", {printable(queue.evidence)}" if queue.evidence else ""
+        lines += [*([""] if lines else []), f"{escape(queue.path)}: {snapshot.lock_verdict(queue)}{said}"]
+        queued = (*queue.holders, *queue.waiters)
+        lines += ["place       pid   age  state    command"] if queued else []
+        for place, holder in enumerate(queued):
+            since = age(None if holder.since is None else max(0.0, snapshot.taken_at - holder.since))
+            state = RUNNING if holder.alive else EXITED if holder.alive is False else "?"
+            where = f"{place:>5}" if place else "owner"
+            pid = "?" if holder.pid is None else holder.pid
+            lines.append(f"{where}  {pid:>8}  {since:>4}  {state:<7}  {escape(holder.command or '—')}")
+    return lines
+
+
+def _locks(some: Sequence[Lock], snapshot: Snapshot) -> list[str]:
+    lines = ["verdict  kind    holder                    waits  lock"]
+    for lock in some:
+        first = lock.holders[0] if lock.holders else None
+        who = "—" if first is None else _holder(first)
+        who += f" +{len(lock.holders) - 1}" if len(lock.holders) > 1 else ""
+        who = fit(who, 24, cut="right")
+        lines.append(f"{snapshot.lock_verdict(lock):<7}  {lock.kind:<6}  {who}  {len(lock.waiters):>5}  {escape(lock.path)}")
+        if lock.evidence and lock.verdict not in ("free", "blocked"):  # those say it by holder and waits
+            lines.append(f"         {printable(lock.evidence)}")
+    return lines
+
+
+def _holder(one: LockHolder) -> str:
+    return " ".join(part for part in (str(one.pid or ("" if one.command else "?")), escape(one.command or "")) if part)
+
+
+def _problems(snapshot: Snapshot) -> list[str]:
+    problems = sorted(snapshot.problems, key=lambda problem: problem.rank)
+    codes = ", ".join(snapshot.not_judged_codes)
+    if snapshot.watched_for < 1:
+        unjudged = f"not judged by one look: {codes}; use --watch 30s" if codes else ""
+    else:
+        unjudged = f"not judged in {duration(snapshot.watched_for)}: {codes}" if codes else ""
+    unseen = f"not visible: {'; '.join(map(printable, snapshot.not_visible))}" if snapshot.not_visible else ""
+    rest = [line for line in (unjudged, unseen) if line]
+    if not problems:
+        return [f"✓ no problems detected ({_watched(snapshot)})", *rest]
+    lines = [f"{len(problems)} PROBLEMS, worst first" if len(problems) > 1 else "1 PROBLEM"]
+    lines += [f"{_SIGNS[problem.severity]} {printable(problem.text)}  [{problem.code}]" for problem in problems]
+    return [*lines, *rest]
+
+
+def _boxes(snapshot: Snapshot) -> list[str]:
+    observation = snapshot.observation
+    counts = observation.counts
+    words = {
+        Box.TMP: f"{counts.writing} writing {counts.abandoned} abandoned {counts.tmp_unknown} unknown",
+        Box.NEW: f"{rate(snapshot.rates.new_per_s, signed=True)} over {duration(snapshot.rates.slope_window)}"
+        if snapshot.rates.new_per_s is not None
+        else "",
+        Box.CUR: f"{counts.alive} alive {counts.dead} {'DEAD' if counts.dead else 'dead'} {counts.unknown} unknown",
+    }
+    lines = ["box          depth  oldest    bytes"]
+    for box in Box:
+        state = observation.boxes.get(box)
+        if state is None:
+            continue
+        oldest = age(None if state.oldest_at is None else max(0.0, snapshot.taken_at - state.oldest_at))
+        estimate = "~" if state.bytes_estimated and state.bytes is not None else ""
+        why = state.error or state.note
+        said = printable(why) if why else words.get(box, "") if observation.judges_claims else ""
+        if not said and (expired := expired_words(state)):
+            said = f"{expired}; purge --expired deletes {'it' if state.expired == 1 else 'them'}"
+        depth = count(state.count, complete=state.complete)
+        lines.append(f"{box:<8} {depth:>9}  {oldest:>6}  {estimate + size(state.bytes):>7}  {said}".rstrip())
+    return lines
+
+
+def _flow(snapshot: Snapshot) -> list[str]:
+    rates = snapshot.rates
+    if rates.in_per_s is None and rates.done_per_s is None:
+        return ["in — done —: not measured by one look"]
+    least = "≥" if rates.lower_bound else ""
+    line = f"over {duration(rates.window)}  in {least}{rate(rates.in_per_s)}  done {least}{rate(rates.done_per_s)}"
+    line += f"  retried {least}{rates.retried or 0:,}"
+    return [line + (f"  requeued {rates.requeued:,}" if rates.requeued else "")]
+
+
+def _watched(snapshot: Snapshot) -> str:
+    return f"watched for {span(snapshot.watched_for)}" if snapshot.watched_for >= 1 else "one look"
+
+
+def held(row: Row, now: float) -> str:
+    """Time that the message has been in its box."""
+    seconds = row.in_box_age(now)
+    return at_most(seconds) if row.since_is_bound else age(seconds)
+
+
+def tries(row: Row) -> str:
+    """Number of attempts to process the message."""
+    return "—" if row.attempt is None else str(row.attempt)
+
+
+def verdict(row: Row) -> str:
+    """The verdict, in capitals if it means a problem."""
+    return "" if row.verdict is None else _loud(row.verdict)
+
+
+def _loud(word: str) -> str:
+    """Returns the word in capitals if it means a problem, as on the screen."""
+    return word.upper() if word in (Verdict.DEAD, "reverted", "rewound", "unreadable") else str(word)
+
+
+def _value(shown: str, value: object) -> str:
+    return printable(shown) if shown else printable(json.dumps(value))
+
+
+def date(epoch: float | None) -> str:
+    """Formats a local time with its date and offset."""
+    if epoch is None:
+        return "—"
+    from datetime import datetime  # takes 2 ms to load, and a status shows no date
+
+    try:
+        return datetime.fromtimestamp(epoch).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+    except (ValueError, OverflowError, OSError):
+        return "—"  # a time that no calendar has: names can say anything

@@ -1,0 +1,1 @@
+"""The consumer's side of a spool: waiting, claims and every way they end, recovery."""

@@ -1,0 +1,395 @@
+"""The consumer's side of a spool: claims, and every way they end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, NoReturn, cast
+from weakref import ref
+
+from spooltop.errors import ClaimLost, Closed, SpooltopError, UsageError
+
+from ..arguments import check_seconds, check_text
+from ..closed import AfterClose, closed
+from ..dirs import OpenBoxes, SpoolDirs
+from ..mail import refuse_mail
+from ..names import LATEST, is_mail_name, parse, requeued_name
+from ..pausing import PauseCheck
+from ..presence import PresenceLock
+from ..producing.id_generator import IdGenerator
+from ..producing.tmp_writer import Data, SourceFailed, TmpWriter, check_data, not_regular
+from ..set_aside import reject
+from ..system.os_errors import translate
+from .backlog import Backlog
+from .claim import Claim, as_file, warn_dropped
+from .uncertain import UncertainClaims
+
+__all__ = ["Consumer"]
+
+
+class Consumer:
+    """Claims of one process on one spool, under one token at a time. Mail is not claimed, unless ``as_spool``. Thread-safe,
+    ``close`` included: a call that is under way in another thread ends as it would have, and every later one raises
+    ``Closed``."""
+
+    def __init__(
+        self,
+        dirs: SpoolDirs,
+        clock: Callable[[], float],
+        host: str,
+        *,
+        durable: bool,
+        max_attempts: int,
+        as_spool: bool = False,
+    ) -> None:
+        self._path = dirs.path
+        self.boxes = OpenBoxes(dirs)
+        self._clock = clock
+        self._host = host
+        self._durable = durable
+        self._max_attempts = max_attempts
+        self._takes_mail_names = as_spool
+        self._sync_new: bool | None = None
+        self.backlog = Backlog(self.boxes.new, dirs.files, clock)
+        self.pause = PauseCheck()
+        self._lock = threading.RLock()
+        self._hold: PresenceLock | None = None
+        self._open: dict[str, ref[Claim]] = {}
+        self._failures: dict[str, int] = {}
+        self._last_us = 0
+        self._uncertain = UncertainClaims(self.backlog, self._path)
+        self._closed = False
+        self._given_back: frozenset[str] = frozenset()
+
+    # Presence
+
+    def hold(self) -> PresenceLock:
+        """Returns the presence of this process, which is taken at the first call."""
+        with self._lock:
+            if self._hold is None:
+                boxes = self.boxes
+                try:
+                    hold = PresenceLock.take(boxes.dirs, now=self._clock(), durable=self._durable)
+                except OSError as error:
+                    raise translate(error, self._path, "claim") from error
+                if self._closed:  # by a signal handler, since this call began
+                    hold.drop(boxes.dirs, remove=True)
+                    raise closed(self._path)
+                self._hold = hold
+            return self._hold
+
+    @property
+    def token(self) -> str | None:
+        return self._hold.token if self._hold else None
+
+    def forked(self) -> None:
+        """Forgets all claims in a forked child: everything that is held belongs to the parent."""
+        self._lock = threading.RLock()
+        if self._hold is not None:
+            self._hold.abandon()
+            self._hold = None
+        self._open.clear()
+        self._uncertain.names.clear()
+        self.backlog.clear()
+
+    def close(self) -> None:
+        """Releases the claims that are still held, with a warning, and frees the presence and the descriptors."""
+        with self._lock:
+            self._closed = True
+            boxes = self.boxes
+            dropped = [claim for reference in list(self._open.values()) if (claim := reference()) is not None]
+            self._given_back = frozenset(claim.name for claim in dropped)
+            for claim in dropped:
+                self.drop(claim)
+            self._open.clear()
+            hold, self._hold = self._hold, None
+            try:
+                if hold is not None:
+                    mine = f",c={hold.token}."
+                    left = any(mine in name for name in boxes.files.scan(boxes.cur))
+                    hold.drop(boxes.dirs, remove=not left)
+            finally:
+                self.boxes = cast("OpenBoxes", AfterClose(self._path))
+        if dropped:
+            warn_dropped(*(claim.id for claim in dropped))
+
+    # Claims
+
+    def take(self, keep: object = None) -> Claim | None:
+        """Claims the oldest message that may be claimed; None if there is none, or the spool is paused. After a lost race it
+        tries the next message. ``keep`` is an object that must live as long as the claim."""
+        with self._lock:
+            if self._closed:
+                raise closed(self._path)
+            boxes = self.boxes
+            files, new, cur = boxes.files, boxes.new, boxes.cur
+            if self._uncertain.names and self._hold is not None and (found := self._uncertain.settled(boxes)) is not None:
+                return self._begin(*found, self._hold, keep)
+            try:
+                if self.pause.paused(boxes.dirs):
+                    return None
+            except OSError as error:
+                raise translate(error, self._path, "claim") from error
+            while (name := self._oldest("claim")) is not None:
+                if name[10:11] == "." and not self._takes_mail_names and is_mail_name(name):
+                    self._refuse_mail(name)
+                hold = self._hold or self.hold()
+                us = int(self._clock() * 1e6)
+                self._last_us = us = us if us > self._last_us else self._last_us + 1
+                claimed = name + hold.before_us + str(us) + hold.after_us
+                try:
+                    # Nobody can have this name: it holds a random token of 128 bits, and a time that the token never had.
+                    # So there is nothing to replace, and plain rename(2) is as safe as RENAME_NOREPLACE, and quicker.
+                    files.rename(name, new, claimed, cur)
+                except OSError as error:
+                    if not self._uncertain.was_made(error, name, claimed, boxes):
+                        continue
+                if self._hold is not hold:  # a signal handler closed it meanwhile: this holder would not be seen as alive
+                    files.move(claimed, cur, name, new)
+                    raise closed(self._path)
+                return self._begin(name, claimed, hold, keep)
+            return None
+
+    def _begin(self, name: str, claimed: str, hold: PresenceLock, keep: object) -> Claim:
+        claim = Claim(self, name, claimed, hold.token, self._failures.get(name, 0), keep)
+        self._open[claimed] = ref(claim)
+        return claim
+
+    def _refuse_mail(self, name: str) -> None:
+        """Raises ``MailFolder`` if mail was delivered into a directory that was opened as a spool."""
+        try:
+            refuse_mail(self.boxes.dirs)
+        except BaseException as error:
+            self.backlog.add(name)
+            if isinstance(error, OSError):
+                raise translate(error, self._path, "claim") from error
+            raise
+        self._takes_mail_names = True  # jobs under such names: claims of others in cur show it
+
+    def peek(self) -> str | None:
+        """Returns the id of the message that ``take`` would claim."""
+        with self._lock:
+            boxes = self.boxes
+            while (name := self._oldest("peek")) is not None:
+                try:
+                    boxes.files.stat(name, boxes.new)
+                except FileNotFoundError:
+                    continue
+                self.backlog.add(name)
+                return parse(name, claimed=False).id
+            return None
+
+    def _oldest(self, doing: str) -> str | None:
+        try:
+            return self.backlog.pop()
+        except OSError as error:
+            raise translate(error, self._path, doing) from error
+
+    def holds(self, claim: Claim) -> bool:
+        """True while the claim is this process's to end: not after a fork, not after closing."""
+        return self._hold is not None and self._hold.token == claim.token
+
+    def open(self, claim: Claim) -> BinaryIO:
+        self.check(claim)
+        boxes = self.boxes
+        try:
+            fd = boxes.files.open_read(claim.name, boxes.cur)
+        except FileNotFoundError:
+            raise self.lost(claim) from None
+        except OSError as error:
+            raise self.unreadable(error) from None
+        return as_file(fd, self._path)
+
+    def unreadable(self, error: OSError) -> Exception:
+        """Builds the error to raise when the content could not be read."""
+        if error.errno not in (errno.EINVAL, errno.ESPIPE, errno.EISDIR, errno.ELOOP, errno.ENXIO):
+            return translate(error, self._path, "read")
+        return not_regular(self._path)
+
+    # Ends
+
+    def ack(self, claim: Claim) -> None:
+        boxes = self.boxes if not claim.done else self._ended(claim)
+        if self._failures:
+            self._unlink(boxes, claim)
+        else:  # the same without the detours: most of what a consumer does
+            try:
+                boxes.files.unlink(claim.name, boxes.cur)
+            except OSError as error:
+                self._must_be_gone(boxes, claim, error)
+            claim.done = True
+            self._open.pop(claim.name, None)
+        if self._durable:
+            self._settle(boxes)
+
+    def ack_many(self, claims: Sequence[Claim]) -> None:
+        """Acks all claims with one sync; ``ClaimLost`` at the end names those that were lost."""
+        for claim in claims:
+            if not isinstance(claim, Claim):
+                raise TypeError(f"claims takes claims, not {type(claim).__name__}: {claim!r:.80}")
+            if not claim.of(self):
+                raise UsageError(f"{claim!r} is a claim of another Spool", path=self._path, advice="nothing was acked")
+        lost: list[Claim] = []
+        boxes = self.boxes
+        for claim in claims:
+            try:
+                self._unlink(boxes, claim)
+            except ClaimLost:
+                lost.append(claim)
+        if self._durable:
+            self._settle(boxes)
+        if lost:
+            raise ClaimLost(
+                f"{len(lost)} of {len(claims)} claims were taken away: {', '.join(repr(claim.id) for claim in lost[:10])}",
+                names=[claim.name for claim in lost],
+                path=self._path,
+            )
+
+    def _unlink(self, boxes: OpenBoxes, claim: Claim) -> None:
+        self.check(claim)
+        try:
+            boxes.files.unlink(claim.name, boxes.cur)
+        except OSError as error:
+            self._must_be_gone(boxes, claim, error)
+        self._forget(claim)
+        self._failures.pop(claim.base, None)
+
+    def _settle(self, boxes: OpenBoxes) -> None:
+        try:
+            self._sync_acks(boxes)
+        except OSError as error:
+            what = f"ack: done, but its sync failed ({os.strerror(error.errno or 0)})"
+            raise SpooltopError(what, path=self._path, advice="after a power cut it may come again") from error
+
+    def _must_be_gone(self, boxes: OpenBoxes, claim: Claim, error: OSError) -> None:
+        if isinstance(error, FileNotFoundError):
+            raise self.lost(claim) from None
+        # A server may have done it and yet report an error.
+        try:
+            boxes.files.stat(claim.name, boxes.cur)
+        except FileNotFoundError:
+            return
+        except OSError:
+            pass  # the first error is the one to report
+        raise translate(error, self._path, "ack") from error
+
+    def rewrite(self, claim: Claim, data: Data) -> None:
+        """Puts ``data`` in place of the content of a claim that is held, in one step."""
+        check_data(data)
+        self.check(claim)
+        boxes, draft = self.boxes, IdGenerator(self._host).next(self._clock)
+        try:
+            TmpWriter(boxes.dirs).swap_in(draft, data, claim.name, boxes.cur, durable=self._durable)
+        except SourceFailed as failed:
+            raise failed.error from None
+        except FileNotFoundError:
+            raise self.lost(claim) from None
+        except OSError as error:
+            raise translate(error, self._path, "release") from error
+
+    def release(self, claim: Claim, delay: float, ended: str | None = None) -> None:
+        if type(delay) is not int and type(delay) is not float:
+            check_seconds("delay", delay, or_none=False)
+        if claim.attempt >= self._max_attempts:
+            self.reject(claim, f"given back after {claim.attempt} attempts", ended)
+            return
+        self.check(claim)
+        boxes = self.boxes
+        parsed = claim.parsed
+        until = int(min((self._clock() + delay) * 1e6, LATEST)) if delay > 0 else None
+        name = requeued_name(parsed, not_before=until, ended=ended)
+        if not parsed.own:  # its name can carry neither
+            self._count_failure(parsed.base)
+            if until is not None:
+                self.backlog.delay(name, until)
+        try:
+            boxes.files.move(claim.name, boxes.cur, name, boxes.new, inode=self._inode(boxes, claim))
+        except FileNotFoundError:
+            raise self.lost(claim) from None
+        except FileExistsError:
+            raise SpooltopError(
+                f"{parsed.id!r} cannot go back: another message of that name is in new", path=self._path,
+                advice="it stays in cur; requeue it when the other one is gone",
+            ) from None  # fmt: skip
+        except OSError as error:
+            raise translate(error, self._path, "release") from error
+        self._forget(claim)
+        try:
+            with self._lock:
+                self.backlog.add(name)
+            self._sync(boxes)
+        except OSError as error:
+            what = f"release: done, but then {os.strerror(error.errno or 0)}"
+            hint = "nothing is lost; after a power cut it may be claimed still"
+            raise SpooltopError(what, path=self._path, advice=hint) from error
+
+    def reject(self, claim: Claim, reason: str, ended: str | None = None) -> None:
+        check_text("reason", reason)
+        self.check(claim)
+        boxes = self.boxes
+        try:
+            reject(
+                boxes.dirs, claim.name, self._inode(boxes, claim), reason, operation=f"engine.{claim.token}", at=self._clock(),
+                who=f"pid {os.getpid()} on {self._host}", attempt=claim.attempt, durable=self._durable,
+                ended=ended,
+            )  # fmt: skip
+        except FileNotFoundError:
+            raise self.lost(claim) from None
+        except OSError as error:
+            raise translate(error, self._path, "reject") from error
+        self._forget(claim)
+
+    def _inode(self, boxes: OpenBoxes, claim: Claim) -> int:
+        return boxes.files.stat(claim.name, boxes.cur).st_ino
+
+    def drop(self, claim: Claim) -> None:
+        """Gives back a claim that the caller forgot; called by its finaliser."""
+        try:
+            self.release(claim, 0)
+        except (ClaimLost, SpooltopError, OSError):
+            self._forget(claim)  # it stays in cur and is visible there; a finaliser cannot report it
+
+    def check(self, claim: Claim) -> None:
+        if claim.done:
+            self._ended(claim)
+
+    def gave_back(self, claim: Claim) -> bool:
+        """True for a claim that was held when the spool was closed."""
+        return claim.name in self._given_back
+
+    def _ended(self, claim: Claim) -> NoReturn:
+        if self.gave_back(claim):
+            what = f"the Spool was closed while the claim on {claim.id!r} was held"
+            raise Closed(what, path=self._path, advice="the message went back to new and will be claimed again")
+        raise ClaimLost(f"the claim on {claim.id!r} has ended already", names=[claim.name], path=self._path)
+
+    def lost(self, claim: Claim) -> ClaimLost:
+        self._forget(claim)
+        what, advice = f"the claim on {claim.id!r} was taken away", "drop what was done for it"
+        return ClaimLost(what, names=[claim.name], path=self._path, advice=advice)
+
+    def _forget(self, claim: Claim) -> None:
+        claim.end()
+        self._open.pop(claim.name, None)
+
+    def _count_failure(self, name: str) -> None:
+        if len(self._failures) >= 4096:
+            self._failures.clear()  # only a hint against spinning: forgetting costs a few attempts more
+        self._failures[name] = self._failures.get(name, 0) + 1
+
+    def _sync_acks(self, boxes: OpenBoxes) -> None:
+        boxes.files.sync_dir(boxes.cur)
+        # Claimed and acked since the last commit, cur looks as if nothing had been there: btrfs writes nothing down for it, and
+        # the message would be back in new.
+        if self._sync_new is None:
+            self._sync_new = not boxes.files.ordered(boxes.cur)
+        if self._sync_new:
+            boxes.files.sync_dir(boxes.new)
+
+    def _sync(self, boxes: OpenBoxes) -> None:
+        if self._durable:
+            # Target first: cut off in between, the message is in both places and never in none.
+            boxes.files.sync_dir(boxes.new)
+            boxes.files.sync_dir(boxes.cur)

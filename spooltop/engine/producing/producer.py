@@ -1,0 +1,324 @@
+"""Putting messages: each once, under an id of our own, a chosen one, or a key."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain, islice
+
+from spooltop.errors import LockTimedOut, PutUnknown, SpooltopError, UsageError
+
+from ..arguments import check_text
+from ..atomic import open_shared
+from ..counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, add, lock_within
+from ..dirs import SpoolDirs
+from ..lookup import find
+from ..names import GROWTH, MAX_NEW, in_new, is_own_id, parse
+from ..system.os_errors import translate
+from .id_generator import IdGenerator
+from .keys import KeyRecords, Record
+from .staging import DraftDir
+from .tmp_writer import Data, SourceFailed, TmpWriter, check_data
+
+__all__ = ["MessageId", "Producer"]
+
+GROUP = 32
+"""Number of messages from which one ``syncfs`` is cheaper than a sync of each file."""
+
+
+class MessageId(str):
+    """Id that ``Spool.put`` returns for a chosen ``id`` or a ``key``. ``duplicate`` is True if nothing was put because the
+    message already existed.
+
+    >>> import tempfile
+    >>> from spooltop.engine import Spool
+    >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
+    ...     [spool.put(b"", id="order-17").duplicate for _ in range(2)]
+    [False, True]
+    """
+
+    duplicate: bool
+
+    def __new__(cls, id: str, *, duplicate: bool) -> MessageId:
+        made = super().__new__(cls, id)
+        made.duplicate = duplicate
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _message_id, (str(self), self.duplicate)
+
+
+def _message_id(id: str, duplicate: bool) -> MessageId:
+    return MessageId(id, duplicate=duplicate)
+
+
+class Producer:
+    """Writes messages of one process into one spool. Thread-safe but for the descriptors' end."""
+
+    def __init__(
+        self,
+        dirs: SpoolDirs,
+        clock: Callable[[], float],
+        host: str,
+        key_window: float | None,
+        lock_timeout: float | None,
+    ) -> None:
+        self._dirs = dirs
+        self._files = dirs.files
+        self._clock = clock
+        self._tmp = dirs.tmp if dirs.tmp is not None else -1
+        self._new = dirs.new if dirs.new is not None else -1
+        self._lock_timeout = lock_timeout
+        self._keys = KeyRecords(dirs, clock, key_window)
+        self._ids = IdGenerator(host)
+        self._writer = TmpWriter(dirs)
+
+    def forked(self) -> None:
+        """Prevents a forked child from using an id that the parent may use too; called in the child."""
+        self._ids.forget()
+
+    def put_fresh(self, data: Data, source: str | None, durable: bool, not_before: int | None, canary: bool) -> str:
+        """Enqueues a message under a generated id and without a key; a fast path of ``put``. Returns the id."""
+        id = name = self._ids.next(self._clock)
+        if source is not None or not_before is not None or canary:
+            name = self._name(id, source, not_before, canary)
+        try:
+            if type(data) is not bytes:
+                check_data(data)
+            drafts = self._writer.write_fresh(name, data, durable)
+            try:
+                self._files.move(name, drafts.fd, name, self._new, None, True)
+            except FileNotFoundError:
+                raise self._taken_away() from None
+            except OSError as error:
+                self._writer.undelivered(error, name, None, keep=False, folder=drafts.fd)
+            if durable:
+                self._writer.settle(id)
+        except SourceFailed as failed:
+            raise failed.error from None
+        except OSError as error:
+            raise translate(error, self._dirs.path, "put") from error
+        return id
+
+    def _taken_away(self) -> SpooltopError:
+        what = "the file in tmp was taken away before it was delivered"
+        return SpooltopError(what, path=self._dirs.path, advice="put it again")
+
+    def put(
+        self,
+        data: Data,
+        *,
+        source: str | None,
+        id: str | None,
+        key: str | None,
+        durable: bool,
+        not_before: int | None,
+        canary: bool,
+    ) -> MessageId:
+        """Enqueues a message and returns its id. See ``Spool.put``."""
+        if id is not None:
+            check_text("id", id)
+        if key is not None:
+            check_text("key", key)
+            try:
+                os.fsencode(key)
+            except UnicodeEncodeError:
+                raise UsageError(f"key: half a surrogate pair in {key!r:.80}", path=self._dirs.path) from None
+        check_data(data)
+        chosen = self._ids.next(self._clock) if id is None else id
+        name = self._name(chosen, source, not_before, canary)
+        try:
+            if id is None:
+                return self._put(data, chosen, name, key, source, durable, fresh=True)
+            with self._alone(id):
+                if (known := self._known(key)) is not None:
+                    return self._finish(known, source, durable)
+                if find(self._dirs, id) is not None:
+                    self._count(DUPLICATE, source or "")
+                    return MessageId(id, duplicate=True)
+                self._clear(name)
+                return self._put(data, chosen, name, key, source, durable, fresh=False)
+        except SourceFailed as failed:
+            raise failed.error from None
+        except OSError as error:
+            raise translate(error, self._dirs.path, "put") from error
+
+    def _put(
+        self, data: Data, id: str, name: str, key: str | None, source: str | None, durable: bool, *, fresh: bool
+    ) -> MessageId:
+        if (known := self._known(key)) is not None:
+            return self._finish(known, source, durable)
+        inode = self._writer.write(name, data, durable, fresh)
+        if key is not None:
+            try:
+                if durable:
+                    self._writer.sync_names()
+                while not self._keys.create(key, name, durable=durable):
+                    if (known := self._known(key)) is not None:
+                        self._writer.discard(name)
+                        return self._finish(known, source, durable)
+            except OSError:
+                if self._recorded(key, name):
+                    raise  # the record exists, so the file stays too: a retry completes the move
+                self._writer.discard(name)
+                raise
+        try:
+            self._writer.deliver(name, inode, keep=key is not None)
+        except FileExistsError:
+            self._writer.discard(name)
+            if parse(name, claimed=False).id != id:
+                raise
+            return MessageId(id, duplicate=True)  # the same id arrived in between, from someone who does not lock
+        except FileNotFoundError:
+            if key is None:
+                raise self._taken_away() from None
+            # another put with this key finished the move
+        if durable:
+            self._writer.settle(id, emptied=key is not None)
+        return MessageId(id, duplicate=False)
+
+    def put_many(self, messages: Iterable[Data], *, source: str | None, durable: bool) -> list[str]:
+        """Enqueues messages in one group commit and returns their ids. See ``Spool.put_many``."""
+        if isinstance(messages, (str, bytes, bytearray, memoryview)) or hasattr(messages, "read"):
+            what = f"messages takes an iterable of messages, not {type(messages).__name__}: for one message call put"
+            raise TypeError(what)
+        rest = iter(messages)
+        first = list(islice(rest, GROUP))
+        together = durable and len(first) == GROUP and _syncfs_tells()
+        drafts: list[tuple[str, str, DraftDir]] = []
+        moved = 0
+        try:
+            try:
+                for data in chain(first, rest):
+                    check_data(data)
+                    id = self._ids.next(self._clock)
+                    name = id if source is None else self._name(id, source, None, False)
+                    drafts.append((id, name, self._writer.write_fresh(name, data, durable and not together)))
+                if together:
+                    self._files.sync_fs(self._new)
+                for _, name, folder in drafts:
+                    self._writer.deliver(name, None, keep=False, folder=folder.fd)
+                    moved += 1
+            except PutUnknown as unknown:
+                moved += 1
+                unknown.ids = tuple(id for id, _, _ in drafts[:moved])
+                raise
+            except BaseException as error:
+                if moved and isinstance(error, OSError):
+                    raise PutUnknown(
+                        f"{moved} of {len(drafts)} messages were delivered, then: {error.strerror}",
+                        id=drafts[0][0], ids=tuple(id for id, _, _ in drafts[:moved]), path=self._dirs.path,
+                        advice="put again those whose ids are not among its ids",
+                    ) from error  # fmt: skip
+                raise
+            finally:
+                for _, name, folder in drafts[moved:]:
+                    self._writer.discard(name, folder.fd)
+            if drafts and durable:
+                try:
+                    self._writer.settle(drafts[0][0])
+                except PutUnknown as unknown:
+                    unknown.ids = tuple(id for id, _, _ in drafts)
+                    raise
+        except SourceFailed as failed:
+            raise failed.error from None
+        except OSError as error:
+            raise translate(error, self._dirs.path, "put") from error
+        return [id for id, _, _ in drafts]
+
+    # Steps
+
+    def _name(self, id: str, source: str | None, not_before: int | None, canary: bool) -> str:
+        if source is not None:
+            check_text("source", source)
+        try:
+            name = in_new(id, source=source, not_before=not_before, canary=canary)
+        except ValueError as error:
+            raise UsageError(str(error), path=self._dirs.path) from None
+        if not is_own_id(id) and len(name) > MAX_NEW - GROWTH:
+            raise UsageError(
+                f"the id takes {len(name)} bytes in the name, {MAX_NEW - GROWTH} are allowed", path=self._dirs.path,
+                advice="choose a shorter one",
+            )  # fmt: skip
+        return name
+
+    # Keys and ids
+
+    def _known(self, key: str | None) -> Record | None:
+        return None if key is None else self._keys.find(key)
+
+    def _recorded(self, key: str, name: str) -> bool:
+        try:
+            known = self._keys.find(key)
+        except OSError:
+            return True  # not known to be absent
+        return known is not None and known.name == name
+
+    def _finish(self, known: Record, source: str | None, durable: bool) -> MessageId:
+        try:
+            found = self._files.stat(known.name, self._tmp)
+            if stat.S_ISREG(found.st_mode):
+                self._writer.deliver(known.name, found.st_ino, keep=True)
+        except FileNotFoundError:
+            pass  # delivered long ago, or just now by somebody else
+        except FileExistsError:
+            self._writer.discard(known.name)  # the id is in new: a second copy of it is nothing that anyone waits for
+        if durable:
+            self._writer.settle(known.id, emptied=True)  # whoever moved it may not have synced it yet
+        self._count(DUPLICATE, source or "")
+        return MessageId(known.id, duplicate=True)
+
+    def _count(self, what: str, of: str) -> None:
+        own = self._dirs.private_dir(create=True)
+        assert own is not None  # create=True makes it or raises
+        add(self._files, own, COUNTERS, self._dirs.owner_model, (Count(self._clock(), what, of, 1),))
+
+    @contextmanager
+    def _alone(self, id: str) -> Iterator[None]:
+        """Nobody else puts this id meanwhile. The lock files are few, shared by many ids, and never removed."""
+        from hashlib import sha256  # loads OpenSSL: only for those who choose ids
+
+        files = self._files
+        ids = self._dirs.private_dir("ids", create=True)
+        assert ids is not None  # create=True makes it or raises
+        fd = open_shared(files, sha256(os.fsencode(id)).hexdigest()[:2], ids, self._dirs.owner_model)
+        try:
+            if not lock_within(files, fd, self._lock_timeout, write=True):
+                self._count(TIMED_OUT, "ids")
+                what = f"the lock of the id {id!r} was not free within {self._lock_timeout:g} s"
+                raise LockTimedOut(what, path=self._dirs.path, advice="try again: somebody puts the same id")
+            yield
+            self._count(ACQUIRED, "ids")
+        finally:
+            files.close(fd)
+
+    def _clear(self, name: str) -> None:
+        """Removes what an interrupted put of this id left in ``tmp``. No other put of this id can be running, as it would hold
+        the lock of the id."""
+        files = self._files
+        try:
+            fd = files.open_read(name, self._tmp)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENXIO):
+                raise
+            self._writer.discard(name)  # a link or a socket: removing the name touches nothing else
+            return
+        try:
+            if not files.write_locked(fd):
+                self._writer.discard(name)
+        finally:
+            files.close(fd)
+
+
+def _syncfs_tells() -> bool:
+    """True if ``syncfs`` reports write errors: Linux 5.8 and later (syncfs(2))."""
+    try:
+        major, minor = os.uname().release.split(".")[:2]
+        return (int(major), int("".join(c for c in minor if c.isdigit()) or 0)) >= (5, 8)
+    except ValueError:
+        return False

@@ -1,0 +1,1 @@
+"""Access to the operating system: file operations, system calls, the host."""

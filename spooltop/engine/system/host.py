@@ -1,0 +1,161 @@
+"""Identity of this process and this machine: host, boot, pid namespace, start of a process, kind of file system."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+
+from spooltop.model.proc.mountinfo import parse_mounts
+from spooltop.records import dataclass
+
+__all__ = [
+    "LOCAL", "MOUNTED_ONCE", "ORDERED", "PROC", "Machine", "boot_id", "command_line", "command_of", "file_system",
+    "flock_holders", "is_network", "lacks_journal", "mount_number", "process_start", "sees_all_pids", "this_machine",
+]  # fmt: skip
+
+PROC = "/proc"
+"""The procfs of Linux. Other systems have none: what only it shows is then unknown."""
+
+LOCAL = frozenset((
+    "ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "f2fs", "bcachefs", "overlay", "jfs", "reiserfs", "nilfs2",
+    "vfat", "exfat", "ntfs3", "fuseblk", "fuse.lxcfs",
+))  # fmt: skip
+"""File systems that one machine mounts. Every other kind, known or not, another machine may have mounted too, and then a boot
+id or a pid says nothing certain: a kind that is missing here costs a verdict, one too many would cost a message."""
+
+MOUNTED_ONCE = frozenset(("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcachefs", "jfs", "reiserfs", "nilfs2"))
+"""File systems of a disk: all mounts of one at a time share its files, so that a lock is met through each of them."""
+
+ORDERED = frozenset(("ext3", "ext4", "xfs", "tmpfs", "ramfs"))
+"""File systems that keep the order of name changes over a power failure: a sync of one directory includes all earlier
+changes. btrfs does not. For a kind missing here, one more directory is synced; a kind listed by mistake would bring back
+acked messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Machine on which a process runs. ``boot_id`` and ``pid_ns`` are empty if ``/proc`` does not show them, ``machine_id`` is
+    empty if the machine has none (machine-id(5); many containers)."""
+
+    host: str
+    boot_id: str
+    pid_ns: str
+    machine_id: str = ""
+
+
+@cache
+def this_machine() -> Machine:
+    return Machine(
+        os.uname().nodename, boot_id(), _link(f"{PROC}/self/ns/pid"), _machine_id()
+    )
+
+
+def boot_id(proc: str = PROC) -> str:
+    """The id of this boot of the machine, empty if ``proc`` (a mount of procfs) does not show it."""
+    return _read(f"{proc}/sys/kernel/random/boot_id")
+
+
+def sees_all_pids() -> bool:
+    """True in the first pid namespace, from which every process of the machine has a number (pid_namespaces(7))."""
+    return this_machine().pid_ns == "pid:[4026531836]"
+
+
+def command_line() -> str:
+    """Returns the command line of this process, the program without its directory; at most 200 characters."""
+    program, *words = sys.orig_argv or ["?"]
+    return " ".join((os.path.basename(program), *words))[:200]
+
+
+def command_of(pid: int) -> str:
+    """Returns the command line of the process ``pid`` in the form of ``command_line``; empty if the process is gone or its
+    command line is not readable."""
+    try:
+        with open(f"{PROC}/{pid}/cmdline", "rb") as file:
+            program, *words = os.fsdecode(file.read(4096)).rstrip("\0").split("\0")
+    except OSError:
+        return ""
+    return " ".join((os.path.basename(program), *words))[:200]
+
+
+def flock_holders(fd: int) -> list[int]:
+    """The pids of the processes that took a ``flock`` on the file of ``fd`` and, or a child of theirs, still hold it; as far as
+    they are visible from here (proc_locks(5))."""
+    from spooltop.model.proc.locks import parse_locks  # needed only after a lock was waited for in vain
+
+    found = os.fstat(fd)
+    device = os.major(found.st_dev), os.minor(found.st_dev)
+    try:
+        with open(f"{PROC}/locks", "rb") as table:
+            lines = parse_locks(table.read())
+    except OSError:
+        return []
+    same = [line for line in lines if line.kind == "flock" and not line.waits and line.inode == found.st_ino]
+    here = [line for line in same if line.device == device] or same  # btrfs reports the device of another layer
+    return [line.pid for line in here if line.pid > 0]
+
+
+def process_start(pid: int) -> int | None:
+    """Returns the start time of a process, in clock ticks since boot (proc(5) ``stat`` field 22); None if unknown."""
+    try:
+        with open(f"{PROC}/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def file_system(fd: int) -> str:
+    """Returns the kind of file system that ``fd`` is on ("ext4", "nfs4"), "?" if unknown.
+
+    The lookup uses the number of its mount (proc(5) ``fdinfo``, ``mountinfo``): the device does not suffice, as btrfs gives each
+    subvolume another one.
+    """
+    number = mount_number(fd)
+    try:
+        with open(f"{PROC}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+            return next(kind for mount, _, _, kind, _ in parse_mounts(table) if mount == number)
+    except (OSError, ValueError, IndexError, StopIteration):
+        return "?"
+
+
+def mount_number(fd: int) -> int | None:
+    """Returns the number of the mount that ``fd`` was opened through; None if unknown."""
+    try:
+        with open(f"{PROC}/self/fdinfo/{fd}", encoding="utf-8") as info:
+            return next(int(line.split()[1]) for line in info if line.startswith("mnt_id:"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+
+
+def lacks_journal(fd: int, sys_dir: str = "/sys") -> bool:
+    """True if ``fd`` is on an ext4 without a journal, as far as ``sys_dir`` (a mount of sysfs) shows it."""
+    device = os.fstat(fd).st_dev
+    name = os.path.basename(_link(f"{sys_dir}/dev/block/{os.major(device)}:{os.minor(device)}"))
+    return _read(f"{sys_dir}/fs/ext4/{name}/journal_task") == "<none>"
+
+
+def is_network(kind: str) -> bool:
+    """True if other machines may have a file system of this kind mounted, as far as its type shows."""
+    return kind not in LOCAL
+
+
+def _machine_id() -> str:
+    """Returns the machine id; empty if there is none yet: images for many machines ship an empty file, or one that says
+    "uninitialized"."""
+    id = _read("/etc/machine-id")
+    return id if len(id) == 32 and set(id) <= set("0123456789abcdef") else ""
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

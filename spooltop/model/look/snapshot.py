@@ -1,0 +1,106 @@
+"""Frozen state of a spool that the front ends draw. Counts and lists on a screen come from one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spooltop.records import dataclass, field
+
+from ..cursors.state import Cursor
+from ..vocabulary import Box
+from .locks import Lock
+from .observation import Observation
+from .problem import Problem
+
+__all__ = ["Percentiles", "RateHistory", "Rates", "Snapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Percentiles of ``samples`` durations in seconds; None below 20 samples."""
+
+    samples: int
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Flow over the last ``window`` seconds (at most 60). None: not measured yet, which is not 0.
+
+    ``arrived``, ``retried`` (by consumers) and ``requeued`` (by operators) are counts in the window. ``done`` counts over
+    ``done_window`` seconds of it (None: all of it); ``lower_bound`` if events may be missing. ``new_per_s`` is the slope of the
+    depth of ``new`` over ``slope_window`` seconds (at most 300), without what operators moved.
+    """
+
+    window: float = 0.0
+    arrived: int | None = None
+    done: int | None = None
+    requeued: int | None = None
+    lower_bound: bool = False
+    new_per_s: float | None = None
+    slope_window: float = 0.0
+    waited: Percentiles = field(default_factory=lambda: Percentiles(0, None, None, None))
+    worked: Percentiles = field(default_factory=lambda: Percentiles(0, None, None, None))
+    done_window: float | None = None
+    retried: int | None = None
+
+    @property
+    def in_per_s(self) -> float | None:
+        return None if self.arrived is None or self.window <= 0 else self.arrived / self.window
+
+    @property
+    def done_per_s(self) -> float | None:
+        window = self.window if self.done_window is None else self.done_window
+        return None if self.done is None or window <= 0 else self.done / window
+
+
+@dataclass(frozen=True, slots=True)
+class RateHistory:
+    """Messages a second that came, were done, and were given back by their consumer: a figure for each cell of
+    ``Snapshot.cell`` seconds, oldest first, None if not watched."""
+
+    arrived: tuple[float | None, ...] = ()
+    done: tuple[float | None, ...] = ()
+    retried: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The one value that a front end shows. ``observation`` holds the facts of the look, the rest what ``observe`` concluded.
+
+    ``history`` is the depth of each box, oldest first, one cell of ``cell`` seconds each, None if not watched yet.
+    """
+
+    observation: Observation
+    rates: Rates
+    cursors: tuple[Cursor, ...]
+    problems: tuple[Problem, ...]
+    history: Mapping[Box, tuple[float | None, ...]] = field(default_factory=dict)
+    cell: float = 15.0
+    rate_history: RateHistory = field(default_factory=RateHistory)
+    not_judged: tuple[str, ...] = ()
+    """Statements that cannot be made yet, in words ("rates (need 60s)")."""
+    not_judged_codes: tuple[str, ...] = ()
+    """Codes of problems that cannot be detected yet, or not from here."""
+    not_visible: tuple[str, ...] = ()
+    lock_problems: Mapping[str, str] = field(default_factory=dict)
+    """Locks with a problem: path → its code."""
+    muted: Mapping[str, float] = field(default_factory=dict)
+    """Sources whose cursor problems are hidden, each with the end of the mute (epoch seconds)."""
+
+    @property
+    def taken_at(self) -> float:
+        return self.observation.taken_at
+
+    def lock_verdict(self, lock: Lock) -> str:
+        """Returns ``BLOCKED`` or ``STALE`` if there is such a problem. A lock with waiters that was taken just now is held."""
+        if lock.path in self.lock_problems:
+            return "BLOCKED" if self.lock_problems[lock.path] == "lock-blocked" else "STALE"
+        return "held" if lock.verdict == "blocked" else lock.verdict
+
+    @property
+    def watched_for(self) -> float:
+        """Seconds since watching began."""
+        return max(0.0, self.observation.taken_at - self.observation.watch.since) if self.observation.watch.since else 0.0

@@ -1,0 +1,289 @@
+"""Plans, which pin a list of things to do, and their results."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from enum import StrEnum
+from typing import NamedTuple
+
+from spooltop.records import dataclass, field
+
+from ..filters.selection import Selection
+from ..row import Row
+from ..units import duration, rate_limit
+from ..vocabulary import Action, Box, Json, Ref, Verdict
+
+__all__ = [
+    "Candidates",
+    "Confirm",
+    "Item",
+    "ItemColumns",
+    "ItemResult",
+    "NotDone",
+    "OperationRecord",
+    "Outcome",
+    "Plan",
+    "Refusal",
+    "Result",
+    "boxes_of",
+    "item_columns",
+    "oldest_of",
+    "verdicts_of",
+    "warnings_of",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A thing to do: the row as it was shown and the identity that pins it.
+
+    ``warning`` is shown with ``!``. ``words`` describe the change if it does not move a message ("imessage: 89632 → 89640 in
+    /opt/memex/cursors.json"). ``row`` then has the source as its id and the file as its name, and its box means nothing.
+    ``value`` is the new value of a cursor, as a snapshot shows it.
+    """
+
+    row: Row
+    ref: Ref
+    warning: str = ""
+    words: str = ""
+    value: Json = None
+
+    @property
+    def id(self) -> str:
+        return self.row.id
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+    @property
+    def box(self) -> Box:
+        return self.row.box
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self.row.verdict
+
+
+def warnings_of(items: Sequence[Item]) -> Mapping[str, int]:
+    """Counts each warning. Uses ``items.warnings`` if it exists, so that a million items need not be made."""
+    known = getattr(items, "warnings", None)
+    return known if isinstance(known, Mapping) else Counter(item.warning for item in items if item.warning)
+
+
+class ItemColumns(NamedTuple):
+    """Columns of the items that logs and lists show."""
+
+    ids: Sequence[str]
+    names: Sequence[str]
+    boxes: Sequence[Box]
+    words: Sequence[str]
+
+
+def item_columns(items: Sequence[Item]) -> ItemColumns:
+    """Returns the columns of ``items``. Uses ``items.columns`` if it exists, so that no item needs to be made."""
+    known = getattr(items, "columns", None)
+    if isinstance(known, ItemColumns):
+        return known
+    return ItemColumns(
+        [item.id for item in items], [item.name for item in items], [item.box for item in items], [item.words for item in items]
+    )
+
+
+def boxes_of(items: Sequence[Item]) -> Set[Box]:
+    """Returns the boxes of the items, likewise by ``items.boxes``."""
+    known = getattr(items, "boxes", None)
+    return known if isinstance(known, Set) else {item.box for item in items}
+
+
+def verdicts_of(items: Sequence[Item]) -> Set[Verdict | None]:
+    """Returns the verdicts of the items, likewise by ``items.verdicts``."""
+    known = getattr(items, "verdicts", None)
+    return known if isinstance(known, Set) else {item.verdict for item in items}
+
+
+def oldest_of(items: Sequence[Item]) -> float | None:
+    """Returns when the first of them came into its box, epoch seconds, likewise by ``items.oldest_at``; None if unknown."""
+    if hasattr(items, "oldest_at"):
+        known = items.oldest_at
+        return known if isinstance(known, float) else None
+    return min((at for item in items if (at := item.row.in_box_since) is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A thing that will not be done. ``forceable``: ``--force`` (``f`` in the plan) does it anyway."""
+
+    row: Row
+    reason: str
+    forceable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Items and refusals that a backend finds for a selection. ``missing`` are named ids that no message here has."""
+
+    items: Sequence[Item]
+    refused: Sequence[Refusal] = ()
+    notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    poison: int = 0
+
+
+class Confirm(StrEnum):
+    """Confirmation of a plan: ``y`` for 1–9 items, ``Y`` for 10–99; the number is typed from 100 items, or with any
+    ``unknown``."""
+
+    SMALL = "y"
+    LARGE = "Y"
+    NUMBER = "number"
+    NOTHING = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Pinned list of changes: it stays as it is while the spool changes.
+
+    ``operation`` is the id under which it is journalled, audited and undone. ``command`` is the same action as words of a shell,
+    with ids. ``notes`` are sentences for the person who decides. ``options`` are those of the action (inject: ``count``, ``text``
+    …; undo: ``undoes``; requeue: ``hold_poison``; purge: ``now``). ``missing`` are named ids that no message here has (not
+    escaped). ``poison`` counts the items that so many consumers died on that they may be the cause: a requeue with
+    ``hold_poison`` holds these and requeues the others. ``undone`` is the action that an undo reverses.
+    """
+
+    operation: str
+    action: Action
+    target: str
+    made_at: float
+    selection: Selection
+    items: Sequence[Item]
+    refused: Sequence[Refusal] = ()
+    notes: tuple[str, ...] = ()
+    confirm: Confirm = Confirm.NOTHING
+    force: bool = False
+    command: tuple[str, ...] = ()
+    options: Mapping[str, Json] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    poison: int = 0
+    undone: Action | None = None
+
+    @property
+    def deletes(self) -> bool:
+        """True if it cannot be undone: emptying the trash, a purge ``now``."""
+        return self.action is Action.EMPTY or (self.action is Action.PURGE and bool(self.options.get("now")))
+
+    @property
+    def works_when_full(self) -> bool:
+        """True if a full disk does not stop it: it continues without its lines in the logs. It frees space, or ends a pause."""
+        ends_pause = self.action is Action.RESUME or (self.action is Action.UNDO and self.undone is Action.PAUSE)
+        return self.deletes or ends_pause
+
+    @property
+    def undoes(self) -> str | None:
+        """The operation that an undo reverses."""
+        operation = self.options.get("undoes") if self.action is Action.UNDO else None
+        return operation if isinstance(operation, str) else None
+
+    @property
+    def rate(self) -> float | None:
+        """Rate limit in items a second; None: unlimited."""
+        rate = self.options.get("rate")
+        return float(rate) if isinstance(rate, (int, float)) and not isinstance(rate, bool) and rate > 0 else None
+
+    @property
+    def rate_text(self) -> str:
+        """Describes the rate limit: ``rate limit 50/s: takes 6m or longer``; empty without one."""
+        if self.rate is None:
+            return ""
+        return f"rate limit {rate_limit(self.rate)}: takes {duration(self.count / self.rate)} or longer"
+
+    @property
+    def count(self) -> int:
+        """Number of items it acts on. For inject: the number of messages it will put."""
+        wanted = self.options.get("count")
+        return wanted if self.action is Action.INJECT and isinstance(wanted, int) else len(self.items)
+
+
+class Outcome(StrEnum):
+    DONE = "done"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+    __hash__ = str.__hash__
+
+
+class ItemResult(NamedTuple):
+    """Result of one item. ``reason`` says why it was skipped or failed, or adds a remark to one that is done. ``became`` is its
+    new name, if moved."""
+
+    id: str
+    name: str
+    outcome: Outcome
+    reason: str = ""
+    became: str = ""
+
+
+class NotDone(dict[tuple[Outcome, str], "array[int]"]):
+    """Places of the results of items that were not done, by outcome and reason."""
+
+    @property
+    def total(self) -> int:
+        """The number of items that were not done."""
+        return sum(map(len, self.values()))
+
+    def note(self, start: int, outcomes: Sequence[Outcome], reasons: Sequence[str]) -> None:
+        """Adds the results from place ``start`` on."""
+        if outcomes.count(Outcome.DONE) == len(outcomes):
+            return
+        for place, group in enumerate(zip(outcomes, reasons, strict=True), start):
+            if group[0] is not Outcome.DONE:
+                self.setdefault(group, array("Q")).append(place)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Result of a plan. ``stopped`` if it ended early; ``untried`` counts the items that were not reached."""
+
+    operation: str
+    action: Action
+    target: str
+    finished_at: float
+    items: Sequence[ItemResult]
+    stopped: bool = False
+    untried: int = 0
+    undo: tuple[str, ...] = ()
+    """The command that undoes it, as words of a shell; empty if nothing can be undone."""
+    notes: tuple[str, ...] = ()
+    not_done: NotDone = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        known = getattr(self.items, "not_done", None)  # of a million they are noted as they come, and never at each drawing
+        if not isinstance(known, NotDone):
+            known = NotDone()
+            known.note(0, [item.outcome for item in self.items], [item.reason for item in self.items])
+        object.__setattr__(self, "not_done", known)
+
+    def count(self, outcome: Outcome) -> int:
+        if outcome is Outcome.DONE:
+            return len(self.items) - self.not_done.total
+        return sum(len(places) for (one, _), places in self.not_done.items() if one is outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRecord:
+    """A line of the list of operations. ``open``: the intent was journalled but no result (a crash in between)."""
+
+    operation: str
+    action: Action
+    at: float
+    user: str
+    count: int
+    done: int
+    skipped: int = 0
+    failed: int = 0
+    open: bool = False
+    undone_by: str | None = None
+    why_not_undo: str | None = None
+    words: str = ""

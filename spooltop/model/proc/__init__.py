@@ -1,0 +1,1 @@
+"""Parsers for tables of the kernel below ``/proc``. Pure."""

@@ -1,0 +1,176 @@
+"""``bench``: what this file system does a second, with files, locks and the engine.
+
+Everything happens in a hidden directory in ``tmp`` of the target, or in the target if it has none: the same file system, and
+nothing that a consumer or a look takes for a message. Each worker is a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any
+
+from spooltop.backends.directory.facts.trial_dir import TrialDir, remove_tree, sweep
+from spooltop.engine import Spool
+from spooltop.errors import Refused, SpooltopError
+from spooltop.records import dataclass
+
+from ..latency import Latencies
+from .pool import Answer, BenchFailed, Pool
+from .tasks import CONTENDERS, FILES, LOCKS
+
+__all__ = ["BYTES_AT_MOST", "FILES_AT_MOST", "Bench", "Figure", "check_room", "runs"]
+
+FILES_AT_MOST = 4_000
+"""Number of files and directories at a time, at most: a batch in two directories, or the backlog of the engine with its
+claims and its staging directories."""
+BYTES_AT_MOST = 50_000_000
+_ENGINES = ((1, 1), (1, 4), (4, 4))
+_WEIGHTS = {"files": 1.0, "locks": 1.0, "engine": 3.0}
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRun:
+    """A measurement. ``writers`` and ``readers`` are for the engine, ``processes`` for locks."""
+
+    section: str
+    name: str
+    processes: int = 1
+    writers: int = 0
+    readers: int = 0
+    durable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Result of a run. ``part`` says which operation of the engine it is about (put, claim and ack, delivery). ``exclusive``
+    is False if two processes held a lock at a time, None if that was not tried; ``error`` says why there is no result."""
+
+    section: str
+    name: str
+    processes: int
+    operations: int = 0
+    seconds: float = 0.0
+    p50: float | None = None
+    p99: float | None = None
+    part: str = ""
+    durable: bool | None = None
+    exclusive: bool | None = None
+    error: str = ""
+
+    @property
+    def per_second(self) -> float | None:
+        return self.operations / self.seconds if self.seconds > 0 and not self.error else None
+
+
+def runs() -> Iterator[BenchRun]:
+    """Yields all measurements in their order."""
+    yield from (BenchRun("files", name) for name in FILES)
+    for name in LOCKS:
+        yield BenchRun("locks", name)
+        yield BenchRun("locks", name, CONTENDERS)
+    for durable in (True, False):
+        for writers, readers in _ENGINES:
+            yield BenchRun("engine", _engine_name(writers, readers), writers + readers, writers, readers, durable)
+
+
+def _engine_name(writers: int, readers: int) -> str:
+    return f"{writers} writer{'s' * (writers > 1)}, {readers} reader{'s' * (readers > 1)}"
+
+
+def check_room(folder: str) -> None:
+    """Raises ``Refused`` if there is no room for what is measured, with some to spare."""
+    room = os.statvfs(folder)
+    if room.f_bavail * room.f_frsize < 2 * BYTES_AT_MOST or (room.f_files and room.f_favail < 2 * FILES_AT_MOST):
+        raise Refused(
+            "bench: too little room", path=folder,
+            advice=f"it needs {2 * BYTES_AT_MOST // 1_000_000} MB and {2 * FILES_AT_MOST:,} inodes free",
+        )  # fmt: skip
+
+
+class Bench:
+    """A bench in the directory ``parent`` that takes about ``seconds``. ``tell`` is called with the share that is done and the
+    present measurement, ten times a second."""
+
+    def __init__(self, parent: str, seconds: float, tell: Callable[[float, str], object]) -> None:
+        self._parent = parent
+        self._tell = tell
+        self._plan = list(runs())
+        self._unit = seconds / sum(_WEIGHTS[run.section] for run in self._plan)
+        self._share = 0.0
+        self._now = "starting processes"
+
+    def measure(self) -> Generator[Figure, None, None]:
+        """Yields the results. Closing the iterator ends all processes and removes the directory. Raises ``OSError`` if the
+        directory cannot be made."""
+        sweep(self._parent)
+        with TrialDir(self._parent) as scratch, Pool(max(run.processes for run in self._plan), self._tick) as pool:
+            done, total = 0.0, sum(_WEIGHTS[run.section] for run in self._plan)
+            for number, run in enumerate(self._plan):
+                self._share, self._now = done / total, f"{run.section}: {run.name}"
+                folder = f"run-{number}"
+                os.mkdir(folder, 0o700, dir_fd=scratch.fd)
+                yield from self._run(run, os.path.join(os.path.abspath(scratch.path), folder), pool)
+                remove_tree(folder, scratch.fd)  # after an error, workers may still write: all of it is removed after them
+                done += _WEIGHTS[run.section]
+
+    def _tick(self) -> None:
+        self._tell(self._share, self._now)
+
+    def _run(self, run: BenchRun, folder: str, pool: Pool) -> Sequence[Figure]:
+        seconds = self._unit * _WEIGHTS[run.section]
+        try:
+            if run.section == "files":
+                return [_figure(run, pool.run([{"task": "files", "name": run.name, "folder": folder}], seconds))]
+            if run.section == "locks":
+                return [_lock(run, folder, pool, seconds)]
+            return _engine(run, os.path.join(folder, "spool"), pool, seconds)
+        except (BenchFailed, OSError) as error:
+            if isinstance(error, BenchFailed) and "process" in error.what:
+                raise
+            what = error.what if isinstance(error, SpooltopError) else error.strerror or str(error)
+            return [Figure(run.section, run.name, run.processes, durable=run.durable or None, error=what)]
+
+
+def _figure(run: BenchRun, answers: Sequence[Answer], *, exclusive: bool | None = None, part: str = "") -> Figure:
+    times = Latencies()
+    for answer in answers:
+        times.add(answer.times)
+    return _of(run, times, max(answer.seconds for answer in answers), part=part, exclusive=exclusive)
+
+
+def _of(run: BenchRun, times: Latencies, seconds: float, *, part: str = "", exclusive: bool | None = None) -> Figure:
+    durable = run.durable if run.section == "engine" else None
+    return Figure(
+        run.section, run.name, run.processes, len(times), seconds, times.percentile(0.5), times.percentile(0.99), part, durable,
+        exclusive,
+    )  # fmt: skip
+
+
+def _lock(run: BenchRun, folder: str, pool: Pool, seconds: float) -> Figure:
+    counted = run.processes > 1
+    job: dict[str, Any] = {"task": "lock", "name": run.name, "folder": folder, "counted": counted}
+    answers = pool.run([job] * run.processes, seconds)
+    if not counted:
+        return _figure(run, answers)
+    with open(os.path.join(folder, "counter"), "rb") as file:
+        total = int.from_bytes(file.read(8), "little")
+    return _figure(run, answers, exclusive=total == sum(len(answer.times) for answer in answers))
+
+
+def _engine(run: BenchRun, path: str, pool: Pool, seconds: float) -> list[Figure]:
+    Spool.create(path, durable=run.durable).close()
+    job: dict[str, Any] = {"folder": path, "durable": run.durable}
+    roles = ["writer"] * run.writers + ["reader"] * run.readers
+    answers = pool.run([{**job, "task": role} for role in roles], seconds)
+    writers, readers = answers[: run.writers], answers[run.writers :]
+    delivered = Latencies()
+    for answer in readers:
+        delivered.add(answer.delivered)
+    put, acked = (sum(len(answer.times) for answer in part) for part in (writers, readers))
+    left = sum(not name.startswith(".") for box in ("new", "cur") for name in os.listdir(os.path.join(path, box)))
+    if put != acked + left:
+        raise BenchFailed(f"{put} messages were put, but {acked} acked and {left} left")
+    took = max(answer.seconds for answer in answers)
+    parts = (_figure(run, writers, part="put"), _figure(run, readers, part="claim, ack"))
+    return [*parts, _of(run, delivered, took, part="put to claim")]

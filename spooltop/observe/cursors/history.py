@@ -1,0 +1,379 @@
+"""History of one source's cursor: its writes, which of them reverted it, and its usual interval."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from spooltop.model.cursors.state import CursorSection, CursorWrite
+from spooltop.model.cursors.values import direction, order, pick, shown
+from spooltop.model.look.locks import LockHolder
+from spooltop.model.vocabulary import Json
+from spooltop.records import dataclass, replace
+
+__all__ = ["OFTEN", "RING", "Change", "CursorHistory", "Write", "key_of"]
+
+RING = 200
+"""Most writes that are kept of each source."""
+_KEPT = 256
+"""Characters of a section above which its history keeps only the cursor, and of a cursor above which it keeps only the
+beginning."""
+_STALE = 3
+"""Most moves that a stale copy lags behind: going back over more is a rewind, unless something else proves a lost update."""
+OFTEN = 3
+"""Number of returns to one value that prove lost updates if no other source shares the file."""
+_GAPS = 20
+_FEWEST_GAPS = 2
+_REMEMBERED = 3600.0
+_RECENT = 8
+_NEAR = 3.0
+"""Seconds within which a line of the journal and an observed write are the same write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write of the file, as far as it is not about one source.
+
+    ``also``: other sources that changed in it, ``advanced``: those that went forward, ``kept``: True if one of them changed and
+    did not go back. ``exact``: nothing else was written since the previous version; False: something was, and was not read; None:
+    not known. ``repeated``: the whole file has a content that it had before. ``journaled``: made under the lock and of one
+    section alone, so that it cannot lose an update. ``writer`` if it was seen.
+    """
+
+    inode: int = 0
+    also: tuple[str, ...] = ()
+    advanced: tuple[str, ...] = ()
+    kept: bool = False
+    exact: bool | None = None
+    repeated: bool = True
+    held_by: tuple[LockHolder, ...] = ()
+    writer: LockHolder | None = None
+    lock_there: bool | None = None
+    journaled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A write that changed the value.
+
+    ``back``: it went back or, for a token without order, to one that it had before. ``over``: the number of moves that it went
+    back over, None if they are too many for a stale copy, or it never had this value. ``lost``: an update was lost in it.
+    """
+
+    at: float
+    old: Json
+    new: Json
+    back: bool
+    write: Write
+    over: int | None = None
+    lost: bool = False
+
+    @property
+    def advanced(self) -> tuple[str, ...]:
+        return self.write.advanced
+
+    @property
+    def writer(self) -> LockHolder | None:
+        return self.write.writer
+
+
+def key_of(value: Json, field: str | None = None) -> str:
+    """Returns a key that equal cursors share: the type and the text of what ``pick`` finds."""
+    picked = pick(_bounded(value, field), field)
+    return f"{type(picked).__name__}:{picked!r}"
+
+
+def _bounded(value: Json, field: str | None) -> Json:
+    """Shortens a section for the history: a long one to its cursor, a long cursor to its beginning."""
+    if not isinstance(value, str | list | dict) or len(text := json.dumps(value)) <= _KEPT:
+        return value
+    picked = pick(value, field)
+    if not isinstance(picked, list | dict | str) or len(text := json.dumps(picked)) <= _KEPT:
+        return picked
+    from hashlib import blake2b  # loads OpenSSL: only for long cursors
+
+    digest = blake2b(text.encode(), digest_size=6).hexdigest()
+    begin = text.strip('"')[: _KEPT - 96]
+    return f"{begin}… ({len(text)} characters, {digest})"
+
+
+_UNKNOWN = Write()
+"""A write of which nothing is known but that it happened."""
+
+
+class CursorHistory:
+    """History that grows by ``write``, ``add_journaled`` and ``arrived``; everything else is derived from it.
+
+    ``field`` names the cursor in a section, None if it is detected. ``before``: ``value`` preceded the first journalled write,
+    and no look found it. ``often``: number of returns to one value that count as lost updates if nothing else in those writes
+    tells them from a rewind. ``room``: most writes that may be kept.
+    """
+
+    def __init__(
+        self, at: float, value: Json, write: Write = _UNKNOWN, *, seen_at: float, field: str | None = None, before: bool = False,
+        often: int = OFTEN, room: Callable[[], int] = lambda: RING,
+    ) -> None:  # fmt: skip
+        self.field = field
+        self._before = before
+        self._often = often
+        self._room = room
+        value = _bounded(value, field)
+        self.value = value
+        self.reverts = 0
+        """Lost updates since it was watched, and those before that the journal has."""
+        self.first_seen = seen_at
+        self.written_at = at
+        self._back = 0
+        self.moved_at: float = at
+        self.moved_is_bound = True
+        first = _section(at, value, write, shown(value, field), back=False)
+        self.ring: deque[CursorSection] = deque([first])
+        self.journal_writes: deque[float] = deque()
+        """Times of the writes in the journal, also of those that changed nothing."""
+        self.repeated = 0
+        """Writes since the last move that left the value as it was."""
+        self.repeats_ever = 0
+        self.busy_repeats = 0
+        """Number of those writes that followed new messages of this source."""
+        self._arrived = 0
+        self.changes: deque[Change] = deque()
+        self.writes: deque[float] = deque()
+        self._forward: deque[float] = deque(maxlen=_GAPS + 1)
+        self._seen: dict[str, int] = {self.key(value): 0}
+        self._top: Json = value
+        """The high-water mark; for tokens without order the newest that was ever seen."""
+
+    def key(self, value: Json) -> str:
+        return key_of(value, self.field)
+
+    def is_at(self, value: Json) -> bool:
+        """True if ``value`` has the current cursor."""
+        return self.key(value) == self.key(self.value)
+
+    def pick(self, value: Json) -> Json:
+        return pick(value, self.field)
+
+    def shown(self, value: Json) -> str:
+        return shown(value, self.field)
+
+    def step(self, old: Json, new: Json) -> int | None:
+        """Compares two values: 1 forward, -1 back, 0 equal in order; None for tokens without order."""
+        return direction(self.pick(old), self.pick(new))
+
+    def direction_to(self, value: Json) -> int:
+        """Compares ``value`` with the current one: 1 forward, -1 back, 0 the same. A token without order is forward if it is
+        new."""
+        step = self.step(self.value, value)
+        if step is not None:
+            return step
+        if self.is_at(value):
+            return 0
+        if order(self.pick(value)) is not None or order(self.pick(self.value)) is not None:
+            return 1  # the kind of value changed: a new beginning, not a step back
+        place = self._seen.get(self.key(value))
+        return 1 if place is None or place > self._seen.get(self.key(self.value), -1) else -1
+
+    def arrived(self, messages: int) -> None:
+        """Counts ``messages`` of this source that came into ``new``."""
+        self._arrived += messages
+
+    def write(self, at: float, value: Json, write: Write) -> None:
+        """Adds one write of this source's section, including one that changed nothing."""
+        value = _bounded(value, self.field)
+        recent = {write.at for write in itertools.islice(self.ring, min(_RECENT, len(self.writes)))}
+        while at in recent:
+            at += 1e-6  # a file system's clock stands still for milliseconds; each write is known by its own time
+        step = self.direction_to(value)
+        self.ring.appendleft(_section(at, value, write, self.shown(value), back=step < 0))
+        self.writes.append(at)
+        self.written_at = at
+        key = self.key(value)
+        if key == self.key(self.value):
+            self.value = value
+            self.repeated += 1
+            self.repeats_ever += 1
+            self.busy_repeats += self._arrived > 0
+            self._arrived = 0
+            self._trim()
+            return
+        self.repeated = self.busy_repeats = self._arrived = 0
+        over = self._moves_since(key) if step < 0 else None
+        self.changes.append(Change(at, self.value, value, step < 0, write, over))
+        if step < 0:
+            self._back += 1
+            self._judge(self.changes[-1], known=key in self._seen)
+        if step > 0:
+            self._forward.append(at)
+        if key not in self._seen:
+            self._seen[key] = max(self._seen.values(), default=-1) + 1
+        comparable = self.step(self._top, value)
+        if comparable == 1 or (comparable is None and step > 0 and not self._behind_token(value)):
+            self._top = value
+        self.value = value
+        self.moved_at, self.moved_is_bound = at, False
+        self._trim()
+
+    def _moves_since(self, key: str) -> int | None:
+        """Returns how many moves ago it had the value with this key, None if that is longer ago than a stale copy can be."""
+        recent = itertools.islice(reversed(self.changes), _STALE)
+        return next((moves for moves, change in enumerate(recent, 1) if self.key(change.old) == key), None)
+
+    def _judge(self, change: Change, *, known: bool) -> None:
+        """Marks ``change``, the newest, as a lost update if it is one, and earlier changes that it proves to be lost updates.
+
+        A writer of a stale copy of the whole file moves its own source forward and others back, in one write. So an update is
+        lost if another source advanced in the same write that returned this one to a value that it had before. If the effect of a
+        single write is not known, or nothing else changed, a person may have set it back: it counts when it happens again.
+        """
+        write = change.write
+        if write.journaled or not known or write.exact is False:
+            return
+        stale = change.over is not None
+        if (write.advanced and write.exact) or ((write.advanced or write.kept) and stale):
+            self._lose([change], 1)
+        elif stale and write.repeated:
+            self._lose(self._returns(change), self._often)
+
+    def _returns(self, last: Change) -> list[Change]:
+        """Returns ``last`` and the changes just before it that restored the same value, and may come from a stale copy too."""
+        key, found, moves = self.key(last.new), [last], 0
+        for change in itertools.islice(reversed(self.changes), 1, None):
+            moves += 1
+            if moves > _STALE or last.at - change.at > _REMEMBERED:
+                break
+            if change.over is not None and self.key(change.new) == key and not change.write.journaled:
+                found.append(change)
+                moves = 0
+        return found
+
+    def _lose(self, changes: Sequence[Change], least: int) -> None:
+        if len(changes) < least:
+            return
+        lost = {change.at for change in changes if not change.lost}
+        self.reverts += len(lost)
+        for place, change in enumerate(self.changes):
+            if change.at in lost:
+                self.changes[place] = replace(change, lost=True)
+
+    def _trim(self) -> None:
+        room = self._room()
+        for kept in (self.changes, self.writes, self.journal_writes):
+            while len(kept) > room:
+                kept.popleft()
+        while len(self.ring) > room:
+            self.ring.pop()
+        while len(self._seen) > 10 * room:
+            del self._seen[next(iter(self._seen))]
+
+    def _behind_token(self, value: Json) -> bool:
+        """True if the high-water mark is a token that came later than ``value``."""
+        top = self._seen.get(self.key(self._top))
+        return order(self.pick(value)) is None and top is not None and top > self._seen.get(self.key(value), top)
+
+    def add_journaled(self, one: CursorWrite, now: float, *, known: bool = False) -> None:
+        """Adds one line of the journal. A write that was seen already gets its writer.
+
+        If the line replaced a value other than the current one, somebody wrote in between without the journal. If each write is
+        ``known``, the line is about one that was not read, and its position is not known.
+        """
+        at = min(one.at, now)
+        self.journal_writes.append(at)
+        recent = list(itertools.islice(self.ring, _RECENT + 1))
+        seen_writes = recent[:-1] if self._before and len(self.ring) == len(recent) else recent
+        for place, seen in enumerate(seen_writes[:_RECENT]):
+            before = recent[place + 1].value if place + 1 < len(recent) else one.old  # the first was no write that we saw
+            if (
+                not seen.journaled
+                and (seen.writer is None or seen.writer.pid == one.writer.pid)
+                and abs(seen.at - at) <= _NEAR
+                and self.key(seen.value) == self.key(one.new)
+                and self.key(before) == self.key(one.old)
+            ):
+                self.ring[place] = replace(
+                    seen, writer=one.writer, held_by=seen.held_by or (one.writer,), also_changed=(), journaled=True
+                )
+                for turn in range(len(self.changes) - 1, -1, -1):
+                    change = self.changes[turn]
+                    if change.at == seen.at:
+                        self.reverts -= change.lost
+                        write = replace(change.write, also=(), advanced=(), journaled=True, writer=one.writer)
+                        self.changes[turn] = replace(change, write=write, lost=False)
+                        break
+                return
+        if not self.is_at(one.old):
+            if known:
+                return
+            self.write(at, one.old, _UNKNOWN)
+        self.write(at, one.new, Write(held_by=(one.writer,), writer=one.writer, journaled=True))
+
+    @property
+    def top(self) -> Json:
+        return self._top
+
+    @property
+    def below_top(self) -> bool:
+        """True if it is below its high-water mark."""
+        step = self.step(self.value, self._top)
+        return step == 1 if step is not None else self.key(self.value) != self.key(self._top)
+
+    def recovered(self, change: Change) -> bool:
+        """True if it has since passed the value that it had when ``change`` reverted it."""
+        later = [other.new for other in self.changes if other.at > change.at]
+        steps = [self.step(change.old, value) for value in later]
+        place = self._seen.get(self.key(change.old), -1)
+        return any(
+            step == 1 if step is not None else self._seen.get(self.key(value), 0) > place
+            for step, value in zip(steps, later, strict=True)
+        )
+
+    def lost_updates(self, now: float) -> list[Change]:
+        """Returns the lost updates of the last hour, oldest first. Neither a single step back on its own, which is a rewind, nor
+        a journalled write counts: such a write knew what it replaced."""
+        return [change for change in self.changes if change.lost and change.at >= now - _REMEMBERED]
+
+    @property
+    def steps_back(self) -> int:
+        """Number of times it was seen to go back: lost updates and rewinds."""
+        return self._back
+
+    @property
+    def every(self) -> float | None:
+        """The learnt interval between forward moves (the median), None before three of them."""
+        gaps = self._gaps(self._forward)
+        return _median(gaps) if len(gaps) >= _FEWEST_GAPS else None
+
+    def written_every(self, times: deque[float]) -> float | None:
+        """Returns the learnt interval between ``times``: its ``writes``, or its ``journal_writes``."""
+        gaps = self._gaps(times)[-_GAPS:]
+        return _median(gaps) if len(gaps) >= _FEWEST_GAPS else None
+
+    @property
+    def all_journaled(self) -> bool:
+        """True if the journal has every write since watching began: no other program writes this source."""
+        return bool(self.writes) and all(write.journaled for write in itertools.islice(self.ring, len(self.writes)))
+
+    def explained(self, times: deque[float] | None = None) -> float | None:
+        """Returns the seconds of silence that are normal for it: three times the usual interval, or 1.5 times the longest.
+        Intervals are between its forward moves, or between ``times``."""
+        gaps = self._gaps(self._forward if times is None else times)[-_GAPS:]
+        return max(3 * _median(gaps), 1.5 * max(gaps)) + 2.0 if len(gaps) >= _FEWEST_GAPS else None
+
+    @staticmethod
+    def _gaps(times: deque[float]) -> list[float]:
+        moments = list(times)
+        return [later - earlier for earlier, later in itertools.pairwise(moments) if later > earlier]
+
+
+def _section(at: float, value: Json, write: Write, words: str, *, back: bool) -> CursorSection:
+    return CursorSection(
+        at, value, write.inode, write.also, write.held_by, words, write.writer, write.lock_there, back=back,
+        journaled=write.journaled,
+    )  # fmt: skip
+
+
+def _median(values: Sequence[float]) -> float:
+    """Returns the lower of the two middle values if there are two: between the interval of a poller and one pause of it, their
+    mean would be an interval that never occurred."""
+    return sorted(values)[(len(values) - 1) // 2]

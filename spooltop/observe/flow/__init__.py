@@ -1,0 +1,1 @@
+"""Flow and depth over time: rates, percentiles, trends and histories."""

@@ -1,0 +1,74 @@
+"""Says how fresh the screen is, in the words of the header."""
+
+from __future__ import annotations
+
+import datetime
+from enum import StrEnum
+
+from spooltop.model import units
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.records import dataclass
+
+from ..elements.spans import Line, Span, Style, join, shown
+
+__all__ = ["Freshness", "Times", "freshness_line", "stale", "stale_line", "when"]
+
+
+class Times(StrEnum):
+    """The format of times in lists (``t``)."""
+
+    AGE = "age"
+    LOCAL = "local"
+    UTC = "utc"
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """The age of what the screen shows: ``frozen_at`` (epoch seconds) since the display was frozen; ``stale_for`` seconds since a
+    look began that has not finished, and ``stale_why``, the part that does not answer."""
+
+    frozen_at: float | None = None
+    stale_for: float | None = None
+    stale_why: str = ""
+
+
+def stale(snapshot: Snapshot | None, freshness: Freshness) -> bool:
+    """True where figures on the screen may be older than they look."""
+    return freshness.frozen_at is not None or freshness.stale_for is not None
+
+
+def stale_line(freshness: Freshness) -> Line:
+    """``STALE 41s: readdir of new does not answer``."""
+    why = shown(freshness.stale_why) or "a look has not finished"
+    return (Span(f"STALE {units.span(freshness.stale_for)}", Style.BAD), Span(f": {why}"))
+
+
+def when(at: float | None, zone: datetime.tzinfo | None = None, *, offset: bool = False) -> str:
+    """The time of day; ``—`` where it is not known."""
+    return units.clock_time(at, zone, offset=offset)
+
+
+def freshness_line(
+    snapshot: Snapshot | None, *, freshness: Freshness, zone: datetime.tzinfo | None = None, short: bool = False,
+    offset: bool = True,
+) -> Line:
+    """``live · as of 02:41:09 +0100``. FROZEN and STALE replace it, because nothing changes then. ``short``: without the words.
+    """
+    if snapshot is None:
+        if freshness.stale_for is not None:
+            why = shown(freshness.stale_why) or "the first look has not finished"
+            return (Span(f"STALE {units.span(freshness.stale_for)}", Style.BAD), Span(f": {why}"))
+        return (Span("looking…"),)
+    as_of = f"{'' if short else 'as of '}{when(snapshot.taken_at, zone, offset=offset)}"
+    if freshness.stale_for is not None:
+        return join(*(stale_line(freshness) if not short else stale_line(freshness)[:1]), f" · {as_of}")
+    if freshness.frozen_at is not None:
+        return join(Span("FROZEN", Style.WARN), f"{'' if short else ', Z unfreezes'} · {as_of}")
+    watch = snapshot.observation.watch
+    gap = " " if short else " · "
+    if watch.mode == "live":
+        besides = f", listed every {watch.period:g}s ({shown(watch.reason)})" if watch.period and not short else ""
+        return join(Span("live", Style.GOOD), f"{besides}{gap}{as_of}")
+    every = f"every {watch.period:g}s" if watch.period else ("scan" if watch.mode == "scan" else watch.mode)
+    reason = f" ({shown(watch.reason)})" if watch.reason and not short else ""
+    return join(Span(every, Style.WARN), f"{reason}{gap}{as_of}")

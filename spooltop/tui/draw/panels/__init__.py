@@ -1,0 +1,1 @@
+"""Draws the panels of a large window: their frames, and what stands in them."""

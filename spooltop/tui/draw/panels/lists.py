@@ -1,0 +1,203 @@
+"""Draws the panels around a list in a large window: the message and its holder beside it, and below it what all rows tell."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from functools import partial
+
+from spooltop.model import units
+from spooltop.model.look.observation import AGE_BOUNDS
+from spooltop.model.look.snapshot import Percentiles, Snapshot
+from spooltop.model.row import Payload, Row
+from spooltop.model.vocabulary import ASIDE, Box, Owner, Verdict
+
+from ..columns import owner_text, short_id, verdict_span
+from ..detail import detail, labelled
+from ..elements.spans import Line, Span, Style, clip_left, crop, join, merge, pad, pad_left, plain, safe, shown
+from ..every_screen.freshness import when
+from .age_histogram import HISTOGRAM_LINES, age_bars, age_histogram, histogram_note, new_age_bars
+from .frame import Section, frame, stack
+from .graphs import flow_graphs, flow_note
+from .ranked import RANK
+
+__all__ = ["LISTS_WIDE", "below_list", "beside_list", "rows_below"]
+
+LISTS_WIDE = 120
+"""Cells of a window from which on there is something beside a list."""
+_HIGH, _ROOMY = 30, 40
+"""Lines of a window from which on there are panels below a list, and from which on there are more of them."""
+_ROOMY_WIDE = 90
+"""Cells below a list from which on its panels have all their columns."""
+_BESIDE_HIGH = 20
+"""Lines beside a list from which on it has panels."""
+_MANY = 1000
+_EVIDENCE = 8
+"""Cells that evidence needs."""
+
+
+def rows_below(box: Box | None, width: int, height: int) -> int:
+    """The lines of the panels below a list in a window of this size, whatever they show."""
+    if width < LISTS_WIDE or height < _HIGH or box is None:
+        return 0
+    if box is Box.NEW:
+        return HISTOGRAM_LINES + 2 if height >= _ROOMY else 0
+    if box in ASIDE:
+        return len(ASIDE) + 3
+    if height < _ROOMY:
+        return 9
+    return height // 2 if box is Box.CUR else 12
+
+
+def beside_list(
+    row: Row | None, payload: Payload | None, snapshot: Snapshot, box: Box, width: int, height: int, *, now: float,
+    zone: datetime.tzinfo | None = None, error: str = "", roomy: bool = False,
+) -> list[Line]:  # fmt: skip
+    """The row under the cursor and, for a claim, its holder; in New how long messages wait, or how they flow if ``roomy``."""
+    worked = snapshot.rates.worked
+    if height < _BESIDE_HIGH:
+        return detail(row, payload, width, height, now=now, zone=zone, error=error, worked=worked)
+    inside = width - 2
+
+    def message(width: int, rows: int) -> Sequence[Line]:
+        return detail(row, payload, width, rows + 1, now=now, zone=zone, error=error, worked=worked)[1:]
+
+    size = payload.size if payload is not None else row.size if row is not None else None
+    note = "" if row is None else f"{units.size(size)}{f' {safe(row.source)}' if row.source else ''}"
+    title = "no message" if row is None else clip_left(safe(row.id), max(8, inside - len(note) - 8))
+    sections = [Section(title, message, 8, _MANY, note=merge((Span(note, Style.DIM),)))]
+    if box is Box.CUR:
+        sections.append(Section("its holder", partial(_holder, row, snapshot, now=now, zone=zone), 6, 9, last=True))
+    elif box is Box.NEW and roomy:
+        sections.append(Section("depth and flow", partial(flow_graphs, snapshot), 9, 13, note=flow_note(snapshot), last=True))
+    elif box is Box.NEW and snapshot.observation.ages is not None:
+        draw, rows = partial(new_age_bars, snapshot), len(AGE_BOUNDS) + 1
+        sections.append(Section("new by age", draw, rows, rows, note=histogram_note(snapshot), last=True))
+    return frame([(inside, stack(sections, inside, height))])
+
+
+def below_list(snapshot: Snapshot, box: Box, width: int, height: int, *, now: float) -> list[Line]:
+    """The panels below a list: who works, how long it takes, how long messages wait. Exactly ``height`` lines."""
+    inside = width - 2
+    if box is Box.NEW:
+        title, rows = "new by age and source", HISTOGRAM_LINES
+        draw = partial(age_histogram, snapshot)
+        return frame([(inside, stack([Section(title, draw, rows, rows, note=histogram_note(snapshot))], inside, height))])
+    if box in ASIDE:
+        return frame([(inside, stack([Section("set aside", partial(_aside, snapshot, now=now), 1, _MANY)], inside, height))])
+    right = 34 if width >= _ROOMY_WIDE else 28
+    left = width - 3 - right
+    if box is Box.TMP:
+        first = [Section("writers, abandoned files first", partial(_owners, snapshot.observation.tmp, now=now), 1, _MANY)]
+        ages = [Section("tmp by age", partial(_row_ages, snapshot.observation.tmp, now=now), 1, _MANY)]
+    else:
+        claims = snapshot.observation.claims
+        flow = Section("depth and flow", partial(flow_graphs, snapshot), 9, 13, note=flow_note(snapshot), last=True)
+        first = [Section("consumers, dead ones first", partial(_owners, claims, now=now), 5, _MANY, "8"), flow]
+        ages = [
+            Section("claims by time held", partial(_row_ages, claims, now=now), len(AGE_BOUNDS) + 1, len(AGE_BOUNDS) + 1),
+            Section("waited and worked", partial(_times, snapshot), 4, _MANY, last=True),
+        ]
+    return frame([(left, stack(first, left, height)), (right, stack(ages, right, height))])
+
+
+def _holder(
+    row: Row | None, snapshot: Snapshot, width: int, rows: int, *, now: float, zone: datetime.tzinfo | None
+) -> list[Line]:
+    """The process that holds a claim, as far as it is known, and its other claims."""
+    owner = row.owner if row is not None else None
+    if row is None or owner is None:
+        return [plain(" not known: the message does not name it", width, Style.DIM)]
+    started = "not known" if owner.start is None else f"{when(owner.start, zone)}, {units.age(max(0.0, now - owner.start))} ago"
+    where = f"{safe(owner.user) if owner.user else '?'} on {safe(owner.host) if owner.host else '?'}"
+    held = [one for one in snapshot.observation.claims if one.owner == owner]
+    others = sorted((one for one in held if one.key != row.key), key=lambda one: one.in_box_since or 0.0)
+    many = f"{len(held):,}{'' if snapshot.observation.judged_all else ' or more'}"
+    lines = [
+        labelled("process", f"{owner.pid if owner.pid is not None else '?'} {safe(owner.command or '')}", width),
+        labelled("user", where, width),
+        labelled("started", started, width),
+        crop(join(labelled("state", "", width), _state(row)), width),
+        labelled("claims", f"{many}{', the others:' if others else ''}", width),
+    ]
+    for one in others[: max(0, rows - len(lines))]:
+        attempt = f", attempt {one.attempt}" if one.attempt else ""
+        lines.append(plain(f"   {units.age(one.in_box_age(now)):>4}  {short_id(safe(one.id), 20)}{attempt}", width))
+    return lines
+
+
+def _state(row: Row) -> Line:
+    return join(verdict_span(row), f": {shown(row.evidence)}" if row.evidence else "")
+
+
+def _owners(found: Sequence[Row], width: int, rows: int, *, now: float) -> list[Line]:
+    """The processes that hold the rows, with their number and the oldest of each."""
+    groups: dict[Owner | None, list[Row]] = {}
+    for row in found:
+        groups.setdefault(row.owner, []).append(row)
+    if not groups:
+        return [plain("   none", width, Style.DIM)]
+
+    def rank(held: Sequence[Row]) -> tuple[int, float]:
+        return min(RANK.get(row.verdict, 1) if row.verdict else 1 for row in held), _since(held)
+
+    ordered = sorted(groups.values(), key=rank)
+    name = max(14, min(24, width - 48))
+    why = width >= 26 + name + _EVIDENCE
+    titles = f" {'verdict':<10}{pad('process', name)}{'number':>7}{'oldest':>8}"
+    lines = [plain(f"{titles}{'  evidence' if why else ''}", width, Style.DIM)]
+    fits = rows - 1 if len(ordered) <= rows - 1 else rows - 2
+    for held in ordered[: max(0, fits)]:
+        worst = min(held, key=lambda row: RANK.get(row.verdict, 1) if row.verdict else 1)
+        verdict = verdict_span(worst)
+        figures = f"{len(held):>7,}{pad_left(units.age(max(0.0, now - _since(held))), 8)}"
+        text = f"{pad(owner_text(worst.owner), name)}{figures}{f'  {shown(worst.evidence)}' if why else ''}"
+        lines.append(crop(join(" ", Span(pad(verdict.text, 10), verdict.style), text), width))
+    if fits < len(ordered):
+        lines.append(plain(f"   {len(ordered) - fits:,} more", width, Style.DIM))
+    return lines[:rows]
+
+
+def _since(held: Sequence[Row]) -> float:
+    return min((row.in_box_since for row in held if row.in_box_since is not None), default=0.0)
+
+
+def _row_ages(found: Sequence[Row], width: int, rows: int, *, now: float) -> list[Line]:
+    """The rows by their time in the box; the dead and abandoned ones are counted behind."""
+    counts, bad = [0] * (len(AGE_BOUNDS) + 1), [0] * (len(AGE_BOUNDS) + 1)
+    for row in found:
+        place = sum((row.in_box_age(now) or 0.0) >= bound for bound in AGE_BOUNDS)
+        counts[place] += 1
+        bad[place] += row.verdict in (Verdict.DEAD, Verdict.ABANDONED)
+    word = "abandoned" if found and found[0].box is Box.TMP else "DEAD"
+    notes = [Span(f" {n:,} {word}", Style.BAD if word == "DEAD" else Style.WARN) if n else Span("") for n in bad]
+    return age_bars(AGE_BOUNDS, [f"{n:,}" for n in counts], counts, width, notes)[:rows]
+
+
+def _times(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
+    rates = snapshot.rates
+    lines = [plain(f" {'':<8}{'p50':>6}{'p95':>6}{'p99':>6}", width, Style.DIM)]
+    lines += [_percentiles("waited", rates.waited, width), _percentiles("worked", rates.worked, width)]
+    samples = max(rates.waited.samples, rates.worked.samples)
+    return [*lines, plain(f" of {samples:,} done", width, Style.DIM)][:rows]
+
+
+def _percentiles(name: str, found: Percentiles, width: int) -> Line:
+    return plain(f" {name:<8}" + "".join(f"{units.duration(value):>6}" for value in (found.p50, found.p95, found.p99)), width)
+
+
+def _aside(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list[Line]:
+    """The boxes of what was set aside."""
+    lines = [plain(f" {'box':<10}{'number':>8}{'bytes':>8}{'oldest':>8}  kept", width, Style.DIM)]
+    for box in ASIDE:
+        state = snapshot.observation.boxes.get(box)
+        if state is None:
+            continue
+        kept = "for ever" if state.retention is None else units.age(state.retention)
+        expired = f", {'≥' if state.expired_is_bound else ''}{state.expired:,} expired" if state.expired else ""
+        oldest = units.age(None if state.oldest_at is None else max(0.0, now - state.oldest_at))
+        bytes = ("~" if state.bytes_estimated else "") + units.size(state.bytes if state.count is not None else None)
+        figures = (units.count(state.count, complete=state.complete), bytes, oldest)
+        text = f" {box:<10}{''.join(pad_left(figure, 8) for figure in figures)}  {kept}"
+        lines.append(crop(join(text, Span(expired, Style.WARN)), width))
+    return lines[:rows]
