@@ -101,7 +101,10 @@ def _png_of(stem: str) -> Path:
 
 
 def _png(path: Path) -> None:
-    subprocess.run(["rsvg-convert", "--zoom=1.5", str(path), "-o", str(_png_of(path.stem))], check=True)
+    from screenshots.png import smaller
+
+    drawn = subprocess.run(["rsvg-convert", "--zoom=1.5", str(path)], check=True, capture_output=True).stdout
+    _png_of(path.stem).write_bytes(smaller(drawn))
 
 
 def main() -> int:

@@ -12,7 +12,9 @@ The packages, from the lowest layer to the highest. Imports go down only (``impo
 - ``operate`` plan, confirm, apply in batches, result, audit, undo
 - ``settings`` what the user has set: environment, configuration files
 - ``layouts`` which files describe other programs' queues, and what one makes of a directory
-- ``wiring`` the operators and readers for each kind of target
+- ``opening``, ``snapshot_maker`` the parts of a ``Control``, for every kind of queue
+- ``targets`` what the words of a user name
+- ``queues`` a queue to put and to work, whatever its kind: ``spooltop.open_queue``
 - ``control`` the application's API: open, look, listing, read, plan, apply, undo
 - ``startup`` the first picture within 50 ms, and a process apart where a file system may hang
 - ``monitor`` what a monitoring system reads: check, metrics, events; doctor and bench
@@ -20,4 +22,18 @@ The packages, from the lowest layer to the highest. Imports go down only (``impo
 - ``tui`` the Textual dashboard; accesses no file, process or clock itself
 """
 
+TYPE_CHECKING = False  # typing takes 5 ms to load
+if TYPE_CHECKING:
+    from .queues import open_queue
+
+__all__ = ["__version__", "open_queue"]
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    if name != "open_queue":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .queues import open_queue
+
+    return open_queue

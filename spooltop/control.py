@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,87 +15,59 @@ from typing import TYPE_CHECKING
 
 from spooltop.records import replace
 
-from .errors import Closed, NotASpool, Refused, Unreadable, UsageError
-from .model.look.problem import Problem, Severity
-from .model.redact import Redactor
+from .errors import Closed, Refused
 from .model.vocabulary import Action
 from .open_calls import OpenCalls, while_open
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from .backends.directory.events.folder_watch import FolderWatch
-    from .backends.directory.options import OpenOptions
-    from .backends.layouts.definition.layout import Layout
-    from .backends.redis.tickets import RedisTickets
-    from .model.cursors.state import Poll
     from .model.filters.selection import Selection
     from .model.kept_view import KeptView
     from .model.look.consumers import ConsumerList
     from .model.look.locks import Holders
-    from .model.look.observation import Observation
     from .model.look.snapshot import Snapshot
     from .model.operations.audit import AuditTrail
     from .model.operations.plan import Item, OperationRecord, Plan, Result
     from .model.operations.tracked import TrackedMessage
-    from .model.protocols import Listing, ListProgress, ListQuery, Reader
+    from .model.protocols import Listing, ListProgress, ListQuery
     from .model.row import Payload
     from .model.vocabulary import Json, Key
     from .observe.kept_views import ViewFile
     from .observe.mutes import MuteFile
-    from .observe.observer import Observer
+    from .opening import ControlParts
     from .operate.operations import Operations
-    from .settings import SettingsFiles
 
 __all__ = ["Control", "open_control"]
 
 _SAVED_AT_MOST = 64 << 20
 _QUIET, _BUSY = 1.0, 0.25
 """Seconds between two looks of ``watch``: without changes, and at least."""
-_EVICTED = "the next waiter evicts a stale head by itself, with RedisTicketQueue.cleanup_stale"
 
 
 class Control:
-    """An open target. ``target`` is the path as given, ``layout`` one of spool, mail, cursors, tickets, locks.
+    """An open target. ``target`` is its name, as printed, and ``layout`` its kind: spool, mail, cursors, tickets, locks, layout
+    or that of a further backend. ``labels`` are the words of that kind."""
 
-    ``operations`` opens the operators on first use, so that reading does not wait for them. ``polls`` reads the logs of pollers
-    at each look. ``servers`` are Redis servers whose ticket queues are shown among the locks. ``state`` is the folder of this
-    user's own state.
-    """
-
-    def __init__(
-        self,
-        target: str,
-        options: OpenOptions,
-        reader: Reader,
-        operations: Callable[[], Operations] | None,
-        observer: Observer,
-        *,
-        clock: Callable[[], float] = time.time,
-        mutes: MuteFile | None = None,
-        polls: Callable[[Observation], tuple[Poll, ...]] | None = None,
-        servers: Sequence[RedisTickets] = (),
-        settings_files: SettingsFiles | None = None,
-        folders: FolderWatch | None = None,
-        state: str | None = None,
-    ) -> None:
-        self.target = target
-        self.layout = options.layout or "spool"
-        self._options = options
-        self._reader = reader
-        self._open_operations = operations
+    def __init__(self, parts: ControlParts) -> None:
+        self.target = parts.target.display_name
+        self.layout = parts.target.kind
+        self.labels = parts.target.labels
+        self._identified = parts.target
+        self._reader = parts.reader
+        self._open_operations = parts.operations
         self._opened: Operations | None = None
         self._opening = threading.Lock()
-        self._calls = OpenCalls(target, "Control", self._release)
-        self._observer = observer
-        self._clock = clock
-        self._mutes = mutes
-        self._polls = polls
-        self._servers = tuple(servers)
-        self._settings_files = settings_files
-        self._settings_trouble = ""
-        self._folders = folders
-        self._state = state
+        self._calls = OpenCalls(self.target, "Control", self._release)
+        self._observer = parts.observer
+        self._snapshots = parts.snapshots
+        self._redactor = parts.redactor
+        self._read_only = parts.read_only
+        self._clock = parts.clock
+        self._mutes = parts.mutes
+        self._locks = parts.locks
+        self._beside = parts.beside
+        self._state = parts.state
 
     @property
     def trash_retention(self) -> float:
@@ -106,7 +77,7 @@ class Control:
     @property
     def why_read_only(self) -> str | None:
         """Why nothing may be changed here at all, in words; None if it may."""
-        return self._options.read_only
+        return self._read_only
 
     def now(self) -> float:
         """Returns epoch seconds by the one clock that everything here uses."""
@@ -116,40 +87,10 @@ class Control:
     def look(self, rescan: bool = False) -> Snapshot:
         """Looks once and judges. Scans only what may have changed, everything with ``rescan``. Thresholds that changed in a
         settings file count from this look on, and so does ``read_only`` where it was not before."""
-        self._apply_changed_settings()
-        observation = self._reader.see(rescan=rescan)
-        if self._polls is not None:
-            observation = replace(observation, polls=self._polls(observation))
-        if self._options.redactor:
-            from .observe.redaction import redacted
-
-            observation = redacted(observation, self._options.redactor)
-        if self._servers:
-            tickets = (lock for one in self._servers for lock in one.look())
-            observation = replace(observation, locks=(*observation.locks, *tickets))
-        snapshot = self._observer.add(observation)
-        if self._settings_trouble:
-            note = Problem("settings", Severity.NOTE, f"changed settings are not used: {self._settings_trouble}")
-            snapshot = replace(snapshot, problems=(*snapshot.problems, note))
-        if self._mutes is None:
-            return snapshot
-        from .observe.mutes import apply_mutes
-
-        return apply_mutes(snapshot, *self._mutes.ends())
-
-    def _apply_changed_settings(self) -> None:
-        try:
-            found = None if self._settings_files is None else self._settings_files.changed()
-            if found is None:
-                return
-            from .observe.thresholds import Thresholds
-
-            self._observer.use(Thresholds.from_settings(found.words))
-            read_only = self._options.read_only or found.why_read_only(self.target)
-            self._options = replace(self._options, read_only=read_only)
-            self._settings_trouble = ""
-        except UsageError as error:
-            self._settings_trouble = str(error)
+        changed = self._snapshots.use_changed_settings()
+        if changed is not None and self._read_only is None:
+            self._read_only = changed.why_read_only(self._identified)
+        return self._snapshots.make(self._reader.see(rescan=rescan))
 
     def watch(self, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> Snapshot:
         """Looks repeatedly for ``seconds``, as the dashboard does, and returns the last look."""
@@ -167,9 +108,9 @@ class Control:
     @while_open
     def changes(self, timeout: float) -> bool:
         """Waits until something may have changed (True), or ``timeout`` seconds (False)."""
-        if self._folders is not None:
-            self._folders.start()
-        return self._reader.changes(min(timeout, _QUIET) if self._servers else timeout)
+        if self._beside is not None:
+            self._beside.start()
+        return self._reader.changes(min(timeout, _QUIET) if self._locks else timeout)
 
     @while_open
     def has_changed(self) -> bool:
@@ -195,7 +136,7 @@ class Control:
         """Returns the first ``limit`` bytes of a message, redacted as set, and the facts about it. Raises ``Unreadable`` if it is
         gone."""
         payload = self._reader.read(key, limit)
-        return replace(payload, data=self._options.redactor.data(payload.data))
+        return replace(payload, data=self._redactor.data(payload.data))
 
     @while_open
     def save(self, key: Key, path: str) -> tuple[str, int]:
@@ -210,7 +151,7 @@ class Control:
             raise Refused(f"larger than {_SAVED_AT_MOST >> 20} MiB", advice=advice)
         if payload.truncated:
             payload = self._reader.read(key, _SAVED_AT_MOST)
-        data = self._options.redactor.data(payload.data)
+        data = self._redactor.data(payload.data)
         return save_file(path, data), len(data)
 
     @while_open
@@ -230,8 +171,7 @@ class Control:
         """Finds the processes that have it open or locked: a message or file by its row's key, a lock or a cursor file of the
         last look by its path. Reads every descriptor of every process, so it is called once, not at each look. Raises
         ``Unreadable`` if it is gone."""
-        if self._in_redis(key):
-            raise Unreadable("Redis does not report the processes of its clients", path=str(key))
+        self._check_elsewhere(None, key)
         return self._reader.holders(key)
 
     @while_open
@@ -262,7 +202,7 @@ class Control:
     def _views(self) -> ViewFile:
         from .observe.kept_views import ViewFile
 
-        return ViewFile(self._state, os.path.realpath(self.target))
+        return ViewFile(self._state, self._identified.key)
 
     @while_open
     def current_step(self) -> str:
@@ -288,11 +228,11 @@ class Control:
         if the action is not available here.
 
         SET_CURSOR takes an empty selection and the options ``source``, ``value`` (any JSON: the whole section, as
-        ``model.cursor_input.parse_value`` reads it from text) and ``file`` (None if only one fits).
+        ``model.cursors.input.parse_value`` reads it from text) and ``file`` (None if only one fits).
         """
-        operations = self._operator(action)
-        if action is Action.UNLOCK and any(map(self._in_redis, (*(selection.ids or ()), *(selection.keys or ())))):
-            raise Refused("unlock: a queue in Redis is read-only here", path=self.target, advice=_EVICTED)
+        operations = self._operator(action, *(selection.ids or ())[:1])
+        if action is Action.UNLOCK:
+            self._check_elsewhere(action, *(selection.ids or ()), *(selection.keys or ()))
         if action is Action.SET_CURSOR and options is not None and "highest" not in options:
             highest = self._observer.highest(options.get("source"), options.get("file"))
             options = {**options, **({} if highest is None else {"highest": highest})}
@@ -341,27 +281,35 @@ class Control:
         self._calls.close(interrupt=self._reader.wake)
 
     def _release(self) -> None:
-        if self._folders is not None:
-            self._folders.stop()
+        if self._beside is not None:
+            self._beside.stop()
         self._reader.close()
-        if self._folders is not None:
-            self._folders.close()
-        for server in self._servers:
-            server.close()
+        if self._beside is not None:
+            self._beside.close()
+        for source in self._locks:
+            source.close()
         if self._opened is not None:
             self._opened.close()
 
-    def _in_redis(self, key: Key) -> bool:
-        return isinstance(key, str) and any(server.shows(key) for server in self._servers)
+    def _check_elsewhere(self, action: Action | None, *keys: Key) -> None:
+        """Raises the error of a source of locks that cannot do ``action`` (None: find the holders) to one of ``keys``."""
+        for source in self._locks:
+            for key in keys:
+                if (error := source.why_not(action, key)) is not None:
+                    raise error
 
     def _muting(self) -> MuteFile:
         if self._mutes is None:
             raise Refused("mute: there is no place to keep it", path=self.target)
         return self._mutes
 
-    def _operator(self, action: Action) -> Operations:
-        if self._options.read_only is not None:
-            raise Refused(f"{action}: {self._options.read_only}", path=self.target)
+    def _operator(self, action: Action, id: str = "ID") -> Operations:
+        if self._read_only is not None:
+            from .model.capabilities import command_for
+            from .model.text import escape
+
+            command = command_for(self._identified.commands.get(action, ""), escape(id))
+            raise Refused(f"{action}: {self._read_only}", path=self.target, advice=command)
         operations = self._operations()
         if operations is None:
             raise Refused(f"{action}: a {self.layout} target has no messages to change", path=self.target)
@@ -396,8 +344,8 @@ def open_control(
     locks: bool = False,
     owners: bool = True,
 ) -> Control:
-    """Opens what ``path`` is: a spool, a mail folder (read-only unless ``as_spool``), a ``cursors.json`` alone, tickets, lock
-    files. ``locks`` treats any other directory as a directory of lock files.
+    """Opens what ``path``, a path or a URL, is: a spool, a mail folder (read-only unless ``as_spool``), a ``cursors.json`` alone,
+    tickets, lock files, or what another backend knows. ``locks`` treats any other directory as a directory of lock files.
 
     ``watch`` listens for changes (the dashboard), else each look stands alone (a command). ``settings`` are environment
     variables (``SPOOLTOP_*``; ``XDG_STATE_HOME`` and ``HOME`` say where mutes are kept) in place of this process's own and of
@@ -412,68 +360,9 @@ def open_control(
     between. Without ``owners`` only those holders of claims are described that a problem may name.
     Raises ``NotASpool`` or ``Unreadable`` with the hint that fits. Creates nothing.
     """
-    from .backends.directory.detect import identify
-    from .backends.directory.options import OpenOptions
-    from .backends.directory.world import World
-    from .model.cursors.values import cursor_fields
-    from .observe.mutes import MuteFile, state_folder
-    from .observe.observer import Observer
-    from .observe.thresholds import Thresholds
-    from .settings import SettingsFiles, from_environ, load
-    from .wiring import OperatorConfig, folder_watch, open_reader, poll_reader, redis_servers, to_syslog, writers_of
+    from .model.backend import OpenAs
+    from .opening import Wanted, open_parts
 
-    try:
-        target = identify(path, as_spool, otherwise="cursors" if cursor_files else "locks" if locks else None)
-    except NotASpool:
-        from .layouts import layout_of
-
-        if (layout := layout_of(path, os.environ if settings is None else settings)) is None:
-            raise
-        return _open_layout(path, layout, clock, settings)
-    settings_files = SettingsFiles(os.environ) if settings is None and watch else None
-    found = load(os.environ) if settings is None else from_environ(settings)
-    settings = found.words
-    observer = Observer(Thresholds.from_settings(settings), cursor_fields(settings.get("SPOOLTOP_CURSOR_FIELD", "")))
-    state = state_folder(settings)
-    mutes = MuteFile(state, os.path.realpath(target.path), clock=clock)
-    logs = poll_logs or found.items("poll_log")
-    polls = poll_reader(logs, settings)
-    why = target.read_only or ("opened read-only, by --read-only" if read_only else found.why_read_only(target.path))
-    files = tuple(cursor_files or target.cursor_files or found.items("cursor_files"))
-    asked = who_writes or (watch and settings.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0"))
-    servers = redis_servers(redis_tickets, found.items("redis_tickets"), clock)
-    limits = observer.thresholds
-    options = OpenOptions(
-        target.kind, why, as_spool, watch, files, found.claims_hosts, found.claims_pids, limits.trash_retention,
-        limits.lock_stale, Redactor(found.redact), described_after=0.0 if owners else limits.claim_long / 2,
-    )  # fmt: skip
-    world = World(clock=clock)
-    writers = writers_of(target.path, world.processes) if asked else None
-    config = OperatorConfig(path, target.path, options, world, to_syslog if syslog or found.syslog else None)
-    reader, operations = open_reader(config, writers, state)
-    folders = None
-    if watch:
-        settings_paths = () if settings_files is None else settings_files.paths
-        folders = folder_watch(target.path, logs, files, (*settings_paths, *mutes.paths), reader.wake)
-    return Control(
-        path, options, reader, operations, observer, clock=clock, mutes=mutes, polls=polls, servers=servers,
-        settings_files=settings_files, folders=folders, state=state,
-    )  # fmt: skip
-
-
-def _open_layout(
-    path: str, layout: Layout, clock: Callable[[], float], environ: Mapping[str, str] | None
-) -> Control:
-    """Opens the queue of another program, read-only."""
-    from .backends.directory.options import OpenOptions
-    from .observe.mutes import state_folder
-    from .observe.observer import Observer
-    from .observe.thresholds import Thresholds
-    from .settings import from_environ, load
-    from .wiring import open_layout
-
-    found = load(os.environ) if environ is None else from_environ(environ)
-    reader = open_layout(path, layout, clock, pids=found.claims_pids)
-    options = OpenOptions("layout", reader.read_only, redactor=Redactor(found.redact))
-    observer = Observer(Thresholds.from_settings(found.words))
-    return Control(path, options, reader, None, observer, clock=clock, state=state_folder(found.words))
+    asked = OpenAs(as_spool, locks, tuple(cursor_files))
+    wanted = Wanted(read_only, asked, watch, clock, settings, poll_logs, who_writes, syslog, redis_tickets, owners)
+    return Control(open_parts(path, wanted))

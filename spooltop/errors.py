@@ -23,6 +23,7 @@ __all__ = [
     "SpoolFull",
     "SpooltopError",
     "Stopped",
+    "Unavailable",
     "Unreadable",
     "UsageError",
 ]
@@ -91,6 +92,17 @@ class Unreadable(SpooltopError):
     """A component of the path, a box or a file cannot be read."""
 
     exit_code = 5
+
+
+class Unavailable(Unreadable):
+    """The server does not answer, or cannot do it now: the same call may succeed later. ``answer_lost``: the command was sent,
+    and may have been done."""
+
+    def __init__(
+        self, what: str, *, path: str | bytes | os.PathLike[str] | None = None, advice: str = "", answer_lost: bool = False
+    ) -> None:
+        super().__init__(what, path=path, advice=advice)
+        self.answer_lost = answer_lost
 
 
 class Closed(SpooltopError, ValueError):

@@ -8,14 +8,19 @@ from collections.abc import Iterator, Mapping
 
 from spooltop.records import dataclass
 
+from .backends.directory.liveness.processes import Processes
+from .backends.directory.surroundings import LocalSurroundings
+from .backends.layouts.conditions import Conditions
 from .backends.layouts.definition.layout import Layout
 from .backends.layouts.definition.library import SHIPPED, LayoutFile, layout_files, read_layout
-from .backends.layouts.detect import first_layout, open_root, why_not
+from .backends.layouts.detect import open_root, why_not
 from .backends.layouts.inside import MOST
 from .backends.layouts.sort_files import fact_of, sort_files
 from .errors import NotASpool, Unreadable
 
-__all__ = ["KnownLayout", "SortedFile", "known_layouts", "layout_of", "try_layout"]
+__all__ = ["KnownLayout", "SortedFile", "form_text", "known_layouts", "layout_text", "try_layout"]
+
+_FORM = os.path.join(os.path.dirname(SHIPPED), "form.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +65,16 @@ def _known(file: LayoutFile, seen: set[str]) -> KnownLayout:
     return KnownLayout(file.path, name, ships, shadowed, tuple(dict.fromkeys(one.box for one in file.layout.matches)))
 
 
-def layout_of(path: str, environ: Mapping[str, str]) -> Layout | None:
-    """Returns the first known layout that the directory ``path`` has; None for a directory that has none or cannot be read."""
-    try:
-        root = open_root(path)
-    except OSError:
-        return None
-    try:
-        return first_layout((file.layout for file in layout_files(environ) if file.layout is not None), root)
-    except OSError:
-        return None
-    finally:
-        os.close(root)
+def form_text() -> str:
+    """The form of a layout: one with every key, and comments."""
+    with open(_FORM, encoding="utf-8") as file:
+        return file.read()
+
+
+def layout_text(name: str, environ: Mapping[str, str]) -> str:
+    """The text of the file of a known layout. Raises ``UsageError`` for a layout that is not known or not valid."""
+    with open(_layout(name, environ).file, encoding="utf-8") as file:
+        return file.read()
 
 
 def try_layout(file: str, path: str, environ: Mapping[str, str], most: int = MOST) -> Iterator[SortedFile]:
@@ -86,7 +89,8 @@ def try_layout(file: str, path: str, environ: Mapping[str, str], most: int = MOS
     try:
         if why := why_not(layout, root):
             raise NotASpool(f"not a {layout.name}: {why}", path=path, advice="name its top directory, or mend the layout")
-        for found in sort_files(layout, root, most)[0]:
+        around = LocalSurroundings(Processes())
+        for found in sort_files(layout, root, most, Conditions(root, lambda: around.locks(root)))[0]:
             if found.match is None:
                 yield SortedFile(found.path, "", "", found.role or "nothing matches it", {})
                 continue

@@ -16,12 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from spooltop.records import dataclass, field, fields
 
-from .engine.system.small_files import NotRegular, read_small
+from .engine.system.small_files import Content, NotRegular, read_small
 from .errors import UsageError
+from .model.target import Target, full_name, has_password
 from .model.text import escape
 from .observe.thresholds import PREFIX, Thresholds
 
-__all__ = ["LISTS", "NAMES", "SYSTEM_FILE", "Settings", "SettingsFiles", "files_of", "from_environ", "load"]
+__all__ = ["LISTS", "NAMES", "SECRET", "SYSTEM_FILE", "Settings", "SettingsFiles", "files_of", "from_environ", "load"]
 
 SYSTEM_FILE = "/etc/spooltop.toml"
 _MOST_BYTES = 1 << 20
@@ -30,7 +31,12 @@ LISTS = {"paths": ":", "read_only": ":", "redact": ":,", "poll_log": ":", "curso
 """Settings that are lists, and the characters that separate their items in the environment: paths and globs (what is opened
 without a path), globs of paths, names of JSON fields, ``[SOURCE=]GLOB``, paths, URLs."""
 _NAMED = {":": "a colon", ":,": "a colon or a comma", " ": "a blank"}
-_WORDS = ("poll_line", "cursor_field", "who_writes", "syslog", "mouse", "claims_hosts", "claims_pids")
+_WORDS = (
+    "poll_line", "cursor_field", "who_writes", "syslog", "mouse", "claims_hosts", "claims_pids", "redis_user", "redis_password",
+    "stream_maxlen",
+)  # fmt: skip
+SECRET = "redis_password"
+"""Setting whose value is never shown."""
 NAMES = (*(one.name for one in fields(Thresholds)), *LISTS, *_WORDS)
 
 
@@ -94,15 +100,15 @@ class Settings:
             return default
         raise UsageError(f"{variable}={escape(word)} is neither yes nor no", advice=f"write {variable}={int(not default)}")
 
-    def why_read_only(self, path: str) -> str | None:
-        """Returns the glob that makes the target ``path`` read-only, and where it is set; None if none does. A glob also covers
-        everything below the path that it names, and is compared with the path as given and with its real path."""
+    def why_read_only(self, target: Target) -> str | None:
+        """Returns the glob that makes ``target`` read-only, and where it is set; None if none does. A glob also covers everything
+        below the path that it names, and is compared with the target's name as given and with its key, the real path."""
         globs = self.items("read_only")
         if not globs:
             return None
         import fnmatch
 
-        asked = (os.path.abspath(path), os.path.realpath(path))
+        asked = (full_name(target.display_name), target.key)
         for glob in globs:
             named = os.path.expanduser(glob).rstrip("/")
             wanted = {named} if set(named) & set("*?[") else {named, os.path.realpath(named)}
@@ -170,9 +176,10 @@ class SettingsFiles:
 
 
 def _of_file(file: str) -> dict[str, str]:
-    data = _read(file)
-    if data is None:
+    content = _read(file)
+    if content is None:
         return {}
+    data, status = content
     import tomllib  # takes 15 ms, and most have no such file
 
     try:
@@ -188,12 +195,20 @@ def _of_file(file: str) -> dict[str, str]:
             advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
             raise UsageError(f"{escape(file)}: no setting {escape(name)}", advice=advice)
         found[name] = _text(file, name, value)
+    if status.st_mode & 0o077 and any(_has_secret(name, text) for name, text in found.items()):
+        what = f"{escape(file)} has a password in it, and its mode {status.st_mode & 0o777:04o} opens it to others"
+        raise UsageError(what, advice=f"chmod 600 {escape(file)}, and change that password")
     return found
 
 
-def _read(file: str) -> bytes | None:
+def _has_secret(name: str, text: str) -> bool:
+    words = text.split() if name == "redis_tickets" else [text]
+    return (name == SECRET and bool(text)) or any(has_password(word) for word in words)
+
+
+def _read(file: str) -> Content | None:
     try:
-        return read_small(file, limit=_MOST_BYTES, whole=True, follow=True).data
+        return read_small(file, limit=_MOST_BYTES, whole=True, follow=True)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -5,7 +5,8 @@
 - ``backends``         what a path is, and the hint for what is no spool
 - ``backends/read``    looking at a directory: scans, listings, events, liveness of holders, locks, cursor files, Redis tickets
 - ``backends/operate`` changing it: requeue, purge, hold, release, restore, undo, repair, cursors, locks, formats of journals
-- ``backends/layouts``  layouts of other programs' queues: their files, and real queues sorted into boxes
+- ``backends/test_further`` a kind of queue made in a test, under every command and the dashboard
+- ``backends/layouts``  other programs' queues: layout files, real queues sorted into boxes, operations on them
 - ``observe``          rates, verdicts on cursors, problems worst first, mutes, kept views
 - ``operate``          plan, confirm, apply, audit, whatever the kind of queue
 - ``control``          the application's API as front ends use it, settings, lost updates, what one look can tell
@@ -14,6 +15,7 @@
 - ``tui``              the dashboard in memory: keys, views, plans, threads; ``tui/draw``: lines and spans without Textual
 - ``snapshots``        the words of every screen, and pictures compared with ``screenshots/``
 - ``e2e``              the programs as a user runs them, on a pty: the contract, the README, the demo, hostile names
+- ``programs``         the real programs: queues that they made, stored; made anew and worked on beside spooltop in ``.ci/full``
 - ``reliability``      proofs: killed at every call, power cuts, full disks, storms; the quick parts run here
 - ``bench``            measurements beside a floor taken in the same run; a test guards their table
 - ``mutate``           samples mutations of the code and runs the tests that reach them
@@ -24,6 +26,6 @@
 - ``scratch``          a place in memory for what is thrown away, and trees laid out again and again
 - ``keys``             the tables of keys of the README and of ``keys.md``
 
-A plain run leaves out the tests marked long. ``.ci/run`` runs them after the others; ``--all``, ``-m long`` and naming one run
-them too.
+A plain run leaves out the tests marked long and programs. ``.ci/run`` runs the long ones after the others, ``.ci/full`` those
+with other programs; ``--all``, ``-m`` and naming one run them too.
 """

@@ -54,13 +54,15 @@ def real_spools(tmp_path: Path) -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all", action="store_true", help="run the long tests too; .ci/run runs them after the others")
+    parser.addoption("--all", action="store_true", help="run the long tests too, which .ci/run does after the others, and those "
+                     "with other programs, which .ci/full does")
 
 
 def is_left_out(item: pytest.Item, config: pytest.Config) -> bool:
-    """True for a long test that nothing asks for: neither ``--all`` nor an expression after ``-m`` that speaks of long, nor the
-    name of its file or of the test."""
-    if not item.get_closest_marker("long") or config.getoption("--all") or "long" in config.getoption("-m"):
+    """True for a test marked long or programs that nothing asks for: neither ``--all`` nor an expression after ``-m`` that speaks
+    of its mark, nor the name of its file or of the test."""
+    marks = [mark for mark in ("programs", "long") if item.get_closest_marker(mark)]
+    if not marks or config.getoption("--all") or marks[0] in config.getoption("-m"):
         return False
     named = [arg.partition("::") for arg in config.args if ".py" in arg]
     asked = tuple(f"{(config.invocation_params.dir / path).resolve()}::{name}" for path, _, name in named)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.operator.operator import DirectoryOperator
-from spooltop.backends.directory.operator.planning.selected import Judged
+from spooltop.backends.directory.operator.planning.chunks import Judged
+from spooltop.backends.journal.log_files import LogFiles
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.operations.chunked import CHUNK

@@ -39,6 +39,7 @@ def names(items: list[Any]) -> list[str]:
         (config("tests/test_b.py::whole"), ["whole[0/1]", "other"]),
         (config(f"{ROOT}/tests/test_a.py::other"), ["whole[0/1]"]),
         (config("tests", every=True), []),
+        (config("tests", expression="programs"), ["whole[0/1]", "other"]),
         (config("tests", expression="long"), []),
         (config("tests", expression="early"), ["whole[0/1]", "other"]),
     ],
@@ -59,3 +60,10 @@ def test_the_long_tests_run_in_ci_after_the_others() -> None:
     texts = ('-c "\\$command"$', "-m long$")
     quick, long = (next(at for at, line in enumerate(lines) if re.search(text, line)) for text in texts)
     assert quick < long and all("SPOOLTOP_NOTHING_SKIPPED=1 " in lines[at] for at in (quick, long))
+
+
+def test_those_with_other_programs_run_only_where_they_are_asked_for() -> None:
+    one = item("beside", "programs", "long")
+    assert is_left_out(one, config("tests")) and is_left_out(one, config("tests", expression="long"))
+    assert not is_left_out(one, config("tests", expression="programs"))
+    assert "-m programs" in (ROOT / ".ci/full").read_text(encoding="utf-8")

@@ -18,7 +18,10 @@ import tests
 PACKAGE = Path(spooltop.__file__).parent
 TREES = {path: ast.parse(path.read_bytes()) for path in sorted(PACKAGE.rglob("*.py"))}
 BAD_OPENINGS = re.compile(r"(Of|What|Whose|Where|Whether|One)\b")
-LAYERS = ("model", "engine", "observe", "operate", "startup", "cli", "tui", "backends.directory", "backends.redis")
+LAYERS = (
+    "model", "engine", "observe", "operate", "startup", "cli", "tui", "backends.directory", "backends.journal",
+    "backends.layouts", "backends.redis",
+)  # fmt: skip
 
 
 def name_of(path: Path) -> str:
@@ -97,6 +100,17 @@ def test_only_one_module_calls_the_c_library() -> None:
         if isinstance(node, ast.Import) and any(alias.name.partition(".")[0] == "ctypes" for alias in node.names)
     }  # fmt: skip
     assert users == {"spooltop.engine.system.syscalls"}
+
+
+def test_no_relative_import_leaves_its_package() -> None:
+    """Between packages a full name says at once who uses whom."""
+    found: list[str] = []
+    for name, (path, tree) in MODULES.items():
+        inside = len(path.relative_to(PACKAGE).parts) - 1
+        found += [
+            f"{name}:{node.lineno}" for node in statements(tree) if isinstance(node, ast.ImportFrom) and node.level > inside > 0
+        ]
+    assert found == []
 
 
 def test_no_two_public_classes_have_one_name() -> None:

@@ -47,12 +47,17 @@ def _known(row: Row, column: str) -> bool:
 
 
 class RowListing:
-    """List over rows: judged claims, files in ``tmp``, set-aside messages, messages of other programs."""
+    """List over rows: judged claims, files in ``tmp``, set-aside messages, messages of other programs. ``ordered_over`` is the
+    number of ``rows`` where there are more messages than that."""
 
     timed = True
 
-    def __init__(self, query: ListQuery, rows: Sequence[Row], *, now: float, complete: bool, generation: int) -> None:
+    def __init__(
+        self, query: ListQuery, rows: Sequence[Row], *, now: float, complete: bool, generation: int,
+        ordered_over: int | None = None,
+    ) -> None:  # fmt: skip
         self.query = query
+        self.ordered_over = ordered_over
         self.complete = complete
         self.generation = generation
         match = matcher(query, now)

@@ -4,12 +4,13 @@ them, since kinds of queues do not know each other."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from spooltop.model.capabilities import Capabilities
+from spooltop.model.look.capacity import Disk
 from spooltop.model.look.locks import Holders
-from spooltop.model.look.observation import Disk, Viewer
+from spooltop.model.look.observation import Viewer
 from spooltop.model.vocabulary import Verdict
 
 __all__ = ["Surroundings", "Users"]
@@ -34,16 +35,16 @@ class Surroundings(Protocol):
         """Judges holders by their pid: (pid, time of the claim in epoch seconds) each."""
         ...
 
-    def locked(self, found: os.stat_result, root: int) -> Users:
-        """Finds who holds a kernel lock on the file with this status."""
+    def locks(self, root: int) -> Callable[[os.stat_result], Users]:
+        """Reads all kernel locks, once, and returns what tells who holds one on the file with a status."""
         ...
 
     def opened(self, found: Sequence[os.stat_result]) -> list[Users]:
         """Finds who has each of these files open."""
         ...
 
-    def watching(self, found: os.stat_result) -> Users:
-        """Finds who watches the directory with this status by inotify(7)."""
+    def watching(self, found: os.stat_result, root: int) -> Users:
+        """Finds who watches the directory with this status, on the file system of ``root``, by inotify(7)."""
         ...
 
     def holders(self, shown: str, found: os.stat_result, folder: int) -> Holders:

@@ -7,16 +7,17 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from spooltop.errors import SpooltopError, UsageError
+from spooltop.errors import SpooltopError, Unavailable, UsageError
 from spooltop.records import dataclass
 
 from .terminal import Terminal
 
 if TYPE_CHECKING:
     from spooltop.control import Control
+    from spooltop.model.look.snapshot import Snapshot
     from spooltop.monitor.spools_watch import SpoolsWatch
 
-__all__ = ["Context", "Dashboard", "Opener", "SpoolsDashboard", "here_or", "targets_of", "watching"]
+__all__ = ["Context", "Dashboard", "Opener", "SpoolsDashboard", "answered", "here_or", "targets_of", "watching"]
 
 Opener = Callable[..., "Control"]
 Dashboard = Callable[["Control", argparse.Namespace], int]
@@ -24,6 +25,14 @@ Dashboard = Callable[["Control", argparse.Namespace], int]
 last line of the demo, else absent)."""
 SpoolsDashboard = Callable[["SpoolsWatch", argparse.Namespace], int]
 """Opens the Spools view on several targets, with the same options."""
+
+
+def answered(snapshot: Snapshot, path: str) -> Snapshot:
+    """Returns the snapshot. Raises ``Unavailable`` for that of a server that has not answered at all."""
+    watch = snapshot.observation.watch
+    if watch.away and watch.seen_at is None:
+        raise Unavailable(watch.reason, path=path, advice=watch.advice)
+    return snapshot
 
 
 def _open_control(path: str, **options: Any) -> Control:
@@ -72,10 +81,10 @@ def here_or(path: str | None, as_spool: bool = False, cursor_files: Sequence[str
     ``cursor_files``. Raises ``UsageError`` if there is none of these."""
     if path is not None:
         return path
-    from spooltop.backends.directory.detect import identify
+    from spooltop.targets import identify_target
 
     try:
-        identify(".", as_spool)
+        identify_target(".", as_spool=as_spool)
     except SpooltopError:
         if cursor_files:
             return os.path.dirname(cursor_files[0]) or "."
@@ -92,16 +101,19 @@ def targets_of(args: argparse.Namespace, context: Context) -> list[str]:
         return [here_or(None, as_spool, args.cursor_file)]
     if args.cursor_file:
         return list(dict.fromkeys(named))  # a cursor file makes a target of any directory
-    from spooltop.backends.directory.scan.peek import is_spool_at
+    from spooltop.targets import find_targets, is_spool_at
 
     if len(named) == 1 and is_spool_at(named[0]):
         return [named[0]]
-    from spooltop.backends.directory.find_targets import find_targets
-
     return find_targets(named, as_spool)
 
 
 def _named_in_settings(context: Context) -> tuple[str, ...]:
     from spooltop.settings import load
 
-    return load(context.terminal.environ).items("paths")
+    named = load(context.terminal.environ).items("paths")
+    if not any("://" in one for one in named):
+        return named
+    from spooltop.targets import conceal
+
+    return tuple(map(conceal, named))

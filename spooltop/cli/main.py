@@ -101,6 +101,7 @@ def _run(words: Sequence[str], context: Context) -> int:
     if command is not None and command.name == "work" and "--" in rest:
         rest, after = before, rest[rest.index("--") + 1 :]
     args = parser_of(command).read(rest)
+    _conceal_secrets(args, terminal)
     terminal.ascii = terminal.ascii or args.ascii
     if command is None:
         return _dashboard(args, context)
@@ -123,6 +124,25 @@ def show_help(args: Namespace, context: Context) -> int:
         raise UsageError(f"unknown command {args.name!r}", advice=advice)
     context.terminal.out(overview() if args.name is None else COMMANDS[args.name].parser().format_help().rstrip())
     return 0
+
+
+def _conceal_secrets(args: Namespace, terminal: Terminal) -> None:
+    """Replaces URLs with a password by names without it, which open the same: nothing that is printed can hold it then. Warns of
+    the list of processes, which has it all the same."""
+    single = {name: word for name in ("path", "to") if isinstance(word := getattr(args, name, None), str)}
+    paths = getattr(args, "paths", None) or []
+    words = (*single.values(), *paths)
+    if not any("://" in one for one in words):
+        return
+    from spooltop.model.target import has_password
+    from spooltop.targets import conceal
+
+    if any(map(has_password, words)):
+        terminal.error("everybody here sees the password of that URL in ps; put it into SPOOLTOP_REDIS_PASSWORD instead")
+    for name, word in single.items():
+        setattr(args, name, conceal(word))
+    if paths:
+        args.paths = [conceal(one) for one in paths]
 
 
 def show_version(args: Namespace, context: Context) -> int:

@@ -237,6 +237,7 @@ def requeue(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--hold-poison", action="store_true", help="hold messages on which 3 or more consumers died, requeue the others"
     )
+    parser.add_argument("--copy", action="store_true", help="in a stream: put claims again as new entries, last in order")
     _change(parser)
 
 
@@ -386,5 +387,5 @@ def dashboard(parser: ArgumentParser) -> None:
 
 
 def layouts(parser: ArgumentParser) -> None:
-    parser.add_argument("words", metavar="try FILE PATH", nargs="*", help="show which file of PATH falls into which box, and why")
+    parser.add_argument("words", metavar="WORD", nargs="*", help="form, show NAME, or try FILE PATH")
     _json(parser, "one object a line")

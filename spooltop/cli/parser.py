@@ -98,7 +98,9 @@ _TABLE = (
         "commands.work:work", options.work,
         "CMD gets the message on stdin, and SPOOLTOP_ID, SPOOLTOP_ATTEMPT and SPOOLTOP_SOURCE. Exit 0 acks, 65 and 100\n"
         "reject, everything else releases the message with a delay. SIGTERM and SIGINT end after the current message;\n"
-        "a second one ends CMD too and releases its message. A unit of systemd needs KillMode=mixed: else CMD is ended as well.",
+        "a second one ends CMD too and releases its message. A unit of systemd needs KillMode=mixed: else CMD is ended as well.\n"
+        "In a directory a claim lasts as long as its CMD. On a stream the lease ends 10 s after\n"
+        "SIGKILL of the worker, and another may get the message while CMD runs on.",
     ),
     Command(
         "status", "[PATH …]", "depths, problems, cursors, locks; of several spools a line each",
@@ -229,11 +231,13 @@ _TABLE = (
         "restores a lock if its path is free.",
     ),
     Command(
-        "layouts", "[try FILE PATH]", "list layouts of other programs' queues, or try one",
-        "  spooltop layouts\n  spooltop layouts try mine.toml /srv/queue", "commands.layouts:layouts", options.layouts,
+        "layouts", "[form | show NAME | try FILE PATH]", "list layouts of other programs' queues, or try one",
+        "  spooltop layouts\n  spooltop layouts form > mine.toml\n  spooltop layouts try mine.toml /srv/queue",
+        "commands.layouts:layouts", options.layouts,
         "A layout is a TOML file that says which file of another program's queue is a message in which box. Your own lie in\n"
         "~/.config/spooltop/layouts, the machine's in /etc/spooltop/layouts. FILE is such a file, or the name of a layout.\n"
-        "Nothing is changed.",
+        "form prints one with every key and what it means, to begin with; show prints a known one. try says which file of PATH\n"
+        "falls into which box, and why. Nothing is changed.",
     ),
     Command(
         "pause", "PATH [--reason TEXT]", "let no consumer of spooltop claim messages, until resume",
@@ -248,8 +252,8 @@ _TABLE = (
     ),
     Command(
         "config", "[show]", "print each setting, its value, and where it is set", "  spooltop config show",
-        "commands.config:config",
-        options.config, "Settings are flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and /etc/spooltop.toml.",
+        "commands.config:config", options.config,
+        "Settings are flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and /etc/spooltop.toml.",
     ),
     Command(
         "completion", "bash|zsh|fish", "print a script with which the shell completes commands and options",

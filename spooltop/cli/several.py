@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from spooltop.backends.directory.scan.count import count_boxes
 from spooltop.control import Control
 from spooltop.monitor.spools_watch import SpoolsWatch
+from spooltop.targets import count_boxes
 
 from .context import Context, targets_of
 

@@ -59,7 +59,7 @@ def verdict(found: Mapping[str, TrackedMessage], began: float, seconds: float) -
         parts.append(f"{taken:,} being processed")
     if aside := sum(1 for one in left if one.box in ASIDE):
         parts.append(f"{aside:,} set aside")
-    if lost := sum(1 for one in left if one.box is None):
+    if lost := sum(1 for one in left if one.box in (None, Box.TMP)):
         parts.append(f"{lost:,} on the way")
     return words if not parts else f"{words}; after {duration(seconds)} {', '.join(parts)}"
 
@@ -89,7 +89,7 @@ def _steps(one: TrackedMessage, began: float) -> list[tuple[str, str]]:
     if one.box is Box.NEW:
         place = f", place {one.place:,} of {one.of:,}" if one.place is not None and one.of is not None else ""
         return [("new again", f", returned{place}") if claimed else ("new", place)]
-    return [(f"set aside in {one.box}", "")] if one.box is not None else []
+    return [(f"set aside in {one.box}", "")] if one.box in ASIDE else []
 
 
 def _since(one: TrackedMessage, at: float, began: float) -> float:

@@ -14,11 +14,11 @@ from spooltop.errors import Refused
 from spooltop.model.vocabulary import LIVE, Box
 
 from .atomic import publish, write_new
-from .system.files import Files
+from .system.files import Files, close_all
 from .system.host import file_system, mount_number
 from .system.small_files import read_small
 
-__all__ = ["FORMAT", "OWN", "STAGE", "OpenBoxes", "SpoolDirs"]
+__all__ = ["FORMAT", "OWN", "STAGE", "OpenBoxes", "SpoolDirs", "make_dir"]
 
 OWN = ".spooltop"
 """The directory beside the boxes."""
@@ -168,41 +168,9 @@ class SpoolDirs:
             self.files.close(fd)
 
     def make_dir(self, name: str, parent: int, *, with_format: bool = False, durable: bool = True) -> None:
-        """Makes a directory with the owner and mode of ``owner_model``, unless somebody else makes it meanwhile. ``durable``: it
-        survives power loss. Raises ``OSError``."""
-        # Under another name until it has its owner: cut off in between, root would leave a directory that locks others out.
-        draft = f".{name.lstrip('.')}.{os.urandom(8).hex()}"
-        files = self.files
-        files.mkdir(draft, parent, 0o700)
-        fd = files.open_dir(draft, parent)
-        try:
-            if with_format:
-                write_new(files, fd, "format", FORMAT, self.owner_model)
-                files.sync_dir(fd)
-            files.copy_owner(fd, self.owner_model)
-        finally:
-            files.close(fd)
-        try:
-            files.move(draft, parent, name, parent)
-        except OSError as error:
-            # link(2) takes no directories, so without renameat2 a plain rename does it; it replaces an empty directory at most.
-            if error.errno == errno.EPERM:
-                files.rename(draft, parent, name, parent)
-            elif isinstance(error, FileExistsError):
-                self._discard(draft, parent, with_format)  # somebody else made it meanwhile
-            else:
-                raise
-        if durable:
-            files.sync_dir(parent)
-
-    def _discard(self, draft: str, parent: int, with_format: bool) -> None:
-        if with_format:
-            fd = self.files.open_dir(draft, parent)
-            try:
-                self.files.unlink("format", fd)
-            finally:
-                self.files.close(fd)
-        self.files.rmdir(draft, parent)
+        """Makes a directory as ``make_dir`` does, with the owner and mode of ``owner_model``."""
+        first = ("format", FORMAT) if with_format else None
+        make_dir(self.files, name, parent, self.owner_model, first=first, durable=durable)
 
     def swapped(self) -> Sequence[Box]:
         """The boxes whose name now leads to another directory than the one that is open, or that appeared since."""
@@ -236,14 +204,7 @@ class SpoolDirs:
         self.tmp = self.new = self.cur = None
         self.root = -1
         self._own.clear()
-        failed: OSError | None = None
-        for fd in fds:
-            try:
-                self.files.close(fd)
-            except OSError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
+        close_all(self.files, fds)
 
     def __del__(self) -> None:
         try:
@@ -256,6 +217,46 @@ class SpoolDirs:
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+
+def make_dir(
+    files: Files, name: str, parent: int, like: os.stat_result, *, first: tuple[str, bytes] | None = None, durable: bool = True
+) -> None:
+    """Makes a directory with the owner and mode of ``like``, unless somebody else makes it meanwhile. ``first``: a file that lies
+    in it from the beginning. ``durable``: it survives power loss. Raises ``OSError``."""
+    # Under another name until it has its owner: cut off in between, root would leave a directory that locks others out.
+    draft = f".{name.lstrip('.')[:200]}.{os.urandom(8).hex()}"
+    files.mkdir(draft, parent, 0o700)
+    fd = files.open_dir(draft, parent)
+    try:
+        if first is not None:
+            write_new(files, fd, *first, like)
+            files.sync_dir(fd)
+        files.copy_owner(fd, like)
+    finally:
+        files.close(fd)
+    try:
+        files.move(draft, parent, name, parent)
+    except OSError as error:
+        # link(2) takes no directories, so without renameat2 a plain rename does it; it replaces an empty directory at most.
+        if error.errno == errno.EPERM:
+            files.rename(draft, parent, name, parent)
+        elif isinstance(error, FileExistsError):
+            _discard(files, draft, parent, first)  # somebody else made it meanwhile
+        else:
+            raise
+    if durable:
+        files.sync_dir(parent)
+
+
+def _discard(files: Files, draft: str, parent: int, first: tuple[str, bytes] | None) -> None:
+    if first is not None:
+        fd = files.open_dir(draft, parent)
+        try:
+            files.unlink(first[0], fd)
+        finally:
+            files.close(fd)
+    files.rmdir(draft, parent)
 
 
 class OpenBoxes:

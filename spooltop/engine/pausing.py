@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from spooltop.model.look.pause import REASON_AT_MOST, Pause
 from spooltop.model.untrusted import finite, json_object
@@ -16,7 +16,7 @@ from spooltop.model.vocabulary import Json
 from .dirs import SpoolDirs
 from .system.small_files import read_small
 
-__all__ = ["CHECK_EVERY", "PAUSED", "PauseCheck", "encode_pause", "pause_of", "read_pause"]
+__all__ = ["CHECK_EVERY", "PAUSED", "PauseCheck", "encode_pause", "pause_from", "pause_of", "read_pause"]
 
 PAUSED = "paused"
 CHECK_EVERY = 0.25
@@ -78,10 +78,15 @@ def pause_of(dirs: SpoolDirs, own: int) -> Pause | None:
         return None
     except OSError:
         value = {}  # closed to this user, or not a file: it pauses all the same
+    return pause_from(value, found.st_mtime)
+
+
+def pause_from(value: Mapping[str, object], written_at: float) -> Pause:
+    """Returns the pause that a record describes, which was written at ``written_at``, epoch seconds."""
     by, at, reason = value.get("by"), finite(value.get("at")), value.get("reason")
     return Pause(
         by[:_WHO_AT_MOST] if isinstance(by, str) and by else None,
-        found.st_mtime if at is None else at,
+        written_at if at is None else at,
         reason[:REASON_AT_MOST] if isinstance(reason, str) else "",
     )
 

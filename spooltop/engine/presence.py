@@ -21,7 +21,8 @@ from spooltop.records import dataclass
 
 from .dirs import SpoolDirs
 from .names import in_cur
-from .system.files import OFD_LOCKS, Files, mode_like
+from .system.file_locks import OFD_LOCKS
+from .system.files import Files, mode_like
 from .system.host import MOUNTED_ONCE, Machine, command_line, is_network, process_start, this_machine
 from .system.small_files import open_regular
 

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
-import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from queue import Empty
-from types import TracebackType
-from typing import Any, cast, overload
+from typing import overload
 
 from spooltop.errors import ClaimLost
 from spooltop.model.look.pause import Pause
 from spooltop.model.vocabulary import Box
 
-from .arguments import check_number, check_seconds, microseconds
-from .closed import AfterClose
+from .arguments import microseconds
 from .consuming.claim import Claim
-from .consuming.claim_waiter import ClaimWaiter
-from .consuming.consumer import Consumer
 from .consuming.recovery import recover
+from .consuming.waiting import ArrivalWatch
 from .counters import COUNTERS, DUPLICATE, Count, locks_used, read, total
+from .lifetime import SpoolLifetime, make
 from .limits import MAX_ATTEMPTS
-from .mail import refuse_mail
-from .opening import make, open_dirs
 from .pausing import read_pause
-from .presence import ANY_MACHINE, check_hosts
-from .producing.producer import MessageId, Producer
+from .producing.producer import MessageId
 from .producing.tmp_writer import Data
 from .system.files import Files
-from .system.host import this_machine
-from .system.os_errors import translate, translating
+from .system.os_errors import translating
 
 __all__ = ["MAX_ATTEMPTS", "Spool"]
 
 
-class Spool:
+class Spool(SpoolLifetime):
     """A directory with the boxes ``tmp``, ``new`` and ``cur``.
 
     ``durable``: a put and an ack survive power loss when they return; False keeps every other guarantee. ``max_attempts``: number
@@ -65,57 +56,6 @@ class Spool:
     b'three' import 1
     0
     """
-
-    _closed = True  # until it is open
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        durable: bool = True,
-        *,
-        max_attempts: int = MAX_ATTEMPTS,
-        key_window: float | None = None,
-        lock_timeout: float | None = None,
-        as_spool: bool = False,
-        hosts: str = ANY_MACHINE,
-        files: Files | None = None,
-        clock: Callable[[], float] = time.time,
-        host: str | None = None,
-    ) -> None:
-        check_number("max_attempts", max_attempts, 1)
-        check_seconds("key_window", key_window)
-        check_seconds("lock_timeout", lock_timeout)
-        self.path = os.path.abspath(os.fsdecode(path))
-        self.durable = durable
-        self._clock = clock
-        self._host = host if host is not None else this_machine().host
-        self._max_attempts = max_attempts
-        self._hosts = check_hosts(hosts)
-        self._options = {  # as they were given: what a pickled Spool is opened with again
-            "durable": durable, "max_attempts": max_attempts, "key_window": key_window, "lock_timeout": lock_timeout,
-            "as_spool": as_spool, "hosts": hosts, "files": files, "clock": clock, "host": host,
-        }  # fmt: skip
-        self._recovering = threading.Lock()
-        self._ending = threading.Lock()
-        self._dirs = open_dirs(self.path, files or Files())
-        try:
-            if not as_spool:
-                refuse_mail(self._dirs)
-            self._producer = Producer(self._dirs, clock, self._host, key_window, lock_timeout)
-            self._consumer = Consumer(
-                self._dirs, clock, self._host, durable=durable, max_attempts=max_attempts, as_spool=as_spool
-            )
-            self._waiter = ClaimWaiter(self._dirs, self._consumer, clock)
-        except BaseException as error:
-            try:
-                self._dirs.close()
-            except OSError:
-                pass  # the first error is the one to report
-            if isinstance(error, OSError):
-                raise translate(error, self.path, "open") from error
-            raise
-        self._closed = False
-        _spools.add(self)
 
     @classmethod
     def create(
@@ -371,6 +311,15 @@ class Spool:
         alive."""
         return self._consumer.hold().fd
 
+    def inherited_fds(self) -> tuple[int, ...]:
+        """Returns what a command inherits so that the claim it works on lasts as long as it runs: ``presence_fd``."""
+        return (self.presence_fd(),)
+
+    def arrivals(self) -> ArrivalWatch:
+        """Starts to watch ``new``, for callers that wait for more than a message. They close it."""
+        with translating(self.path, "watch"):
+            return ArrivalWatch(self._dirs.box(Box.NEW))
+
     # Looking
 
     @property
@@ -441,68 +390,8 @@ class Spool:
         own = dirs.private_dir()
         return [] if own is None else read(dirs.files, own, COUNTERS)
 
-    # The end
-
-    def close(self) -> None:
-        """Closes the spool; claims that are still held go back, with a warning. Ends waits in other threads with ``Closed``. The
-        descriptors are closed when the last call that uses them has ended. A second call does nothing."""
-        if self._closed or not self._ending.acquire(blocking=False):
-            return
-        self._closed = True
-        consumer, gone = self._consumer, AfterClose(self.path)
-        # What is under way refers to what it uses: that goes when nothing does any more, and no descriptor before.
-        self._producer = self._consumer = self._dirs = cast("Any", gone)
-        try:
-            with translating(self.path, "close"):
-                consumer.close()
-        finally:
-            self._waiter.close(gone)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickles the arguments with which the spool was opened; another process opens the directory again, with its own
-        presence."""
-        default = self.__init__.__kwdefaults__  # type: ignore[misc]  # of the class
-        options = {name: value for name, value in self._options.items() if name not in default or value is not default[name]}
-        return _opened_again, (type(self), self.path, options)
-
-    def __enter__(self) -> Spool:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _exception: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<Spool {self.path!r}{' closed' if self._closed else ''}>"
-
-    def _forked(self) -> None:
-        if not self._closed:
-            self._producer.forked()
-            self._consumer.forked()
-            self._waiter.forked()
-            self._recovering = threading.Lock()  # a thread of the parent may hold it
-
-
-def _opened_again(kind: type[Spool], path: str, options: dict[str, Any]) -> Spool:
-    return kind(path, **options)
-
 
 def _log_error(claim: Claim, error: Exception) -> None:
     import logging  # imported only if there is something to log
 
     logging.getLogger("spooltop.engine").error("message %r failed, attempt %d", claim.id, claim.attempt, exc_info=error)
-
-
-_spools: weakref.WeakSet[Spool] = weakref.WeakSet()
-
-
-def _in_child() -> None:
-    for spool in list(_spools):
-        spool._forked()
-
-
-os.register_at_fork(after_in_child=_in_child)

@@ -36,7 +36,7 @@ FIRST_SORT: Mapping[str, Sort] = {"cur": Sort("verdict"), "tmp": Sort("verdict")
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """A box to list, narrowed by a filter (grammar: ``model.query``) and by a selection, in an order."""
+    """A box to list, narrowed by a filter (grammar: ``model.filters.query``) and by a selection, in an order."""
 
     box: Box
     filter: str = ""
@@ -55,6 +55,8 @@ class Listing(Protocol):
     generation: int
     timed: bool
     """True if time alone may change its contents."""
+    ordered_over: int | None
+    """Number of messages, the first ones, that the filter and the order looked at; None if they looked at all."""
 
     def __len__(self) -> int: ...
 

@@ -67,7 +67,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The beginning of a message: ``data`` has at most the requested bytes, ``size`` is that of the whole file in bytes."""
+    """The beginning of a message: ``data`` has at most the requested bytes, ``size`` is that of the whole in bytes. Names of
+    its files, where it is several, stand in ``data`` and do not count."""
 
     data: bytes
     size: int

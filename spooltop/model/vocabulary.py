@@ -73,10 +73,26 @@ class Action(StrEnum):
 
 
 class Owner(NamedTuple):
-    """The holder of a claim or the writer of a file, according to its name or its presence file; ``start`` in epoch seconds."""
+    """The holder of a claim or the writer of a file, according to its name or its presence file; ``start`` in epoch seconds.
+    ``name`` is that of a consumer in a queue that knows consumers by names, and not by processes."""
 
     host: str | None = None
     pid: int | None = None
     start: float | None = None
     command: str | None = None
     user: str | None = None
+    name: str | None = None
+
+    @property
+    def called(self) -> str:
+        """The name, else the program without path, interpreter and arguments; empty if neither is known. Not escaped."""
+        from .text import program
+
+        return self.name or (program(self.command) if self.command else "")
+
+    @property
+    def label(self) -> str:
+        """The pid and ``called``, as far as they are known; only the name where the pid is part of it. Not escaped."""
+        if self.name is not None and self.pid is not None and str(self.pid) in self.name:
+            return self.name
+        return " ".join(str(part) for part in (self.pid, self.called) if part)

@@ -120,7 +120,7 @@ class Glance:
     @property
     def dead(self) -> int | None:
         """The number of claims of dead consumers; None where it is not judged."""
-        if self.snapshot is None or self.snapshot.observation.layout != "spool" or self._count(Box.CUR) is None:
+        if self.snapshot is None or not self.snapshot.observation.judges_claims or self._count(Box.CUR) is None:
             return None
         return self.snapshot.observation.counts.dead
 

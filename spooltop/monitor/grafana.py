@@ -36,6 +36,10 @@ _PANELS = (
         "Not looked at completely", "1 where a target cannot be looked at, or the last look is old or not complete.", "none",
         ((f"1 - spooltop_scan_complete{_HERE}", "{{target}}"),),
     ),
+    _Panel(
+        "Paused", "1 while consumers claim nothing because the spool is paused.", "none",
+        ((f"spooltop_paused{_HERE}", "{{target}}"),),
+    ),
     _Panel("Depth", "Messages in new.", "short", (('spooltop_messages{box="new",target=~"$target"}', "{{target}}"),)),
     _Panel(
         "Oldest message in new", "Its age.", "s",

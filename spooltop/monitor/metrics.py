@@ -185,12 +185,11 @@ class TargetMetrics:
             counts = observation.counts
             for verdict, many in (("alive", counts.alive), ("dead", counts.dead), ("unknown", counts.unknown)):
                 families.claims.add_metric([target, verdict], many)
-        if observation.layout == "spool":
             families.paused.add_metric([target], float(observation.paused is not None))
         if observation.ages is not None:
             for bound, share in _older_than(observation.ages):
                 families.older.add_metric([target, Box.NEW, f"{bound:g}"], share)
-        if observation.disk.bytes_free is not None:
+        if observation.disk is not None and observation.disk.bytes_free is not None:
             families.free.add_metric([target], observation.disk.bytes_free)
         families.timeouts.add_metric([target], observation.lock_timeouts)
         if observation.suppressed:

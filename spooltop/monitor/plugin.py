@@ -159,7 +159,6 @@ def _values(snapshot: Snapshot) -> Mapping[str, float | None]:
 
 def _measures(snapshot: Snapshot, values: Mapping[str, float | None]) -> tuple[Measure, ...]:
     observation, rates = snapshot.observation, snapshot.rates
-    disk = observation.disk
     boxes = bool(observation.boxes)
     found = [Measure(name, values[name], "s" if name == "age" else "") for name in MEASURES] if boxes else []
     found += [
@@ -172,8 +171,9 @@ def _measures(snapshot: Snapshot, values: Mapping[str, float | None]) -> tuple[M
             found.append(Measure(label, rate))
     if snapshot.cursors:
         found.append(Measure("reverts", sum(cursor.reverts for cursor in snapshot.cursors), "c"))
-    if disk.bytes_free is not None:
-        found.append(Measure("free", disk.bytes_free, "B", disk.bytes_total))
+    space = next((one for one in observation.capacities if one.unit == "bytes" and one.free is not None), None)
+    if space is not None:
+        found.append(Measure("free", space.free, "B", space.total))
     return (*found, Measure("problems", sum(problem.severity is not Severity.NOTE for problem in snapshot.problems)))
 
 

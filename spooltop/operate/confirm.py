@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spooltop.model.operations.plan import Confirm, Plan
 
-__all__ = ["LARGE_FROM", "NUMBER_FROM", "accepts", "confirm_for"]
+__all__ = ["LARGE_FROM", "NUMBER_FROM", "accepts", "accepts_words", "confirm_for", "confirm_words"]
 
 LARGE_FROM = 10
 NUMBER_FROM = 100
@@ -26,13 +26,23 @@ def confirm_for(count: int, *, uncertain: bool) -> Confirm:
 
 def accepts(plan: Plan, typed: str) -> bool:
     """True if ``typed`` confirms the plan: ``y`` (``Y`` also works), ``Y``, or the number of its items."""
+    return accepts_words(plan.confirm, plan.count, typed)
+
+
+def accepts_words(confirm: Confirm, count: int, typed: str) -> bool:
+    """True if ``typed`` is the confirmation of ``count`` items that ``confirm`` requires."""
     typed = typed.strip()
-    match plan.confirm:
+    match confirm:
         case Confirm.SMALL:
             return typed in ("y", "Y")
         case Confirm.LARGE:
             return typed == "Y"
         case Confirm.NUMBER:
-            return typed == str(plan.count)
+            return typed == str(count)
         case Confirm.NOTHING:
             return False
+
+
+def confirm_words(confirm: Confirm, count: int) -> str:
+    """Returns the words for what is to be typed."""
+    return {Confirm.LARGE: "Shift-Y", Confirm.NUMBER: f"the number {count}"}.get(confirm, "y")

@@ -19,8 +19,8 @@ def at_work(observation: Observation, now: float, last_claim_at: float | None = 
     that has watched for longer) are epoch seconds. Consumers that are visible only by their claims count while they hold one."""
     claimed = max((at for at in (observation.last_claim_at, last_claim_at) if at is not None), default=None)
     last = "" if claimed is None else f", last claim {age(max(0.0, now - claimed))} ago"
-    living = [row.owner for row in observation.claims if row.verdict is Verdict.ALIVE]
-    processes = list(dict.fromkeys((one.host, one.pid) for one in living if one is not None and one.pid is not None))
+    living = [row.owner for row in observation.claims if row.verdict is Verdict.ALIVE and row.owner is not None]
+    processes = list(dict.fromkeys((one.host, one.pid or one.name) for one in living if one.pid or one.name))
     count = max(observation.consumers or 0, len(processes))
     if count:
         pids = ", ".join(str(pid) for _, pid in processes)

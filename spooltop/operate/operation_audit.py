@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
@@ -13,6 +12,7 @@ from spooltop.model.operations.plan import ItemResult, Outcome, Plan
 from spooltop.model.operations.progress import BATCH
 from spooltop.model.operations.results import columns_of_results
 from spooltop.model.protocols import Operator
+from spooltop.model.target import full_name
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 
@@ -156,7 +156,7 @@ class OperationAudit:
             "event": event,
             "operation": plan.operation,
             "action": str(plan.action),
-            "target": escape(os.path.abspath(plan.target)),
+            "target": escape(full_name(plan.target)),
             "force": plan.force,
             **self._who.words(),
         }

@@ -17,6 +17,7 @@ from spooltop.model.operations.plan import Item, ItemResult, OperationRecord, Ou
 from spooltop.model.operations.progress import Progress
 from spooltop.model.protocols import Operator
 from spooltop.model.redact import Redactor
+from spooltop.model.target import full_name
 from spooltop.model.text import escape
 from spooltop.model.units import duration
 from spooltop.model.vocabulary import Action, Json, Verdict
@@ -50,7 +51,7 @@ def _new_operation() -> str:
 
 
 class Operations:
-    """Plans and applies changes to a target. ``target`` is the path as it was given, ``flags`` are the options that a command
+    """Plans and applies changes to a target. ``target`` is its name as it is shown, ``flags`` are the options that a command
     needs to open it (``--as spool``); ``clock`` returns epoch seconds. ``copies`` receives a copy of each audit line without its
     items (syslog lines are limited in length). ``at_work`` returns a sentence about the consumers that would take messages moved
     to ``new``. ``retention``: seconds after which the content of the trash has expired, 0: never. ``redactor`` hides values in
@@ -73,8 +74,8 @@ class Operations:
     ) -> None:
         self._operator = operator
         self._target = target
-        self._path = os.path.abspath(target)
-        """Absolute path for commands, which may be typed in any directory."""
+        self._path = full_name(target)
+        """Name for commands, which may be typed in any directory."""
         self._clock = clock
         self._who = who
         self._new_operation = new_operation
@@ -147,6 +148,7 @@ class Operations:
             missing=found.missing,
             poison=found.poison,
             undone=undone,
+            effect=found.effect,
         )
         uncertain = plan.deletes or (action is Action.RESTORE and force)
         if action is not Action.UNDO:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Item, Plan, boxes_of, item_columns
+from spooltop.model.target import has_scheme
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.records import replace
@@ -102,7 +103,7 @@ def command_words(
         words += ["--box", str(box)]
     if force:
         words.append("--force")
-    words += [flag for flag, option in (("--now", "now"), ("--hold-poison", "hold_poison")) if options.get(option)]
+    words += [f"--{option.replace('_', '-')}" for option in ("now", "hold_poison", "copy") if options.get(option)]
     words += slowly
     if len(items) > MOST_IDS:
         return (*words, "-")
@@ -118,5 +119,5 @@ def _set_words(
     source = escape(str(options.get("source", ""))).replace("=", "\\x3d")
     value = json.dumps(options.get("value"), ensure_ascii=True)
     words = ["spooltop", "cursors", target, *flags, "--set", f"{source}={value}", "--type", "json"]
-    file = items[0].name if items else options.get("file")
+    file = options.get("file") if not items or has_scheme(items[0].name) else items[0].name  # a server has no files
     return (*words, *(["--file", escape(str(file))] if file is not None else []), *(["--force"] if force else []))

@@ -36,6 +36,8 @@ def wanted(words: Sequence[str], environ: Mapping[str, str], ask: bool = True) -
     if words[:1] == ["demo"]:
         return "demo"
     path = target(words)
+    if "://" in path:
+        return None  # nothing to count, and it may hold a password
     if ask and os.path.basename(path) not in _OPENS and not any(os.path.exists(os.path.join(path, name)) for name in _OPENS):
         return None
     return path if path.isascii() and path.isprintable() else ""

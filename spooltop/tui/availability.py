@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spooltop.model import units
+from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .context import CommandContext, View
@@ -24,15 +25,21 @@ __all__ = [
     "empty_expired",
     "followable",
     "forceable",
+    "has_aside",
+    "has_consumers",
+    "has_cursors",
     "has_file",
+    "has_locks",
     "has_problem_rows",
     "has_rows",
+    "has_tmp",
     "hold",
     "holds_poison",
     "inject",
     "not_applying",
     "on_a_source",
     "openable",
+    "own_command",
     "pause",
     "plan_there",
     "purge",
@@ -80,6 +87,26 @@ def anything_marked(context: CommandContext) -> str | None:
     return None if context.marked else "nothing is marked: Space marks"
 
 
+def has_tmp(context: CommandContext) -> str | None:
+    return context.absent.get("tmp")
+
+
+def has_cursors(context: CommandContext) -> str | None:
+    return context.absent.get("cursors")
+
+
+def has_locks(context: CommandContext) -> str | None:
+    return context.absent.get("locks")
+
+
+def has_aside(context: CommandContext) -> str | None:
+    return context.absent.get("aside")
+
+
+def has_consumers(context: CommandContext) -> str | None:
+    return context.absent.get("consumers")
+
+
 def has_problem_rows(context: CommandContext) -> str | None:
     if context.view is View.OVERVIEW and context.snapshot is not None and not context.snapshot.problems:
         return "no problems detected so far"
@@ -117,11 +144,11 @@ def requeue(context: CommandContext) -> str | None:
         return _of_a_consumer(context)
     if context.target_box is Box.NEW:
         return "requeue: messages in new wait already; 3 shows the claims"
-    if context.target_box is Box.TMP:
+    if context.target_box is Box.TMP and Action.REQUEUE not in context.capabilities.boxes:
         return "requeue: a file in tmp is not a complete message; d purges it"
     if context.target_box is Box.TRASH:
         return "requeue: it is in the trash; u restores it"
-    return None
+    return _allowed_here(context, Action.REQUEUE)
 
 
 def _of_a_consumer(context: CommandContext) -> str | None:
@@ -129,7 +156,9 @@ def _of_a_consumer(context: CommandContext) -> str | None:
     one = context.consumer
     if one is None or not one.claims:
         return "requeue: this consumer holds no claim"
-    return "requeue: this consumer is running; Enter shows its claims" if one.verdict is Verdict.ALIVE else None
+    if one.verdict is Verdict.ALIVE:
+        return "requeue: this consumer is running; Enter shows its claims"
+    return _allowed_here(context, Action.REQUEUE)
 
 
 def purge(context: CommandContext) -> str | None:
@@ -137,17 +166,17 @@ def purge(context: CommandContext) -> str | None:
         return reason
     if context.target_box is Box.TRASH:
         return "purge: it is in the trash already"
-    return _chosen(context, Action.PURGE)
+    return _chosen(context, Action.PURGE) or _allowed_here(context, Action.PURGE)
 
 
 def hold(context: CommandContext) -> str | None:
     if reason := _allowed(context, Action.HOLD) or _chosen(context, Action.HOLD):
         return reason
-    if context.target_box is Box.TMP:
+    if context.target_box is Box.TMP and Action.HOLD not in context.capabilities.boxes:
         return "hold: a file in tmp is not a complete message; d purges it"
     if context.target_box is Box.HELD:
         return "hold: it is held already; l releases it"
-    return "hold: it is set aside already" if context.aside else None
+    return "hold: it is set aside already" if context.aside else _allowed_here(context, Action.HOLD)
 
 
 def release(context: CommandContext) -> str | None:
@@ -162,7 +191,9 @@ def release(context: CommandContext) -> str | None:
 def restore(context: CommandContext) -> str | None:
     if reason := _allowed(context, Action.RESTORE):
         return reason
-    return _chosen(context, Action.RESTORE) if context.aside else "restore: only messages set aside, in 7 Aside"
+    if not context.aside:
+        return "restore: only messages set aside, in 7 Aside"
+    return _chosen(context, Action.RESTORE) or _allowed_here(context, Action.RESTORE)
 
 
 def empty(context: CommandContext) -> str | None:
@@ -227,6 +258,9 @@ def on_a_source(context: CommandContext) -> str | None:
 
 def has_file(context: CommandContext) -> str | None:
     """Holders are asked for a message, a lock or a cursor file."""
+    claims = context.row is not None and context.row.box is Box.CUR
+    if (reason := context.absent.get("files")) and not claims:
+        return reason
     if context.view in (View.CURSORS, View.CURSOR):
         return on_a_source(context)
     if context.view is View.LOCKS:
@@ -321,9 +355,21 @@ def _things(context: CommandContext) -> str:
 
 def _allowed(context: CommandContext, action: Action) -> str | None:
     reason = context.capabilities.why_not(action)
-    if reason and context.snapshot is not None and context.snapshot.observation.layout == "mail":
+    if reason and context.snapshot is not None and context.snapshot.observation.is_mail:
         reason = "this is a mail folder, where nothing is stuck; 1 Overview says how to open it as a job spool"
+    command = own_command(context, action)
+    return f"{action}: {reason}{': ' if command else ''}{command}" if reason else None
+
+
+def _allowed_here(context: CommandContext, action: Action) -> str | None:
+    """The reason where this kind of queue has the action, but not for the box in front."""
+    reason = context.capabilities.why_not_from(action, context.target_box)
     return f"{action}: {reason}" if reason else None
+
+
+def own_command(context: CommandContext, action: Action) -> str:
+    """The command of the queue's own program for the chosen message, where only that program changes it; else empty."""
+    return "" if context.row is None else context.capabilities.command(action, escape(context.row.id))
 
 
 def _chosen(context: CommandContext, action: Action) -> str | None:

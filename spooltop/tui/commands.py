@@ -15,10 +15,9 @@ from spooltop.records import dataclass
 
 from . import availability as why
 from .context import LISTS, CommandContext, View
-from .draw.operating.plan import plan_words, poison_words
 from .keys import shown
 
-__all__ = ["COMMANDS", "GROUPS", "KeyCommand", "by_id", "command_for", "footer", "help_lines", "only_in", "palette"]
+__all__ = ["COMMANDS", "GROUPS", "KeyCommand", "by_id", "command_for", "commands_in", "only_in"]
 
 ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE, View.CONSUMERS})
 PANELS = frozenset({View.OPERATIONS, View.OPERATION, View.HELP, View.PLAN, View.RESULT, View.HOLDERS, View.FOLLOW})
@@ -264,13 +263,16 @@ COMMANDS: tuple[KeyCommand, ...] = (
     KeyCommand("new", ("2",), "New", "New: messages that wait", GOES, group="views", does="do_show", args=(View.NEW,)),
     KeyCommand("claims", ("3",), "Claims", "Claims: messages being processed, and whether their holders run", GOES,
             group="views", does="do_show", args=(View.CLAIMS,)),
-    KeyCommand("tmp", ("4",), "Tmp", "Tmp: messages being written", GOES, group="views", does="do_show", args=(View.TMP,)),
-    KeyCommand("cursors", ("5",), "Cursors", "Cursors of the sources", GOES, group="views", does="do_show", args=(View.CURSORS,)),
-    KeyCommand("locks", ("6",), "Locks", "Locks and who holds them", GOES, group="views", does="do_show", args=(View.LOCKS,)),
+    KeyCommand("tmp", ("4",), "Tmp", "Tmp: messages being written", GOES, why.has_tmp, group="views",
+            does="do_show", args=(View.TMP,)),
+    KeyCommand("cursors", ("5",), "Cursors", "Cursors of the sources", GOES, why.has_cursors, group="views",
+            does="do_show", args=(View.CURSORS,)),
+    KeyCommand("locks", ("6",), "Locks", "Locks and who holds them", GOES, why.has_locks, group="views",
+            does="do_show", args=(View.LOCKS,)),
     KeyCommand("aside", ("7",), "Aside", "Aside: held, rejected, trash; again: the next box", GOES,
-            group="views", does="do_show_aside"),
-    KeyCommand("consumers", ("8",), "Consumers", "Consumers: who works here, and what each of them holds", GOES, group="views",
-            does="do_show", args=(View.CONSUMERS,), also="workers processes busy"),
+            why.has_aside, group="views", does="do_show_aside"),
+    KeyCommand("consumers", ("8",), "Consumers", "Consumers: who works here, and what each of them holds", GOES,
+            why.has_consumers, group="views", does="do_show", args=(View.CONSUMERS,), also="workers processes busy"),
     KeyCommand("next-view", ("tab", "right_square_bracket"), "next view", "next view", GOES, group="views",
             does="do_show_next", args=(1,)),
     KeyCommand("previous-view", ("shift+tab", "left_square_bracket"), "previous view", "previous view", GOES,
@@ -341,75 +343,6 @@ def only_in(command: KeyCommand, context: CommandContext) -> str | None:
         return f"{command.label}: open a spool first, with Enter"
     if command.id == "save":
         return "save: open or choose a message first, in 2 New, 3 Claims, 4 Tmp or 7 Aside"
-    names = ", ".join(f"{one.key} {one.id.capitalize()}" for one in places)
+    there = [one for one in places if one.id not in context.absent] or places
+    names = ", ".join(f"{one.key} {one.id.capitalize()}" for one in there)
     return f"{command.label}: only in {names}" if places else None
-
-
-def footer(context: CommandContext) -> list[tuple[str, str]]:
-    """(key, label) of the commands that are available now, the most important first."""
-    wanted = sorted((c for c in commands_in(context.view) if c.rank and c.why_not(context) is None), key=lambda c: c.rank)
-    return [(command.key, label(command, context)) for command in wanted]
-
-
-def label(command: KeyCommand, context: CommandContext) -> str:
-    """The label of a command, with the number of items that it acts on."""
-    count = context.target_count
-    if command.id in COUNTED:
-        if count == 1 and not context.marked:
-            return f"{command.label} this 1" if command.rank == 1 else command.label
-        return f"{command.label} {count:,}"
-    if command.id == "empty-expired" and (expired := context.expired):
-        return f"delete {expired:,} expired"
-    if command.id == "mute" and context.muted:
-        return "unmute"
-    if command.id == "hold-poison" and context.plan is not None:
-        return poison_words(context.plan)
-    if command.id == "mark-all":
-        return f"mark all {context.rows:,}"
-    if command.id == "open" and context.view is View.LOCKS:
-        return _BY_ID["who"].label
-    if command.id == "open" and context.view is View.CONSUMERS:
-        return "its claims"
-    if command.id.startswith("confirm-") and context.plan is not None:
-        return plan_words(context.plan)
-    return command.label
-
-
-def tabs() -> list[tuple[str, str, str]]:
-    """(view, key, label) of the views, in their order."""
-    return [(id, _BY_ID[id].key, _BY_ID[id].label) for id in TABS]
-
-
-def help_lines(context: CommandContext) -> list[tuple[str, str, str]]:
-    """(keys, help, why not) of this view by groups; a line with no keys is the title of a group."""
-    out: list[tuple[str, str, str]] = []
-    for group, title in GROUPS.items():
-        lines = [
-            (command.shown_keys, command.help, command.why_not(context) or "")
-            for command in commands_in(context.view)
-            if command.group == group
-        ]
-        if lines:
-            out += [("", title, ""), *lines]
-    return out
-
-
-def palette(context: CommandContext, text: str) -> list[tuple[KeyCommand, str]]:
-    """The commands of this view whose name or help contains all words of ``text``, each with the reason why it is not available
-    (or ""). Commands of other views follow, which say where they are, if ``text`` names them."""
-    words = text.lower().split()
-    here = [
-        (command, command.why_not(context) or "")
-        for command in commands_in(context.view)
-        if command.group != "move" and command.id != "palette"
-        if all(word in f"{command.id} {command.label} {command.help} {command.also}".lower() for word in words)
-    ]
-    labels = {command.label for command in commands_in(context.view)}
-    there = [
-        (command, reason)
-        for command in COMMANDS
-        if words and context.view not in command.views and command.group != "move" and command.label not in labels
-        if all(word in f"{command.id} {command.label} {command.also}".lower() for word in words)
-        if (reason := only_in(command, context))
-    ]
-    return here + there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from spooltop.model.capabilities import Capabilities
@@ -128,6 +129,11 @@ class CommandContext:
         if self.snapshot is None:
             return Capabilities.nothing("nothing has been seen yet")
         return self.snapshot.observation.capabilities
+
+    @property
+    def absent(self) -> Mapping[str, str]:
+        """Views that this kind of queue does not have, and why."""
+        return {} if self.snapshot is None else self.snapshot.observation.absent
 
     @property
     def paused(self) -> bool:

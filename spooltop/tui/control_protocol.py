@@ -15,6 +15,7 @@ from spooltop.model.operations.plan import Item, OperationRecord, Plan, Result
 from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload
+from spooltop.model.target import Labels
 from spooltop.model.vocabulary import Action, Json, Key
 
 __all__ = ["PAYLOAD_LIMIT", "ControlProtocol"]
@@ -28,6 +29,7 @@ class ControlProtocol(Protocol):
 
     target: str
     layout: str
+    labels: Labels
 
     def now(self) -> float: ...
     def look(self, rescan: bool = False) -> Snapshot: ...

@@ -14,8 +14,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.programs.stored import STORED, unpacked
 
-from spooltop.backends.directory.detect import Target, identify
+from spooltop.backends.directory.detect import IdentifiedPath, identify
+from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.errors import MailFolder, NotASpool, SpooltopError
 from spooltop.model.vocabulary import Box
@@ -44,7 +46,7 @@ def said(path: str | Path) -> str:
 
 @pytest.mark.parametrize("name", ["seed_maildirqueue", "seed_atomicfilequeue"])
 def test_a_spool_of_other_programs_is_a_spool(real_spools: Path, name: str) -> None:
-    assert identify(str(real_spools / name)) == Target("spool", str(real_spools / name))
+    assert identify(str(real_spools / name)) == IdentifiedPath("spool", str(real_spools / name))
 
 
 def test_a_link_to_a_spool_is_followed(tmp_path: Path) -> None:
@@ -69,7 +71,7 @@ def test_a_mail_folder_is_read_only_and_says_why(real_spools: Path) -> None:
     assert target.read_only is not None
     assert ":2,FS" in target.read_only
     assert f"spooltop --as spool {path}" in target.read_only
-    assert identify(path, as_spool=True) == Target("spool", path)
+    assert identify(path, as_spool=True) == IdentifiedPath("spool", path)
 
 
 MAIL = [
@@ -138,7 +140,7 @@ def test_mail_is_read_only_for_the_dashboard_and_refused_by_the_engine(tmp_path:
 @pytest.mark.parametrize("names", JOBS, ids=" ".join)
 def test_a_job_spool_is_one_for_the_dashboard_and_the_engine(tmp_path: Path, names: list[str]) -> None:
     path = a_folder(tmp_path / "s", names)
-    assert identify(path) == Target("spool", path)
+    assert identify(path) == IdentifiedPath("spool", path)
     Spool(path).close()
 
 
@@ -152,8 +154,8 @@ def test_a_mail_folder_with_many_folders_is_known_by_its_files(tmp_path: Path) -
 
 def test_cursors_alone(real_spools: Path) -> None:
     folder = str(real_spools / "seed_cursors")
-    assert identify(folder) == Target("cursors", folder)
-    assert identify(folder + "/cursors.json") == Target("cursors", folder)
+    assert identify(folder) == IdentifiedPath("cursors", folder)
+    assert identify(folder + "/cursors.json") == IdentifiedPath("cursors", folder)
 
 
 def test_one_cursor_file_a_source(tmp_path: Path) -> None:
@@ -164,7 +166,7 @@ def test_one_cursor_file_a_source(tmp_path: Path) -> None:
 
 def test_tickets(real_spools: Path) -> None:
     path = str(real_spools / "stouputils_lockfifo" / "job.lock.queue")
-    assert identify(path) == Target("tickets", path)
+    assert identify(path) == IdentifiedPath("tickets", path)
 
 
 def test_a_typo_names_what_is_near(tmp_path: Path) -> None:
@@ -230,49 +232,63 @@ def test_an_empty_directory(tmp_path: Path) -> None:
     assert said(tmp_path / "e").endswith(f"spooltop init {tmp_path}/e")
 
 
-@pytest.mark.parametrize(
-    ("name", "layout", "advice"),
-    [
-        ("dirq_simple", "dirq", "spooltop locks {}/6b00e590"),
-        ("huey_filestorage", "huey", "spooltop locks {}"),
-        ("jobqueue_filestorage", "job-queue", "spooltop locks {}"),
-    ],
-)
-def test_layouts_of_others_are_named_with_what_works_there(real_spools: Path, name: str, layout: str, advice: str) -> None:
-    text = said(real_spools / name)
-    assert layout in text and "init" not in text and "tmp, new" not in text
-    command = advice.format(real_spools / name)
-    assert command in text
-    done = spooltop(*command.split()[1:])
-    assert done.code == 0 and "lock" in done.out, done.err
-
-
 MESSAGE = "123_0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f.celery.msg"
 
 
 @pytest.mark.parametrize(
     ("names", "layout", "advice"),
     [
-        (["active/", "incoming/", "deferred/", "maildrop/"], "a Postfix queue", "postqueue -p; then postsuper -r"),
-        (["queue/", "failed/", "tmp/", "trigger"], "a nullmailer queue", "mailq"),
-        ([f"in/{MESSAGE}", "processed/", "control/"], "kombu's filesystem transport (Celery)", "ls -tr {}/in"),
+        (["input/1nAbCd-0001Ef-Gh-H", "msglog/"], "a spool of exim", "exim -bp"),
+        (["input/1nAbCd-00000001EfG-Gh12-D"], "a spool of exim", "exim -bp"),
+        (["1nAbCd-0001Ef-Gh-H", "1nAbCd-0001Ef-Gh-D"], "the input directory of an exim spool", "exim -bp"),
+        (["qf4ANDQvXh004188", "df4ANDQvXh004188"], "a queue of sendmail", "mailq"),
+        (["mess/", "info/", "todo/", "remote/"], "a queue of qmail", "qmail-qread"),
+        (["msgs/", "msgq/"], "a queue of Courier", "mailq"),
+        (["qf/", "df/", "xf/"], "a queue of sendmail", "mailq"),
+        (["subscribers.d/", "control/", "queue/", "archive/"], "a mailing list of mlmmj", "/queue"),
+        (["system.journal", "user-1000.journal"], "a journal of systemd", "journalctl --directory="),
+        (["queue/", "offline/", "purge/"], "a queue of OpenSMTPD", "smtpctl show queue"),
+        (["M428124.55c5167e7060", "Q428124.55c5167e7060"], "a queue of dma", "dma -bp"),
+        ([".SEQ", "a0000101c898c6", "b0000201c8984e"], "the jobs of at", "atq"),
+        ([".SEQ"], "the jobs of at, of which there are none", "atq"),
+        (["c00001", "d00001-001", "tmp/"], "the jobs of CUPS", "lpstat -o"),
+        (["1", "2", ".mh_sequences"], "a mail folder of MH, not a queue", "scan +FOLDER"),
+        (["rabbit@host/", "rabbit@host.pid"], "the data of RabbitMQ", "rabbitmqctl list_queues"),
+        (["dump.rdb"], "Bull, Sidekiq, RQ and Celery keep their queues", "redis-cli"),
+        (["meta.properties", "jobs-0/00000000000000000000.log"], "the data of Kafka", "kafka-consumer-groups.sh"),
+        (["db.data", "db.redo", "db-1.log"], "the store of ActiveMQ", "dstat"),
+        (["jobs.diskqueue.meta.dat", "jobs.diskqueue.000000.dat"], "the queues of nsqd", "stats"),
+        (["binlog.1"], "the log of beanstalkd", "stats"),
+        (["fwd.qi", "fwd.00000001"], "a disk queue of rsyslog", "impstats"),
+        ([f"mine/{MESSAGE}", "processed/", "control/"], "kombu's filesystem transport (Celery)", "ls -tr {}/mine"),
         ([MESSAGE], "kombu's filesystem transport (Celery)", "ls -tr {}"),
-        ([",18f0a1b2c3d.4242"], "a directory of nq", "NQDIR={} nqtail follows its jobs"),
-        (["info", "q00000"], "a file queue of persist-queue", "persistqueue import Queue; print(Queue(\"{}\").qsize())"),
+        (["info", "q00000"], "a file queue of persist-queue", "import Queue; print(Queue(\"{}\").qsize())"),
         (["data.db"], "as persist-queue keeps it", "sqlite3 -readonly {}/data.db .schema"),
         (["info.json", "q00000"], "a FIFO queue of queuelib", "cat {}/info.json"),
         (["cache.db", "ab/cd/x.val"], "a diskcache", "diskcache import Cache; print(len(Cache(\"{}\")))"),
-        (["temporary/", "obsolete/", "6b00e590/6b00e5b7c2149f/"], "a dirq directory queue", "ls {}/6b00e590"),
-        (["queue/fffe-01a1fb81560d", ".lock"], "a huey FileStorage", "spooltop locks {}"),
+        (["6b00e590/"], "perhaps a dirq directory queue, but nothing is in it", "QueueSimple"),
+        (["queue/fffe-01a1fb81560d"], "a huey FileStorage without its .lock", "ls {}/queue"),
     ],
 )
-def test_layouts_without_a_real_one_at_hand(tmp_path: Path, names: list[str], layout: str, advice: str) -> None:
+def test_a_queue_that_is_not_opened_is_named(tmp_path: Path, names: list[str], layout: str, advice: str) -> None:
     for name in names:
         (tmp_path / "q" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "q" / name).mkdir(exist_ok=True) if name.endswith("/") else (tmp_path / "q" / name).touch()
     text = said(tmp_path / "q")
     assert layout in text and advice.format(tmp_path / "q") in text
     assert "init" not in text and "tmp, new" not in text
+
+
+@pytest.mark.parametrize("name", [path.name.partition(".")[0] for path in sorted(STORED.iterdir())])
+def test_a_queue_that_a_layout_opens_is_never_refused(tmp_path: Path, name: str) -> None:
+    spool, made = unpacked(name, tmp_path)
+    with open_control(str(spool), watch=False, settings={}) as control:
+        assert control.look().observation.program == made.layout
+    inside = max((path for path in spool.rglob("*") if path.is_dir()), key=lambda path: len(path.parts), default=None)
+    if inside is not None:
+        with pytest.raises(NotASpool) as caught:
+            open_control(str(inside), watch=False, settings={})
+        assert str(caught.value) == f"{inside}: only a part of a queue ({made.layout}); open the queue: spooltop {spool}"
 
 
 def test_an_sqlite_file_is_told_from_one_of_litequeue(tmp_path: Path) -> None:
@@ -403,4 +419,4 @@ def test_no_permission_names_the_owner(shared_folder: Path, closed: str) -> None
 def test_one_closed_box_still_opens(shared_folder: Path) -> None:
     spool = make(shared_folder / "s")
     (spool / "cur").chmod(0o700)
-    assert said_to_nobody(spool).startswith("Target(kind='spool'")
+    assert said_to_nobody(spool).startswith("IdentifiedPath(kind='spool'")

@@ -6,9 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.programs.stored import unpacked
 
 from spooltop.backends.directory.find_targets import find_targets
 from spooltop.engine import Spool
+from spooltop.targets import find_targets as queues_of
 
 
 def spool(path: Path) -> str:
@@ -35,6 +37,23 @@ def test_a_directory_stands_for_the_spools_in_it(root: Path) -> None:
     assert find_targets([f"{root}/"]) == [f"{root}/a", f"{root}/b", f"{root}/c"]
     only = spool(root.parent / "p" / "only")
     assert find_targets([str(root.parent / "p")]) == [only]
+
+
+def test_a_directory_stands_for_the_queues_of_other_programs_in_it(root: Path, tmp_path: Path) -> None:
+    unpacked("huey", root)
+    unpacked("dirq-simple", root / "empty")
+    named = ["a", "b", "c", "huey"]
+    assert queues_of([str(root)]) == [f"{root}/{name}" for name in named]
+    assert queues_of([f"{root}/*"]) == [f"{root}/{name}" for name in ("a", "b", "c", "empty/dirq-simple", "huey")]
+    assert queues_of([f"{root}/huey/queue"]) == [f"{root}/huey/queue"]
+
+
+def test_only_some_directories_are_asked_for_other_queues(root: Path) -> None:
+    for number in range(250):
+        (root / f"no-{number}").mkdir()
+    asked: list[str] = []
+    assert find_targets([str(root)], is_queue=lambda path: bool(asked.append(path))) == [f"{root}/a", f"{root}/b", f"{root}/c"]
+    assert len(asked) == 100
 
 
 def test_each_is_named_once_by_its_real_path_in_the_order_of_the_words(root: Path) -> None:

@@ -16,11 +16,11 @@ from contextlib import closing
 from pathlib import Path
 
 from spooltop.backends.directory.journal.journal import MOVES, BatchJournal
-from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.journal.log_store import SpoolLogs
 from spooltop.backends.directory.journal.moves import MoveColumns
 from spooltop.backends.directory.journal.outcomes import BatchOutcome
-from spooltop.backends.directory.journal.record_log import RecordLog
+from spooltop.backends.journal.log_files import LogFiles
+from spooltop.backends.journal.log_store import SpoolLogs
+from spooltop.backends.journal.record_log import RecordLog
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import ItemResult, Plan

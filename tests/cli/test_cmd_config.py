@@ -15,6 +15,7 @@ FILE = """\
 claim_long = "90m"
 read_only = ["/var/*", "/srv"]
 redis_tickets = ["redis://ann:secret@h/0#q"]
+redis_password = "secret"
 [new]
 old = "1d"
 """
@@ -25,6 +26,7 @@ def home(tmp_path: Path) -> dict[str, str]:
     path = tmp_path / ".config" / "spooltop" / "config.toml"
     path.parent.mkdir(parents=True)
     path.write_text(FILE)
+    path.chmod(0o600)
     return {"TERM": "xterm", "LANG": "C.UTF-8", "HOME": str(tmp_path), "SPOOLTOP_TMP_OLD": "90", "SPOOLTOP_NEW_OLD": "2h"}
 
 
@@ -46,6 +48,7 @@ def test_each_setting_has_its_value_and_where_it_is_set(home: dict[str, str]) ->
     assert found["poison_deaths"] == ("3", "default")
     assert found["read_only"] == ("/var/*:/srv", f"read_only in {file}")
     assert found["redis_tickets"] == ("redis://…@h/0#q", f"redis_tickets in {file}")
+    assert found["redis_password"] == ("…", f"redis_password in {file}")
     assert found["poll_log"] == (None, "default")
 
 

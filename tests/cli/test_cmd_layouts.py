@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from spooltop.backends.layouts.definition import load
+from spooltop.backends.layouts.definition.layout import BOXES
+from spooltop.backends.layouts.definition.templates import TYPES
+from spooltop.backends.layouts.definition.units import UNITS
 from spooltop.layouts import known_layouts
 
 from .streams import spooltop
@@ -28,6 +33,24 @@ def test_the_layouts_are_listed() -> None:
     described = [json.loads(line) for line in spooltop("layouts", "--json", environ={}).out.splitlines()]
     assert {one["name"] for one in described} == {line[:22].strip() for line in done.out.splitlines()}
     assert all(one["ships"] and one["error"] is None and one["schema"] == 1 for one in described)
+
+
+def test_the_form_is_a_layout_with_every_key_there_is() -> None:
+    done = spooltop("layouts", "form", environ={})
+    assert (done.code, done.err) == (0, "")
+    layout = load.parse_layout("form.toml", done.out)
+    assert {match.box for match in layout.matches} | layout.blind.keys() == set(BOXES)
+    assert {name for match in layout.matches for name in match.facts} == set(load.FACTS)
+    words = set(re.findall(r"[A-Za-z_-]+", done.out))
+    kinds = {kind for kind in TYPES if kind and "|" not in kind}
+    assert words >= {*load.VERBS, *load.COMMANDS, *load.CODES, *UNITS, *(kind.removesuffix("N") for kind in kinds)}
+    keys = re.findall(r'\.(?:take|need|texts|some|table|tables)\("([a-z_]+)"', Path(load.__file__).read_text())
+    assert len(keys) > 30 and words >= set(keys)
+
+
+def test_a_known_layout_is_shown() -> None:
+    done = spooltop("layouts", "show", "dirq-simple", environ={})
+    assert done.code == 0 and 'name = "dirq simple"' in done.out.splitlines()
 
 
 def test_try_shows_where_each_file_falls(real_spools: Path) -> None:
@@ -61,7 +84,10 @@ def test_try_takes_a_file_and_gives_objects(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [
-        (("layouts", "show"), 2, "layouts: unknown word 'show'; spooltop layouts, or spooltop layouts try FILE PATH"),
+        (("layouts", "list"), 2, "layouts: unknown word 'list'; spooltop layouts, or with one of form, show NAME, try FILE PATH"),
+        (("layouts", "form", "x"), 2, "layouts form needs nothing more; spooltop layouts form"),
+        (("layouts", "show"), 2, "layouts show needs a layout; spooltop layouts show NAME"),
+        (("layouts", "show", "nothere"), 2, "nothere: cannot be read: No such file or directory; name a layout file, or"),
         (("layouts", "try", "x"), 2, "layouts try needs a layout and a directory; spooltop layouts try FILE PATH"),
         (("layouts", "try", "nothere", "."), 2, "nothere: cannot be read: No such file or directory; name a layout file, or"),
         (("layouts", "try", "huey", "/nothere"), 5, "/nothere: No such file or directory; name a directory"),

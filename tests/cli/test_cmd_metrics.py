@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spooltop.cli.commands import metrics as cmd_metrics
+from spooltop.cli.commands import metrics
 from spooltop.cli.commands.metrics import address
 from spooltop.engine import Spool
 from spooltop.errors import UsageError
@@ -55,7 +55,7 @@ def test_a_target_that_cannot_be_read_is_named_and_the_others_are_there(spool: P
 
 
 def test_the_examples_of_addresses_hold() -> None:
-    outcome = doctest.testmod(cmd_metrics)
+    outcome = doctest.testmod(metrics)
     assert (outcome.attempted > 0, outcome.failed) == (True, 0)
 
 

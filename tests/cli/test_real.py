@@ -314,7 +314,8 @@ def test_an_unknown_key_of_the_filter_is_refused_with_those_that_exist(spool: Pa
     more = ["--box", "new", "--dry-run"] if command == "purge" else []
     done = spooltop(command, spool, *more, "--filter", "owner:ann")
     assert done.err == (
-        "spooltop: unknown key owner:; keys are age: src: id: pid: tries: verdict: error:, or \"owner:ann\" in quotes as text\n"
+        "spooltop: unknown key owner:; keys are age: src: id: pid: holder: tries: verdict: error:, "
+        'or "owner:ann" in quotes as text\n'
     )
     assert done.code == 2
     quiet = spooltop(command, spool, *more, "--filter", '"owner:ann"')
@@ -397,7 +398,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(spool: Path) -> None:
 
 def test_every_command_can_be_called(tmp_path: Path) -> None:
     for name in COMMANDS.keys() - {"completion", "config", "help", "layouts", "version"}:
-        words = {"work": ["--", "true"], "show": ["id"], "requeue": ["id"], "purge": ["id"], "undo": ["op"]}
+        words = {"work": ["--", "true"], "show": ["id"], "requeue": ["id"], "purge": ["id"], "undo": ["op"], "move": ["x"]}
         words |= {change: ["id"] for change in ("hold", "release", "restore", "unlock")}
         before = ["--headless", "0", "--dir"] if name == "demo" else []
         done = spooltop(name, *before, tmp_path / "missing" / "spool", *words.get(name, []))

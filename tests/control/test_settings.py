@@ -15,6 +15,7 @@ from spooltop.errors import Refused, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.protocols import ListQuery
 from spooltop.model.redact import REDACTED, Redactor, redact, unredact
+from spooltop.model.target import Target
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.settings import Settings, files_of, from_environ, load
 from tests.cli.streams import finish, spooltop
@@ -57,9 +58,10 @@ def test_the_first_place_that_names_a_setting_decides(tmp_path: Path) -> None:
     assert found.items("redis_tickets") == ("redis://h:1", "unix:///s#a")
     assert found.words["HOME"] == "/home/ann"
     assert found.syslog and found.redact == ("token", "password")
-    assert f"read_only in {system}: /var/spool/prod*" in (found.why_read_only("/var/spool/prod7/memex") or "")
+    memex = Target("spool", "/var/spool/prod7/memex", "/var/spool/prod7/memex")
+    assert f"read_only in {system}: /var/spool/prod*" in (found.why_read_only(memex) or "")
     empty = load({"SPOOLTOP_READ_ONLY": ""}, [str(own), str(system)])
-    assert empty.why_read_only("/var/spool/prod7/memex") is None
+    assert empty.why_read_only(memex) is None
 
 
 @pytest.mark.parametrize(
@@ -370,3 +372,26 @@ def test_a_changed_settings_file_counts_from_the_next_look_on(
         assert all("read-only here, by read_only in " in text for text in refusals(control))
         file.unlink()
         assert notes() == [] and all("read-only here" in text for text in refusals(control))  # as shown, until it is opened again
+
+
+@pytest.mark.parametrize(
+    "line", ['redis_password = "s3cret"', '[redis]\npassword = "s3cret"', 'redis_tickets = ["redis://h", "redis://me:s3cret@h"]']
+)
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
+def test_a_password_in_a_file_of_others_is_refused(tmp_path: Path, line: str, mode: int) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(line)
+    file.chmod(mode)
+    with pytest.raises(UsageError) as refused:
+        load({}, [str(file)])
+    assert f"its mode {mode:04o} opens it to others; chmod 600 {file}" in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+    file.chmod(0o600)
+    assert "s3cret" in "".join(load({}, [str(file)]).words.values())
+
+
+def test_a_user_alone_is_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('redis_user = "viewer"\nredis_password = ""\nredis_tickets = ["redis://me@h"]')
+    file.chmod(0o644)
+    assert load({}, [str(file)]).words["SPOOLTOP_REDIS_USER"] == "viewer"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.backends.access import user_name
 from spooltop.backends.directory.scan.set_aside import SetAsideBoxes
-from spooltop.backends.directory.storage.access import user_name
 from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.engine.dirs import SpoolDirs

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.backends.layouts.definition.library import SHIPPED
 from spooltop.engine import CursorFile, Spool
 from tests.keys import KEYS, README, TWELVE, keys_page, with_keys
 
@@ -105,6 +106,13 @@ def test_its_keys_and_the_page_of_all_keys_are_those_of_the_code() -> None:
     assert len(set(TWELVE)) == 12
     assert with_keys(TEXT) == TEXT, "run python -m tests.keys"
     assert KEYS.read_text(encoding="utf-8") == keys_page(), "run python -m tests.keys"
+
+
+def test_it_names_every_program_whose_queues_open() -> None:
+    (names,) = re.findall(r"\*\*Directories of other programs\*\*: ([^.]+)\.", TEXT)
+    named = {name.lower() for name in names.split(", ")}
+    shipped = {path.stem for path in Path(SHIPPED).glob("*.toml")}
+    assert named == {stem if stem in named else stem.rpartition("-")[0] for stem in shipped}
 
 
 def test_its_links_lead_to_files() -> None:
@@ -236,15 +244,13 @@ def read_only(machine: Machine) -> None:
 
 
 def move(machine: Machine) -> None:
-    ids = with_messages(machine)
+    with_messages(machine)
     done = machine.run(recipe("move"))
     assert done.returncode == 0, done.stderr
+    got: list[bytes] = []
     with Spool(str(machine.root / "srv/x")) as spool:
-        got = []
-        for claim in spool.claims(timeout=0):
-            with claim:
-                got.append(claim.id)
-    assert sorted(got) == sorted(ids)
+        spool.consume(lambda claim: got.append(claim.data))
+    assert sorted(got) == [b"0", b"1", b"2"] and names(machine, "new") == []
 
 
 def service(machine: Machine) -> None:

@@ -13,8 +13,8 @@ from spooltop.engine.system.files import Files
 
 CHANGING = frozenset(
     {
-        "create", "keep_times", "link", "mkdir", "open_lasting", "copy_owner", "pwrite", "rename", "rename_noreplace",
-        "replace", "rmdir", "set_mtime", "swap", "symlink", "truncate", "unlink", "write",
+        "create", "keep_times", "link", "mkdir", "open_lasting", "copy_owner", "poke", "pwrite", "rename", "rename_noreplace",
+        "replace", "rmdir", "set_mtime", "swap", "symlink", "touch", "truncate", "unlink", "write",
     }
 )  # fmt: skip
 """Operations that change a file or a name; ``open_lasting`` may create one."""

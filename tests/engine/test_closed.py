@@ -43,6 +43,7 @@ def public(kind: type) -> set[str]:
 OF_SPOOL: dict[str, Callable[[Spool], object]] = {
     "aclaims": lambda spool: asyncio.run(first(spool)),
     "ack_many": lambda spool: spool.ack_many([]),
+    "arrivals": lambda spool: spool.arrivals(),
     "claim": lambda spool: spool.claim(),
     "claims": lambda spool: list(spool.claims()),
     "consume": lambda spool: spool.consume(print),
@@ -50,6 +51,7 @@ OF_SPOOL: dict[str, Callable[[Spool], object]] = {
     "empty": lambda spool: spool.empty(),
     "get": lambda spool: spool.get(),
     "get_nowait": lambda spool: spool.get_nowait(),
+    "inherited_fds": lambda spool: spool.inherited_fds(),
     "len": len,
     "paused": lambda spool: spool.paused,
     "locks_used": lambda spool: spool.locks_used(),
@@ -72,7 +74,7 @@ OF_CLAIM: dict[str, Callable[[Claim], object]] = {
 
 
 def test_every_method_of_a_spool_is_tried_below() -> None:
-    said_otherwise = {"close", "create", "wake"}
+    said_otherwise = {"close", "create", "guarantees", "name", "wake"}
     assert public(Spool) == OF_SPOOL.keys() - {"len"} | said_otherwise
     of_its_name = {"attempt", "base", "done", "end", "ended", "failed", "id", "name", "of", "parsed", "source", "token"}
     assert public(Claim) == OF_CLAIM.keys() - {"release with data"} | of_its_name

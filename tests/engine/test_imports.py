@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 import spooltop.engine
-from spooltop.engine import atomic, counters, flat_dir, names, spool, tickets
+from spooltop.engine import atomic, counters, flat_dir, lifetime, names, spool, tickets
 from spooltop.engine.consuming import claim
 from spooltop.engine.cursors import cursor_file, sections
 from spooltop.engine.tickets import file_queue
@@ -27,7 +27,7 @@ def test_the_engine_loads_nothing_of_the_dashboard(module: str) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [spooltop.engine, atomic, claim, counters, cursor_file, flat_dir, names, sections, spool, file_queue, ticket_names],
+    [spooltop.engine, atomic, claim, counters, cursor_file, flat_dir, lifetime, names, sections, spool, file_queue, ticket_names],
 )
 def test_the_examples_run(module: object) -> None:
     outcome = doctest.testmod(module)  # type: ignore[arg-type]

@@ -169,7 +169,7 @@ def test_a_source_is_found_by_a_part_of_its_name_as_it_is_shown() -> None:
 
 @pytest.mark.parametrize("text", ["foo:3", "!foo:3", "http://x"])
 def test_an_unknown_key_is_refused_with_those_that_exist(text: str) -> None:
-    with pytest.raises(UsageError, match=r"keys are age: src: id: pid: tries: verdict: error:, or .* in quotes as text"):
+    with pytest.raises(UsageError, match=r"keys are age: src: id: pid: holder: tries: verdict: error:, or .* in quotes as text"):
         parse(text)
     lenient = parse(f"src:x {text}", lenient=True)
     assert (str(lenient), lenient.incomplete) == ("src:x", (text,)) and lenient.hint.startswith("unknown key")

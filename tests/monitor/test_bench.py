@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from spooltop.engine import Spool
 from spooltop.errors import Refused
-from spooltop.monitor.bench import bench
-from spooltop.monitor.bench import tasks as bench_tasks
+from spooltop.monitor.bench import bench, tasks
 from spooltop.monitor.bench.bench import Bench, BenchRun, check_room, runs
 from spooltop.monitor.bench.pool import Answer, BenchFailed, Pool
 from spooltop.monitor.bench.tasks import FILES, LOCKS, run_files, run_lock, run_reader, run_writer
@@ -43,8 +42,8 @@ def test_few_samples_give_no_percentile_and_several_processes_add_up() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_each_operation_with_files_in_several_batches(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_tasks, "BATCH", 3)
-    monkeypatch.setattr(bench_tasks, "_MOST", 10)
+    monkeypatch.setattr(tasks, "BATCH", 3)
+    monkeypatch.setattr(tasks, "_MOST", 10)
     found = run_files(name, str(tmp_path), time.monotonic_ns() + 60 * 10**9)
     assert len(found.times) == 12 and found.seconds > 0 and all(found.times)
     assert sum(path.is_file() for path in tmp_path.rglob("*")) <= 3
@@ -53,8 +52,8 @@ def test_each_operation_with_files_in_several_batches(name: str, tmp_path: Path,
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_each_lock_is_taken_and_released(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_tasks, "BATCH", 5)
-    monkeypatch.setattr(bench_tasks, "_MOST", 10)
+    monkeypatch.setattr(tasks, "BATCH", 5)
+    monkeypatch.setattr(tasks, "_MOST", 10)
     end = time.monotonic_ns() + 60 * 10**9
     assert len(run_lock(name, str(tmp_path), end, counted=False).times) == 10
     assert len(run_lock(name, str(tmp_path), end, counted=True).times) == 10
@@ -62,7 +61,7 @@ def test_each_lock_is_taken_and_released(name: str, tmp_path: Path, monkeypatch:
 
 
 def test_writers_and_readers_of_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_tasks, "_MOST", 30)
+    monkeypatch.setattr(tasks, "_MOST", 30)
     Spool.create(str(tmp_path / "s")).close()
     end = time.monotonic_ns() + 60 * 10**9
     assert len(run_writer(str(tmp_path / "s"), end, durable=False).times) == 30
@@ -125,7 +124,8 @@ def test_leaving_early_ends_processes_and_removes_everything(tmp_path: Path) -> 
     assert os.listdir(tmp_path) == []
 
 
-def test_workers_begin_at_the_same_moment_and_end_with_the_pool(tmp_path: Path) -> None:
+def test_workers_begin_at_the_same_moment_and_end_with_the_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)  # they run the package that this process runs, wherever that lies
     with Pool(2, lambda: None) as pool:
         answers = pool.run([{"task": "lock", "name": "flock(2)", "folder": str(tmp_path), "counted": True}] * 2, 0.05)
         assert all(0 < answer.seconds < 30 and len(answer.times) for answer in answers)
@@ -140,7 +140,7 @@ def test_workers_begin_at_the_same_moment_and_end_with_the_pool(tmp_path: Path) 
 
 def test_a_worker_without_its_parent_ends() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "spooltop.monitor.bench.worker", "1"], cwd=Path(bench.__file__).parents[2], input="",
+        [sys.executable, "-m", "spooltop.monitor.bench.worker", "1"], cwd=Path(bench.__file__).parents[3], input="",
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == ""
@@ -159,6 +159,6 @@ def test_answers_are_json(tmp_path: Path) -> None:
     program = [sys.executable, "-m", "spooltop.monitor.bench.worker", str(os.getpid())]
     job = {"task": "files", "name": "write", "folder": str(tmp_path), "seconds": 0.01}
     words = f"{json.dumps(job)}\n0\n"
-    done = subprocess.run(program, cwd=Path(bench.__file__).parents[2], input=words, capture_output=True, text=True, check=True)
+    done = subprocess.run(program, cwd=Path(bench.__file__).parents[3], input=words, capture_output=True, text=True, check=True)
     started, ready, answer = done.stdout.splitlines()
     assert (started, ready) == ("started", "ready") and set(json.loads(answer)) == {"seconds", "times", "delivered"}

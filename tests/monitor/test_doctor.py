@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.look.observation import BoxState, Disk, Observation, VerdictCounts
+from spooltop.model.look.capacity import Disk
+from spooltop.model.look.observation import BoxState, Observation, VerdictCounts
 from spooltop.model.look.problem import Problem, Severity
 from spooltop.model.look.snapshot import Rates, Snapshot
 from spooltop.model.place import (

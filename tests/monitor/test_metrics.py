@@ -30,9 +30,7 @@ from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.vocabulary import Action, Box
 from spooltop.monitor.metrics import OTHER, Metrics, TargetMetrics
 from spooltop.monitor.watching import OperationFeed, Watching
-from spooltop.observe.cursors import polls
-from spooltop.observe.cursors import verdict as cursor_verdict
-from spooltop.observe.cursors import watch as cursors
+from spooltop.observe.cursors import polls, verdict, watch
 from tests.clock import NOW
 from tests.desk import new_desk
 
@@ -173,8 +171,8 @@ def test_one_verdict_of_a_source_is_1() -> None:
 
 
 def test_all_verdicts_of_the_rules_are_known() -> None:
-    written = {cursor_verdict.NOT_ADVANCING}
-    for module in (cursor_verdict, cursors, polls):
+    written = {verdict.NOT_ADVANCING}
+    for module in (verdict, watch, polls):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             first = node.value.elts[0] if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) else None
             value = node.value if isinstance(node, ast.keyword) and node.arg == "verdict" else first

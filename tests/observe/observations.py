@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spooltop.model.cursors.state import CursorSource
+from spooltop.model.look.capacity import Disk
 from spooltop.model.look.flow import Flow
 from spooltop.model.look.observation import BoxState, Observation, VerdictCounts, Watch
 from spooltop.model.row import Row
@@ -27,6 +28,7 @@ def look(at: float, new: int | None = 0, *, layout: str = "spool", **rest: Any) 
     tmp: tuple[Row, ...] = rest.get("tmp", ())
     rest.setdefault("counts", counts(claims, tmp))
     rest.setdefault("complete", True)
+    rest.setdefault("disk", Disk())
     rest.setdefault("watch", Watch("live", since=T0))
     return Observation(target="/var/spool/memex", layout=layout, taken_at=now, boxes=boxes, **rest)
 

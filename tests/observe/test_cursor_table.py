@@ -14,6 +14,7 @@ from spooltop.model.look.flow import Flow
 from spooltop.model.look.locks import LockHolder
 from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
+from spooltop.observe.cursors.verdict import ASK_FOR_LOGS, on_a_server
 
 from .observations import T0, CursorDisk, look
 
@@ -273,3 +274,19 @@ def test_each_lost_update_that_stands_at_a_look_is_found(rounds: list[tuple[str,
 
 def _as(value: int, token: bool) -> Json:
     return f"tok{value * 7919 % 10_007}" if token else value
+
+
+@pytest.mark.parametrize(
+    ("verdict", "evidence", "behind", "exact", "expected"),
+    [
+        ("new", "seen once, no write yet", 5, True, ("new", "seen once")),
+        ("not advancing", f"not advancing for 2h{ASK_FOR_LOGS}", 0, True, ("idle", "nothing waits")),
+        ("not advancing", f"not advancing for 2h{ASK_FOR_LOGS}", 1, True, ("not advancing", "not advancing for 2h; 1 waits")),
+        ("not advancing", "not advancing for 2h", 1, False, ("not advancing", "not advancing for 2h; ≥1 wait")),
+        ("advancing", "every 1s", 9, True, ("advancing", "every 1s")),
+    ],
+)
+def test_a_cursor_of_a_server_is_judged_by_what_comes_after_it(
+    verdict: str, evidence: str, behind: int, exact: bool, expected: tuple[str, str]
+) -> None:
+    assert on_a_server(verdict, evidence, behind, exact=exact) == expected

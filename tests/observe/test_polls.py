@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.backends.directory.cursors.poll_logs import LogGlob, PollLogs
 from spooltop.control import Control, open_control
 from spooltop.errors import UsageError
 from spooltop.model.cursors.state import Cursor
+from spooltop.observe.cursors.poll_logs import LogGlob, PollLogs
 from spooltop.observe.cursors.polls import POLL_LINE, parse_poll, poll_pattern
 
 from ..clock import Clock

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
 from spooltop.model.filters import query
+from spooltop.model.look.capacity import Disk
 from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.look.observation import AGE_BOUNDS, Ages, BoxState, Disk, Observation, VerdictCounts, Viewer
+from spooltop.model.look.observation import AGE_BOUNDS, Ages, BoxState, Observation, VerdictCounts, Viewer
 from spooltop.model.look.pause import Pause
 from spooltop.model.look.problem import CODES, Problem, Severity
 from spooltop.model.row import Row

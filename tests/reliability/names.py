@@ -35,7 +35,7 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.operate.shell_command import id_word
-from spooltop.tui.commands import palette
+from spooltop.tui.command_lists import palette
 from spooltop.tui.context import CommandContext, View
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail

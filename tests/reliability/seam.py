@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.journal.log_files import LogFiles
 from tests.backends.operate.tripwire import SEEN
 
 __all__ = ["CALLS", "OPENING", "Around", "Seam"]

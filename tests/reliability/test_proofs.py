@@ -29,8 +29,8 @@ case by case."""
 
 
 LONG = (
-    "storm", "operators", "power", "faults", "spin", "calls", "tickets", "machine", "straced", "errors", "containers", "crash",
-    "names",
+    "storm", "operators", "power", "faults", "spin", "calls", "tickets", "machine", "straced",
+    "errors", "containers", "crash", "names",
 )  # fmt: skip
 
 

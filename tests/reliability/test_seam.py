@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.journal.log_files import LogFiles
 from tests.backends.operate.tripwire import CHANGES, SEEN, Tripwire
 from tests.engine.helpers import COMPOSED
 
@@ -29,6 +29,8 @@ DO: dict[str, Callable[[LogFiles, int, int], object]] = {
     "replace": lambda files, at, fd: files.replace("a", "b", at),
     "link": lambda files, at, fd: files.link("a", at, "c", at),
     "symlink": lambda files, at, fd: files.symlink("a", "c", at),
+    "touch": lambda files, at, fd: files.touch("a", at),
+    "poke": lambda files, at, fd: files.poke("p", at),
     "unlink": lambda files, at, fd: files.unlink("a", at),
     "mkdir": lambda files, at, fd: files.mkdir("e", at),
     "rmdir": lambda files, at, fd: files.rmdir("d", at),
@@ -52,7 +54,7 @@ DO: dict[str, Callable[[LogFiles, int, int], object]] = {
     "inodes": lambda files, at, fd: list(files.inodes(at)),
     "regular": lambda files, at, fd: list(files.regular(at)),
 }  # fmt: skip
-"""Each operation, in a directory with the files ``a`` and ``b`` and the empty directory ``d``; ``fd`` is that of ``a``."""
+"""Each operation, in a directory with the files ``a``, ``b``, the FIFO ``p`` and the empty directory ``d``; ``fd`` is ``a``."""
 
 
 def state(path: Path) -> dict[str, tuple[object, ...]]:
@@ -77,6 +79,8 @@ def test_what_changes_anything_is_counted_as_a_change_and_nothing_else(tmp_path:
         (tmp_path / letter).write_text(f"content of {letter}")
     (tmp_path / "b").chmod(0o640)
     (tmp_path / "d").mkdir()
+    os.mkfifo(tmp_path / "p")
+    listening = os.open(tmp_path / "p", os.O_RDONLY | os.O_NONBLOCK)
     at, fd = os.open(tmp_path, os.O_RDONLY), os.open(tmp_path / "a", os.O_RDWR)
     try:
         before = state(tmp_path)
@@ -85,5 +89,5 @@ def test_what_changes_anything_is_counted_as_a_change_and_nothing_else(tmp_path:
         DO[name](files, at, fd)
         assert (state(tmp_path) != before) == (name in CHANGES) == (files.count == 1)
     finally:
-        os.close(at)
-        os.close(fd)
+        for one in (at, fd, listening):
+            os.close(one)

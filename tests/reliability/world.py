@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.journal.log_store import SpoolPathLogs
 from spooltop.backends.directory.liveness.processes import Processes
 from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.backends.directory.world import World as Around
+from spooltop.backends.journal.log_files import LogFiles
+from spooltop.backends.journal.log_store import SpoolPathLogs
 from spooltop.engine import CursorFile, Spool
 from spooltop.engine.consuming.claim import Claim
 from spooltop.model.filters.selection import Selection

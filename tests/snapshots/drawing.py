@@ -30,7 +30,8 @@ AN_AGE = 86400.0
 async def draw(scene: Scene, sizes: Sequence[Size], *, light: bool = False) -> list[Rows]:
     """The screen at the end of a scene, in each of ``sizes``: the terminal is resized from one to the next."""
     clock = Clock()
-    control = SceneControl(scene.snapshot(), clock)
+    other = None if scene.queue is None else scene.queue()
+    control = SceneControl(scene.snapshot() if other is None else other.snapshot, clock, other)
     options = Options(light=light, ascii=scene.ascii, banner=scene.banner)
     given = None if scene.several else control
     app = SpooltopApp(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from spooltop.cli.demo.command import BANNER
@@ -19,6 +20,7 @@ from spooltop.model.vocabulary import Action, Box, Key
 
 from ..tui.fake import FakeControl
 from . import asked, states, values
+from .other_programs import SeenQueue, queue
 
 __all__ = ["LARGE", "SCENES", "SMALL", "Clock", "Scene", "SceneControl", "Step"]
 
@@ -38,13 +40,14 @@ class Clock:
 
 
 class SceneControl(FakeControl):
-    """A control whose every look gives the same picture."""
+    """A control whose every look gives the same picture: that of ``snapshot``, or of the queue of another program."""
 
-    def __init__(self, snapshot: Snapshot, clock: Clock) -> None:
-        rows = [row for box in values.rows(snapshot).values() for row in box]
+    def __init__(self, snapshot: Snapshot, clock: Clock, queue: SeenQueue | None = None) -> None:
+        rows = [row for box in values.rows(snapshot).values() for row in box] if queue is None else [*queue.rows]
         super().__init__(rows, target=snapshot.observation.target, capabilities=snapshot.observation.capabilities)
         self.layout = snapshot.observation.layout
-        self.time = values.NOW
+        self.time = values.NOW if queue is None else queue.at
+        self.queue = queue
         self.records = asked.operations()
         self.snapshot = snapshot
         self.clock = clock
@@ -56,6 +59,8 @@ class SceneControl(FakeControl):
         return self.snapshot
 
     def read(self, key: Key, limit: int = 65536) -> Payload:
+        if self.queue is not None:
+            return self.queue.payloads[key]
         return asked.payload(next(row for row in self.rows if row.key == key))
 
     def plan(self, action: Action, selection: Selection, **more: Any) -> Plan:
@@ -121,6 +126,8 @@ class Scene:
     banner: str = ""
     several: bool = False
     """The Spools view on the targets of ``several``, in place of one."""
+    queue: Callable[[], SeenQueue] | None = None
+    """The queue of another program in place of ``snapshot``."""
 
 
 def _pressed(*keys: str, see: tuple[str, ...]) -> Step:
@@ -149,6 +156,9 @@ def _words(name: str, *steps: Step, **more: Any) -> Scene:
     """Scene of which only the words are kept, on a small screen."""
     return Scene(name, steps=steps, sizes=(SMALL,), pictured=(), **more)
 
+
+JOBS = partial(queue, "job-queue", "/srv/mailer/jobs")
+MAIL = partial(queue, "postfix", "/var/spool/postfix")
 
 SCENES: tuple[Scene, ...] = (
     Scene("overview", steps=(Step(see=TITLE),), sizes=(SMALL, LARGE, MIDDLE, (80, 24), *TINY), light=True),
@@ -183,5 +193,10 @@ SCENES: tuple[Scene, ...] = (
     _words("palette", CLAIMS, _pressed("colon", see=("Enter run",)), _pressed("r", "e", see=(":re",))),
     Scene("spools", steps=(Step(see=("7 spools", "5 with problems")),), sizes=(SMALL, LARGE, *TINY), several=True),
     Scene("spools-ascii", steps=(Step(see=("7 spools",)),), sizes=(SMALL,), pictured=(), ascii=True, several=True),
+    Scene("job-queue", steps=(Step(see=("claim of a dead consumer", "gone-1")),), queue=JOBS),
+    Scene("job-queue-claims", steps=(_pressed("3", see=("no process watches", "createdAt")),), queue=JOBS),
+    Scene("postfix", steps=(Step(see=("READ-ONLY", "PROBLEMS")),), queue=MAIL),
+    Scene("postfix-new", steps=(_pressed("2", see=("letter.example", "the other side")), _pressed("d", see=("postsuper -d",))),
+          queue=MAIL),
     Scene("ascii", steps=(Step(see=TITLE),), sizes=(SMALL, MIDDLE), pictured=(), ascii=True),
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
 
+from screenshots.png import _chunk, lines_of, smaller
 from spooltop.tui.draw.elements.glyphs import ASCII
 
 from . import drawing
@@ -62,6 +65,17 @@ def test_the_pictures_need_nothing_from_elsewhere_and_stay_small() -> None:
         if path.suffix == ".svg":
             words = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
             assert not any(word in words for word in ("http:", "https:", "url(", "@import", "<script", "href")), path.name
+
+
+@pytest.mark.parametrize("filter", range(5))
+def test_a_picture_gets_smaller_without_another_pixel(filter: int) -> None:
+    header = struct.pack(">IIBBBBB", 2, 2, 8, 6, 0, 0, 0)
+    packed = zlib.compress(b"".join(bytes([filter, *range(at, at + 8)]) for at in (3, 250 - 8)), 0)
+    png = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"tEXt", b"x") + _chunk(b"IDAT", packed) + _chunk(b"IEND", b"")
+    made = smaller(png)
+    assert lines_of(made) == lines_of(png) and b"tEXt" not in made
+    if filter == 1:
+        assert lines_of(png)[0] == bytes([3, 4, 5, 6, 10, 12, 14, 16])  # each byte is added to the one of the pixel before
 
 
 def test_the_readme_shows_pictures_that_are_there() -> None:

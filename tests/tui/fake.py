@@ -13,9 +13,10 @@ from spooltop.model.cursors.state import Cursor
 from spooltop.model.filters import query
 from spooltop.model.filters.selection import Selection
 from spooltop.model.kept_view import KeptView
+from spooltop.model.look.capacity import Disk
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.locks import Holders, Lock, LockHolder
-from spooltop.model.look.observation import BoxState, Disk, Observation, VerdictCounts, Viewer, Watch
+from spooltop.model.look.observation import BoxState, Observation, VerdictCounts, Viewer, Watch
 from spooltop.model.look.pause import Pause
 from spooltop.model.look.problem import Problem, Severity
 from spooltop.model.look.snapshot import Rates, Snapshot
@@ -25,6 +26,7 @@ from spooltop.model.operations.progress import EVERY, Progress
 from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.protocols import ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
+from spooltop.model.target import Labels
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Key, Owner, Verdict
 from spooltop.monitor.glance import Glance
 from spooltop.operate.confirm import confirm_for
@@ -69,6 +71,7 @@ class FakeListing:
         self.complete = True
         self.generation = generation
         self.timed = True
+        self.ordered_over: int | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -88,6 +91,7 @@ class FakeControl:
     ``gate`` makes plans wait."""
 
     layout = "spool"
+    labels = Labels()
 
     def __init__(
         self, rows: Sequence[Row] = (), *, target: str = "/var/spool/memex", capabilities: Capabilities | None = None

@@ -10,8 +10,10 @@ from spooltop.model.capabilities import Capabilities
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.problem import Problem, Severity
 from spooltop.model.vocabulary import Action, Box, Verdict
-from spooltop.tui.commands import COMMANDS, by_id, command_for, footer, help_lines, palette
+from spooltop.tui.command_lists import footer, help_lines, palette
+from spooltop.tui.commands import COMMANDS, by_id, command_for
 from spooltop.tui.context import LISTS, CommandContext, View
+from spooltop.tui.draw.problems import problem_hint
 
 from .fake import FakeControl, claim, waiting
 
@@ -148,3 +150,36 @@ def test_saving_says_where_there_are_messages() -> None:
 def test_sorting_needs_something_to_sort() -> None:
     _, why = command_for("I", claims_scene())
     assert why == "there is nothing to sort"
+
+
+@pytest.mark.parametrize(
+    ("view", "box", "offered"),
+    [
+        (View.CLAIMS, Box.CUR, {"r"}),
+        (View.NEW, Box.NEW, {"d", "h"}),
+        (View.TMP, Box.TMP, {"r"}),
+        (View.ASIDE, Box.REJECTED, set()),
+        (View.ASIDE, Box.HELD, {"u"}),
+    ],
+)
+def test_an_action_is_offered_only_for_the_boxes_that_it_takes_from(view: View, box: Box, offered: set[str]) -> None:
+    boxes = {
+        Action.REQUEUE: (Box.CUR, Box.TMP),
+        Action.PURGE: (Box.NEW,),
+        Action.HOLD: (Box.NEW,),
+        Action.RESTORE: (Box.TRASH, Box.HELD),
+    }
+    row = replace(claim(1), key=(box.value, 1), box=box)
+    here = context(view, FakeControl([row], capabilities=Capabilities(boxes=boxes)), box=box, row=row, rows=1, depth=1)
+    assert {key for key, _ in footer(here)} & {"r", "d", "h", "u"} == offered
+    keys = {"r": "requeue", "d": "purge", "h": "hold"}
+    refused = {key: reason for key in keys.keys() - offered if (reason := command_for(key, here)[1])}
+    assert refused.keys() == keys.keys() - offered
+    if box is Box.CUR:
+        assert refused == {key: f"{keys[key]}: not possible for messages in cur here, only in new" for key in ("d", "h")}
+
+
+def test_a_problem_offers_no_key_that_its_box_refuses() -> None:
+    dead = Problem("claims-dead", Severity.CRITICAL, "1 dead", 1, Selection(box=Box.CUR))
+    assert problem_hint(dead, Capabilities(boxes={Action.REQUEUE: (Box.CUR,)})) == ("r", "requeue 1")
+    assert problem_hint(dead, Capabilities(boxes={Action.REQUEUE: (Box.REJECTED,)})) == ("Enter", "")

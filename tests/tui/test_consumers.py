@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spooltop.model.look.consumers import ConsumerList
+from spooltop.model.look.observation import BoxState
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Owner, Verdict
 
@@ -65,3 +68,29 @@ async def test_r_leaves_those_alone_that_run() -> None:
         await driver.press("end", "r")
         await driver.see("this consumer is running; Enter shows its claims")
         assert not driver.control.planned
+
+
+async def test_claims_that_name_nobody_are_not_nothing() -> None:
+    nameless = FakeControl([held(1, "a", 4312), held(2, "a", 4312)])
+    nameless.consumers = lambda: ConsumerList((), nameless.time, nameless=2)  # type: ignore[method-assign]
+    async with dashboard(nameless) as driver:
+        await driver.press("8")
+        await driver.see("no consumers: 2 claims name no consumer; 3 lists all claims")
+        assert "nothing is claimed" not in driver.text
+
+
+async def test_claims_that_nobody_can_see_are_not_nothing() -> None:
+    blind = FakeControl([])
+    real = blind.look
+
+    def look(rescan: bool = False) -> Snapshot:
+        seen = real(rescan)
+        boxes = {**seen.observation.boxes, Box.CUR: BoxState(Box.CUR, None, complete=False, note="huey deletes what it takes")}
+        return replace(seen, observation=replace(seen.observation, boxes=boxes))
+
+    blind.look = look  # type: ignore[method-assign]
+    async with dashboard(blind) as driver:
+        for key in ("3", "8"):
+            await driver.press(key)
+            await driver.see("not visible: huey deletes what it takes")
+            assert "nothing is claimed" not in driver.text

@@ -49,6 +49,8 @@ def said(*found: TrackedMessage, after: float = 12.0, action: Action = Action.RE
         ([TrackedMessage("a")], "1 on the way, not seen in any box yet"),
         ([TrackedMessage("a", Box.TRASH)], "1 set aside in trash"),
         ([TrackedMessage("a", Box.CUR)], "1 in cur"),
+        ([TrackedMessage("a", Box.TMP)], "1 in tmp"),
+        ([TrackedMessage("a", Box.DELIVERED)], "1 in delivered"),
         ([TrackedMessage(id, None, claimed_at=NOW + at, pid=7, gone_at=NOW + 2 * at) for id, at in [("a", 1.0), ("b", 2.0)]],
          "2 claimed by 7 after 1.0s to 2.0s, done after 2.0s to 4.0s"),
     ],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner, Verdict
@@ -79,6 +81,13 @@ def test_what_is_written_is_not_gone_for_being_in_no_box_of_messages() -> None:
     recorder = Recorder()
     assert recorder.look(row=written(1, Verdict.WRITING), gone_at=T) == ["being written in tmp"]
     assert recorder.look(box=Box.NEW, place=4, of=4) == ["complete", "waits in new, place 4 of 4"]
+
+
+@pytest.mark.parametrize("box", Box)
+def test_every_box_has_words(box: Box) -> None:
+    recorder = Recorder()
+    (words,) = recorder.look(box=box)
+    assert words and recorder.timeline.now["m"]
 
 
 def test_what_was_not_seen_is_not_made_up() -> None:

@@ -355,3 +355,23 @@ async def test_the_palette_knows_what_a_command_is_called_elsewhere(word: str, i
         await driver.see("Claims 1")
         await driver.press("colon", *word)
         await driver.see(f":{word}", f"{id} ")
+
+
+async def test_a_plan_typed_with_the_key_that_marks_all_is_about_all() -> None:
+    async with dashboard(FakeControl([claim(1), claim(2), claim(3)])) as driver:
+        await driver.press("3")
+        await driver.see("Claims 3")
+        at_once(driver, "a", "r", "y")
+        await planned(driver)
+        await driver.see("y requeue 3")
+        assert driver.control.applied == []
+
+
+async def test_a_view_that_was_left_meanwhile_opens_no_plan_for_what_was_marked_in_it() -> None:
+    async with dashboard(FakeControl([claim(1), claim(2), waiting(3)])) as driver:
+        await driver.press("3")
+        await driver.see("Claims 2")
+        at_once(driver, "a", "r", "2")
+        await driver.see("New 1")
+        await driver.pilot.pause()
+        assert driver.control.planned == [] and driver.app.main.state.wanted.then == ""

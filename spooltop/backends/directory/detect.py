@@ -17,18 +17,18 @@ from spooltop.errors import NotASpool, SpooltopError, Unreadable
 from spooltop.model.vocabulary import LIVE, Box
 from spooltop.records import dataclass, replace
 
+from ..access import quoted
 from .locks.lock_files import is_lock_name
 from .options import OpenOptions
 from .scan.peek import boxes_in, first_names, is_spool_like, open_path
-from .storage.access import quoted
 
-__all__ = ["Kind", "Target", "identify", "with_layout"]
+__all__ = ["IdentifiedPath", "Kind", "identify", "with_layout"]
 
 Kind = Literal["spool", "mail", "cursors", "tickets", "locks"]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class IdentifiedPath:
     """Identified path. ``path`` is as given, except that for a ``cursors.json`` it is the directory. ``read_only`` says in words
     why nothing may be changed; ``missing`` lists the boxes of a spool that do not exist."""
 
@@ -40,7 +40,7 @@ class Target:
     """The cursor file that the path names, if it is one of several in its directory."""
 
 
-def identify(path: str, as_spool: bool = False, *, otherwise: Kind | None = None) -> Target:
+def identify(path: str, as_spool: bool = False, *, otherwise: Kind | None = None) -> IdentifiedPath:
     """Identifies ``path``. ``as_spool`` treats a mail folder as a job spool. A directory that is nothing else becomes a target of
     the kind ``otherwise``.
 
@@ -82,7 +82,7 @@ def with_layout(path: str, options: OpenOptions) -> OpenOptions:
     return replace(options, layout=target.kind, read_only=options.read_only or target.read_only)
 
 
-def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Target:
+def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> IdentifiedPath:
     modes = boxes_in(fd)
     for box, mode in modes.items():
         if stat.S_ISLNK(mode):
@@ -91,28 +91,28 @@ def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Tar
     if is_spool_like(modes):
         missing = tuple(box for box in LIVE if not stat.S_ISDIR(modes.get(box, 0)))
         if (sign := _looks_like_mail(path, fd)) is None or as_spool:
-            return Target("spool", path, missing=missing)
-        return Target("mail", path, read_only=_why_read_only(path, sign), missing=missing)
+            return IdentifiedPath("spool", path, missing=missing)
+        return IdentifiedPath("mail", path, read_only=_why_read_only(path, sign), missing=missing)
     names = first_names(".", fd)
     if _is_file(fd, "cursors.json") or (_is_dir(fd, "cursors") and _has_json(fd, "cursors")):
-        return Target("cursors", path)
+        return IdentifiedPath("cursors", path)
     if "seq" in names and all(name == "seq" or name.startswith(".") for name in names):
-        return Target("tickets", path)  # a queue in which nobody waits
+        return IdentifiedPath("tickets", path)  # a queue in which nobody waits
     if file_tickets(names) and _is_file(fd, "seq"):
-        return Target("tickets", path)
+        return IdentifiedPath("tickets", path)
     from .hints import for_directory, spool_of_box
 
     if spool_of_box(whole := os.path.abspath(path)) is None:
         if os.path.basename(whole) == "cursors" and any(name.endswith(".json") for name in names):
-            return Target("cursors", os.path.dirname(whole))
+            return IdentifiedPath("cursors", os.path.dirname(whole))
         if otherwise is not None:
-            return Target(otherwise, path)
+            return IdentifiedPath(otherwise, path)
         if _only_locks(names):
-            return Target("locks", path)
+            return IdentifiedPath("locks", path)
     raise for_directory(path, fd, modes, names)
 
 
-def _cursor_file(path: str) -> Target | None:
+def _cursor_file(path: str) -> IdentifiedPath | None:
     """Returns the target for ``cursors.json`` or ``cursors/SOURCE.json``. It must be a regular file, because a cursor file is
     never read through a link."""
     above, name = os.path.split(os.path.abspath(path))
@@ -122,9 +122,9 @@ def _cursor_file(path: str) -> Target | None:
     except OSError:
         return None
     if name == "cursors.json":
-        return Target("cursors", os.path.dirname(path) or ".")
+        return IdentifiedPath("cursors", os.path.dirname(path) or ".")
     if name.endswith(".json") and os.path.basename(above) == "cursors":
-        return Target("cursors", os.path.dirname(above), cursor_files=(path,))
+        return IdentifiedPath("cursors", os.path.dirname(above), cursor_files=(path,))
     return None
 
 

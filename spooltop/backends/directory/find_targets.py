@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -20,6 +20,9 @@ __all__ = ["find_targets"]
 _PATIENCE = 1.0
 """Seconds within which a path answers. One that does not is a target: whoever looks at it says that it does not answer."""
 
+_ASKED = 100
+"""Maximum number of directories in one that are asked for another kind of queue: each is looked into."""
+
 
 class _Seen(NamedTuple):
     """A path: whether it can be opened, as far as this user can know, its real path, and the spools in it."""
@@ -29,18 +32,22 @@ class _Seen(NamedTuple):
     inside: tuple[str, ...] = ()
 
 
-def find_targets(words: Iterable[str], as_spool: bool = False) -> list[str]:
-    """Returns the targets that ``words`` name, each once, in their order.
+def find_targets(
+    words: Iterable[str], identify: Callable[[str], object] = identify, is_queue: Callable[[str], bool] | None = None
+) -> list[str]:
+    """Returns the targets that ``words`` name, each once, in their order. ``identify`` raises ``SpooltopError`` for a path that
+    is no target; ``is_queue`` says of a directory that is no spool whether it is a queue of another kind.
 
-    A directory that is no target itself stands for the spools directly in it. A glob stands for all that it matches and that
-    can be opened, or that this user may not look into. Every other word is a target, so that whoever opens it hears what is
-    wrong with it; so is a glob that matches nothing. A URL stays as it is. Creates nothing.
+    A directory that is no target itself stands for the spools and queues directly in it. A glob stands for all that it matches
+    and that can be opened, or that this user may not look into. Every other word is a target, so that whoever opens it hears what
+    is wrong with it; so is a glob that matches nothing. A URL stays as it is. Creates nothing.
     """
     matched: list[tuple[str, bool]] = []
     for word in map(os.path.expanduser, words):
         found = sorted(glob.glob(word)) if _is_glob(word) else []  # noqa: PTH207  words are text, and stay as they were typed
         matched += [(path, True) for path in found] or [(word, False)]
-    seen = run_each([path for path, _ in matched], partial(_look, as_spool=as_spool), _PATIENCE)
+    look = partial(_look, identify=identify, is_queue=is_queue)
+    seen = run_each([path for path, _ in matched], look, _PATIENCE)
     targets: dict[str, str] = {}
     for (path, by_glob), one in zip(matched, seen, strict=True):
         one = one or _Seen(True, os.path.abspath(path))
@@ -56,23 +63,23 @@ def _is_glob(word: str) -> bool:
     return "://" not in word and glob.has_magic(word) and not os.path.lexists(word)
 
 
-def _look(path: str, as_spool: bool) -> _Seen:
+def _look(path: str, identify: Callable[[str], object], is_queue: Callable[[str], bool] | None) -> _Seen:
     if "://" in path:
         return _Seen(True, path)
     real = os.path.realpath(path)
     if is_spool_at(path):
         return _Seen(True, real)  # by a tenth of what it takes to identify it
     try:
-        identify(path, as_spool)
+        identify(path)
     except Unreadable:
         return _Seen(True, real)
     except SpooltopError:
-        return _Seen(False, real, tuple(_spools_in(path)))
+        return _Seen(False, real, tuple(_queues_in(path, is_queue)))
     return _Seen(True, real)
 
 
-def _spools_in(path: str) -> Sequence[str]:
-    """Returns the names of the spools directly in the directory ``path``; links are not followed."""
+def _queues_in(path: str, is_queue: Callable[[str], bool] | None) -> Sequence[str]:
+    """Returns the names of the spools and other queues directly in the directory ``path``; links are not followed."""
     if spool_of_box(os.path.abspath(path)) is not None:
         return ()
     try:
@@ -80,5 +87,8 @@ def _spools_in(path: str) -> Sequence[str]:
             names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     except OSError:
         return ()
-    return [name for name in names if is_spool_at(os.path.join(path, name), follow=False)]
+    spools = {name for name in names if is_spool_at(os.path.join(path, name), follow=False)}
+    others = [name for name in names if is_queue and name not in spools and not name.startswith(".")][:_ASKED]
+    queues = {name for name in others if is_queue is not None and is_queue(os.path.join(path, name))}
+    return [name for name in names if name in spools or name in queues]
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
-import json
 import os
-import re
 import stat
 
 from spooltop.engine.system.small_files import read_small
@@ -14,9 +12,10 @@ from spooltop.errors import NotASpool, SpooltopError, Unreadable
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
 
+from ..access import quoted, sudo_name, user_name
+from .foreign import foreign_queue
 from .locks.lock_files import is_lock_name
 from .scan.peek import boxes_in, first_names, is_spool_at, is_spool_like, open_path
-from .storage.access import quoted, sudo_name, user_name
 
 __all__ = ["for_denied", "for_directory", "for_error", "for_file", "spool_of_box"]
 
@@ -24,13 +23,6 @@ _SIBLINGS = 2000
 """Maximum number of names beside a missing one that are compared with it to find a typo."""
 
 _NAME_ONE = "name the directory that holds tmp, new and cur"
-
-_KOMBU_MESSAGE = re.compile(r"[0-9]+_[0-9a-f-]{36}\..+\.msg\Z")
-_HUEY_TASK = re.compile(r"[0-9a-f]{4}-[0-9a-f]{12}")
-_NQ_JOB = re.compile(r",[0-9a-f]+\.[0-9]+\Z")
-_CHUNK = re.compile(r"q[0-9]{5}\Z")
-_DIRQ_FOLDER = re.compile(r"[0-9a-f]{8}\Z")
-_DIRQ_ELEMENT = re.compile(r"[0-9a-f]{14}(\.lck|\.tmp)?\Z")
 
 
 def for_file(path: str) -> SpooltopError:
@@ -128,7 +120,7 @@ def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -
         return NotASpool(f"only the box {box} of a spool", path=path, advice=f"open the spool: spooltop {quoted(spool)}")
     if not names:
         return NotASpool("an empty directory", path=path, advice=f"make a spool of it: spooltop init {quoted(path)}")
-    if foreign := _foreign(path, fd, names):
+    if foreign := foreign_queue(path, fd, names):
         name, advice = foreign
         return NotASpool(f"{name}, not a spool", path=path, advice=advice)
     if "cursors.json" in names and (link := _link(os.path.join(path, "cursors.json"))):
@@ -225,57 +217,3 @@ def _spools_in(fd: int, names: list[str]) -> list[str]:
         finally:
             os.close(inner)
     return found
-
-
-def _foreign(path: str, fd: int, names: list[str]) -> tuple[str, str] | None:
-    """Returns the kind of queue of another program, by the layout in its source, and a command that lists it."""
-    have, here = set(names), quoted(path)
-
-    def inside(folder: str) -> list[str]:
-        try:
-            return first_names(folder, fd)
-        except OSError:
-            return []  # no directory, or not ours to look into
-
-    if {"active", "incoming", "deferred"} <= have:
-        return "a Postfix queue", f"list it: postqueue -p; then postsuper -r, -h or -d QUEUE_ID; its locks: spooltop locks {here}"
-    if {"queue", "processing", "jobs"} <= have:
-        return "a job-queue FileStorage", f"its leader lock: spooltop locks {here}; what is claimed: ls {here}/processing/*"
-    if {"queue", "failed", "trigger"} <= have:
-        return "a nullmailer queue", "list it: mailq; what failed: mailq -f"
-    if "queue" in have and (".lock" in have or "schedule" in have) and any(_HUEY_TASK.match(name) for name in inside("queue")):
-        return "a huey FileStorage", f"who holds its lock: spooltop locks {here}; what waits: ls {here}/queue"
-    if {"queue", "schedule", "results"} <= have and (".lock" in have or "counters" in have):
-        return "a huey FileStorage", f"who holds its lock: spooltop locks {here}"
-    if any(_KOMBU_MESSAGE.match(name) for name in names):
-        return "a folder of kombu's filesystem transport (Celery)", f"each .msg is a message: ls -tr {here}"
-    if folder := next((one for one in names if any(_KOMBU_MESSAGE.match(name) for name in inside(one))), None):
-        known = "a directory of kombu's filesystem transport (Celery)"
-        return known, f"each .msg is a message: ls -tr {quoted(os.path.join(path, folder))}"
-    if any(_NQ_JOB.match(name) for name in names):
-        return "a directory of nq", f"NQDIR={here} nqtail follows its jobs"
-    if any(_CHUNK.match(name) for name in names):
-        if "info.json" in have:
-            return "a FIFO queue of queuelib", f"its size is in it: cat {quoted(os.path.join(path, 'info.json'))}"
-        if "info" in have:
-            count = _python("from persistqueue import Queue; print(Queue(%s).qsize())", path)
-            return "a file queue of persist-queue", f"{count} counts it"
-    if "cache.db" in have:
-        return "a diskcache", f"{_python('from diskcache import Cache; print(len(Cache(%s)))', path)} counts it"
-    if "data.db" in have:
-        return "an SQLite queue, as persist-queue keeps it", f"sqlite3 -readonly {quoted(os.path.join(path, 'data.db'))} .schema"
-    for folder in [name for name in names if _DIRQ_FOLDER.match(name)][:4]:
-        found = inside(folder)
-        if any(_DIRQ_ELEMENT.match(name) for name in found):
-            kind = "QueueSimple" if not {"temporary", "obsolete"} <= have else "Queue"
-            locks = f"; its locks: spooltop locks {quoted(os.path.join(path, folder))}" if kind == "QueueSimple" else ""
-            words = f"from dirq.{kind} import {kind} as Q; print(Q(%s).count())"
-            if kind == "Queue":
-                return "a dirq directory queue", f"its elements: ls {quoted(os.path.join(path, folder))}"
-            return "a dirq directory queue", f"{_python(words, path)} counts it{locks}"
-    return None
-
-
-def _python(words: str, path: str) -> str:
-    """Returns a command that runs ``words`` on ``path``."""
-    return f"python3 -c {quoted(words % json.dumps(os.path.abspath(path)))}"

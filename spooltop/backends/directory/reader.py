@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.cursors.state import CursorSource
-from spooltop.model.look.observation import BoxState, Disk, Observation, Watch
+from spooltop.model.look.capacity import Disk
+from spooltop.model.look.observation import BoxState, Observation, Watch
 from spooltop.model.operations.progress import Progress
 from spooltop.model.vocabulary import LIVE, Action, Box, Key, Verdict
 
@@ -193,7 +195,8 @@ class DirectoryReader:
             return {}
         times = self._boxes.times(Box.NEW)
         current = self._boxes.is_current(Box.NEW, self._spool.dirs.new)
-        return self._tracker.where(ids, since, self._world.clock(), new, last.judged.claims, times, current=current)
+        rows = chain(last.judged.claims, last.judged.tmp)
+        return self._tracker.where(ids, since, self._world.clock(), new, rows, times, current=current)
 
     def consumers(self) -> ConsumerList:
         from spooltop.model.look.consumers import ConsumerList

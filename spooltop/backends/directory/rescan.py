@@ -29,7 +29,8 @@ from .events.flow_meter import changed_at
 from .listing.order import Values, by_column
 from .liveness.claim_liveness import JudgedClaim, TestedTokens
 from .locks.lock_files import LockTableCache
-from .operator.planning.selected import BoxNames, Judged
+from .operator.planning.chunks import Judged
+from .operator.planning.selected import BoxNames
 from .options import OpenOptions
 from .row_judge import RowJudge
 from .scan.boxes import why_closed

@@ -183,6 +183,7 @@ class _Nothing:
     complete = True
     generation = 0
     timed = False
+    ordered_over: int | None = None
 
     def __init__(self, query: ListQuery) -> None:
         self.query = query

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from spooltop.model.capabilities import Capabilities
+from spooltop.model.look.capacity import Disk
 from spooltop.model.look.locks import Holders
-from spooltop.model.look.observation import Disk, Viewer
+from spooltop.model.look.observation import Viewer
 from spooltop.model.vocabulary import Verdict
 
+from ..access import user_name
 from ..surroundings import Users
 from .liveness.file_users import Asked, holders_of
 from .liveness.pid_liveness import BootClock, Certainty, judge_pid
 from .liveness.processes import Processes
 from .locks.lock_files import device_of, read_table
-from .storage.access import user_name
 from .storage.disk import disk_of, who_am_i
 from .storage.filesystem import is_local, mount_of
 
@@ -52,12 +53,16 @@ class LocalSurroundings:
             for pid, since in claims
         ]  # fmt: skip
 
-    def locked(self, found: os.stat_result, root: int) -> Users:
+    def locks(self, root: int) -> Callable[[os.stat_result], Users]:
         mount = mount_of(root)
-        devices = [device_of(found)] + ([mount.device] if mount is not None else [])
         table = read_table(self._processes)
-        pids = tuple(line.pid for line in table.of(devices, found.st_ino) if not line.waits and line.pid > 0)
-        return Users(pids, not table.unseen, table.unseen)
+
+        def of(found: os.stat_result) -> Users:
+            devices = [device_of(found)] + ([mount.device] if mount is not None else [])
+            pids = tuple(line.pid for line in table.of(devices, found.st_ino) if not line.waits and line.pid > 0)
+            return Users(pids, not table.unseen, table.unseen)
+
+        return of
 
     def opened(self, found: Sequence[os.stat_result]) -> list[Users]:
         seen = self._processes.descriptors({(one.st_dev, one.st_ino) for one in found})
@@ -69,8 +74,11 @@ class LocalSurroundings:
             for one in found
         ]  # fmt: skip
 
-    def watching(self, found: os.stat_result) -> Users:
-        pids, complete = self._processes.watchers((found.st_dev, found.st_ino))
+    def watching(self, found: os.stat_result, root: int) -> Users:
+        # The kernel names the device of the mount, which on btrfs is not the one of the file's status.
+        mount = mount_of(root)
+        devices = {found.st_dev} | ({os.makedev(*mount.device)} if mount is not None else set())
+        pids, complete = self._processes.watchers({(device, found.st_ino) for device in devices})
         own = os.getpid()
         everything = complete and self._processes.in_first_namespace()
         return Users(tuple(pid for pid in pids if pid != own), everything, "" if everything else _UNREADABLE)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from spooltop.records import dataclass, field
 
-from .journal.log_files import LogFiles
+from ..journal.log_files import LogFiles
 from .liveness.processes import Processes
 
 __all__ = ["World"]

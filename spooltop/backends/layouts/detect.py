@@ -26,11 +26,13 @@ def why_not(layout: Layout, root: int) -> str | None:
         if not sign.optional and not _has(sign, root):
             return f"there is no {sign.template.text} in it (detect)"
     needs = layout.needs_any
-    if needs is None or any(
-        needs.directory == entry.directory and needs.match(entry.path) for entry in walk(root, needs.depth + 1, _SAMPLE)
+    if not needs or any(
+        template.directory == entry.directory and template.match(entry.path)
+        for template in needs
+        for entry in walk(root, template.depth + 1, _SAMPLE)
     ):
         return None
-    return f"there is no {needs.text} in it (needs_any)"
+    return f"there is no {' or '.join(template.text for template in needs)} in it (needs_any)"
 
 
 def _has(sign: Sign, root: int) -> bool:

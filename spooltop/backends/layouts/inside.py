@@ -6,14 +6,15 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from spooltop.engine.system.small_files import read_small
+from spooltop.engine.system.small_files import open_regular, read_small
 from spooltop.records import dataclass
 
-__all__ = ["MOST", "PathEntry", "exists", "parent", "read", "status", "walk"]
+__all__ = ["DIRECTORY", "MOST", "PathEntry", "exists", "parent", "read", "read_end", "status", "walk"]
 
 MOST = 200_000
 """Maximum number of names of one walk."""
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+"""Flags that open a directory for reading its names, and nothing else."""
 _LOOK_UP: int = getattr(os, "O_PATH", os.O_RDONLY)
 
 
@@ -59,9 +60,19 @@ def read(root: int, path: str, limit: int) -> bytes:
         return read_small(name, at, limit=limit).data
 
 
-def walk(root: int, depth: int, most: int = MOST) -> Iterator[PathEntry]:
-    """Yields at most ``most`` names of the first ``depth`` levels, each directory before what lies in it. Directories that cannot
-    be read are passed over; the root raises ``OSError``."""
+def read_end(root: int, path: str, limit: int) -> bytes:
+    """The last ``limit`` bytes of a regular file. Raises ``OSError``."""
+    with parent(root, path) as (at, name):
+        fd, found = open_regular(name, at)
+        try:
+            return os.pread(fd, limit, max(0, found.st_size - limit))
+        finally:
+            os.close(fd)
+
+
+def walk(root: int, depth: int, most: int = MOST, *, without: str = "") -> Iterator[PathEntry]:
+    """Yields at most ``most`` names of the first ``depth`` levels, each directory before what lies in it, and leaves out the name
+    ``without`` in the root. Directories that cannot be read are passed over; the root raises ``OSError``."""
     left = most
     waiting: list[tuple[str, int]] = [("", depth)]
     while waiting and left > 0:
@@ -72,6 +83,8 @@ def walk(root: int, depth: int, most: int = MOST) -> Iterator[PathEntry]:
             if not folder:
                 raise
             continue
+        if not folder:
+            entries = [entry for entry in entries if entry[0] != without]
         left -= len(entries)
         prefix = f"{folder}/" if folder else ""
         deeper = []
@@ -84,9 +97,9 @@ def walk(root: int, depth: int, most: int = MOST) -> Iterator[PathEntry]:
 
 def _entries(root: int, folder: str, most: int) -> list[tuple[str, bool]]:
     if not folder:
-        return _names(os.open(".", _DIRECTORY, dir_fd=root), most)
+        return _names(os.open(".", DIRECTORY, dir_fd=root), most)
     with parent(root, folder) as (at, name):
-        return _names(os.open(name, _DIRECTORY, dir_fd=at), most)
+        return _names(os.open(name, DIRECTORY, dir_fd=at), most)
 
 
 def _names(fd: int, most: int) -> list[tuple[str, bool]]:

@@ -5,26 +5,36 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
+from spooltop.backends.ages import ages_of
+from spooltop.backends.row_listing import RowListing
+from spooltop.engine.system.files import REAL_FILES
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.locks import Holders, Lock, LockHolder
-from spooltop.model.look.observation import BoxState, Observation, VerdictCounts, Watch
+from spooltop.model.look.observation import Ages, BoxState, Observation, VerdictCounts, Watch
 from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Key, Verdict
+from spooltop.records import replace
 
-from ..row_listing import RowListing
-from ..surroundings import Surroundings
-from .cross_checks import findings, notes_of, read_states
+from ..surroundings import Surroundings, Users
+from .conditions import Conditions
+from .cross_checks import LostEntries, findings, locks_alone, lost_ids, notes_of, read_states
 from .definition.layout import Layout
 from .detect import open_root
-from .inside import MOST, parent, read, status
+from .inside import MOST, parent, status
+from .message_files import read_message
+from .permission import absent_views, can_change
+from .queue_dirs import QueueDirs, shown_location
 from .row_maker import RowMaker, box_of
+from .set_aside import BOXES as ASIDE_BOXES
+from .set_aside import messages_aside
 from .sort_files import QueueFile, fact_of, sort_files
 from .verdicts import HolderVerdict, judge
 from .workers import consumers_of
@@ -39,11 +49,12 @@ _JUDGED_AT_MOST = 20_000
 
 
 class LayoutReader:
-    """Implements ``model.protocols.Reader`` for the directory ``path``. ``around`` answers questions about processes."""
+    """Implements ``model.protocols.Reader`` for the directory ``path``. ``around`` answers questions about processes;
+    ``read_only`` says why nothing may be changed."""
 
     def __init__(
         self, path: str, layout: Layout, around: Surroundings, *, clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic, most: int = MOST,
+        monotonic: Callable[[], float] = time.monotonic, most: int = MOST, read_only: str | None = None,
     ) -> None:  # fmt: skip
         self._path = path
         self._layout = layout
@@ -54,32 +65,46 @@ class LayoutReader:
         self._since = clock()
         self._root = open_root(path)
         self._rows = RowMaker(layout, self._root)
+        self._lost = LostEntries(layout, self._root)
+        self._absent = absent_views(layout)
+        self._conditions = Conditions(self._root, self._read_locks)
         self._listed: dict[Box, list[Row]] = {}
+        self._aside: dict[str, tuple[str, ...]] = {}
+        self._held: list[QueueFile] = []
+        self.lost: Mapping[str, str] = {}
+        """Paths of the entries of registers whose messages are nowhere, by the id of the message."""
+        self.alone: Mapping[str, tuple[str, str]] = {}
+        """Locks whose message is not there, by path: its path, and what that means."""
+        self._looked_at = self._since
+        self._followed: dict[str, float | None] = {}
+        """Messages that are followed and were seen, by id: the time of the first look without them, None if they are there."""
         self._generation = 0
         self._complete = False
         self._step = ""
         self._woken = threading.Event()
         self._rest = _PERIOD
-        self.read_only = layout.read_only or f"a queue of {layout.name}: spooltop shows it, its own program changes it"
-        """Says why nothing is changed."""
-        self._capabilities = Capabilities.nothing(self.read_only)
+        self._read_only = read_only
 
     def see(self, *, rescan: bool = False) -> Observation:
         began = self._monotonic()
-        now = self._clock()
+        now = self._looked_at = self._clock()
         error = ""
         self._step = f"reading {self._path}"
         try:
-            files, self._complete = sort_files(self._layout, self._root, self._most)
+            self._conditions.next_look()
+            files, self._complete = sort_files(self._layout, self._root, self._most, self._conditions)
         except OSError as problem:
             files, self._complete, error = [], False, os.strerror(problem.errno or 0)
         found = [file for file in files if file.match is not None]
         states = read_states(self._layout, self._root, files)
         rows = self._rows.rows(found, notes_of(self._layout, found, states))
         rows = self._judged(found, rows, now)
-        self._keep(rows)
+        self._keep([*rows, *self._set_aside()])
         claims = self._listed.get(Box.CUR, [])
         writers = self._listed.get(Box.TMP, [])
+        capabilities = self._capabilities()
+        lost = self._lost.look([*files, *self._held], states, now, self._again)
+        self.lost, self.alone = lost_ids(self._layout, lost), locks_alone(self._layout, self._root, files)
         observation = Observation(
             target=self._path,
             layout="layout",
@@ -89,17 +114,72 @@ class LayoutReader:
             claims=tuple(sorted(claims, key=_held)[:_JUDGED_AT_MOST]),
             tmp=tuple(sorted(writers, key=_held)[:_JUDGED_AT_MOST]),
             counts=_counts(claims, writers),
+            ages=self._ages(now),
             judged_all=max(len(claims), len(writers)) <= _JUDGED_AT_MOST,
-            findings=findings(self._layout, self._root, files, states),
+            absent=self._absent,
+            findings=findings(self._layout, self._root, files, lost),
             disk=self._around.disk(self._root),
             locks=self._locks(now),
-            who=self._around.viewer(self._capabilities, "READ-ONLY"),
-            capabilities=self._capabilities,
-            watch=Watch("scan", self._layout.name, _PERIOD, self._since),
+            who=self._around.viewer(capabilities, "" if self._read_only is None else "READ-ONLY"),
+            capabilities=capabilities,
+            watch=Watch("scan", "", _PERIOD, self._since),
+            program=self._layout.name,
             generation=self._generation,
         )
         self._rest = max(_PERIOD, _SHARE * (self._monotonic() - began))
         return observation
+
+    def _again(self) -> tuple[Sequence[QueueFile], Mapping[str, str]]:
+        try:
+            self._conditions.next_look()
+            files = sort_files(self._layout, self._root, self._most, self._conditions)[0]
+        except OSError:
+            return (), {}
+        return [*files, *self._held], read_states(self._layout, self._root, files)
+
+    def _read_locks(self) -> Callable[[os.stat_result], Users]:
+        return self._around.locks(self._root)
+
+    def _capabilities(self) -> Capabilities:
+        if self._read_only is not None:
+            return Capabilities.nothing(self._read_only, self._layout.commands)
+        try:
+            with QueueDirs(self._path, self._layout.side_dir, REAL_FILES) as dirs:
+                return can_change(self._layout, dirs)
+        except OSError as error:
+            return Capabilities.nothing(f"its directory cannot be opened: {error.strerror}")
+
+    def rows(self, box: Box) -> Sequence[Row]:
+        """The messages of a box as of the last look."""
+        return self._listed.get(box, ())
+
+    def together(self, location: str) -> Sequence[str]:
+        """The locations of all files of a message that was set aside, its own last."""
+        return self._aside.get(location, (location,))
+
+    def _set_aside(self) -> list[Row]:
+        """The messages that spooltop has set aside."""
+        self._step = "reading what was set aside"
+        rows: list[Row] = []
+        self._aside, self._held = {}, []
+        try:
+            with QueueDirs(self._path, self._layout.side_dir, REAL_FILES) as dirs:
+                for fd, one in messages_aside(self._layout, dirs, self._most):
+                    (row,) = RowMaker(self._layout, fd).rows([one.file], {})
+                    since = row.in_box_since if one.at is None else one.at
+                    key = one.box.value, one.location
+                    self._aside[one.location] = one.locations
+                    if one.box is Box.HELD:
+                        self._held.append(one.file)
+                    rows.append(
+                        replace(
+                            row, key=key, box=one.box, in_box_since=since, since_is_bound=one.at is None, reason=one.reason,
+                            owner=None,
+                        )
+                    )  # fmt: skip
+        except OSError:
+            return rows  # the directory is gone: the boxes say so
+        return rows
 
     def _judged(self, files: Sequence[QueueFile], rows: Sequence[Row], now: float) -> list[Row]:
         """The rows with verdicts, those of claims and of files that are being written."""
@@ -123,20 +203,33 @@ class LayoutReader:
 
     def _boxes(self, now: float, error: str) -> dict[Box, BoxState]:
         known = {box_of(match.box) for match in self._layout.matches}
+        known |= {box for box in ASIDE_BOXES if self._listed.get(box) or _has(self._layout, box)}
         states = {box: self._box(box, now, error) for box in Box if box in known}
         for name, why in self._layout.blind.items():
             box = box_of(name)
             states[box] = BoxState(box, None, complete=False, as_of=now, note=why)
         return states
 
+    def _ages(self, now: float) -> Ages | None:
+        """The ages of what waits, where the layout knows when it was put. Rows that were not read yet are left out: those that
+        were read are an even sample."""
+        if not any("enqueued_at" in match.facts for match in self._layout.matches if match.box == "new"):
+            return None
+        rows = self._listed.get(Box.NEW, [])
+        return ages_of(((row.source, row.enqueued_at) for row in rows if self._rows.was_read(row.name)), len(rows), now)
+
     def _box(self, box: Box, now: float, error: str) -> BoxState:
         rows = self._listed.get(box, [])
         if error:
             return BoxState(box, None, complete=False, error=error, as_of=now)
-        times = [at for row in rows if (at := _since(row)) is not None]
+        due = [row for row in rows if row.not_before is None or row.not_before <= now] if box is Box.NEW else rows
+        times = [at for row in due if (at := _since(row)) is not None]
         sizes = [row.size for row in rows]
         total = None if any(size is None for size in sizes) else sum(size for size in sizes if size is not None)
-        return BoxState(box, len(rows), self._complete, total, oldest_at=min(times, default=None), as_of=now)
+        return BoxState(
+            box, len(rows), self._complete, total, oldest_at=min(times, default=None), as_of=now,
+            due=len(due) if len(due) < len(rows) else None,
+        )  # fmt: skip
 
     def _locks(self, now: float) -> tuple[Lock, ...]:
         locks = []
@@ -158,6 +251,13 @@ class LayoutReader:
                     evidence=words or ("its lease has ended" if ended else "its lease runs"),
                 )
             )  # fmt: skip
+        for path, (_, words) in self.alone.items():
+            try:
+                since = status(self._root, path).st_ctime
+            except OSError:
+                continue  # gone meanwhile
+            shown = os.path.join(self._path, path)
+            locks.append(Lock(shown, "soft", (LockHolder(None, since=since),), verdict="stale", evidence=words))
         return tuple(locks)
 
     def listing(
@@ -168,18 +268,28 @@ class LayoutReader:
 
     def read(self, key: Key, limit: int) -> Payload:
         row = self._row(key)
-        shown = escape(row.name)
+        shown = escape(self._shown(row))
         self._step = f"reading {shown}"
         try:
-            found = status(self._root, row.name)
-            data = read(self._root, row.name, limit)
+            with self._place(row) as (folder, name):
+                found = read_message(folder, name, limit)
         except OSError as error:
             gone = isinstance(error, FileNotFoundError)
             raise Unreadable("gone since" if gone else os.strerror(error.errno or 0), path=shown) from None
-        facts = [("file", shown)]
+        facts = [("path", shown), ("files", found.parts)] if found.parts else [("file", shown)]
         if row.evidence:
             facts.append(("holder" if row.box is Box.CUR else "writer", row.evidence))
-        return Payload(data, found.st_size, found.st_size > len(data), tuple(facts))
+        return Payload(found.data, found.size, found.size > limit, tuple(facts))
+
+    @contextmanager
+    def _place(self, row: Row) -> Iterator[tuple[int, str]]:
+        """The descriptor of the directory in which a message lies, and its name there. Raises ``OSError``."""
+        with QueueDirs(self._path, self._layout.side_dir, REAL_FILES) as dirs, dirs.parent(_location(row)) as found:
+            yield found
+
+    def _shown(self, row: Row) -> str:
+        """The path of a message below the queue, or beside it where it was set aside."""
+        return shown_location(_location(row), self._layout.side_dir, self._path)
 
     def _row(self, key: Key) -> Row:
         found = next((row for rows in self._listed.values() for row in rows if row.key == key), None)
@@ -190,20 +300,35 @@ class LayoutReader:
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         wanted = set(ids[:1000])
         rows = {row.id: row for rows in self._listed.values() for row in rows if row.id in wanted}
-        return {
-            id: TrackedMessage(id) if (row := rows.get(id)) is None else TrackedMessage(id, row.box, put_at=row.enqueued_at)
-            for id in wanted
-        }
+        before, self._followed = self._followed, {}
+        found = {}
+        for id in wanted:
+            gone_at = None
+            if (row := rows.get(id)) is not None:
+                self._followed[id] = None
+            elif id in before:
+                missing = before[id] or (self._looked_at if self._complete else None)
+                self._followed[id] = missing
+                # A message that moves may be missed by one look.
+                gone_at = missing if missing is not None and missing < self._looked_at else None
+            box, put_at = (None, None) if row is None else (row.box, row.enqueued_at)
+            found[id] = TrackedMessage(id, box, gone_at=gone_at, put_at=put_at)
+        return found
 
     def consumers(self) -> ConsumerList:
         return consumers_of(self._listed.get(Box.CUR, []), self._clock())
 
     def holders(self, key: Key) -> Holders:
-        name = self._row(key).name if isinstance(key, tuple) else os.path.relpath(str(key), self._path)
-        if not isinstance(key, tuple) and all(rule.path != name for rule in self._layout.locks):
-            raise Unreadable("nothing of this queue", path=escape(str(key)), advice="name a lock as it is listed")
+        if isinstance(key, tuple):
+            row = self._row(key)
+            name, place = self._shown(row), self._place(row)
+        else:
+            name = os.path.relpath(str(key), self._path)
+            place = parent(self._root, name)
+            if name not in self.alone and all(rule.path != name for rule in self._layout.locks):
+                raise Unreadable("nothing of this queue", path=escape(str(key)), advice="name a lock as it is listed")
         try:
-            with parent(self._root, name) as (folder, last):
+            with place as (folder, last):
                 return self._around.holders(escape(name), os.stat(last, dir_fd=folder, follow_symlinks=False), folder)
         except OSError as error:
             raise Unreadable(os.strerror(error.errno or 0), path=escape(name)) from None
@@ -222,6 +347,16 @@ class LayoutReader:
 
     def close(self) -> None:
         os.close(self._root)
+
+
+def _location(row: Row) -> str:
+    assert isinstance(row.key, tuple)
+    return str(row.key[1])
+
+
+def _has(layout: Layout, box: Box) -> bool:
+    """True where an action of the layout sets messages aside into ``box``."""
+    return any(step.verb == box.value for action in layout.actions for step in action.steps)
 
 
 def _since(row: Row) -> float | None:

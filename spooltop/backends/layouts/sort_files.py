@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Mapping
 
 from spooltop.records import dataclass
 
+from .conditions import TAIL, Conditions, last_line
 from .definition.layout import Fact, Layout, Match
-from .definition.units import time_of
-from .inside import MOST, PathEntry, exists, read, status, walk
+from .definition.units import DOMAIN, domain_of, time_of
+from .inside import MOST, PathEntry, read, read_end, status, walk
+from .queue_file import ENVELOPE, record
 
 __all__ = ["QueueFile", "fact_of", "sort_files"]
 
 _JSON_LIMIT = 65_536
-_TAIL = 512
-"""Bytes at the end of a file that are read for its last line."""
 _SMALL = 4096
+_LARGEST = 1 << 63
+"""Numbers from here on tell nothing of a message, and some are too large for a calendar or a column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,36 +38,26 @@ class QueueFile:
         return self.fields.get("id") or os.path.basename(self.path)
 
 
-def sort_files(layout: Layout, root: int, most: int = MOST) -> tuple[list[QueueFile], bool]:
+def sort_files(
+    layout: Layout, root: int, most: int = MOST, conditions: Conditions | None = None
+) -> tuple[list[QueueFile], bool]:
     """Returns the files below ``root`` (a descriptor), and False where there are more than ``most`` names, which are then left
-    out. Directories are left out unless a match takes them. Raises ``OSError`` where the root cannot be read."""
-    entries = list(walk(root, layout.depth, most))
-    found = (_sorted(layout, root, entry) for entry in entries)
+    out. Directories are left out unless a match takes them, and so is spooltop's own. Raises ``OSError`` where the root cannot be
+    read."""
+    entries = list(walk(root, layout.depth, most, without=layout.side_dir))
+    asked = conditions or Conditions(root)
+    found = (_sorted(layout, asked, entry) for entry in entries)
     return [file for file in found if file is not None], len(entries) < most
 
 
-def _sorted(layout: Layout, root: int, entry: PathEntry) -> QueueFile | None:
+def _sorted(layout: Layout, conditions: Conditions, entry: PathEntry) -> QueueFile | None:
     for match in layout.matches:
         fields = match.template.match(entry.path) if match.template.directory == entry.directory else None
-        if fields is not None and _holds(match, root, entry.path, fields):
+        if fields is not None and (match.when is None or conditions.hold(match.when, entry.path, fields)):
             return QueueFile(entry.path, match, fields)
     if entry.directory:
         return None
     return QueueFile(entry.path, None, {}, _role(layout, entry.path))
-
-
-def _holds(match: Match, root: int, path: str, fields: Mapping[str, str]) -> bool:
-    """True where the condition of a match holds for the file."""
-    when = match.when
-    if when is None:
-        return True
-    if when.path is not None:
-        other = when.path.path_of({**fields, "path": path, "name": os.path.basename(path)})
-        return other is not None and exists(root, other)
-    try:
-        return bool(status(root, path).st_mode & stat.S_IXUSR)
-    except OSError:
-        return False  # gone meanwhile
 
 
 def _role(layout: Layout, path: str) -> str:
@@ -99,7 +90,12 @@ def fact_of(fact: Fact, root: int, file: QueueFile) -> float | int | str | None:
         if fact.kind == "file":
             text = read(root, path, _SMALL).decode("utf-8", "replace")
             return time_of(fact.unit, text) if fact.unit else text.strip()
-        return _last_line(read(root, path, _JSON_LIMIT), fact)
+        if fact.kind == "record":
+            value = record(read(root, path, ENVELOPE), fact.name)
+            if value is None or not fact.unit:
+                return value
+            return domain_of(value) if fact.unit == DOMAIN else time_of(fact.unit, value)
+        return _of_last_line(read_end(root, path, TAIL), fact)
     except OSError:
         return None  # gone meanwhile, or not readable: nothing is known of it
 
@@ -113,14 +109,14 @@ def _member(data: bytes, fact: Fact) -> float | int | str | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
+    if not isinstance(value, str) and not abs(value) < _LARGEST:  # nor is NaN, which is less than nothing
+        return None
     if fact.unit:
         return time_of(fact.unit, str(value))
     return value + fact.plus if fact.plus and not isinstance(value, str) else value
 
 
-def _last_line(data: bytes, fact: Fact) -> str | None:
+def _of_last_line(data: bytes, fact: Fact) -> str | None:
     """The piece ``reason``, or the first one, in the last line that is not empty."""
-    lines = data[-_TAIL:].decode("utf-8", "replace").split("\n")
-    last = next((line for line in reversed(lines) if line.strip()), "")
-    fields = fact.text.match(last) if fact.text is not None else None
+    fields = fact.text.match(last_line(data)) if fact.text is not None else None
     return None if not fields else fields.get("reason") or next(iter(fields.values()))

@@ -40,6 +40,7 @@ def judge(
     """Returns the verdicts by path. ``files`` are those in ``cur`` and ``tmp``, each with the time since which it lies there
     (epoch seconds). What several files have in common is asked once."""
     judging = _Judging(layout, root, around, now)
+    judging.ask(files)
     found = {file.path: judging.judge(file, since) for file, since in files}
     writers = {file.path for file, _ in files if file.match is not None and file.match.box == "tmp"}
     return {path: _of_writer(one) if path in writers else one for path, one in found.items()}
@@ -59,18 +60,37 @@ class _Judging:
         self._now = now
         self._local = around.local(root)
         self._answers: dict[tuple[str, str], HolderVerdict] = {}
+        self._locks: Callable[[os.stat_result], Users] | None = None
         self._watching: Users | None = None
+        self._pids: dict[tuple[int, float], tuple[Verdict, str]] = {}
+        self._opened: dict[str, Users] = {}
+
+    def ask(self, files: Sequence[tuple[QueueFile, float]]) -> None:
+        """Asks for all files at once what may read all processes."""
+        pids: dict[tuple[int, float], None] = {}
+        statuses: dict[str, os.stat_result] = {}
+        for file, since in files:
+            if (rule := _rule(file)) is None:
+                continue
+            if rule.pid and _proves_nothing(self._by_flock(rule, file)):
+                pids[int(file.fields[rule.pid]), since] = None
+            if rule.open is not None and (path := rule.open.path_of(_fields(file))) is not None:
+                try:
+                    statuses[path] = status(self._root, path)
+                except OSError:
+                    continue  # its verdict says so
+        if pids:
+            self._pids = dict(zip(pids, self._around.pids([*pids], self._root), strict=True))
+        if statuses:
+            self._opened = dict(zip(statuses, self._around.opened([*statuses.values()]), strict=True))
 
     def judge(self, file: QueueFile, since: float) -> HolderVerdict:
-        rule = file.match.verdict if file.match is not None else None
-        if rule is None:
+        if (rule := _rule(file)) is None:
             return HolderVerdict(Verdict.UNKNOWN, _NOBODY)
-        fields = {**file.fields, "path": file.path, "name": os.path.basename(file.path)}
-        judged = None
-        if rule.flock is not None:
-            judged = self._once("flock", rule.flock.path_of(fields), self._by_lock)
-        if rule.pid and (judged is None or judged.verdict is Verdict.UNKNOWN):
-            judged = self._by_pid(fields[rule.pid], since)
+        fields = _fields(file)
+        judged = self._by_flock(rule, file)
+        if rule.pid and _proves_nothing(judged):
+            judged = self._by_pid(int(fields[rule.pid]), since)
         if rule.pidfile:
             judged = self._once("pidfile", rule.pidfile, self._by_pidfile)
         if rule.open is not None:
@@ -78,6 +98,9 @@ class _Judging:
         if rule.lease is not None or rule.watched:
             judged = self._by_lease(rule, fields)
         return judged or HolderVerdict(Verdict.UNKNOWN, _NOBODY)
+
+    def _by_flock(self, rule: VerdictRule, file: QueueFile) -> HolderVerdict | None:
+        return None if rule.flock is None else self._once("flock", rule.flock.path_of(_fields(file)), self._by_lock)
 
     def _once(self, kind: str, path: str | None, ask: Callable[[str], HolderVerdict]) -> HolderVerdict | None:
         if path is None:
@@ -89,7 +112,9 @@ class _Judging:
 
     def _by_lock(self, path: str) -> HolderVerdict:
         try:
-            users = self._around.locked(status(self._root, path), self._root)
+            if self._locks is None:
+                self._locks = self._around.locks(self._root)
+            users = self._locks(status(self._root, path))
         except OSError:
             return HolderVerdict(Verdict.UNKNOWN, f"{path} cannot be seen")
         if users.pids or not users.complete:
@@ -99,9 +124,10 @@ class _Judging:
             return HolderVerdict(Verdict.UNKNOWN, f"nobody here locks {path}; another machine may")
         return HolderVerdict(Verdict.DEAD, f"nobody locks {path}")
 
-    def _by_pid(self, text: str, since: float) -> HolderVerdict:
-        pid = int(text)
-        verdict, words = self._around.pids([(pid, since)], self._root)[0]
+    def _by_pid(self, pid: int, since: float) -> HolderVerdict:
+        if (pid, since) not in self._pids:
+            self._pids[pid, since] = self._around.pids([(pid, since)], self._root)[0]
+        verdict, words = self._pids[pid, since]
         return HolderVerdict(verdict, words, pid)
 
     def _by_pidfile(self, path: str) -> HolderVerdict:
@@ -110,13 +136,12 @@ class _Judging:
             since = status(self._root, path).st_mtime
         except (OSError, ValueError, IndexError):
             return HolderVerdict(Verdict.UNKNOWN, f"{path} names no process")
-        return self._by_pid(str(pid), since)
+        return self._by_pid(pid, since)
 
     def _by_open(self, path: str) -> HolderVerdict:
-        try:
-            users = self._around.opened([status(self._root, path)])[0]
-        except OSError:
+        if path not in self._opened:
             return HolderVerdict(Verdict.UNKNOWN, f"{path} cannot be seen")
+        users = self._opened[path]
         if users.pids:
             return HolderVerdict(Verdict.ALIVE, f"pid {users.pids[0]} has it open", users.pids[0])
         if not users.complete or not self._local:
@@ -130,14 +155,14 @@ class _Judging:
             return HolderVerdict(Verdict.UNKNOWN, lease or _NOBODY)
         if self._watching is None:
             try:
-                self._watching = self._around.watching(status(self._root, self._layout.watched))
+                self._watching = self._around.watching(status(self._root, self._layout.watched), self._root)
             except OSError:
                 self._watching = Users((), False, f"{self._layout.watched} cannot be seen")
         users, folder = self._watching, f"{self._layout.watched}/"
         if users.pids:
             others = len(users.pids) - 1
             who = f"pid {users.pids[0]} and {others} more watch" if others else f"pid {users.pids[0]} watches"
-            words = f"{who} {folder}: a worker of this queue runs"
+            words = f"{who} {folder}, as its worker would"
             return HolderVerdict(Verdict.UNKNOWN, _joined(words, lease))
         if not users.complete:
             return HolderVerdict(Verdict.UNKNOWN, _joined(users.why, lease))
@@ -154,6 +179,18 @@ class _Judging:
             return "its lease cannot be read"
         left = until - self._now
         return f"lease ended {age(-left)} ago" if left < 0 else f"lease runs {age(left)} more"
+
+
+def _rule(file: QueueFile) -> VerdictRule | None:
+    return None if file.match is None else file.match.verdict
+
+
+def _fields(file: QueueFile) -> Mapping[str, str]:
+    return {**file.fields, "path": file.path, "name": os.path.basename(file.path)}
+
+
+def _proves_nothing(judged: HolderVerdict | None) -> bool:
+    return judged is None or judged.verdict is Verdict.UNKNOWN
 
 
 def _joined(words: str, lease: str) -> str:

@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["Endpoint", "ErrorReply", "Nonsense", "RedisClient", "Reply", "WrongPassword"]
+__all__ = ["Endpoint", "ErrorReply", "NoHandshake", "Nonsense", "RedisClient", "Reply", "WrongPassword"]
 
 _DEEPEST = 2
 """Maximum nesting of arrays: the answers to SCAN and ZRANGE have at most one array inside an array."""
 _MOST = 10_000
 """Elements of an array."""
+_WRONG = ("NOAUTH", "WRONGPASS", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH")
+"""Beginnings of the errors of a server that does not know this user, or wants another password."""
 _LONGEST_LINE = 65_536
 _PIECE = 65_536
 _WHOLE = re.compile(rb"-?[0-9]{1,19}\Z")
@@ -34,6 +36,10 @@ class WrongPassword(Exception):
 
 class ErrorReply(Exception):
     """An error that the server answered: a value among the replies, until somebody raises it."""
+
+
+class NoHandshake(TimeoutError):
+    """The server did not answer to the beginning of TLS: one that speaks none waits for more."""
 
 
 Reply: TypeAlias = "int | bytes | list[Reply] | ErrorReply | None"
@@ -59,21 +65,34 @@ class Endpoint:
 
 class RedisClient:
     """Client with at most one connection. Each ``ask`` gets the rest of the time and of the bytes that ``begin`` allowed; any
-    failure closes the connection."""
+    failure closes the connection.
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    ``deepest`` is the nesting of arrays in an answer, ``most`` the number of elements of one. ``denials``: a command that this
+    user may not send is answered by an ``ErrorReply`` among the others, and is no ``WrongPassword``.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, deepest: int = _DEEPEST, most: int = _MOST, denials: bool = False) -> None:
         self._endpoint = endpoint
+        self._deepest = deepest
+        self._most = most
+        self._wrong = _WRONG if denials else (*_WRONG, "NOPERM")
         self._socket: socket.socket | None = None
         self._data = bytearray()
         self._at = 0
         self._deadline = 0.0
         self._bytes_left = 0
         self._resolver: _Resolver | None = None
+        self.sent = False
+        """True if the commands of the last ``ask`` may have reached the server."""
 
     def begin(self, seconds: float, at_most: int) -> None:
         """Allows what is asked from now on so many seconds and bytes in all."""
         self._deadline = time.monotonic() + seconds
         self._bytes_left = at_most
+
+    @property
+    def connected(self) -> bool:
+        return self._socket is not None
 
     @property
     def seconds_left(self) -> float:
@@ -82,10 +101,18 @@ class RedisClient:
     def ask(self, *commands: Sequence[str | bytes | int]) -> list[Reply]:
         """The answers to these commands, in their order. Raises ``OSError`` (``TimeoutError``), ``Nonsense``, ``WrongPassword``,
         and ``ErrorReply`` where the server refuses the connection."""
+        self.sent, fresh = False, self._socket is None
         try:
             if self._socket is None:
                 self._connect()
+            self.sent = True
             return self._exchange(commands)
+        except ConnectionError:
+            ended = fresh and isinstance(self._socket, ssl.SSLSocket)
+            self.close()
+            if ended:  # where it refuses a certificate it may just hang up
+                raise ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "it ended TLS") from None
+            raise
         except BaseException:
             self.close()
             raise
@@ -103,11 +130,15 @@ class RedisClient:
             self._socket = socket.socket(socket.AF_UNIX)
             self._timed(self._socket).connect(to.path)
         else:
+            context = None if to.tls is None else self._context(to.tls)
             self._socket = self._connect_to(self._addresses())
-            if to.tls is not None:
-                self._socket = to.tls().wrap_socket(self._timed(self._socket), server_hostname=to.host)
+            if context is not None:
+                try:
+                    self._socket = context.wrap_socket(self._timed(self._socket), server_hostname=to.host)
+                except TimeoutError:
+                    raise NoHandshake("no TLS handshake") from None
         hello: list[Sequence[str | bytes | int]] = []
-        if to.password:
+        if to.password or to.user:
             hello.append(("AUTH", to.user, to.password) if to.user else ("AUTH", to.password))
         if to.db:
             hello.append(("SELECT", to.db))
@@ -116,6 +147,13 @@ class RedisClient:
                 raise reply
             if reply != b"OK":
                 raise Nonsense("no OK to AUTH or SELECT")
+
+    def _context(self, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        """Loads the certificates of this machine, in time that is not the server's."""
+        began = time.monotonic()
+        made = make()
+        self._deadline += time.monotonic() - began
+        return made
 
     def _addresses(self) -> list[tuple[socket.AddressFamily, Any]]:
         # The resolver of the C library waits for its servers as long as it likes, so it is asked in a thread of its own.
@@ -161,7 +199,7 @@ class RedisClient:
             return rest
         if kind == b"-":
             text = rest.decode("utf-8", "replace")
-            if text.startswith(("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH")):
+            if text.startswith(self._wrong):
                 raise WrongPassword(text)
             return ErrorReply(text)
         if kind == b":":
@@ -171,10 +209,10 @@ class RedisClient:
         if kind == b"*":
             if (size := _whole(rest)) == -1:
                 return None
-            if depth >= _DEEPEST:
+            if depth >= self._deepest:
                 raise Nonsense("arrays inside arrays without end")
             self._must_have(size)
-            if size > _MOST:
+            if size > self._most:
                 raise Nonsense(f"{size:,} elements where some hundreds were asked for")
             return [self._reply(depth + 1) for _ in range(size)]
         raise Nonsense("no answer of a Redis server")

@@ -5,17 +5,21 @@ Nothing is written there but what every client says of itself when it connects.
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Callable
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from spooltop.engine.tickets.names import EPOCH_MS, parse_redis_ticket
-from spooltop.errors import UsageError
+from spooltop.errors import Refused, SpooltopError, Unreadable
 from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.text import escape
 
-from .client import Endpoint, ErrorReply, Nonsense, RedisClient, Reply, WrongPassword
+from .client import ErrorReply, Nonsense, RedisClient, Reply, WrongPassword
+from .urls import endpoint, parse_url, without_secrets
+
+if TYPE_CHECKING:
+    from spooltop.model.vocabulary import Action, Key
 
 __all__ = ["RedisTickets"]
 
@@ -26,6 +30,7 @@ _AGAIN, _AGAIN_AT_MOST = 5.0, 60.0
 """Seconds to the next look after one that failed: twice as long after each further one."""
 _BYTES = 4_000_000
 """Maximum number of bytes that one look receives."""
+_EVICTED = "the next waiter evicts a stale head by itself, with RedisTicketQueue.cleanup_stale"
 _AT_MOST = 1_000
 _NAMES_AT_MOST = 64
 _STEPS = 20
@@ -50,13 +55,13 @@ class RedisTickets:
         monotonic: Callable[[], float] = time.monotonic,
         seconds: float = 2.0,
     ) -> None:
-        parts = _parsed(url)
-        self.shown = _without_secrets(parts)
+        parts = parse_url(url, queue="QUEUE")
+        self.shown = without_secrets(parts)
         self._named = tuple(dict.fromkeys(unquote(name) for name in parts.fragment.split(",") if name))
         self._clock = clock
         self._monotonic = monotonic
         self._seconds = seconds
-        self._client = RedisClient(_endpoint(parts))
+        self._client = RedisClient(endpoint(parts))
         self._due: float | None = None
         self._failures = 0
         self._last: tuple[Lock, ...] = ()
@@ -76,9 +81,13 @@ class RedisTickets:
         self._due = self._monotonic() + wait
         return self._last
 
-    def shows(self, path: str) -> bool:
-        """True if ``path`` is what a queue of this server is listed as, or the server itself."""
-        return path == self.shown or path.startswith(f"{self.shown}#")
+    def why_not(self, action: Action | None, key: Key) -> SpooltopError | None:
+        """Implements ``model.backend.LockSource``: queues and the server itself are only shown."""
+        if not isinstance(key, str) or not (key == self.shown or key.startswith(f"{self.shown}#")):
+            return None
+        if action is None:
+            return Unreadable("Redis does not report the processes of its clients", path=key)
+        return Refused(f"{action}: a queue in Redis is read-only here", path=key, advice=_EVICTED)
 
     def close(self) -> None:
         self._client.close()
@@ -171,55 +180,6 @@ class RedisTickets:
         seen = self._seen_before.get((name, member))
         self._seen[name, member] = self._clock() if seen is None else seen
         return seen
-
-
-def _parsed(url: str) -> SplitResult:
-    # The complaint goes without the URL, which may have a password in it.
-    bad = UsageError("not the URL of a Redis server", advice="write redis://HOST:6379/0#QUEUE, or unix:///SOCKET#QUEUE")
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise bad from None
-    if parts.scheme not in ("redis", "rediss", "unix") or port == 0 or not _db(parts).isdecimal():
-        raise bad
-    if not (parts.path if parts.scheme == "unix" else parts.hostname):
-        raise bad
-    return parts
-
-
-def _endpoint(parts: SplitResult) -> Endpoint:
-    given = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    user = unquote(parts.username or "") or given.get("username", "")
-    password = unquote(parts.password or "") or given.get("password", "")
-    db = int(_db(parts))
-    if parts.scheme == "unix":
-        return Endpoint(path=unquote(parts.path), db=db, user=user, password=password)
-    tls = (lambda: _tls(given)) if parts.scheme == "rediss" else None
-    return Endpoint(host=parts.hostname or "", port=parts.port or 6379, db=db, user=user, password=password, tls=tls)
-
-
-def _tls(given: dict[str, str]) -> ssl.SSLContext:
-    """Makes the context from URL options that redis-py takes too. Raises ``OSError`` for a file that cannot be loaded."""
-    context = ssl.create_default_context(cafile=given.get("ssl_ca_certs"), capath=given.get("ssl_ca_path"))
-    if given.get("ssl_cert_reqs") == "none" or given.get("ssl_check_hostname", "").lower() in ("false", "0", "no"):
-        context.check_hostname = False
-    if given.get("ssl_cert_reqs") == "none":
-        context.verify_mode = ssl.CERT_NONE
-    if "ssl_certfile" in given:
-        context.load_cert_chain(given["ssl_certfile"], given.get("ssl_keyfile"))
-    return context
-
-
-def _db(parts: SplitResult) -> str:
-    return parse_qs(parts.query).get("db", ["0"])[-1] if parts.scheme == "unix" else parts.path.strip("/") or "0"
-
-
-def _without_secrets(parts: SplitResult) -> str:
-    db = _db(parts)
-    if parts.scheme == "unix":
-        return f"unix://{parts.path}" + (f"?db={db}" if db != "0" else "")
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" + (f"/{db}" if db != "0" else "")
 
 
 def _words(member: str) -> str:

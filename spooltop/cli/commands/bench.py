@@ -10,12 +10,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from spooltop.errors import NotASpool, Refused, UsageError
+from spooltop.model.target import has_scheme, without_secrets
 from spooltop.model.text import escape
 from spooltop.model.units import count, fit, size
 
 from ..context import Context, here_or
 from ..progress import ProgressLine
-from ..render import snapshot_json as render_json
+from ..render import snapshot_json
 from ..signals import interrupted_by_signals
 from ..terminal import Terminal
 
@@ -51,6 +52,8 @@ def bench(args: argparse.Namespace, context: Context) -> int:
     if not _SHORTEST <= seconds <= _LONGEST:
         raise UsageError(f"--seconds {seconds:g} is not between 2 and 3600", advice="as in --seconds 20")
     path = args.path if args.path is not None else here_or(None, args.as_kind == "spool")
+    if has_scheme(path):
+        raise Refused("bench: measures a file system", path=without_secrets(path), advice="name a directory")
     busy = _others(args, context, path)
     parent = trial_parent(path)
     _check_writable(parent)
@@ -127,7 +130,7 @@ def _announce(path: str, parent: str, seconds: float, as_json: bool, terminal: T
     system = os.uname()
     if as_json:
         terminal.out(
-            render_json.dumps(
+            snapshot_json.dumps(
                 {
                     "schema": 1, "section": "bench", "target": escape(os.path.abspath(path)), "folder": escape(parent),
                     "file_system": kind, "kernel": system.release, "cpus": os.cpu_count(), "seconds": seconds,
@@ -174,7 +177,7 @@ def _table(figures: Sequence[Figure]) -> Iterator[str]:
 
 
 def _as_json(figure: Figure) -> str:
-    return render_json.dumps(
+    return snapshot_json.dumps(
         {
             "schema": 1, "section": figure.section, "name": figure.name, "part": figure.part or None,
             "durable": figure.durable, "processes": figure.processes, "operations": figure.operations,

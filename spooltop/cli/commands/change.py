@@ -11,19 +11,18 @@ from contextlib import contextmanager
 from spooltop.control import Control
 from spooltop.errors import Refused, Stopped, UsageError
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Outcome, Plan, Result
+from spooltop.model.operations.plan import Outcome, Plan, Result
+from spooltop.model.target import has_scheme
 from spooltop.model.text import escape
 from spooltop.model.units import duration
 from spooltop.model.vocabulary import Action, Box, Json
-from spooltop.operate.confirm import accepts
+from spooltop.operate.confirm import accepts, confirm_words
 from spooltop.records import replace
 
 from .. import trace
 from ..context import Context
 from ..progress import ProgressLine
-from ..render import changes_json as render_changes_json
-from ..render import changes_text as render_changes_text
-from ..render import snapshot_json as render_json
+from ..render import changes_json, changes_text, snapshot_json
 from ..selecting import path_of, selection_of
 from ..signals import signals_to
 from ..terminal import Terminal
@@ -37,7 +36,10 @@ def requeue(args: argparse.Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal)
     if selection.box not in (None, Box.CUR, Box.HELD, Box.REJECTED):
         raise UsageError(f"requeue: messages in {selection.box} are not claims", advice="--box cur, rejected or held")
-    return _some(Action.REQUEUE, selection, args, context, {"hold_poison": True} if args.hold_poison else {})
+    if args.copy and not has_scheme(args.path):
+        raise UsageError("requeue: --copy is for streams", advice="leave it out: a message keeps its id and its place")
+    options: dict[str, Json] = {name: True for name in ("hold_poison", "copy") if getattr(args, name)}
+    return _some(Action.REQUEUE, selection, args, context, options)
 
 
 def hold(args: argparse.Namespace, context: Context) -> int:
@@ -167,23 +169,23 @@ def change(
         note = f"{plan.poison} marked ! may kill their consumers: --hold-poison holds them instead."
         plan = replace(plan, notes=(*plan.notes, note))
     if not args.json:
-        for line in render_changes_text.plan(plan):
+        for line in changes_text.plan(plan):
             terminal.out(line)
     if plan.count == 0:
         if args.json:
-            terminal.out(render_json.dumps(render_changes_json.outcome(plan, None, dry_run=args.dry_run)))
+            terminal.out(snapshot_json.dumps(changes_json.outcome(plan, None, dry_run=args.dry_run)))
         return _nothing(plan, terminal, own_age=selection.older_than is not None)
     if args.dry_run:
         if args.json:
-            terminal.out(render_json.dumps(render_changes_json.outcome(plan, None, dry_run=True)))
+            terminal.out(snapshot_json.dumps(changes_json.outcome(plan, None, dry_run=True)))
         return DONE
     if not args.yes:
         _confirm(plan, terminal, shown=not args.json)
     began = control.now() if traced else 0.0
     result = _apply(control, plan, terminal)
-    document = render_changes_json.outcome(plan, result, dry_run=False) if args.json else {}
+    document = changes_json.outcome(plan, result, dry_run=False) if args.json else {}
     if not args.json:
-        for line in render_changes_text.result(replace(result, notes=()) if plan.deletes else result):
+        for line in changes_text.result(replace(result, notes=()) if plan.deletes else result):
             terminal.out(line)
     code = _code(plan, result)
     if traced and (ids := [one.id for one in result.items if one.outcome is Outcome.DONE]):
@@ -198,7 +200,7 @@ def change(
             terminal.error(f"inject: {words}")
             code = code or SOME
     if args.json:
-        terminal.out(render_json.dumps(document))
+        terminal.out(snapshot_json.dumps(document))
     if plan.deletes:
         for note in result.notes:  # what was not written down, of what goes on all the same
             terminal.error(note)
@@ -241,9 +243,9 @@ def _confirm(plan: Plan, terminal: Terminal, *, shown: bool) -> None:
             advice="add --yes to do it, or --dry-run to see the plan only",
         )
     if not shown:
-        for line in render_changes_text.plan(plan):
+        for line in changes_text.plan(plan):
             terminal.err(line)
-    wants = {Confirm.LARGE: "Shift-Y", Confirm.NUMBER: f"the number {plan.count}"}.get(plan.confirm, "y")
+    wants = confirm_words(plan.confirm, plan.count)
     what = f"{plan.action} {plan.count}" if plan.action not in (Action.PAUSE, Action.RESUME) else str(plan.action)
     if not accepts(plan, terminal.ask(f"{what}? Type {wants}, anything else cancels: ")):
         raise Refused(f"{plan.action}: nothing done, not confirmed", advice=f"type {wants} to confirm")

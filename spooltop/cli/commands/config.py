@@ -9,10 +9,10 @@ import re
 from spooltop.model.text import escape
 from spooltop.observe.thresholds import PREFIX, Thresholds
 from spooltop.records import fields
-from spooltop.settings import NAMES, Settings, files_of, load
+from spooltop.settings import NAMES, SECRET, Settings, files_of, load
 
 from ..context import Context
-from ..render import snapshot_json as render_json
+from ..render import snapshot_json
 
 __all__ = ["config"]
 
@@ -35,8 +35,8 @@ def config(args: argparse.Namespace, context: Context) -> int:
         rows.append((name, value, found.origins.get(name, "default")))
     if args.json:
         for name, value, origin in rows:
-            line = {"schema": render_json.SCHEMA, "name": name, "value": value, "origin": origin}
-            context.terminal.out(render_json.dumps(line))
+            line = {"schema": snapshot_json.SCHEMA, "name": name, "value": value, "origin": origin}
+            context.terminal.out(snapshot_json.dumps(line))
         return 0
     for path in files_of(environ):
         context.terminal.out(f"{escape(path)}: {'read' if os.path.exists(path) else 'not there'}")
@@ -53,6 +53,8 @@ def _value(name: str, found: Settings, limits: Thresholds, durations: set[str]) 
         number = getattr(limits, name)
         return _duration(number) if name in durations else str(number)
     text = found.words.get(PREFIX + name.upper())
+    if name == SECRET and text:
+        return "…"
     return None if text is None else escape(_SECRETS.sub(lambda found: "…@" if found[0].endswith("@") else "…", text))
 
 

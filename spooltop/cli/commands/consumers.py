@@ -8,11 +8,11 @@ from typing import Any
 
 from spooltop.errors import UsageError
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow, nameless_words
-from spooltop.model.text import escape, program
+from spooltop.model.text import escape
 from spooltop.model.units import age, at_most, duration, fit, parse_age, size
 
-from ..context import Context, here_or
-from ..render import snapshot_json as render_json
+from ..context import Context, answered, here_or
+from ..render import snapshot_json
 from ..terminal import printable
 
 __all__ = ["consumers"]
@@ -26,7 +26,7 @@ def consumers(args: argparse.Namespace, context: Context) -> int:
     if seconds is not None and not 0 < seconds <= 365 * 86_400.0:
         raise UsageError(f"--watch {args.watch!r} is not between 1s and 365d", advice="as in --watch 40s")
     with context.control(args, path, watch=seconds is not None) as control:
-        control.look()
+        answered(control.look(), control.target)
         found = control.consumers()
         if seconds is not None:
             control.watch(seconds)
@@ -34,7 +34,7 @@ def consumers(args: argparse.Namespace, context: Context) -> int:
     chosen = [one for one in found.consumers if args.verdict in (None, one.verdict)]
     if args.json:
         for one in chosen:
-            context.terminal.out(render_json.dumps(_json(one, found)))
+            context.terminal.out(snapshot_json.dumps(_json(one, found)))
     elif chosen:
         for line in _text(chosen, found):
             context.terminal.out(line)
@@ -61,19 +61,21 @@ def _json(one: ConsumerRow, found: ConsumerList) -> dict[str, Any]:
     owner, usage = one.owner, one.usage
     command = (usage.command if usage is not None else "") or owner.command
     return {
-        "schema": render_json.SCHEMA,
+        "schema": snapshot_json.SCHEMA,
         "verdict": str(one.verdict),
         "state": one.word.lower(),
         "pid": owner.pid,
         "host": None if owner.host is None else escape(owner.host),
         "user": None if owner.user is None else escape(owner.user),
         "command": None if not command else escape(command),
+        **({} if owner.name is None else {"name": escape(owner.name)}),
         "token": one.token,
         "started_at": owner.start,
         "claims": one.claims,
         "longest_held": one.held(found.taken_at),
         "longest_held_is_bound": one.claimed_is_bound,
         "last_claim": one.last_claim_at,
+        **({} if found.measured else {"asked_at": one.asked_at}),
         "done_rate": one.rate.done,
         "failed_rate": one.rate.failed,
         "window": found.window or None,
@@ -85,6 +87,9 @@ def _json(one: ConsumerRow, found: ConsumerList) -> dict[str, Any]:
 
 
 def _text(chosen: Iterable[ConsumerRow], found: ConsumerList) -> Iterable[str]:
+    if not found.measured:
+        yield from _named(chosen, found)
+        return
     if found.window:
         yield f"rates over {duration(found.window)}{', at least' if found.lower_bound else ''}"
     yield (
@@ -99,11 +104,24 @@ def _text(chosen: Iterable[ConsumerRow], found: ConsumerList) -> Iterable[str]:
         cpu = nothing if usage is None else "·" if usage.cpu is None else f"{round(100 * usage.cpu)}%"
         yield (
             f"{one.word:<8} {'?' if owner.pid is None else owner.pid:>7}"
-            f"  {fit(escape(program(owner.command)) if owner.command else '?', 18, cut='right')}"
+            f"  {fit(escape(owner.called) or '?', 18, cut='right')}"
             f"  {fit(escape(owner.user or nothing), 8, cut='right')}  {fit(escape(owner.host or '?'), 10, cut='right')}"
             f"  {_ago(owner.start, found.taken_at):>6}  {one.claims:>6,}  {held:>5}  {_ago(one.last_claim_at, found.taken_at):>5}"
             f"  {'—' if gone else one.rate.words('done'):>6}  {'—' if gone else one.rate.words('failed'):>6}"
             f"  {cpu:>5}  {nothing if usage is None else size(usage.memory):>6}  {printable(one.evidence)}"
+        )
+
+
+def _named(chosen: Iterable[ConsumerRow], found: ConsumerList) -> Iterable[str]:
+    """Lines of consumers that a server knows by their names: nobody measures their processes."""
+    yield "verdict      pid  host        claims   held  asked  consumer                  evidence"
+    for one in chosen:
+        held = (at_most if one.claimed_is_bound else age)(one.held(found.taken_at))
+        yield (
+            f"{one.word:<8} {'?' if one.owner.pid is None else one.owner.pid:>7}"
+            f"  {fit(escape(one.owner.host or '?'), 10, cut='right')}  {one.claims:>6,}  {held:>5}"
+            f"  {_ago(one.asked_at, found.taken_at):>5}  {fit(escape(one.owner.called) or '?', 24, cut='right')}"
+            f"  {printable(one.evidence)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Commands that use the engine without an operator: init makes a spool, put enqueues."""
+"""Commands that use a queue without an operator: init makes a spool, put enqueues."""
 
 from __future__ import annotations
 
@@ -7,58 +7,56 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from spooltop.backends.directory.detect import identify
 from spooltop.errors import NotASpool, Refused, SpooltopError, UsageError
+from spooltop.model.target import full_name, has_scheme, without_secrets
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
 
 from ..context import Context
 from ..progress import ProgressLine
-from ..render import snapshot_json as render_json
+from ..render import snapshot_json
 from ..selecting import id_of
 
 if TYPE_CHECKING:
-    from spooltop.engine import Spool
+    from spooltop.model.queue import Queue
 
-__all__ = ["init", "open_spool", "put"]
+__all__ = ["init", "open_for", "put"]
 
 SOME = 1
 
 
-def open_spool(args: argparse.Namespace, *, what: str, hosts: str = "any") -> Spool:
-    """Opens the engine's spool at the path of a command, with the setting ``claims.hosts``. Raises with a suitable hint if the
-    path is not a spool, or is a mail folder."""
-    from spooltop.engine import Spool
+def open_for(args: argparse.Namespace, context: Context, *, action: str, hosts: str = "any") -> Queue:
+    """Opens the queue at the path of a command, with the setting ``claims.hosts``. Raises with a suitable hint if there is none,
+    or nothing may be put into it."""
+    from spooltop.queues import open_queue
 
-    as_spool = args.as_kind == "spool"
-    target = identify(args.path, as_spool)
     if args.read_only:
-        raise Refused(f"{what}: refused by --read-only", path=args.path)
-    if target.read_only is not None:
-        raise Refused(f"{what}: {target.read_only}", path=args.path)
-    if target.kind != "spool":
-        raise NotASpool(f"{what}: these are {target.kind}, not messages", path=args.path, advice="name a spool")
-    return Spool(args.path, durable=not args.no_durable, as_spool=as_spool, hosts=hosts)
+        raise Refused(f"{action}: refused by --read-only", path=without_secrets(args.path))
+    return open_queue(
+        args.path, action=action, durable=not args.no_durable, hosts=hosts, as_spool=args.as_kind == "spool",
+        environ=context.terminal.environ,
+    )  # fmt: skip
 
 
 def init(args: argparse.Namespace, context: Context) -> int:
     from spooltop.engine import Spool
+    from spooltop.targets import identify_target
 
     path: str = args.path
-    made: list[str] = []
     if args.read_only:
-        raise Refused("init: refused by --read-only", path=path)
+        raise Refused("init: refused by --read-only", path=without_secrets(path))
+    if has_scheme(path):
+        return _init_on_a_server(args, context)
     try:
-        target = identify(path, args.as_kind == "spool")
+        target = identify_target(path, as_spool=args.as_kind == "spool", environ=context.terminal.environ)
     except NotASpool as error:
         _may_become_one(path, error)
-        made = [str(box) for box in (Box.TMP, Box.NEW, Box.CUR)]
     else:
         if target.read_only is not None:
             raise Refused(f"init: {target.read_only}", path=path)
         if target.kind != "spool":
             raise Refused(f"init: it holds {target.kind}", path=path, advice="name a new or an empty directory")
-        made = [str(box) for box in target.missing]
+    made = [str(box) for box in (Box.TMP, Box.NEW, Box.CUR) if not os.path.isdir(os.path.join(path, box))]
     if made:
         try:
             Spool.create(path).close()
@@ -66,11 +64,22 @@ def init(args: argparse.Namespace, context: Context) -> int:
             advice = "name a place that you may write, with space left"
             raise Refused(f"init: {os.strerror(error.errno or 0)}", path=path, advice=advice) from None
     if args.json:
-        context.terminal.out(render_json.dumps({"schema": 1, "spool": escape(os.path.abspath(path)), "made": made}))
+        context.terminal.out(snapshot_json.dumps({"schema": 1, "spool": escape(full_name(path)), "made": made}))
     elif made:
         context.terminal.out(f"made {escape(path)} with {', '.join(made)}")
     else:
         context.terminal.out(f"{escape(path)} is a spool already, nothing was changed")
+    return 0
+
+
+def _init_on_a_server(args: argparse.Namespace, context: Context) -> int:
+    from spooltop.queues import open_queue
+
+    with open_queue(args.path, action="init", create=True, environ=context.terminal.environ) as queue:
+        if args.json:
+            context.terminal.out(snapshot_json.dumps({"schema": 1, "spool": escape(queue.name)}))
+        else:
+            context.terminal.out(f"{escape(queue.name)} is ready")
     return 0
 
 
@@ -107,17 +116,17 @@ def put(args: argparse.Namespace, context: Context) -> int:
     name = None if args.id is None else id_of(args.id)
     failed = 0
     line = ProgressLine(terminal, "put", total=len(files), hint="Ctrl-C stops", shown=not terminal.out_is_terminal)
-    with open_spool(args, what="put") as spool, line:
+    with open_for(args, context, action="put") as queue, line:
         for number, file in enumerate(files):
             line.advance(number, words="files")
             try:
                 if file == "-":
                     if terminal.stdin.isatty():
                         terminal.err("the message, and Ctrl-D at its end:")
-                    done = _put(spool, terminal.binary_in(), args, name)
+                    done = _put(queue, terminal.binary_in(), args, name)
                 else:
                     with Path(file).open("rb") as data:
-                        done = _put(spool, data, args, name)
+                        done = _put(queue, data, args, name)
             except OSError as error:
                 line.close()
                 terminal.error(f"put: {escape(file)}: {os.strerror(error.errno or 0)}; not enqueued")
@@ -131,9 +140,9 @@ def put(args: argparse.Namespace, context: Context) -> int:
 def _json(id: str) -> str:
     from spooltop.engine import MessageId
 
-    return render_json.dumps(render_json.put(id, duplicate=isinstance(id, MessageId) and id.duplicate))
+    return snapshot_json.dumps(snapshot_json.put(id, duplicate=isinstance(id, MessageId) and id.duplicate))
 
 
-def _put(spool: Spool, data: BinaryIO, args: argparse.Namespace, name: str | None) -> str:
+def _put(queue: Queue, data: BinaryIO, args: argparse.Namespace, name: str | None) -> str:
     key: str | None = args.key
-    return spool.put(data, source=args.source, id=name, key=key)
+    return queue.put(data, source=args.source, id=name, key=key)

@@ -13,9 +13,8 @@ from spooltop.model.text import escape, unescape
 from spooltop.model.units import parse_age
 from spooltop.model.vocabulary import Action, Json
 
-from ..context import Context, here_or
-from ..render import snapshot_json as render_json
-from ..render import snapshot_text as render_text
+from ..context import Context, answered, here_or
+from ..render import snapshot_json, snapshot_text
 from .change import change
 from .status import watched
 
@@ -43,11 +42,11 @@ def cursors(args: argparse.Namespace, context: Context) -> int:
 
 
 def _listed(args: argparse.Namespace, context: Context) -> int:
-    snapshot = watched(args, context, args.path, progress=True)
+    snapshot = answered(watched(args, context, args.path, progress=True), args.path)
     if args.json:
-        lines = [render_json.dumps(line) for line in render_json.cursors(snapshot)]
+        lines = [snapshot_json.dumps(line) for line in snapshot_json.cursors(snapshot)]
     else:
-        lines = render_text.cursors(snapshot) if snapshot.cursors else ["no cursors here"]
+        lines = snapshot_text.cursors(snapshot) if snapshot.cursors else ["no cursors here"]
     for line in lines:
         context.terminal.out(line)
     return 0
@@ -68,7 +67,8 @@ def _set(args: argparse.Namespace, context: Context) -> int:
 
 
 def _value(control: Control, source: str, file: str | None, text: str, kind: str) -> tuple[Json, str]:
-    found = [one for one in control.look().cursors if one.source == source and (file is None or _is(one, file))]
+    cursors = answered(control.look(), control.target).cursors
+    found = [one for one in cursors if one.source == source and (file is None or _is(one, file))]
     try:
         read = parse_value(text, found[0].value if found else None, kind, found[0].field if found else None)
     except ValueError:
@@ -86,12 +86,12 @@ def _mute(args: argparse.Namespace, context: Context) -> int:
         name, age = args.mute, MUTED_FOR
     source, seconds = _source(name), parse_age(age)
     with context.control(args, args.path) as control:
-        known = [one.source for one in control.look().cursors]
+        known = [one.source for one in answered(control.look(), control.target).cursors]
         end = control.mute(source, seconds)
     if args.json:
-        context.terminal.out(render_json.dumps({"schema": 1, "source": escape(source), "muted_until": end}))
+        context.terminal.out(snapshot_json.dumps({"schema": 1, "source": escape(source), "muted_until": end}))
     else:
-        context.terminal.out(f"{escape(source)} is muted until {render_text.date(end)}")
+        context.terminal.out(f"{escape(source)} is muted until {snapshot_text.date(end)}")
     if source not in known:
         there = ", ".join(map(escape, known)) or "none"
         context.terminal.error(f"{escape(source)} is not among the cursors seen now ({there}); it is muted anyway")
@@ -103,7 +103,8 @@ def _unmute(args: argparse.Namespace, context: Context) -> int:
     with context.control(args, args.path) as control:
         ended = control.unmute(source)
     if args.json:
-        context.terminal.out(render_json.dumps({"schema": 1, "source": escape(source), "muted_until": None, "was_muted": ended}))
+        line = {"schema": 1, "source": escape(source), "muted_until": None, "was_muted": ended}
+        context.terminal.out(snapshot_json.dumps(line))
     elif ended:
         context.terminal.out(f"{escape(source)} is no longer muted")
     if not ended:

@@ -12,7 +12,7 @@ from spooltop.model.units import parse_age
 
 from ..context import Context, here_or
 from ..progress import while_waiting
-from ..render import snapshot_json as render_json
+from ..render import snapshot_json
 from ..signals import interrupted_by_signals
 from ..terminal import Terminal, printable
 
@@ -59,7 +59,7 @@ def doctor(args: argparse.Namespace, context: Context) -> int:
 
 
 def _as_json(one: Diagnosis) -> str:
-    return render_json.dumps(
+    return snapshot_json.dumps(
         {"schema": 1, "check": one.check, "status": str(one.health), "text": one.text, "remedy": one.remedy or None}
     )
 

@@ -16,7 +16,7 @@ from spooltop.monitor.events import QueueEvent, TargetEvents, as_json, as_text
 from spooltop.monitor.watching import OperationFeed, Watching, require_one, stopped_by_signals
 
 from ..context import Context, targets_of
-from ..render import snapshot_json as render_json
+from ..render import snapshot_json
 from ..terminal import Terminal
 
 __all__ = ["events"]
@@ -67,7 +67,7 @@ class _Told:
                 return
             try:
                 for event in found:
-                    self._terminal.out(as_text(event) if self._as_lines else render_json.dumps(as_json(event)))
+                    self._terminal.out(as_text(event) if self._as_lines else snapshot_json.dumps(as_json(event)))
                 if found:
                     self._terminal.flush()
             except (OSError, SpooltopError) as error:  # nobody reads any more, or the disk is full: the main thread says it
@@ -118,7 +118,7 @@ class _Runner:
 
     def _run(self) -> None:
         while (event := self._waiting.get()) is not None:
-            line = (render_json.dumps(event) + "\n").encode()
+            line = (snapshot_json.dumps(event) + "\n").encode()
             try:
                 done = subprocess.run(self._command, shell=True, input=line, timeout=_COMMAND_WITHIN, check=False)
             except subprocess.TimeoutExpired:

@@ -1,4 +1,5 @@
-"""``layouts`` lists the layouts of other programs' queues; ``layouts try`` shows what one makes of a directory."""
+"""``layouts`` lists the layouts of other programs' queues; ``layouts try`` shows what one makes of a directory. ``layouts form``
+and ``layouts show`` print what a layout of one's own can begin with."""
 
 from __future__ import annotations
 
@@ -8,29 +9,39 @@ from collections import Counter
 from collections.abc import Mapping
 
 from spooltop.errors import UsageError
-from spooltop.layouts import SortedFile, known_layouts, try_layout
+from spooltop.layouts import SortedFile, form_text, known_layouts, layout_text, try_layout
 from spooltop.model import units
 from spooltop.model.text import escape
 
 from ..context import Context
-from ..render import snapshot_json as render_json
+from ..render import snapshot_json
 
 __all__ = ["layouts"]
 
 NOTHING_MATCHED = 4
+_NEEDS = {"form": ("nothing more", ""), "show": ("a layout", "NAME"), "try": ("a layout and a directory", "FILE PATH")}
+"""Needs of each word, in English and as they are written."""
 _TIMES = ("enqueued_at", "since", "not_before", "expires")
 
 
 def layouts(args: argparse.Namespace, context: Context) -> int:
-    """Runs ``layouts`` and ``layouts try FILE PATH``. Returns 1 where a layout file is not valid, 4 where no file lies in a
-    box."""
+    """Runs ``layouts`` and its words ``form``, ``show NAME`` and ``try FILE PATH``. Returns 1 where a layout file is not valid, 4
+    where no file lies in a box."""
     if not args.words:
         return _list(args.json, context)
-    if args.words[0] != "try":
-        raise UsageError(f"layouts: unknown word {args.words[0]!r}", advice="spooltop layouts, or spooltop layouts try FILE PATH")
-    if len(args.words) != 3:
-        raise UsageError("layouts try needs a layout and a directory", advice="spooltop layouts try FILE PATH")
-    return _try(args.words[1], args.words[2], args.json, context)
+    word, *rest = args.words
+    if word not in _NEEDS:
+        advice = "spooltop layouts, or with one of form, show NAME, try FILE PATH"
+        raise UsageError(f"layouts: unknown word {word!r}", advice=advice)
+    needs, form = _NEEDS[word]
+    if len(rest) != len(form.split()):
+        raise UsageError(f"layouts {word} needs {needs}", advice=f"spooltop layouts {word} {form}".rstrip())
+    if word == "try":
+        return _try(rest[0], rest[1], args.json, context)
+    text = form_text() if word == "form" else layout_text(rest[0], context.terminal.environ)
+    for line in text.splitlines():
+        context.terminal.out(escape(line))
+    return 0
 
 
 def _list(as_json: bool, context: Context) -> int:
@@ -39,10 +50,10 @@ def _list(as_json: bool, context: Context) -> int:
     for one in known:
         if as_json:
             line = {
-                "schema": render_json.SCHEMA, "name": one.name or None, "file": escape(one.path), "ships": one.ships,
+                "schema": snapshot_json.SCHEMA, "name": one.name or None, "file": escape(one.path), "ships": one.ships,
                 "shadowed": one.shadowed, "boxes": list(one.boxes), "error": one.error or None,
             }  # fmt: skip
-            out(render_json.dumps(line))
+            out(snapshot_json.dumps(line))
         elif one.error:
             context.terminal.error(one.error)
         else:
@@ -83,7 +94,7 @@ def _facts(facts: Mapping[str, float | int | str], now: float) -> list[str]:
 
 def _json(found: SortedFile) -> str:
     line = {
-        "schema": render_json.SCHEMA, "path": escape(found.path), "box": found.box or None, "id": escape(found.id) or None,
+        "schema": snapshot_json.SCHEMA, "path": escape(found.path), "box": found.box or None, "id": escape(found.id) or None,
         "rule": found.rule, **found.facts,
     }  # fmt: skip
-    return render_json.dumps(line)
+    return snapshot_json.dumps(line)

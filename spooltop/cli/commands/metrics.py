@@ -11,7 +11,7 @@ from spooltop.model.units import parse_age
 from spooltop.monitor.watching import Watching, require_one, stopped_by_signals
 
 from ..context import Context, targets_of
-from ..render import snapshot_json as render_json
+from ..render import snapshot_json
 
 if TYPE_CHECKING:
     from spooltop.control import Control
@@ -27,7 +27,7 @@ def metrics(args: argparse.Namespace, context: Context) -> int:
     if args.grafana:
         from spooltop.monitor.grafana import dashboard
 
-        context.terminal.out(render_json.dumps(dashboard()))
+        context.terminal.out(snapshot_json.dumps(dashboard()))
         return 0
     try:
         from spooltop.monitor.metrics import Metrics, TargetMetrics

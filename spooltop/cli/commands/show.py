@@ -18,12 +18,9 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
 
-from ..context import Context, here_or
+from ..context import Context, answered, here_or
 from ..progress import ListingProgress, ProgressLine, while_waiting
-from ..render import changes_json as render_changes_json
-from ..render import changes_text as render_changes_text
-from ..render import snapshot_json as render_json
-from ..render import snapshot_text as render_text
+from ..render import changes_json, changes_text, snapshot_json, snapshot_text
 from ..selecting import id_of, selection_of
 
 __all__ = ["locks", "ls", "ops", "show", "tickets"]
@@ -70,15 +67,19 @@ def ls(args: argparse.Namespace, context: Context) -> int:
         for listing, row in itertools.islice(found, args.most):
             writing.advance(printed)
             if args.json:
-                context.terminal.out(render_json.dumps(render_json.row(row, now, complete=listing.complete)))
+                context.terminal.out(snapshot_json.dumps(snapshot_json.row(row, now, complete=listing.complete)))
             else:
                 if printed == 0:
-                    context.terminal.out(render_text.rows_head())
-                for line in render_text.rows([row], now):
+                    context.terminal.out(snapshot_text.rows_head())
+                for line in snapshot_text.rows([row], now):
                     context.terminal.out(line)
             printed += 1
         writing.close()
-        incomplete = [listing.query.box for listing in listings if not listing.complete]
+        incomplete = [listing.query.box for listing in listings if not listing.complete and listing.ordered_over is None]
+        for listing in listings:
+            if listing.ordered_over is not None:
+                first = f"only the first {listing.ordered_over:,} messages were filtered and sorted"
+                context.terminal.error(f"{escape(args.path)}: {listing.query.box}: {first}")
     if incomplete and printed == 0 and len(incomplete) == len(boxes):
         raise Unreadable(f"{' and '.join(incomplete)} could not be listed", path=args.path, advice="status says why")
     if incomplete:
@@ -113,11 +114,11 @@ def show(args: argparse.Namespace, context: Context) -> int:
         for place, row in enumerate(found):
             payload = control.read(row.key, _PREVIEW)
             if args.json:
-                terminal.out(render_json.dumps(render_json.message(row, payload, control.now())))
+                terminal.out(snapshot_json.dumps(snapshot_json.message(row, payload, control.now())))
                 continue
             if place:
                 terminal.out("")
-            for line in render_text.message(row, payload, control.now()):
+            for line in snapshot_text.message(row, payload, control.now()):
                 terminal.out(line)
     return 0
 
@@ -133,9 +134,9 @@ def ops(args: argparse.Namespace, context: Context) -> int:
     shown = records if args.all else records[:_OPERATIONS]
     if args.json:
         for record in shown:
-            context.terminal.out(render_json.dumps(render_changes_json.operation(record, now)))
+            context.terminal.out(snapshot_json.dumps(changes_json.operation(record, now)))
     elif shown:
-        for line in render_changes_text.operations(shown, now):
+        for line in changes_text.operations(shown, now):
             context.terminal.out(line)
     else:
         context.terminal.out("no operations yet")
@@ -146,9 +147,9 @@ def ops(args: argparse.Namespace, context: Context) -> int:
 
 def _audited(one: OperationRecord, trail: AuditTrail, now: float, args: argparse.Namespace, context: Context) -> int:
     if args.json:
-        context.terminal.out(render_json.dumps(render_changes_json.audited(one, trail, now)))
+        context.terminal.out(snapshot_json.dumps(changes_json.audited(one, trail, now)))
     else:
-        for line in render_changes_text.audited(one, trail, now):
+        for line in changes_text.audited(one, trail, now):
             context.terminal.out(line)
     return 0
 
@@ -167,9 +168,9 @@ def _the_one(records: Sequence[OperationRecord], asked: str, path: str) -> Opera
 def locks(args: argparse.Namespace, context: Context) -> int:
     snapshot = _look(args, context)
     if args.json:
-        lines = [render_json.dumps(line) for line in render_json.locks(snapshot.observation.locks)]
+        lines = [snapshot_json.dumps(line) for line in snapshot_json.locks(snapshot.observation.locks)]
     else:
-        lines = render_text.locks(snapshot) if snapshot.observation.locks else ["no locks here"]
+        lines = snapshot_text.locks(snapshot) if snapshot.observation.locks else ["no locks here"]
     for line in lines:
         context.terminal.out(line)
     return _failures(snapshot.observation.locks, context)
@@ -179,9 +180,9 @@ def tickets(args: argparse.Namespace, context: Context) -> int:
     snapshot = _look(args, context)
     queues = [lock for lock in snapshot.observation.locks if lock.kind in ("ticket", "redis")]
     if args.json:
-        lines = [render_json.dumps(line) for line in render_json.locks(queues)]
+        lines = [snapshot_json.dumps(line) for line in snapshot_json.locks(queues)]
     else:
-        lines = render_text.tickets(queues, snapshot) if queues else ["no tickets here"]
+        lines = snapshot_text.tickets(queues, snapshot) if queues else ["no tickets here"]
     for line in lines:
         context.terminal.out(line)
     return _failures(queues, context)
@@ -204,16 +205,16 @@ def _look(args: argparse.Namespace, context: Context) -> Snapshot:
 
 def _look_at(control: Control, context: Context) -> Snapshot:
     with while_waiting(context.terminal, "looking", control.current_step):
-        return control.look()
+        return answered(control.look(), control.target)
 
 
 def _who(control: Control, found: Sequence[Row], args: argparse.Namespace, context: Context) -> int:
     for row in found:
         holders = control.holders(row.key)
         if args.json:
-            context.terminal.out(render_json.dumps(render_json.holders(holders, row)))
+            context.terminal.out(snapshot_json.dumps(snapshot_json.holders(holders, row)))
             continue
-        for line in render_text.holders(holders):
+        for line in snapshot_text.holders(holders):
             context.terminal.out(line)
     return 0
 

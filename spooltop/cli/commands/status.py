@@ -11,9 +11,9 @@ from spooltop.errors import SpooltopError, Unreadable, UsageError
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.units import parse_age
 
-from ..context import Context, targets_of
+from ..context import Context, answered, targets_of
 from ..progress import while_waiting
-from ..render import snapshot_text as render_text
+from ..render import snapshot_text
 
 if TYPE_CHECKING:
     from spooltop.control import Control
@@ -35,13 +35,13 @@ def report(args: argparse.Namespace, context: Context, targets: Sequence[str]) -
     if len(targets) > 1:
         return _several(args, context, targets)
     target = targets[0]
-    snapshot = watched(args, context, target, progress=True)
+    snapshot = answered(watched(args, context, target, progress=True), target)
     if args.json:
-        from ..render import snapshot_json as render_json
+        from ..render import snapshot_json
 
-        context.terminal.out(render_json.dumps(render_json.status(snapshot, target)))
+        context.terminal.out(snapshot_json.dumps(snapshot_json.status(snapshot, target)))
     else:
-        for line in render_text.status(snapshot, target):
+        for line in snapshot_text.status(snapshot, target):
             context.terminal.out(line)
     return 0
 
@@ -55,7 +55,7 @@ def _several(args: argparse.Namespace, context: Context, targets: Sequence[str])
 
     def look(target: str) -> tuple[Snapshot | SpooltopError, int]:
         try:
-            return watched(args, context, target), 0
+            return answered(watched(args, context, target), target), 0
         except SpooltopError as error:
             return error, error.exit_code
         except OSError as error:

@@ -2,7 +2,7 @@
 claims.
 
 Each command runs in its own process group with the message as its stdin. It inherits a copy of the consumer's presence
-descriptor, so that the claim lasts as long as the command runs.
+descriptor where the queue has one, so that the claim lasts as long as the command runs.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spooltop.engine.consuming.claim import backoff
-from spooltop.engine.consuming.waiting import LONGEST, ArrivalWatch, nonblocking_pipe
+from spooltop.engine.consuming.waiting import LONGEST, nonblocking_pipe
 from spooltop.engine.limits import MAX_ATTEMPTS
-from spooltop.errors import ClaimLost, SpoolFull, SpooltopError, UsageError
+from spooltop.errors import ClaimLost, SpoolFull, SpooltopError, Unavailable, UsageError
 from spooltop.model.look.pause import Pause, pause_words
 from spooltop.model.text import escape
 from spooltop.model.units import duration, parse_age
-from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass, field
 from spooltop.settings import load
 
 from ..context import Context
 from ..signals import signal_group, signal_name, signals_handled, wait_for_wakeup
 from ..terminal import Terminal, printable
-from .create import open_spool
+from .create import open_for
 
 if TYPE_CHECKING:
-    from spooltop.engine import Claim, Spool
+    from spooltop.model.queue import Arrivals, Queue, QueueClaim
 
 __all__ = ["CommandWorker", "work"]
 
@@ -44,7 +43,7 @@ GRACE = 5.0
 RECOVER_EVERY = 5.0
 """Seconds between two checks for dead consumers while idle."""
 PAUSE_CHECK = 0.5
-"""Seconds between two checks whether a paused spool was resumed."""
+"""Seconds between two checks whether a paused queue was resumed."""
 BLINK = 0.001
 """Timeout in seconds. A claim with any timeout also checks that the boxes are still those that were opened."""
 
@@ -57,9 +56,9 @@ def work(args: argparse.Namespace, context: Context) -> int:
     if shutil.which(args.command[0]) is None:
         raise UsageError(f"work: command not found: {args.command[0]!r}", advice="give its path, or fix PATH")
     timeout = None if args.timeout is None else parse_age(args.timeout)
-    with open_spool(args, what="work", hosts=load(context.terminal.environ).claims_hosts) as spool:
+    with open_for(args, context, action="work", hosts=load(context.terminal.environ).claims_hosts) as queue:
         worker = CommandWorker(
-            spool,
+            queue,
             args.command,
             context.terminal,
             jobs=args.jobs,
@@ -75,7 +74,7 @@ def work(args: argparse.Namespace, context: Context) -> int:
 class _Job:
     """A running command. ``deadline`` is on the worker's tick; ``ended_by`` says why it was asked to end."""
 
-    claim: Claim
+    claim: QueueClaim
     process: subprocess.Popen[bytes]
     started: float
     deadline: float | None
@@ -97,12 +96,12 @@ class _Job:
 @dataclass(slots=True)
 class CommandWorker:
     """Runs ``command`` for each message until it receives a signal to stop or, with ``drain``, until no message is left to take.
-    While the spool is paused it waits, with ``drain`` too if messages are left.
+    While the queue is paused it waits, with ``drain`` too if messages are left.
 
     ``tick`` returns monotonic seconds, ``clock`` epoch seconds.
     """
 
-    spool: Spool
+    queue: Queue
     command: Sequence[str]
     terminal: Terminal
     jobs: int = 1
@@ -116,15 +115,16 @@ class CommandWorker:
     _stops: int = 0
     _failures: int = 0
     _broken: SpooltopError | None = None
-    _full: bool = False
+    _waits: str = ""
+    _unsaid: list[tuple[_Job, int]] = field(default_factory=list)
+    """Commands that ended while the queue did not answer, with their exit codes: their claims are still to be ended."""
     _pause: Pause | None = None
     _recovered_at: float | None = None
 
     def run(self) -> int:
         """Returns 0, or 1 if a drain left a message that was not done. If the worker cannot continue, it waits for the running
         commands and raises ``SpooltopError``."""
-        new = os.open(os.path.join(self.spool.path, Box.NEW), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        watch = ArrivalWatch(new)
+        watch = self.queue.arrivals()
         pipe, wakeup_fd = nonblocking_pipe()
         try:
             with signals_handled(self._signalled, watch.wake, wakeup_fd):
@@ -134,23 +134,30 @@ class CommandWorker:
             watch.close()
             os.close(wakeup_fd)
             os.close(pipe)
-            os.close(new)
+        for job, _ in self._unsaid:
+            self.terminal.error(f"{escape(job.claim.id)} ended while the server did not answer; it is delivered again")
         if self._broken is not None:
             raise self._broken
         return 1 if self.drain and self._failures and not self._stops else 0
 
-    def _turn(self, watch: ArrivalWatch, pipe: int) -> bool:
+    def _turn(self, watch: Arrivals, pipe: int) -> bool:
         """Runs one round: cleans up after commands that have ended, starts new ones, waits. False when the work is over."""
         self._reap()
         self._end_overdue()
         try:
+            self._finish_again()
             if self._take():
                 return True
             self._look_for_pause()
-            over = self._stopping or (self.drain and self.spool.peek() is None)
+            over = self._stopping or (self.drain and self.queue.peek() is None)
+        except Unavailable as error:
+            over = self._stopping or self.drain
+            if self.drain:
+                self._broken = error
+            self._wait_for(error, "the server")
         except (SpooltopError, OSError) as error:
             # What runs is waited for: a claim must not go back while its command works.
-            self._broken = error if isinstance(error, SpooltopError) else SpooltopError(f"work: {error}", path=self.spool.path)
+            self._broken = error if isinstance(error, SpooltopError) else SpooltopError(f"work: {error}", path=self.queue.name)
             over = True
         if over and not self._running:
             return False
@@ -161,13 +168,13 @@ class CommandWorker:
         return True
 
     def _look_for_pause(self) -> None:
-        """Says when the spool was paused, and when it was resumed."""
-        before, self._pause = self._pause, self.spool.paused
+        """Says when the queue was paused, and when it was resumed."""
+        before, self._pause = self._pause, self.queue.paused
         if self._pause is not None and self._pause != before:
             words = pause_words(self._pause, self.clock())
-            self.terminal.error(f"{printable(self.spool.path)} is paused {words}; waiting for spooltop resume")
+            self.terminal.error(f"{printable(self.queue.name)} is paused {words}; waiting for spooltop resume")
         elif self._pause is None and before is not None and not self.quiet:
-            self.terminal.error(f"{printable(self.spool.path)} was resumed")
+            self.terminal.error(f"{printable(self.queue.name)} was resumed")
 
     @property
     def _stopping(self) -> bool:
@@ -191,15 +198,15 @@ class CommandWorker:
     def _start(self) -> bool:
         """Claims a message and starts the command on it; False if there is no message to take."""
         try:
-            claim = self.spool.claim(timeout=0 if self._running else BLINK)
+            claim = self.queue.claim(timeout=0 if self._running else BLINK)
         except SpoolFull as error:
             if self.drain:
                 raise
-            if not self._full:
-                self.terminal.error(f"{error}; waiting for space")
-            self._full = True
+            self._wait_for(error, "space")
             return False
-        self._full = False
+        if self._waits and not self.quiet:
+            self.terminal.error(f"{printable(self.queue.name)} goes on")
+        self._waits = ""
         if claim is None:
             return False
         try:
@@ -208,7 +215,7 @@ class CommandWorker:
                     self.command,
                     stdin=message,
                     env=self._environment(claim),
-                    pass_fds=(self.spool.presence_fd(),),
+                    pass_fds=self.queue.inherited_fds(),
                     process_group=0,
                 )
         except ClaimLost:
@@ -221,7 +228,13 @@ class CommandWorker:
         self._running.append(_Job(claim, process, now, None if self.timeout is None else now + self.timeout))
         return True
 
-    def _environment(self, claim: Claim) -> Mapping[str, str]:
+    def _wait_for(self, error: SpooltopError, what: str) -> None:
+        """Says once what it waits for."""
+        if self._waits != what:
+            self.terminal.error(f"{error}; waiting for {what}")
+        self._waits = what
+
+    def _environment(self, claim: QueueClaim) -> Mapping[str, str]:
         return {
             **self.terminal.environ,
             "SPOOLTOP_ID": escape(claim.id),
@@ -237,6 +250,12 @@ class CommandWorker:
                 signal_group(job.process.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
             code = job.process.wait()
             self._running.remove(job)
+            self._finish(job, code)
+
+    def _finish_again(self) -> None:
+        """Ends the claims of commands that ended while the queue did not answer."""
+        unsaid, self._unsaid = self._unsaid, []
+        for job, code in unsaid:
             self._finish(job, code)
 
     def _finish(self, job: _Job, code: int) -> None:
@@ -256,6 +275,10 @@ class CommandWorker:
                 said = f"rejected ({how}, the last attempt)" if last else f"released ({how}), again in {duration(delay)}"
         except ClaimLost as error:
             said = f"lost ({printable(str(error))})"
+        except Unavailable as error:
+            self._unsaid.append((job, code))
+            self._wait_for(error, "the server")
+            return
         except (SpooltopError, OSError) as error:
             said = f"kept ({how}; {printable(str(error))})"  # it is put back when this worker ends
         if said != "done":
@@ -299,7 +322,7 @@ class CommandWorker:
         if self._recovered_at is not None and now - self._recovered_at < RECOVER_EVERY and not ending:
             return False
         self._recovered_at = now
-        found = self.spool.recover()
+        found = self.queue.recover()
         if found and not self.quiet:
             for name in found:
                 self.terminal.err(f"spooltop: {escape(name)} requeued, its consumer is dead")

@@ -10,14 +10,14 @@ import time
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from spooltop.cli.context import Context
+from spooltop.cli.render import snapshot_json as render_json
+from spooltop.cli.render import snapshot_text as render_text
 from spooltop.errors import Refused, UsageError
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action
 
-from ..context import Context
-from ..render import snapshot_json as render_json
-from ..render import snapshot_text as render_text
 from . import demo_dir, pollers, scenario, speed
 from .process_group import ProcessGroup
 

@@ -1,4 +1,4 @@
-"""Plans, their results, and operations as JSON objects, by the rules of ``render_json``. Pure."""
+"""Plans, their results, and operations as JSON objects, by the rules of ``snapshot_json``. Pure."""
 
 from __future__ import annotations
 

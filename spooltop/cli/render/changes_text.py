@@ -52,7 +52,8 @@ def plan(plan: Plan) -> list[str]:
         stands = "present" if plan.action is Action.UNLOCK else "in its box"
         lines.append(f"oldest {stands} for {age(max(0.0, now - oldest))}")
     moving = [item for item in plan.items[:SAMPLE] if not item.words]
-    lines += [f" {'!' if item.warning else ' '} {printable(item.words)}" for item in plan.items[:SAMPLE] if item.words]
+    said = [item for item in plan.items[:SAMPLE] if item.words]
+    lines += [f" ! {printable(f'{one.words}; {one.warning}')}" if one.warning else f"   {printable(one.words)}" for one in said]
     if moving:
         what = f"{'effect':<20}" if plan.action is Action.UNDO else f"{'verdict':<9}"
         lines.append(f"   in box  tries  {what}  message")

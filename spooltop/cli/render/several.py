@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 
 from spooltop.errors import SpooltopError
 from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.target import full_name, without_secrets
 from spooltop.model.text import escape
 from spooltop.model.units import age, clock_time, count
 from spooltop.model.vocabulary import Box
 from spooltop.monitor.glance import Glance, Level
 
 from ..terminal import printable
-from . import snapshot_json as render_json
+from . import snapshot_json
 
 __all__ = ["as_json", "as_lines", "glance_of"]
 
@@ -33,9 +33,10 @@ def glance_of(target: str, seen: Snapshot | SpooltopError) -> Glance:
 def as_json(one: Glance) -> str:
     """The object of one target, as ``status --json`` has it; of one that cannot be looked at, the reason."""
     if one.snapshot is not None:
-        return render_json.dumps(render_json.status(one.snapshot, one.target))
-    spool = escape(os.path.abspath(one.target))
-    return render_json.dumps({"schema": render_json.SCHEMA, "spool": spool, "complete": False, "error": one.says, "problems": []})
+        return snapshot_json.dumps(snapshot_json.status(one.snapshot, without_secrets(one.target)))
+    spool = escape(full_name(without_secrets(one.target)))
+    line = {"schema": snapshot_json.SCHEMA, "spool": spool, "complete": False, "error": one.says, "problems": []}
+    return snapshot_json.dumps(line)
 
 
 def as_lines(glances: Sequence[Glance]) -> Iterator[str]:
@@ -44,7 +45,7 @@ def as_lines(glances: Sequence[Glance]) -> Iterator[str]:
     newest = max((one.snapshot.taken_at for one in glances if one.snapshot is not None), default=None)
     as_of = "" if newest is None else f" · as of {clock_time(newest)}"
     yield f"{len(glances)} spools · {troubled} with problems, worst first{as_of}"
-    names = [escape(one.target) for one in glances]
+    names = [escape(without_secrets(one.target)) for one in glances]
     width = max(map(len, ["spool", *names]))
     yield f"  {'spool':<{width}} {'new':>9} {'cur':>6} {'dead':>5} {'oldest':>6}  problem"
     for name, one in zip(names, glances, strict=True):

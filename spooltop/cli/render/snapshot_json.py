@@ -12,12 +12,14 @@ from typing import Any
 
 from spooltop.model.cursors.state import Cursor, CursorSection, cursor_keys
 from spooltop.model.filters.selection import Selection
+from spooltop.model.look.capacity import Capacity, Disk
 from spooltop.model.look.locks import Holders, Lock, LockHolder
 from spooltop.model.look.observation import BoxState
 from spooltop.model.look.pause import Pause
 from spooltop.model.look.problem import Problem
 from spooltop.model.look.snapshot import Percentiles, Snapshot
 from spooltop.model.row import Payload, Row
+from spooltop.model.target import full_name
 from spooltop.model.text import escape, escape_text
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key
 
@@ -47,14 +49,15 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
     ids = {row.key: row.id for row in (*observation.claims, *observation.tmp, *observation.irregular)}
     return {
         "schema": SCHEMA,
-        "spool": escape(os.path.abspath(target)),
+        "spool": escape(full_name(target)),
         "layout": observation.layout,
+        **({"program": observation.program} if observation.program else {}),
         "taken_at": now,
         "complete": observation.complete,
         "boxes": {str(box): _box(observation.boxes.get(box), now) for box in dict.fromkeys((*_BOXES, *observation.boxes))},
         # Of a mail folder nothing is judged, and what was not counted is not 0.
         "claims": dict.fromkeys(("alive", "dead", "unknown"))
-        if observation.layout == "mail"
+        if observation.is_mail
         else {"alive": counts.alive, "dead": counts.dead, "unknown": counts.unknown},
         "tmp": {"writing": counts.writing, "abandoned": counts.abandoned, "unknown": counts.tmp_unknown},
         "judged_all": observation.judged_all,
@@ -70,14 +73,8 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
             "waited": _percentiles(rates.waited),
             "worked": _percentiles(rates.worked),
         },
-        "disk": {
-            "fs_type": observation.disk.fs_type,
-            "bytes_free": observation.disk.bytes_free,
-            "bytes_total": observation.disk.bytes_total,
-            "inodes_free": observation.disk.inodes_free,
-            "inodes_total": observation.disk.inodes_total,
-            "readonly": observation.disk.readonly,
-        },
+        "disk": None if observation.disk is None else _disk(observation.disk),
+        **({"resources": [_capacity(one) for one in observation.resources]} if observation.resources else {}),
         "cursors": dict(zip(cursor_keys(snapshot.cursors), (_cursor(cursor, now) for cursor in snapshot.cursors), strict=True)),
         "locks": [_lock(lock) for lock in observation.locks],
         "problems": [_problem(problem, ids) for problem in sorted(snapshot.problems, key=lambda problem: problem.rank)],
@@ -92,6 +89,21 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
         "not_visible": list(snapshot.not_visible),
         "muted": {escape(source): end for source, end in snapshot.muted.items()},
     }
+
+
+def _disk(disk: Disk) -> dict[str, Any]:
+    return {
+        "fs_type": disk.fs_type,
+        "bytes_free": disk.bytes_free,
+        "bytes_total": disk.bytes_total,
+        "inodes_free": disk.inodes_free,
+        "inodes_total": disk.inodes_total,
+        "readonly": disk.readonly,
+    }
+
+
+def _capacity(one: Capacity) -> dict[str, Any]:
+    return {"name": one.name, "free": one.free, "total": one.total, "unit": one.unit, "readonly": one.readonly}
 
 
 def _pause(pause: Pause | None, now: float) -> dict[str, Any] | None:
@@ -138,6 +150,8 @@ def row(row: Row, now: float, *, complete: bool = True) -> dict[str, Any]:
             "command": None if owner is None or owner.command is None else escape(owner.command),
             "user": None if owner is None else owner.user,
         }
+        if owner is not None and owner.name is not None:
+            line["owner"]["name"] = escape(owner.name)
     if row.written_at is not None:
         line["written_at"] = row.written_at
     if row.reason:
@@ -286,6 +300,8 @@ def _cursor(cursor: Cursor, now: float) -> dict[str, Any]:
         "same_start": cursor.same_start,
         "last_poll": escape(cursor.polls[0].line) if cursor.polls else None,
         "complete": not cursor.cut,
+        "behind": cursor.behind,
+        "behind_is_bound": cursor.behind_is_bound,
     }
 
 

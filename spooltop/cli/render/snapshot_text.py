@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterable, Sequence
 
 from spooltop.model.cursors.state import Cursor
+from spooltop.model.look.capacity import capacity_words
 from spooltop.model.look.expiry import expired_words, kept_words
 from spooltop.model.look.locks import Holders, Lock, LockHolder
 from spooltop.model.look.pause import pause_words
 from spooltop.model.look.problem import Severity
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.row import Payload, Row
-from spooltop.model.text import escape, escape_text, program, suppressed_words
+from spooltop.model.text import escape, escape_text, suppressed_words
 from spooltop.model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, size, span
 from spooltop.model.vocabulary import EXITED, RUNNING, Action, Box, Verdict
 
@@ -31,23 +32,21 @@ def status(snapshot: Snapshot, target: str) -> list[str]:
     """Lines of the report: path and time, problems worst first, boxes, flow, cursors, held locks."""
     observation = snapshot.observation
     now = snapshot.taken_at
-    disk = observation.disk
-    room = (
-        f"{disk.fs_type} {size(disk.bytes_free)} free {percent(disk.bytes_free, disk.bytes_total)}, "
-        f"inodes free {percent(disk.inodes_free, disk.inodes_total)}{', READ-ONLY' if disk.readonly else ''}"
-    )
+    room = ", ".join(capacity_words(observation.capacities, observation.disk))
+    if any(one.readonly for one in observation.capacities):
+        room += ", READ-ONLY"
     you = f"you are {escape(observation.who.user)}{', ' + printable(observation.who.words) if observation.who.words else ''}"
     why_not = observation.capabilities.why_not(_CHANGES_ALONE.get(observation.layout, Action.REQUEUE))
     lines = [
-        f"spooltop {escape(target)}",
-        f"as of {clock_time(now)} · {_watched(snapshot)}{'' if observation.complete else ' · NOT COMPLETE'}",
-        f"{room} · {you}",
+        f"spooltop {escape(target)}{f' ({escape(observation.program)})' if observation.program else ''}",
+        f"as of {clock_time(observation.as_of)} · {_watched(snapshot)}{'' if observation.complete else ' · NOT COMPLETE'}",
+        f"{room} · {you}" if room else you,
         *([f"PAUSED {pause_words(observation.paused, now)}"] if observation.paused is not None else []),
-        *([f"read-only: {printable(why_not)}"] if why_not and not observation.capabilities.change else []),
+        *([f"read-only: {printable(why_not)}"] if why_not and not observation.capabilities.change and why_not not in you else []),
         "",
         *_problems(snapshot),
     ]
-    if observation.judges_claims or observation.layout == "mail":
+    if observation.has_boxes:
         suppressed = printable(suppressed_words(observation.suppressed))
         lines += ["", *_boxes(snapshot), "", *_flow(snapshot), *filter(None, [suppressed])]
     if snapshot.cursors:
@@ -81,9 +80,7 @@ def _owner(row: Row) -> str:
     owner = row.owner
     if owner is None:
         return "—"
-    words = [] if owner.pid is None else [str(owner.pid)]
-    words += [escape(program(owner.command))] if owner.command else []
-    return " ".join(words) or (f"on {escape(owner.host)}" if owner.host else "?")
+    return escape(owner.label) or (f"on {escape(owner.host)}" if owner.host else "?")
 
 
 def message(row: Row, payload: Payload, now: float) -> list[str]:
@@ -120,18 +117,27 @@ def cursors(snapshot: Snapshot) -> list[str]:
     shown = [(printable(escape(one.source)), _value(one.shown, one.value), one) for one in snapshot.cursors]
     first = max([6, *(cells(source) for source, _, _ in shown)])
     second = max([6, *(cells(value) for _, value, _ in shown)])
-    lines = [f"{'source':<{first}}  {'cursor':<{second}}   moved  verdict"]
+    counted = all(not one.in_file for one in snapshot.cursors)
+    names = ("group", "last delivered", "     lag") if counted else ("source", "cursor", "")
+    second = max(second, len(names[1]))
+    lines = [f"{names[0]:<{first}}  {names[1]:<{second}}   moved{names[2]}  verdict"]
     for source, value, one in shown:
         since = None if one.moved_at is None else max(0.0, now - one.moved_at)
         moved = at_least(since) if one.moved_is_bound else age(since)
         lines.append(
-            f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {moved:>6}  "
+            f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {moved:>6}"
+            f"{f'{_lag(one):>8}' if counted else ''}  "
             f"{_loud(one.verdict)}{_because(one)}"
             f"{f', muted until {date(end)}' if (end := snapshot.muted.get(one.source)) is not None else ''}"
         )
     left_out = [file for file in snapshot.observation.cursors if file.left_out]
     lines += [f"{file.left_out:,} more sources in {printable(escape(file.path))} are not watched" for file in left_out]
     return lines
+
+
+def _lag(one: Cursor) -> str:
+    """Number of messages that come after a cursor, with ``≥`` where there may be more."""
+    return "?" if one.behind is None else count(one.behind, complete=not one.behind_is_bound)
 
 
 def _because(one: Cursor) -> str:
@@ -250,7 +256,9 @@ def _flow(snapshot: Snapshot) -> list[str]:
 
 
 def _watched(snapshot: Snapshot) -> str:
-    return f"watched for {span(snapshot.watched_for)}" if snapshot.watched_for >= 1 else "one look"
+    watched = f"watched for {span(snapshot.watched_for)}" if snapshot.watched_for >= 1 else "one look"
+    lag = snapshot.observation.watch.lag
+    return watched if lag is None else f"{watched} · at most {span(lag)} old, from a replica"
 
 
 def held(row: Row, now: float) -> str:

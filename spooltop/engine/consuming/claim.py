@@ -14,10 +14,12 @@ from ..arguments import check_seconds
 from ..names import Name, parse
 
 if TYPE_CHECKING:
+    from spooltop.model.queue import QueueClaim
+
     from ..producing.tmp_writer import Data
     from .consumer import Consumer
 
-__all__ = ["Claim", "backoff"]
+__all__ = ["Claim", "backoff", "end_block"]
 
 
 def backoff(attempt: int) -> float:
@@ -27,6 +29,21 @@ def backoff(attempt: int) -> float:
     [2.0, 4.0, 300.0]
     """
     return float(min(2 ** min(attempt, 9), 300))
+
+
+def end_block(claim: QueueClaim, exception: BaseException | None) -> None:
+    """Ends ``claim`` at the end of its ``with`` block, which ``exception`` left: the same for every kind of queue."""
+    if exception is None:
+        claim.ack()
+        return
+    try:
+        # Whoever interrupts the program says nothing about the message.
+        if isinstance(exception, Exception):
+            claim.release(backoff(claim.attempt), ended=type(exception).__name__)
+        else:
+            claim.release(0)
+    except ClaimLost:
+        exception.add_note(f"the claim on {claim.id!r} was taken away meanwhile")
 
 
 class Claim:
@@ -185,17 +202,7 @@ class Claim:
             if exception is None and self._consumer.gave_back(self):
                 self._consumer.check(self)  # says that the spool was closed before this could be acked
             return
-        if exception is None:
-            self.ack()
-            return
-        try:
-            # Whoever interrupts the program says nothing about the message.
-            if isinstance(exception, Exception):
-                self.release(backoff(self.attempt), ended=type(exception).__name__)
-            else:
-                self.release(0)
-        except ClaimLost:
-            exception.add_note(f"the claim on {self.id!r} was taken away meanwhile")
+        end_block(self, exception)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Claim cannot be pickled: it belongs to the process that holds it; pass its id or its data on")

@@ -12,14 +12,14 @@ import fcntl
 import os
 import stat
 import struct
-import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 
 from . import syscalls
+from .file_locks import FileLocks
 from .host import ORDERED, file_system, lacks_journal
 
-__all__ = ["OFD_LOCKS", "READ_CAP", "REAL_FILES", "UNSUPPORTED", "Files", "is_inode", "mode_like"]
+__all__ = ["READ_CAP", "REAL_FILES", "UNSUPPORTED", "Files", "close_all", "is_inode", "mode_like"]
 
 READ_CAP = 1 << 20
 """Maximum number of bytes read from a small file of spooltop's own (presence, metadata)."""
@@ -35,18 +35,6 @@ _LISTED = 512
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_LOCK = fcntl.LOCK_EX | fcntl.LOCK_NB
-_flock = fcntl.flock
-
-_STRUCT_FLOCK = struct.Struct("hhqqi0q")
-"""``struct flock`` of Linux with 64-bit offsets (fcntl(2)): type, whence, start, length (0: the whole file), pid, padding."""
-_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
-_SETLKW: int = getattr(fcntl, "F_OFD_SETLKW", 0)
-_GETLK: int = getattr(fcntl, "F_OFD_GETLK", 0)
-OFD_LOCKS = _SETLK is not None
-"""True if the system supports locks of open file descriptions (Linux 3.15 and later)."""
-_WRITE_LOCK = _STRUCT_FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-_READ_LOCK = _STRUCT_FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
 _INT, _LONG = struct.Struct("i"), struct.Struct("l")
 _GET_FLAGS, _SET_FLAGS = 2 << 30 | _LONG.size << 16 | 0x6601, 1 << 30 | _LONG.size << 16 | 0x6602
 """FS_IOC_GETFLAGS and FS_IOC_SETFLAGS of ioctl_iflags(2), whose argument is an ``int`` in spite of their size."""
@@ -55,7 +43,7 @@ _SPREADS = 0x00020000
 _REOPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
-class Files:
+class Files(FileLocks):
     """The real file operations. Thread-safe."""
 
     def __init__(self) -> None:
@@ -92,51 +80,6 @@ class Files:
         return os.open(name, _REOPEN, dir_fd=dir_fd)
 
     close = staticmethod(os.close)
-
-    def lock(self, fd: int, *, shared: bool = False, wait: bool = False) -> bool:
-        """Calls ``flock(2)``. False if another descriptor holds the lock (only without ``wait``)."""
-        how = _LOCK if not (shared or wait) else (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
-        try:
-            _flock(fd, how)
-        except BlockingIOError:
-            return False
-        return True
-
-    def lock_coarse(self, fd: int, *, wait: bool = False) -> bool:
-        """Takes the lock of ``filelock`` on an open file, for what is done rarely: repair, mutes, the demo. False if somebody
-        else holds it (only without ``wait``).
-
-        On the descriptor, not by a path: ``FileLock`` resolves the directory of its path, ``/proc/self/fd/N`` as well, and
-        makes it where it is missing, so that a directory that is swapped meanwhile would lead it out of the spool. Locks that are
-        taken for each message stay with ``lock``: the library takes 40 ms to load and waits by asking every 50 ms, where flock(2)
-        wakes the next one at once.
-        """
-        from filelock import lock_descriptor
-
-        return lock_descriptor(fd, blocking=wait)
-
-    def lock_write(self, fd: int, *, wait: bool = False) -> bool:
-        """Takes a write lock of the open file description on the whole file, which needs write access: a reader can neither take
-        nor forge it. False if another descriptor holds a lock (only without ``wait``). Uses ``flock(2)`` if the system has no
-        such locks."""
-        if _SETLK is None:
-            return self.lock(fd, wait=wait)
-        try:
-            fcntl.fcntl(fd, _SETLKW if wait else _SETLK, _WRITE_LOCK)
-        except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                return False
-            raise
-        return True
-
-    def write_locked(self, fd: int, *, or_read: bool = False) -> bool | None:
-        """True if another descriptor holds a write lock, with ``or_read`` any lock of fcntl(2); takes no lock. ``fd`` must have
-        been opened just before: through an older descriptor an NFS server does not see the lock of its client. None if the
-        system does not support the query."""
-        if _SETLK is None:
-            return None
-        answer = fcntl.fcntl(fd, _GETLK, _WRITE_LOCK if or_read else _READ_LOCK)
-        return bool(_STRUCT_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
 
     # Contents
 
@@ -349,6 +292,20 @@ class Files:
         """Sets the time of the last change of an open file (epoch seconds)."""
         os.utime(fd, (mtime, mtime))
 
+    def touch(self, name: str, dir_fd: int) -> None:
+        """Gives a file the time of now, as a lock that is its second name has it."""
+        os.utime(name, dir_fd=dir_fd, follow_symlinks=False)
+
+    def poke(self, name: str, dir_fd: int) -> None:
+        """Writes a byte into a FIFO to wake its reader. Never waits; ENXIO if nobody reads it, EINVAL if it is no FIFO."""
+        fd = os.open(name, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY, dir_fd=dir_fd)
+        try:
+            if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+                raise OSError(errno.EINVAL, "not a FIFO", name)
+            os.write(fd, b"\0")
+        finally:
+            os.close(fd)
+
     def unlink(self, name: str, dir_fd: int) -> None:
         os.unlink(name, dir_fd=dir_fd)
 
@@ -425,3 +382,15 @@ def is_inode(files: Files, name: str, dir_fd: int, inode: int | None, *, unseen:
             raise
         return unseen
     return inode is None or found.st_ino == inode
+
+
+def close_all(files: Files, fds: Iterable[int]) -> None:
+    """Closes descriptors; one that fails to close keeps no other from being closed. Raises the first error then."""
+    failed: OSError | None = None
+    for fd in fds:
+        try:
+            files.close(fd)
+        except OSError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
-from spooltop.records import dataclass
+from spooltop.records import dataclass, field
 
 from ..look.locks import LockHolder
 from ..text import escape
@@ -54,10 +54,11 @@ class CursorVersion:
 
 @dataclass(frozen=True, slots=True)
 class CursorSource:
-    """A cursor file as it was read.
+    """A cursor file as it was read, or the cursors that a server keeps.
 
     ``sections`` is source → value; None if it does not parse (``error`` says why). ``shared`` is False for one file per source.
-    ``lock_holders`` are those that held its lock when it was read.
+    ``lock_holders`` are those that held its lock when it was read. ``version`` changes whenever the content may have; a file
+    needs none. ``in_file`` is False on a server: there ``path`` is a name, and nobody looks for locks and writers.
     """
 
     path: str
@@ -87,6 +88,16 @@ class CursorSource:
     """Number of sources of this file that are not among ``sections``, because they are too many or their names too long."""
     cut: frozenset[str] = frozenset()
     """Sources whose section is too large to be kept: ``sections`` has only its short fields, or its length."""
+    version: Hashable = None
+    in_file: bool = True
+    behind: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
+    """For each source that a server counts: how many messages come after its cursor, and whether that is exact and not only a
+    lower bound."""
+
+    @property
+    def stamp(self) -> Hashable:
+        """Equal for two looks where nothing was written between them, as far as it can be seen."""
+        return (self.inode, self.mtime, self.size) if self.version is None else self.version
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +185,12 @@ class Cursor:
     """Number of the last polls that found something new from the same start: from 2 on none of it was saved."""
     cut: bool = False
     """True if its section is too large to be kept: ``value`` has its short fields, or says how long it is."""
+    in_file: bool = True
+    """False for a cursor that a server keeps: no locks and no writers are looked for."""
+    behind: int | None = None
+    """Number of messages that come after it; None where nobody counts them."""
+    behind_is_bound: bool = False
+    """True if there may be more."""
 
 
 def cursor_keys(cursors: Sequence[Cursor]) -> list[str]:

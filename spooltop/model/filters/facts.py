@@ -37,6 +37,8 @@ class Facts(Protocol):
     @property
     def pids(self) -> Collection[int] | None: ...
     @property
+    def holder(self) -> str | None: ...
+    @property
     def tries(self) -> int | None: ...
     @property
     def verdict(self) -> str | None: ...
@@ -59,7 +61,9 @@ class MessageFacts:
         yield escape(row.name)
         yield escape(row.id)
         yield escape(row.source or "")
-        yield escape((row.owner.command if row.owner else None) or "")
+        if row.owner is not None:
+            yield escape(row.owner.command or "")
+            yield escape(row.owner.name or "")
         yield row.evidence
         yield row.note
         yield row.reason
@@ -82,6 +86,11 @@ class MessageFacts:
         if owner is None or owner.pid is None:
             return None if self._judged else ()
         return (owner.pid,)
+
+    @property
+    def holder(self) -> str | None:
+        owner = self._row.owner
+        return escape(owner.name) if owner is not None and owner.name else None if self._judged else ""
 
     @property
     def tries(self) -> int | None:
@@ -110,6 +119,7 @@ class Fields:
     source: str = ""
     age: float | None = None
     pids: tuple[int, ...] | None = ()
+    holder: str | None = ""
     tries: int | None = None
     verdict: str | None = ""
     errors: tuple[str, ...] = ()
@@ -138,12 +148,13 @@ def lock_facts(lock: Lock, verdict: str, now: float) -> Fields:
 def consumer_facts(consumer: ConsumerRow, now: float) -> Fields:
     """``verdict`` is the word of the list; ``age`` is the time for which it has held the oldest of its claims."""
     owner = consumer.owner
-    named = (escape(owner.command or ""), escape(owner.user or ""), escape(owner.host or ""), escape(consumer.token or ""))
+    named = (escape(word or "") for word in (owner.name, owner.command, owner.user, owner.host, consumer.token))
     ids = tuple(map(escape, consumer.ids))
     pid = "" if owner.pid is None else str(owner.pid)
     texts = (pid, *named, consumer.word, consumer.word.lower(), consumer.evidence, *ids)
     pids = None if owner.pid is None else (owner.pid,)
-    return Fields(texts, ids, age=consumer.held(now), pids=pids, verdict=consumer.word.lower())
+    holder = escape(owner.name or "")
+    return Fields(texts, ids, age=consumer.held(now), pids=pids, holder=holder, verdict=consumer.word.lower())
 
 
 def operation_facts(record: OperationRecord, now: float) -> Fields:

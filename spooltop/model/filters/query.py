@@ -9,6 +9,7 @@
 ``id:6548``           an id with this in it
 ``error:exit-1``      whose last attempt ended so, or set aside for this reason
 ``pid:4312``          held or written by this process
+``holder:worker-1``   held by the consumer of just this name
 ``tries:>3``          more than 3 attempts; ``tries:3`` exactly 3
 ``verdict:dead``      alive, dead, unknown, writing, abandoned; other words for cursors and locks
 ``!term``             not so
@@ -35,11 +36,11 @@ from ..row import Row
 from ..units import parse_age
 from ..vocabulary import Verdict
 from .facts import Facts, MessageFacts
-from .terms import COMPARE, KEYED, Age, Error, Id, IsVerdict, Pid, Source, Term, Text, Tries, Words
+from .terms import COMPARE, KEYED, Age, Error, HeldBy, Id, IsVerdict, Pid, Source, Term, Text, Tries, Words
 
 __all__ = ["KEYS", "OLDER", "ByName", "Query", "is_plain", "parse"]
 
-KEYS = ("age", "src", "source", "id", "pid", "tries", "verdict", "error")
+KEYS = ("age", "src", "source", "id", "pid", "holder", "tries", "verdict", "error")
 OLDER = operator.ge
 """Comparison of an age with "older than"."""
 _OPERATOR = pattern(r"(>=|<=|>|<|=)?(.*)", re.DOTALL)
@@ -231,6 +232,10 @@ def _keyed(key: str, value: str, verdicts: Collection[str], *, quoted: bool) -> 
         return Tries(compare or "=", _number("tries", rest, "write tries:3 or tries:>3"))
     if key == "pid":
         return Pid(_number("pid", value, "write pid:4312"))
+    if key == "holder":
+        if not value:
+            raise UsageError("holder: needs a name", advice="write holder:worker-1")
+        return HeldBy(value)
     if key == "verdict":
         if value.lower() not in verdicts:
             raise UsageError(f"unknown verdict {value!r}", advice="use one of " + ", ".join(map(_as_word, verdicts)))

@@ -18,7 +18,7 @@ class Selection:
     """A choice of messages; all conditions hold together.
 
     ``ids`` are unescaped ids or whole names; ``keys`` are rows as listed (marks). ``older_than`` is seconds in the box.
-    ``filter`` is the grammar of ``model.query``. ``everything`` is ALL. A selection that names nothing selects nothing.
+    ``filter`` is the grammar of ``model.filters.query``. ``everything`` is ALL. A selection that names nothing selects nothing.
     """
 
     box: Box | None = None
@@ -59,7 +59,7 @@ class Selection:
                 and (ids is None or row.id in ids or row.name in ids)
                 and (source is None or row.source == source)
                 and (verdict is None or row.verdict is verdict)
-                and (older_than is None or self.old_enough(row.in_box_age(now)))
+                and (older_than is None or self.old_enough(_age_in_box(row, now)))
                 and (wanted is None or wanted.match(row, now))
             )
 
@@ -97,3 +97,9 @@ class Selection:
         if self.everything:
             out.append("ALL")
         return out
+
+
+def _age_in_box(row: Row, now: float) -> float | None:
+    """Seconds in its box. What waits is there since its put, where nothing else is known."""
+    age = row.in_box_age(now)
+    return row.age(now) if age is None and row.box is Box.NEW else age

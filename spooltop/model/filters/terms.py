@@ -16,7 +16,7 @@ from spooltop.records import dataclass
 
 from .facts import Facts
 
-__all__ = ["COMPARE", "KEYED", "Age", "Error", "Id", "IsVerdict", "Pid", "Source", "Term", "Text", "Tries", "Words"]
+__all__ = ["COMPARE", "KEYED", "Age", "Error", "HeldBy", "Id", "IsVerdict", "Pid", "Source", "Term", "Text", "Tries", "Words"]
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
@@ -131,6 +131,20 @@ class Pid:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldBy:
+    """Matches what the consumer of just this name holds."""
+
+    name: str
+
+    def holds(self, facts: Facts) -> bool | None:
+        holder = facts.holder
+        return None if holder is None else holder == self.name
+
+    def __str__(self) -> str:
+        return f"holder:{_quote(self.name)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Tries:
     """Matches by the number of attempts."""
 
@@ -159,7 +173,7 @@ class IsVerdict:
         return f"verdict:{_quote(self.verdict)}"
 
 
-Term: TypeAlias = Text | Age | Source | Id | Error | Pid | Tries | IsVerdict
+Term: TypeAlias = Text | Age | Source | Id | Error | Pid | HeldBy | Tries | IsVerdict
 
 
 def _matches_glob(glob: str, text: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from spooltop.records import dataclass
 
 from ..filters.selection import Selection
+from ..filters.terms import HeldBy
+from ..text import escape
 from ..vocabulary import Box, Owner, Verdict
 
 __all__ = ["ConsumerList", "ConsumerRate", "ConsumerRow", "Usage", "nameless_words"]
@@ -50,7 +52,8 @@ class ConsumerRate:
 class ConsumerRow:
     """A consumer, and the claims that it holds.
 
-    ``token`` names its presence file, None for a consumer of another program, which is known by the pid in its claims alone.
+    ``token`` names its presence file, None for a consumer of another program, which is known by the pid in its claims alone, or
+    by its name.
     ``verdict`` is ALIVE, DEAD or UNKNOWN, with ``evidence``. ``claimed_at`` is when it made the oldest of its ``claims`` that are
     left, an upper bound if ``claimed_is_bound``; ``ids`` are the first of them, oldest first. ``last_claim_at`` is the time of
     its last claim, as far as it is known. ``usage`` is None where its process is not visible from here.
@@ -67,16 +70,18 @@ class ConsumerRow:
     ids: tuple[str, ...] = ()
     rate: ConsumerRate = ConsumerRate()
     usage: Usage | None = None
+    asked_at: float | None = None
+    """When it last asked for a message, where a server knows that."""
 
     @property
     def key(self) -> str:
         """Identity from look to look. Claims of one pid that different processes made have different verdicts."""
-        return self.token or f"P{self.owner.pid} {self.verdict}"
+        return self.holder if self.token or self.owner.pid is None else f"{self.holder} {self.verdict}"
 
     @property
     def holder(self) -> str:
-        """The name under which the flow of messages counts it: its token, or its pid."""
-        return self.token or f"P{self.owner.pid}"
+        """The name under which the flow of messages counts it: its token, its own name, or its pid."""
+        return self.token or self.owner.name or f"P{self.owner.pid}"
 
     @property
     def stopped(self) -> bool:
@@ -111,6 +116,8 @@ class ConsumerRow:
         """All of its claims, those to come included."""
         if self.token is not None:
             return Selection(box=Box.CUR, filter=self.token)
+        if self.owner.name is not None:
+            return Selection(box=Box.CUR, filter=str(HeldBy(escape(self.owner.name))))
         return Selection(box=Box.CUR, filter=f"pid:{self.owner.pid} !,c= verdict:{self.verdict}")
 
     def held(self, now: float) -> float | None:
@@ -131,6 +138,8 @@ class ConsumerList:
     error: str = ""
     window: float = 0.0
     lower_bound: bool = False
+    measured: bool = True
+    """False for a server that knows consumers by their names: their processes and rates are not measured."""
 
     def count(self, word: str) -> int:
         """The number of consumers with this ``word``."""

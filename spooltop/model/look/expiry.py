@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..row import Row
 from ..units import age, count, duration
+from ..vocabulary import Box
 from .observation import BoxState
 
 __all__ = ["expired_words", "kept_words"]
@@ -22,9 +23,11 @@ def expired_words(state: BoxState) -> str:
 
 
 def kept_words(row: Row, now: float) -> str:
-    """Says how long a message stays in the trash: ``for 12d more, then offered for deletion``, ``expired 5d ago``; empty if it is
-    not in the trash, or is kept without end."""
+    """Says how long a message is kept: ``for 12d more, then offered for deletion`` in the trash, ``for 1h more, then deleted by
+    its program`` where the queue of another program says so, ``expired 5d ago``; empty if it is kept without end."""
     if row.expires_at is None:
         return ""
     left = row.expires_at - now
-    return f"for {age(left)} more, then offered for deletion" if left > 0 else f"expired {age(-left)} ago"
+    if left <= 0:
+        return f"expired {age(-left)} ago"
+    return f"for {age(left)} more, then {'offered for deletion' if row.box is Box.TRASH else 'deleted by its program'}"

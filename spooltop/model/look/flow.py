@@ -101,3 +101,5 @@ class Flow:
     recovered: tuple[str, ...] = ()
     shifted: int = 0
     by_holder: Mapping[str, HolderFlow] = field(default_factory=dict)
+    holders_counted: bool = True
+    """False where the queue does not tell who finished what: ``by_holder`` is empty then."""

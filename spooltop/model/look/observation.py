@@ -13,6 +13,7 @@ from ..capabilities import Capabilities
 from ..cursors.state import CursorSource, Poll
 from ..row import Row
 from ..vocabulary import Box, Key
+from .capacity import Capacity, Disk
 from .flow import Flow, Tried
 from .locks import Lock
 from .pause import Pause
@@ -22,7 +23,6 @@ __all__ = [
     "AHEAD",
     "Ages",
     "BoxState",
-    "Disk",
     "Observation",
     "QueueFinding",
     "SourceAges",
@@ -30,6 +30,9 @@ __all__ = [
     "Viewer",
     "Watch",
 ]  # fmt: skip
+
+
+_NO_BOXES = ("cursors", "tickets", "locks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,9 @@ class BoxState:
     expired_is_bound: bool = False
     note: str = ""
     """Why a queue of this kind never shows this box, though nothing is wrong."""
+    due: int | None = None
+    """Number of messages in ``new`` that may be taken now, where others are scheduled for later; None: all. ``oldest_at`` is then
+    that of those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +114,6 @@ class Ages:
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
-    """Free space on the file system of the spool, for the current user (statvfs f_bavail, f_favail). None: not known."""
-
-    fs_type: str = "?"
-    bytes_free: int | None = None
-    bytes_total: int | None = None
-    inodes_free: int | None = None
-    inodes_total: int | None = None
-    readonly: bool = False
-    root_bytes_free: int | None = None
-    apart: tuple[Box, ...] = ()
-    """Boxes on another mount than ``new``: rename(2) between the two fails, even within a file system."""
-    readonly_here: bool = False
-    """Only this mount is read-only, as in a container or a hardened service; through another one others may write."""
-
-
-@dataclass(frozen=True, slots=True)
 class Viewer:
     """The user who runs this, and their rights in words: ("memex", "read-write")."""
 
@@ -140,18 +129,29 @@ class Watch:
     ``mode``: "live" (events and scans), "scan" (scans only, every ``period`` s), "once". "live" with a ``period``: not all
     changes send an event, so the boxes are scanned as well; ``reason`` is the kind of file system. ``since`` is when watching
     began.
+
+    "away": the queue does not answer, ``reason`` says why and ``advice`` what to do, and what is shown was seen at ``seen_at``,
+    None: never. ``lag`` is
+    the number of seconds by which what is seen may be behind the queue itself: a replica; else None.
     """
 
     mode: str = "once"
     reason: str = ""
     period: float | None = None
     since: float = 0.0
+    advice: str = ""
+    seen_at: float | None = None
+    lag: float | None = None
+
+    @property
+    def away(self) -> bool:
+        return self.mode == "away"
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFinding:
-    """A problem that only this kind of queue has. ``code`` is one of ``model.problem.CODES``, ``text`` contains escaped names
-    only. It is about ``count`` messages, ``ids``; ``paths`` are their keys' names where they lie in ``box``."""
+    """A problem that only this kind of queue has. ``code`` is one of ``model.look.problem.CODES``, ``text`` contains escaped
+    names only. It is about ``count`` messages, ``ids``; ``paths`` are their keys' names where they lie in ``box``."""
 
     code: str
     text: str
@@ -179,6 +179,8 @@ class Observation:
     tmp: tuple[Row, ...] = ()
     counts: VerdictCounts = field(default_factory=VerdictCounts)
     judged_all: bool = True
+    claims_all: bool = True
+    """False if ``claims`` are only some of those that ``counts`` has: a queue that counts them itself lists no more."""
     tried: tuple[Tried, ...] = ()
     """Messages that were tried before, according to their names; ``tried_all`` is False if there may be more. Canaries are left
     out."""
@@ -187,7 +189,15 @@ class Observation:
     conflicts: tuple[Key, ...] = ()
     findings: tuple[QueueFinding, ...] = ()
     flow: Flow = field(default_factory=Flow)
-    disk: Disk = field(default_factory=Disk)
+    disk: Disk | None = None
+    """The file system of a directory; None for a queue that lies elsewhere."""
+    program: str = ""
+    """The program that the queue belongs to, by the name of its layout; empty for a spool and for what is no directory."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Views that this kind of queue does not have (tmp, cursors, locks, aside, consumers), and why; and ``files``, where nobody
+    can have a file of it open."""
+    resources: tuple[Capacity, ...] = ()
+    """Capacities of a queue that lies elsewhere: the memory of a server."""
     cursors: tuple[CursorSource, ...] = ()
     polls: tuple[Poll, ...] = ()
     """Polls that were logged since the previous look, in the order of each log."""
@@ -207,6 +217,8 @@ class Observation:
     """The pause of the spool: no consumer of this engine claims meanwhile. None if it is not paused."""
     consumers: int | None = None
     """Number of running consumers of this engine (held presence locks); None if unknown."""
+    consumers_seen: int = 0
+    """Number of consumers that are known to run where there may be others: ``consumers`` is None then."""
     last_claim_at: float | None = None
     ages: Ages | None = None
     """Ages of the messages that wait in ``new``; None if that is not visible or not a queue."""
@@ -217,11 +229,33 @@ class Observation:
     """Seconds by which the wall clock jumped against CLOCK_BOOTTIME since watching began, None for none over 2 s."""
     generation: int = 0
     """Changes whenever a list may have changed."""
+    hidden: tuple[str, ...] = ()
+    """Facts that this user may not ask for, in words, each with what hides it."""
+
+    @property
+    def as_of(self) -> float | None:
+        """Time at which what is shown was true (epoch seconds); None where nothing was ever seen."""
+        return self.watch.seen_at if self.watch.away else self.taken_at - (self.watch.lag or 0.0)
+
+    @property
+    def capacities(self) -> tuple[Capacity, ...]:
+        """How much is left of all that the queue needs."""
+        return self.resources if self.disk is None else (*self.disk.capacities, *self.resources)
 
     @property
     def judges_claims(self) -> bool:
         """True where ``cur`` holds claims that have verdicts: not read mail, not a target without boxes."""
-        return self.layout in ("spool", "layout")
+        return self.has_boxes and not self.is_mail
+
+    @property
+    def has_boxes(self) -> bool:
+        """False for cursors, tickets or lock files alone: there are no messages."""
+        return self.layout not in _NO_BOXES
+
+    @property
+    def is_mail(self) -> bool:
+        """True for a mail folder: its ``cur`` is read mail and nothing in it is stuck (maildir(5))."""
+        return self.layout == "mail"
 
     @property
     def only_messages_wait(self) -> bool:

@@ -123,13 +123,15 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Items and refusals that a backend finds for a selection. ``missing`` are named ids that no message here has."""
+    """Items and refusals that a backend finds for a selection. ``missing`` are named ids that no message here has. ``effect``
+    says what happens to the messages, in a sentence, where that differs from what ``operate.effect`` says of a directory."""
 
     items: Sequence[Item]
     refused: Sequence[Refusal] = ()
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     poison: int = 0
+    effect: str = ""
 
 
 class Confirm(StrEnum):
@@ -150,7 +152,8 @@ class Plan:
     with ids. ``notes`` are sentences for the person who decides. ``options`` are those of the action (inject: ``count``, ``text``
     …; undo: ``undoes``; requeue: ``hold_poison``; purge: ``now``). ``missing`` are named ids that no message here has (not
     escaped). ``poison`` counts the items that so many consumers died on that they may be the cause: a requeue with
-    ``hold_poison`` holds these and requeues the others. ``undone`` is the action that an undo reverses.
+    ``hold_poison`` holds these and requeues the others. ``undone`` is the action that an undo reverses. ``effect`` is
+    the sentence of the operator for what will happen, empty where the usual one is right.
     """
 
     operation: str
@@ -168,6 +171,7 @@ class Plan:
     missing: tuple[str, ...] = ()
     poison: int = 0
     undone: Action | None = None
+    effect: str = ""
 
     @property
     def deletes(self) -> bool:

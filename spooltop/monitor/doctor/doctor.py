@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from spooltop.errors import Refused
+from spooltop.model.look.capacity import Disk
+from spooltop.model.target import has_scheme
 
 from .diagnosis import Diagnosis, Examined, FillRate, Health
 from .host_checks import host_checks
@@ -30,6 +32,9 @@ def examined(control: Control, *, write: bool, watch: float = 0.0, demos: Sequen
     be tried. Raises ``Refused`` for ``write`` on a target that is read-only."""
     from spooltop.backends.directory.facts.collect import collect
 
+    if has_scheme(control.target):
+        advice = "spooltop check looks at what holds for every queue"
+        raise Refused("doctor: examines the host and the file system of a directory", path=control.target, advice=advice)
     path = os.path.abspath(control.target if os.path.isdir(control.target) else os.path.dirname(control.target) or ".")
     first = last = control.look()
     if write and (why := control.why_read_only):
@@ -37,7 +42,7 @@ def examined(control: Control, *, write: bool, watch: float = 0.0, demos: Sequen
     filling = None
     if watch:
         last = control.watch(watch)
-        before, after = first.observation.disk, last.observation.disk
+        before, after = first.observation.disk or Disk(), last.observation.disk or Disk()
         filling = FillRate(
             last.taken_at - first.taken_at, _used(before.bytes_free, after.bytes_free),
             _used(before.inodes_free, after.inodes_free),

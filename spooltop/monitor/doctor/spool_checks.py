@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterator
 
-from spooltop.backends.directory.storage.access import quoted
+from spooltop.backends.access import quoted
 from spooltop.model.place import FolderState, PlaceFacts
 from spooltop.model.text import escape
 from spooltop.model.units import count, size
@@ -139,7 +139,7 @@ def _you(seen: Examined) -> Diagnosis:
     if not mine:
         return ok("you", f"you are {user}, and may do everything here")
     why = capabilities.why_not(mine[0]) or ""
-    if seen.snapshot.observation.disk.readonly:
+    if any(one.readonly for one in seen.snapshot.observation.capacities):
         return warning("you", f"you are {user}, and cannot {', '.join(mine)}: {why}", "as for writable")
     return warning("you", f"you are {user}, and cannot {', '.join(mine)}: {why}", _as_owner(seen.place))
 
@@ -196,40 +196,30 @@ def _cursors(seen: Examined) -> Iterator[Diagnosis]:
 
 
 def _leftovers(seen: Examined) -> Iterator[Diagnosis]:
+    found = list(_left_behind(seen))
+    yield from found or [ok("leftovers", "nothing was left behind by a process that was killed")]
+
+
+def _left_behind(seen: Examined) -> Iterator[Diagnosis]:
     place, observation = seen.place, seen.snapshot.observation
     path = quoted(place.path)
-    found = False
+
+    def left(words: str, remedy: str) -> Diagnosis:
+        return warning("leftovers", words, remedy)
+
     if place.layout == "spool":
-        if observation.counts.abandoned:
-            found = True
-            yield warning(
-                "leftovers", f"{count(observation.counts.abandoned)} files in tmp whose writers are gone",
-                f"spooltop purge {path} --box tmp --verdict abandoned",
-            )  # fmt: skip
-        if place.presence.stale:
-            found = True
-            text = f"{count(place.presence.stale)} presence files of consumers that have exited and hold no claim"
+        if many := observation.counts.abandoned:
+            text = f"{count(many)} files in tmp whose writers are gone"
+            yield left(text, f"spooltop purge {path} --box tmp --verdict abandoned")
+        if many := place.presence.stale:
+            text = f"{count(many)} presence files of consumers that have exited and hold no claim"
             yield ok("leftovers", f"{text}: the next consumer removes them")
-        if (place.leftovers.journal_bytes or 0) > _JOURNAL:
-            found = True
-            yield warning(
-                "leftovers", f"the files in .spooltop take {size(place.leftovers.journal_bytes)}",
-                f"see which: ls -lhS {path}/.spooltop",
-            )  # fmt: skip
-    if place.leftovers.trials:
-        found = True
-        yield warning(
-            "leftovers", f"{count(len(place.leftovers.trials))} directories of a doctor or bench that was killed",
-            f"spooltop doctor {path} --write removes them",
-        )  # fmt: skip
+        if (journal := place.leftovers.journal_bytes or 0) > _JOURNAL:
+            yield left(f"the files in .spooltop take {size(journal)}", f"see which: ls -lhS {path}/.spooltop")
+    if trials := place.leftovers.trials:
+        text = f"{count(len(trials))} directories of a doctor or bench that was killed"
+        yield left(text, f"spooltop doctor {path} --write removes them")
     if seen.demos:
-        found = True
-        text = f"directories of killed demos: {', '.join(map(escape, seen.demos))}"
-        yield warning("leftovers", text, "spooltop demo removes them")
-    expired = [state for state in observation.boxes.values() if state.expired]
-    if expired:
-        found = True
-        many = sum(state.expired for state in expired)
-        yield warning("leftovers", f"{count(many)} messages in the trash have expired", f"spooltop purge {path} --expired")
-    if not found:
-        yield ok("leftovers", "nothing was left behind by a process that was killed")
+        yield left(f"directories of killed demos: {', '.join(map(escape, seen.demos))}", "spooltop demo removes them")
+    if many := sum(state.expired or 0 for state in observation.boxes.values()):
+        yield left(f"{count(many)} messages in the trash have expired", f"spooltop purge {path} --expired")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from spooltop.backends.directory.storage.access import quoted
+from spooltop.backends.access import quoted
+from spooltop.model.look.capacity import Disk
 from spooltop.model.place import FolderState, MountState, PlaceFacts, Trial
 from spooltop.model.text import escape
 from spooltop.model.units import count, duration, percent, size
@@ -216,7 +217,7 @@ def _ms(seconds: float | None) -> str:
 
 
 def _room(seen: Examined) -> Iterator[Diagnosis]:
-    disk, filling = seen.snapshot.observation.disk, seen.filling
+    disk, filling = seen.snapshot.observation.disk or Disk(), seen.filling
     path = quoted(seen.place.path)
     if disk.readonly_here:
         yield warning(

@@ -15,7 +15,8 @@ from spooltop.model.units import age, interval
 from .history import Change, CursorHistory
 
 __all__ = [
-    "ASK_FOR_LOGS", "NOT_ADVANCING", "judge", "revert_words", "suspected_writers", "suspects", "undecided", "writers_of",
+    "ASK_FOR_LOGS", "NOT_ADVANCING", "judge", "on_a_server", "revert_words", "suspected_writers", "suspects", "undecided",
+    "writers_of",
 ]  # fmt: skip
 
 NOT_ADVANCING = "not advancing"
@@ -85,6 +86,18 @@ def _pace(history: CursorHistory, now: float, *, shared: bool) -> tuple[str, str
         if not shared:
             return NOT_ADVANCING, f"{words}; idle or stalled? written {age(written)} ago with the same value"
     return NOT_ADVANCING, words + ASK_FOR_LOGS
+
+
+def on_a_server(verdict: str, evidence: str, behind: int | None, *, exact: bool) -> tuple[str, str]:
+    """Returns the verdict on a cursor that a server keeps, which counts what comes after it: no log of a poller is needed."""
+    if verdict == "new":
+        return verdict, "seen once"
+    if verdict != NOT_ADVANCING or behind is None:
+        return verdict, evidence
+    words = evidence.removesuffix(ASK_FOR_LOGS)
+    if not behind and exact:
+        return "idle", "nothing waits"
+    return verdict, f"{words}; {'' if exact else '≥'}{behind:,} {'waits' if behind == 1 and exact else 'wait'}"
 
 
 def _never_moved(history: CursorHistory, now: float, *, shared: bool) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from spooltop.records import replace
 
 from .history import RING, Change, CursorHistory
 from .polls import PollHistory
-from .verdict import judge, suspected_writers, writers_of
+from .verdict import judge, on_a_server, suspected_writers, writers_of
 from .watched_file import COMMON_TEMP, WatchedFile
 
 __all__ = ["CursorWatch"]
@@ -120,6 +120,9 @@ class CursorWatch:
                 recent = by_log
             lost = history.lost_updates(now)
             writes = sum(1 for at in history.writes if at >= since)
+            behind, exact = file.behind.get(source, (None, True))
+            if not file.in_file:
+                verdict, evidence = on_a_server(verdict, evidence, behind, exact=exact)
             yield Cursor(
                 source=source,
                 value=file.sections.get(source, history.value),
@@ -141,6 +144,9 @@ class CursorWatch:
                 lock_holders=file.lock_holders,
                 suspects=suspected_writers(lost, now, window=self.window),
                 reverted_by=writers_of(lost, now, window=self.window),
+                in_file=file.in_file,
+                behind=behind,
+                behind_is_bound=not exact,
                 unsafe=tuple(self._unsafe_words(file, history)),
                 polls=polls.newest_first,
                 same_start=polls.same_start,

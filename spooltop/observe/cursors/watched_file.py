@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 
 from spooltop.model.cursors.state import CursorSource, CursorVersion, CursorWrite
@@ -57,7 +57,9 @@ class WatchedFile:
         self._field = fields
         self._room = room
         self._previous = 0.0
-        self._stamp: tuple[int, float, int] | None = None
+        self._stamp: Hashable = None
+        self.in_file = True
+        self.behind: Mapping[str, tuple[int, bool]] = {}
         self._read_at = 0.0
         self._content = 0
         """A hash of its content that changes with each section separately."""
@@ -70,7 +72,8 @@ class WatchedFile:
 
     def add(self, source: CursorSource, now: float, previous: float) -> None:
         """Takes one look at ``now``; ``previous`` is the time of the look before. Never raises for the content of the file."""
-        self.lock_holders, self.lock_there = source.lock_holders, source.lock_there
+        self.lock_holders, self.lock_there, self.in_file = source.lock_holders, source.lock_there, source.in_file
+        self.behind = source.behind
         self.away_since = None
         self._note_temp_files(source, now)
         self._previous = previous
@@ -84,7 +87,7 @@ class WatchedFile:
             return
         self.error = ""
         self.left_out, self.cut = source.left_out, source.cut
-        stamp = (source.inode, source.mtime, source.size)
+        stamp = source.stamp
         same = stamp == self._stamp and source.sections == self.sections
         if same and not lines:
             self.good_at = now
@@ -164,7 +167,8 @@ class WatchedFile:
         # what the journal has was written on its own, even where one look found both
         alone = {name for name in noted if name in version.sections and self.histories[name].is_at(version.sections[name])}
         held_by = source.lock_holders if newest else ()
-        others = [name for name in changed if name not in alone]
+        # a server moves each cursor by itself: that one look found both says nothing
+        others = [name for name in changed if name not in alone] if source.in_file else []
         ahead = [name for name in others if steps.get(name, 0) > 0]
         not_back = {name for name in others if steps.get(name, -1) >= 0}
         for name, value in version.sections.items():

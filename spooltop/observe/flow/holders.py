@@ -50,7 +50,7 @@ class HolderRates:
 
     def add(self, flow: Flow) -> None:
         """Takes the flow of one look."""
-        if not flow.measured or flow.until < flow.since:
+        if not flow.measured or not flow.holders_counted or flow.until < flow.since:
             self._cells.clear()
             self._before = None
             return

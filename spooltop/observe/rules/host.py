@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spooltop.model.look.capacity import Capacity
 from spooltop.model.look.problem import Problem, Severity
 from spooltop.model.text import escape
 from spooltop.model.units import age, count, size
@@ -28,6 +29,11 @@ def host_problems(seen: RuleInput) -> Iterator[Problem]:
 def _blind(seen: RuleInput) -> Iterator[Problem]:
     if not seen.has_boxes:
         return
+    if (watch := seen.observation.watch).away:  # that holds for all boxes
+        old = "" if watch.seen_at is None else f"; the figures are {age(max(0.0, seen.now - watch.seen_at))} old"
+        advice = f"; {escape(watch.advice)}" if watch.advice else ""
+        yield Problem("blind", Severity.CRITICAL, f"{escape(watch.reason)}{advice}{old}")
+        return
     for box, state in seen.observation.boxes.items():
         if not state.error:
             continue
@@ -40,29 +46,33 @@ def _blind(seen: RuleInput) -> Iterator[Problem]:
 
 
 def _disk(seen: RuleInput) -> Iterator[Problem]:
-    disk, limits = seen.observation.disk, seen.thresholds
-    if disk.readonly and not disk.readonly_here:
-        yield Problem("fs-readonly", Severity.CRITICAL, "the file system is mounted read-only; nothing here can change")
+    disk = seen.observation.disk
+    if disk is not None:
+        if disk.readonly and not disk.readonly_here:
+            yield Problem("fs-readonly", Severity.CRITICAL, "the file system is mounted read-only; nothing here can change")
+            return
+        fails = {Box.TMP: "every put", Box.CUR: "every claim"}
+        for box in disk.apart:
+            text = f"{box} is on another mount than new: rename(2) does not work, so {fails[box]} fails"
+            yield Problem("fs-readonly", Severity.CRITICAL, text)
+    for one in seen.observation.capacities:
+        yield from _capacity(one, seen)
+
+
+def _capacity(one: Capacity, seen: RuleInput) -> Iterator[Problem]:
+    if one.free is None or not one.total:
         return
-    fails = {Box.TMP: "every put", Box.CUR: "every claim"}
-    for box in disk.apart:
-        text = f"{box} is on another mount than new: rename(2) does not work, so {fails[box]} fails"
-        yield Problem("fs-readonly", Severity.CRITICAL, text)
-    if disk.bytes_free is not None and disk.bytes_total:
-        root = disk.root_bytes_free
-        for_root = f" (root still has {size(root)})" if root is not None and root > disk.bytes_free + _FULL else ""
-        user = escape(seen.observation.who.user)
-        if disk.bytes_free < _FULL:
-            text = f"disk full for {user}: {size(disk.bytes_free)} free{for_root}; puts and claims fail"
-            yield Problem("disk-full", Severity.CRITICAL, text)
-        elif disk.bytes_free < limits.disk_low and disk.bytes_free < disk.bytes_total * _LITTLE:
-            yield Problem("disk-full", Severity.WARNING, f"disk nearly full for {user}: {size(disk.bytes_free)} free{for_root}")
-    # file systems without an inode table (btrfs) tell a total of 0
-    if disk.inodes_free is not None and disk.inodes_total:
-        if disk.inodes_free == 0:
-            yield Problem("disk-full", Severity.CRITICAL, "no inodes free; puts fail")
-        elif disk.inodes_free < limits.inodes_low and disk.inodes_free < disk.inodes_total * _LITTLE:
-            yield Problem("disk-full", Severity.WARNING, f"{count(disk.inodes_free)} inodes free")
+    in_bytes = one.unit == "bytes"
+    low = seen.thresholds.disk_low if in_bytes else seen.thresholds.inodes_low
+    user = f" for {escape(seen.observation.who.user)}" if one.per_user else ""
+    root = one.reserved
+    for_root = f" (root still has {size(root)})" if root is not None and root > one.free + _FULL else ""
+    if one.free < (_FULL if in_bytes else 1):
+        text = f"{one.name} full{user}: {one.amount} free{for_root}" if in_bytes else f"no {one.name} free"
+        yield Problem("disk-full", Severity.CRITICAL, f"{text}; {one.full}")
+    elif one.free < low and one.free < one.total * _LITTLE:
+        text = f"{one.name} nearly full{user}: {one.amount} free{for_root}" if in_bytes else f"{one.amount} {one.name} free"
+        yield Problem("disk-full", Severity.WARNING, text)
 
 
 def _clock(seen: RuleInput) -> Iterator[Problem]:

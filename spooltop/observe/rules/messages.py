@@ -8,7 +8,7 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.look.pause import pause_words
 from spooltop.model.look.problem import Problem, Severity
 from spooltop.model.row import Row
-from spooltop.model.text import escape, program
+from spooltop.model.text import escape
 from spooltop.model.units import age, at_most, count, fit, interval, rate
 from spooltop.model.vocabulary import DIED, Box, Verdict
 
@@ -39,9 +39,10 @@ def _paused(seen: RuleInput) -> Iterator[Problem]:
 
 def _new(seen: RuleInput) -> Iterator[Problem]:
     box = seen.observation.boxes.get(Box.NEW)
-    if box is None or not box.count:
+    if box is None or not box.count or box.due == 0:
         return
-    waiting = count(box.count, complete=box.complete)
+    many = box.count if box.due is None else box.due
+    waiting = count(many, complete=box.complete)
     pause = seen.observation.paused
     because = "" if pause is None else f"; paused {pause_words(pause, seen.now, short=True)}"
     limits = seen.thresholds
@@ -49,7 +50,7 @@ def _new(seen: RuleInput) -> Iterator[Problem]:
     busy = seen.observation.counts.alive
     untouched = seen.untouched
     if untouched is not None and min(untouched, seen.watched) >= limits.no_consumer:
-        text = f"no claim for {age(untouched)} while {waiting} {'waits' if box.count == 1 else 'wait'}"
+        text = f"no claim for {age(untouched)} while {waiting} {'waits' if many == 1 else 'wait'}"
         if busy:
             text += f"; {_many(busy, 'claim is', 'claims are')} being processed"
         elif consumers:
@@ -65,7 +66,7 @@ def _new(seen: RuleInput) -> Iterator[Problem]:
             view="new",
         )
     elif seen.watched < limits.no_consumer and (alone := seen.unattended) is not None and alone >= limits.no_consumer:
-        verb = "waits" if box.count == 1 else "wait"
+        verb = "waits" if many == 1 else "wait"
         yield Problem(
             "no-consumer", Severity.CRITICAL, f"no consumer is running while {waiting} {verb} for {age(alone)}", view="new"
         )
@@ -93,13 +94,8 @@ def _claims(seen: RuleInput) -> Iterator[Problem]:
     ]
     if poison:
         worst = max(poison, key=lambda row: row.attempt or 0)
-        text = (
-            f"{worst.attempt} consumers died while processing {_id(worst)}"
-            if len(poison) == 1
-            else f"{len(poison)} messages with {limits.poison_deaths} or more dead consumers each, one with {worst.attempt}"
-        )
         selection = Selection(box=Box.CUR, keys=tuple(row.key for row in poison))
-        yield Problem("poison", Severity.CRITICAL, text, len(poison), selection)
+        yield Problem("poison", Severity.CRITICAL, _poison_words(poison, worst, limits.poison_deaths), len(poison), selection)
     if seen.failing is not None:
         yield _failing(seen.failing)
     dead = max(observation.counts.dead, len(of[Verdict.DEAD]))
@@ -112,15 +108,29 @@ def _claims(seen: RuleInput) -> Iterator[Problem]:
     selection = Selection(box=Box.CUR, verdict=Verdict.ALIVE, older_than=limits.claim_long)
     long = _chosen(of[Verdict.ALIVE], selection, seen.now)
     if long:
-        yield Problem("claim-long", Severity.WARNING, _long_words(long, seen.now), len(long), selection)
+        more = not observation.claims_all
+        text = _long_words(long, seen.now, more=more)
+        yield Problem("claim-long", Severity.WARNING, text, len(long), selection, at_least=more)
     selection = Selection(box=Box.CUR, verdict=Verdict.UNKNOWN, older_than=limits.claim_unknown or None)
     unknown = _chosen(of[Verdict.UNKNOWN], selection, seen.now)
     if unknown:
-        text = f"{_most(len(unknown), observation.judged_all)} {'claim' if len(unknown) == 1 else 'claims'} of unknown holders"
+        every = observation.judged_all and observation.claims_all
+        text = f"{_most(len(unknown), every)} {'claim' if len(unknown) == 1 else 'claims'} of unknown holders"
         text += _longest(unknown, seen.now, one=len(unknown) == 1)
         if len(unknown) == 1 and unknown[0].evidence:
             text += f": {escape(unknown[0].evidence)}"
-        yield Problem("claims-unknown", Severity.NOTE, text, len(unknown), selection)
+        yield Problem("claims-unknown", Severity.NOTE, text, len(unknown), selection, at_least=not every)
+
+
+def _poison_words(poison: Sequence[Row], worst: Row, deaths: int) -> str:
+    if worst.owner is not None and worst.owner.name is not None:
+        # A server counts deliveries, however they ended: that the last consumer died is all that is known of deaths.
+        if len(poison) == 1:
+            return f"{_id(worst)} was delivered {worst.attempt} times, and its last consumer died"
+        return f"{len(poison)} messages of dead consumers were delivered {deaths} times or more, one {worst.attempt} times"
+    if len(poison) == 1:
+        return f"{worst.attempt} consumers died while processing {_id(worst)}"
+    return f"{len(poison)} messages with {deaths} or more dead consumers each, one with {worst.attempt}"
 
 
 def _failing(failing: Failing) -> Problem:
@@ -139,17 +149,16 @@ def _failing(failing: Failing) -> Problem:
     return Problem("failing", Severity.CRITICAL, text, many, selection, at_least=failing.at_least)
 
 
-def _long_words(rows: Sequence[Row], now: float) -> str:
+def _long_words(rows: Sequence[Row], now: float, *, more: bool) -> str:
     oldest = max(rows, key=lambda row: row.in_box_age(now) or 0.0)
     held = _held(oldest, now)
     owner = oldest.owner
-    command = program(owner.command) if owner and owner.command else ""
-    who = " ".join(escape(str(part)) for part in (owner and owner.pid, command) if part)
+    who = escape(owner.label) if owner is not None else ""
     by = f" by {fit(who, min(24, len(who)), cut='right').rstrip()}" if who else ""
-    if len(rows) == 1:
+    if len(rows) == 1 and not more:
         doing = oldest.evidence.partition(" · ")[2]  # what its holder was seen to do: "no CPU for 5m"
         return f"1 claim held {held}{by}: alive" + (f", {escape(doing)}" if doing else "")
-    return f"{len(rows)} claims held long by running consumers, longest {held}{by}"
+    return f"{_most(len(rows), not more)} claims held long by running consumers, longest {held}{by}"
 
 
 def _tmp(seen: RuleInput) -> Iterator[Problem]:
@@ -201,11 +210,13 @@ def _id(row: Row) -> str:
 
 
 def _pids(rows: Sequence[Row]) -> str:
-    pids = list(dict.fromkeys(row.owner.pid for row in rows if row.owner and row.owner.pid is not None))
-    if not pids:
+    owners = [row.owner for row in rows if row.owner is not None]
+    pids = list(dict.fromkeys(str(one.pid) for one in owners if one.pid is not None))
+    found = pids or list(dict.fromkeys(escape(one.name) for one in owners if one.name))
+    if not found:
         return ""
-    named = " and ".join(str(pid) for pid in pids[:2]) if len(pids) < 3 else f"{pids[0]} and {len(pids) - 1:,} more"
-    return f", pid {named}"
+    named = " and ".join(found[:2]) if len(found) < 3 else f"{found[0]} and {len(found) - 1:,} more"
+    return f", {'pid ' if pids else ''}{named}"
 
 
 def _longest(rows: Sequence[Row], now: float, *, one: bool) -> str:
@@ -230,5 +241,5 @@ def _found_by_kind(seen: RuleInput) -> Iterator[Problem]:
     """Problems that only this kind of queue has."""
     for one in seen.observation.findings:
         keys = tuple((one.box.value, path) for path in one.paths) if one.box is not None else ()
-        selection = Selection(box=one.box, keys=keys) if keys else None
+        selection = Selection(box=one.box, keys=keys) if keys else Selection(ids=one.ids) if one.code == "lost" else None
         yield Problem(one.code, Severity.WARNING, one.text, one.count, selection)

@@ -50,9 +50,9 @@ class RuleInput:
     @property
     def mail(self) -> bool:
         """True for a mail folder: its ``cur`` is read mail and nothing in it is stuck (maildir(5))."""
-        return self.observation.layout == "mail"
+        return self.observation.is_mail
 
     @property
     def has_boxes(self) -> bool:
         """False for cursors, tickets or lock files alone, which have no boxes."""
-        return self.observation.layout not in ("cursors", "tickets", "locks")
+        return self.observation.has_boxes

@@ -69,6 +69,10 @@ def _codes(seen: RuleInput) -> Iterator[str]:
 
 def not_visible(seen: RuleInput) -> Iterator[str]:
     observation = seen.observation
+    if observation.watch.away:
+        yield escape(observation.watch.reason)
+        return
+    yield from map(escape, observation.hidden)
     for box, state in observation.boxes.items() if seen.has_boxes else ():
         if state.count is None:
             why = state.error or state.note
@@ -82,7 +86,7 @@ def not_visible(seen: RuleInput) -> Iterator[str]:
         yield f"changes between two looks ({observation.watch.period or 0:g}s apart{why})"
     if not observation.judged_all:
         yield "holders of some claims"
-    if observation.disk.bytes_free is None:
+    if any(one.free is None for one in observation.capacities):
         yield "free space"
     servers = [lock for lock in observation.locks if lock.kind == "redis" and lock.verdict == "unknown"]
     for lock in servers:

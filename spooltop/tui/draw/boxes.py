@@ -107,7 +107,7 @@ def _note(snapshot: Snapshot, state: BoxState, room: int) -> Line:
         return (Span(clip(shown(state.error), max(0, room)), Style.WARN),)
     if state.note:
         return (Span(clip(shown(state.note), max(0, room)), Style.DIM),)
-    if snapshot.observation.layout == "mail":
+    if snapshot.observation.is_mail:
         return (Span("read mail, not judged"),) if state.box is Box.CUR else ()
     variants = {Box.TMP: _tmp_notes, Box.NEW: _new_notes, Box.CUR: _cur_notes}[state.box](snapshot)
     return next((one for one in variants if line_width(one) <= room), variants[-1])
@@ -185,9 +185,13 @@ def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
     )
     observation = snapshot.observation
     taken = "not known" if observation.last_claim_at is None else f"{units.age(max(0.0, now - observation.last_claim_at))} ago"
-    who = "?" if observation.consumers is None else f"{observation.consumers:,}"
+    who = f"≥{observation.consumers_seen:,}" if observation.consumers_seen else "?"
+    if observation.consumers is not None:
+        who = f"{observation.consumers:,}"
     consumers = f" consumers {who} · last claim {taken}"
     if width < 79:
+        return [crop((Span(flow),), width), crop((Span(consumers),), width)]
+    if not observation.flow.holders_counted:  # nobody tells how long a message waited and was processed
         return [crop((Span(flow),), width), crop((Span(consumers),), width)]
     samples = max(rates.waited.samples, rates.worked.samples)
     of = f"of {samples:,}  " if samples else ""
@@ -200,7 +204,7 @@ def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
 
 def percentile_line(snapshot: Snapshot, width: int) -> list[Line]:
     """Draws how long messages waited and were processed, where ``flow_lines`` has no room for it."""
-    if width >= 79:
+    if width >= 79 or not snapshot.observation.flow.holders_counted:
         return []
     rates = snapshot.rates
     samples = max(rates.waited.samples, rates.worked.samples)

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 from spooltop.model import units
+from spooltop.model.protocols import Sort
 from spooltop.model.row import Row
-from spooltop.model.text import program
 from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.records import dataclass, replace
 
@@ -67,9 +67,13 @@ def short_id(id: str, width: int, ends: Ends = ALONE) -> str:
 
     >>> short_id("1795222801446548.P4290R00000cf8e525dd13.vm", 10), short_id("1795222801446548.4290.vm", 10)
     ('…8e525dd13', '…801446548')
+    >>> short_id("1795414165720-2", 10)
+    '…4165720-2'
     """
     if text_width(id) <= width:
         return id
+    if _STREAM_ID.fullmatch(id):
+        return clip_left(id, width)
     own = _OWN_ID.fullmatch(id)
     if own is not None:
         return clip_left(own[1], width) if len(own[1]) > width - 1 else "…" + own[1]
@@ -78,6 +82,7 @@ def short_id(id: str, width: int, ends: Ends = ALONE) -> str:
     return clip_left(head, width) if timed else cut_apart(id, width, ends)
 
 
+_STREAM_ID = re.compile(r"[0-9]{13}-[0-9]+")
 _OWN_ID = re.compile(r"[0-9]{16}\.P[0-9]+R([0-9a-f]{16})\..+")
 _TIME_DIGITS = 13
 """Digits from which on a time is distinct; a shorter one (a Maildir's seconds) is shared by many messages."""
@@ -88,12 +93,9 @@ def owner_text(owner: Owner | None) -> str:
     ``—`` where there is no owner."""
     if owner is None:
         return "—"
-    words = [str(owner.pid)] if owner.pid is not None else []
-    if owner.command:
-        words.append(safe(program(owner.command)))
-    elif owner.pid is None and owner.host:
-        words.append(f"on {safe(owner.host)}")
-    return " ".join(words) or "?"
+    if label := owner.label:
+        return safe(label)
+    return f"on {safe(owner.host)}" if owner.host else "?"
 
 
 def age_text(since: float | None, moment: Moment, *, bound: bool = False) -> str:
@@ -250,7 +252,7 @@ def columns_for(box: Box, width: int, *, times: Times = Times.AGE, mail: bool = 
 
 
 def fitting(wanted: Sequence[Column], width: int, *, times: Times = Times.AGE) -> tuple[Column, ...]:
-    """Those of the ``wanted`` columns that fit into ``width`` cells, with their widths."""
+    """The ``wanted`` columns that fit into ``width`` cells, with their widths."""
     columns = [column for column in wanted if column.min_screen <= width]
     if times is not Times.AGE:
         columns = [_with_time(one, times) if one.is_time else one for one in columns]
@@ -261,6 +263,11 @@ def fitting(wanted: Sequence[Column], width: int, *, times: Times = Times.AGE) -
         # the last but one goes first: the name stays, and changing values are at the left
         del columns[-2]
     return tuple(_grown(columns, width - _total(columns)))
+
+
+def sort_title(sort: Sort, columns: Sequence[Column]) -> str:
+    """The title of the column that a list is sorted by; the word of the order where that column is not among ``columns``."""
+    return next((column.title for column in columns if column.sort == sort.column), sort.column)
 
 
 def _with_time(column: Column, times: Times) -> Column:

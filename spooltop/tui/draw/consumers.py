@@ -9,9 +9,9 @@ from spooltop.model import units
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow, nameless_words
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import Sort
-from spooltop.model.text import program
+from spooltop.model.vocabulary import Box
 
-from .columns import Column, Moment, age_text, fitting, short_id
+from .columns import Column, Moment, age_text, fitting, short_id, sort_title
 from .elements.spans import (
     BLANK,
     Line,
@@ -32,7 +32,7 @@ from .elements.spans import (
 from .every_screen.freshness import Freshness, Times, freshness_line, when
 from .lists import row_line, title_line
 
-__all__ = ["COLUMNS", "consumer_header", "consumer_lines", "consumer_name", "list_width", "ranked"]
+__all__ = ["COLUMNS", "columns_of", "consumer_header", "consumer_lines", "consumer_name", "list_width", "ranked"]
 
 _STYLES = {"DEAD": Style.BAD, "stopped": Style.WARN, "unknown": Style.WARN, "exited": Style.DIM}
 _SIDE_BY_SIDE = 120
@@ -44,10 +44,7 @@ _MOST_IDS = 8
 
 def consumer_name(one: ConsumerRow) -> str:
     """``5200 worker.py``."""
-    words = [str(one.owner.pid)] if one.owner.pid is not None else []
-    if one.owner.command:
-        words.append(safe(program(one.owner.command)))
-    return " ".join(words) or (one.token or "?")[:12]
+    return safe(one.owner.label) or (one.token or "?")[:12]
 
 
 def _verdict(one: ConsumerRow, moment: Moment) -> Span:
@@ -59,7 +56,7 @@ def _pid(one: ConsumerRow, moment: Moment) -> Span:
 
 
 def _command(one: ConsumerRow, moment: Moment) -> Span:
-    return Span(safe(program(one.owner.command)) if one.owner.command else "?")
+    return Span(safe(one.owner.called) or "?")
 
 
 def _user(one: ConsumerRow, moment: Moment) -> Span:
@@ -84,6 +81,14 @@ def _held(one: ConsumerRow, moment: Moment) -> Span:
 
 def _last(one: ConsumerRow, moment: Moment) -> Span:
     return Span("?" if one.last_claim_at is None else age_text(one.last_claim_at, moment))
+
+
+def _asked(one: ConsumerRow, moment: Moment) -> Span:
+    return Span("?" if one.asked_at is None else age_text(one.asked_at, moment))
+
+
+def _evidence(one: ConsumerRow, moment: Moment) -> Span:
+    return Span(shown(one.evidence))
 
 
 def _done(one: ConsumerRow, moment: Moment) -> Span:
@@ -124,6 +129,22 @@ COLUMNS: tuple[Column, ...] = (
 )
 """All columns, in order."""
 
+_NAMED = (
+    *COLUMNS[:2],
+    Column("command", "consumer", 16, _command, sort="command", grow=2, most=36, least=8),
+    Column("host", "host", 10, _host, min_screen=106, sort="host", grow=1, most=24),
+    Column("claims", "claims", 6, _claims, "right", sort="claims"),
+    Column("held", "held", 5, _held, "right", min_screen=46, sort="held", is_time=True),
+    Column("asked", "asked", 5, _asked, "right", min_screen=58, sort="asked", is_time=True),
+    Column("evidence", "evidence", 14, _evidence, min_screen=72, grow=4, most=60, least=8),
+)
+"""Columns where a server knows consumers by their names, and nobody measures their processes."""
+
+
+def columns_of(found: ConsumerList | None) -> tuple[Column, ...]:
+    """The columns that a list has."""
+    return COLUMNS if found is None or found.measured else _NAMED
+
 
 def ranked(consumers: tuple[ConsumerRow, ...], sort: Sort) -> tuple[ConsumerRow, ...]:
     """The consumers in an order: by verdict dead ones with claims come first, then within each verdict who has held a claim for
@@ -142,7 +163,7 @@ def _value(one: ConsumerRow, column: str) -> float | str | None:
         case "pid":
             return owner.pid
         case "command":
-            return program(owner.command) if owner.command else None
+            return owner.called or None
         case "user":
             return owner.user
         case "host":
@@ -155,6 +176,8 @@ def _value(one: ConsumerRow, column: str) -> float | str | None:
             return _ago(one.claimed_at)
         case "last":
             return _ago(one.last_claim_at)
+        case "asked":
+            return _ago(one.asked_at)
         case "done":
             return one.rate.done
         case "failed":
@@ -194,12 +217,13 @@ def consumer_header(
     if dead := found.count("DEAD"):
         left.append(Span(" · "))
         left.append(Span(f"{dead:,} DEAD", Style.BAD))
-    left.append(Span(f" · sorted by {sort.column} {'↓' if sort.descending else '↑'}"))
-    if found.window > 0:
+    across = list_width(width)
+    columns = fitting(columns_of(found), across, times=times)
+    left.append(Span(f" · sorted by {sort_title(sort, columns)} {'↓' if sort.descending else '↑'}"))
+    if found.window > 0 and found.measured:
         left.append(Span(f" · rates over {units.age(found.window)}{', at least' if found.lower_bound else ''}"))
     head = crop(spread(merge(left), right, width - 1), width)
-    across = list_width(width)
-    return [head, title_line(fitting(COLUMNS, across, times=times), across, sort=sort)]
+    return [head, title_line(columns, across, sort=sort)]
 
 
 def list_width(width: int) -> int:
@@ -248,8 +272,17 @@ def _why_none(snapshot: Snapshot, found: ConsumerList, filter: str) -> str:
         return shown(found.error)
     if filter:
         return f"nothing matches {shown(filter)}; Esc clears the filter"
-    if snapshot.observation.layout != "spool":
+    if not snapshot.observation.judges_claims:
         return "no consumers: this is not a job spool"
+    if found.nameless:
+        return f"no consumers: {nameless_words(found)}; 3 lists all claims"
+    claims = snapshot.observation.boxes.get(Box.CUR)
+    if claims is not None and claims.count is None and claims.note:
+        return f"not visible: {shown(claims.note)}"
+    if snapshot.observation.layout == "layout":
+        return "no consumers: nothing is claimed, and only claims name them here"
+    if not found.measured:
+        return "no consumers: the group has none yet"
     return "no consumers: nothing is claimed, and no process has a presence file here"
 
 
@@ -257,7 +290,7 @@ def _rows(
     found: ConsumerList, listed: tuple[ConsumerRow, ...], width: int, height: int, now: float, chosen: int, times: Times,
     zone: datetime.tzinfo | None,
 ) -> list[Line]:  # fmt: skip
-    columns = fitting(COLUMNS, width, times=times)
+    columns = fitting(columns_of(found), width, times=times)
     more = [f"{found.more:,} more are not listed"] if found.more else []
     more += [f"{nameless_words(found)}; 3 lists all claims"] if found.nameless else []
     more += [shown(found.error)] if found.error else []
@@ -295,8 +328,10 @@ def _facts(
     command = (usage.command if usage is not None else "") or owner.command
     if command:
         fact("command", safe(command), most=max(2, height // 3))
-    if not one.gone:
+    if not one.gone and found.measured:
         fact("rates", _rates(one, found))
+    if one.asked_at is not None:
+        fact("asked", f"for a message {units.age(max(0.0, now - one.asked_at))} ago")
     ids = [short_id(safe(id), max(12, width - _LABEL - 2)) for id in one.ids[:_MOST_IDS]]
     for at, id in enumerate(ids):
         fact("" if at else "claims", id)
@@ -317,7 +352,7 @@ def _holds(one: ConsumerRow, now: float, zone: datetime.tzinfo | None) -> str:
 
 def _process(one: ConsumerRow, now: float, zone: datetime.tzinfo | None) -> str:
     owner, usage = one.owner, one.usage
-    words = [f"pid {owner.pid}" if owner.pid is not None else "pid not known"]
+    words = [f"pid {owner.pid}" if owner.pid is not None else safe(owner.name or "pid not known")]
     words[0] += f" of {safe(owner.user)}" if owner.user else ""
     words[0] += f" on {safe(owner.host)}" if owner.host else ""
     if owner.start is not None:

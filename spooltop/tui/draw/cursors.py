@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Sequence
 
 from spooltop.model import units
 from spooltop.model.cursors.state import Cursor
@@ -41,18 +42,27 @@ _ASKED = re.compile(r"idle or \w+\?")
 """Text for what is not known: in a short line more useful than the time, which has a column of its own."""
 
 
-def _widths(width: int) -> tuple[int, int]:
-    """Widths in cells of the source and of the value."""
+def _widths(width: int, *, counted: bool) -> tuple[int, int]:
+    """Widths in cells of the source and of the value. ``counted``: in place of the writes of a file there is what comes after
+    each cursor, which needs less."""
     extra = max(0, width - 80)
-    return 11 + min(6, extra // 8), 12 + min(12, extra // 4)
+    return 11 + min(6, extra // 8), (17 if counted and width >= 72 else 12) + min(12, extra // 4)
 
 
-def _title(width: int) -> Line:
-    source, value = _widths(width)
-    text = f" {pad('source', source)}{pad('cursor', value)}{'moved':>5}"
+def _counted(cursors: Sequence[Cursor]) -> bool:
+    """True if all are kept by a server, which counts what comes after each."""
+    return all(not one.in_file for one in cursors)
+
+
+def _title(width: int, *, counted: bool) -> Line:
+    source, value = _widths(width, counted=counted)
+    names = ("group", "last delivered") if counted else ("source", "cursor")
+    text = f" {pad(names[0], source)}{pad(clip(names[1], value - 1), value)}{'moved':>5}"
     if width >= 52:
         text += f"{'every':>7}"
-    if width >= 72:
+    if counted:
+        text += f"{'lag':>9}"
+    elif width >= 72:
         text += f"  {'writes seen':<15}"
     return crop((Span(f"{text}  verdict", Style.DIM),), width)
 
@@ -84,18 +94,24 @@ def _writes(cursor: Cursor) -> str:
     return f"{cursor.writes:,}" + (f" ({cursor.reverts_recent:,} ↓)" if cursor.reverts_recent else "")
 
 
+def _lag(cursor: Cursor) -> str:
+    return "?" if cursor.behind is None else units.count(cursor.behind, complete=not cursor.behind_is_bound)
+
+
 def _row(
-    cursor: Cursor, width: int, now: float, *, chosen: bool | None = None, muted: float | None = None,
+    cursor: Cursor, width: int, now: float, *, counted: bool, chosen: bool | None = None, muted: float | None = None,
     zone: datetime.tzinfo | None = None,
 ) -> Line:  # fmt: skip
-    source, value = _widths(width)
+    source, value = _widths(width, counted=counted)
     age = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
     moved = (units.at_least if cursor.moved_is_bound else units.age)(age)
     value_text = pad(clip_left(shown(cursor.shown), value - 1), value)
     text = f"{'▌' if chosen else ' '}{pad(clip(safe(cursor.source), source - 1), source)}{value_text}{pad_left(moved, 5)}"
     if width >= 52:
         text += pad_left(units.interval(cursor.every), 7)
-    if width >= 72:
+    if counted:
+        text += pad_left(_lag(cursor), 9)
+    elif width >= 72:
         text += f"  {pad(_writes(cursor), 15)}"
     mute = "" if muted is None else f" · muted to {_end(muted, now, zone)}"
     room = width - text_width(text) - 2 - text_width(mute)
@@ -123,7 +139,9 @@ def cursor_glance(snapshot: Snapshot, width: int, rows: int, *, now: float) -> l
     hidden: list[Cursor] = []
     if len(cursors) > fits:
         cursors, hidden = _fitting(cursors, max(1, fits - 1))
-    lines = [_title(width), *(_row(cursor, width, now, muted=snapshot.muted.get(cursor.source)) for cursor in cursors)]
+    counted = _counted(snapshot.cursors)
+    lines = [_title(width, counted=counted)]
+    lines += [_row(one, width, now, counted=counted, muted=snapshot.muted.get(one.source)) for one in cursors]
     if hidden:
         loud = sum(one.verdict in LOUD for one in hidden)
         tail = f", {loud} of them with problems" if loud else ""
@@ -158,11 +176,14 @@ def cursor_table(
     room = max(1, height - 1 - (below + 1 if below else 0))
     top = max(0, min(chosen - room + 1, len(cursors) - room))
     visible = range(top, min(len(cursors), top + room))
-    mutes = snapshot.muted
+    mutes, counted = snapshot.muted, _counted(cursors)
     lines = [
         *title,
-        _title(width),
-        *(_row(cursors[i], width, now, chosen=i == chosen, muted=mutes.get(cursors[i].source), zone=zone) for i in visible),
+        _title(width, counted=counted),
+        *(
+            _row(one, width, now, counted=counted, chosen=i == chosen, muted=mutes.get(one.source), zone=zone)
+            for i, one in ((i, cursors[i]) for i in visible)
+        ),
     ]
     if below:
         lines.append(BLANK)

@@ -36,7 +36,7 @@ __all__ = ["PayloadLines", "detail", "labelled", "message_lines"]
 _LABEL = 9
 _DRAWN = ("enqueued", "waits", "source", "holder", "writer")
 """Facts of a reader that are drawn from the row, or at a place of their own."""
-_SHORT = {"set aside": "reason"}
+_SHORT = {"set aside": "reason", "operation": "by op"}
 """Labels of a reader that are wider than their column."""
 _BARE = (EXITED, RUNNING)
 """Evidence that says no more than the verdict does."""
@@ -130,7 +130,9 @@ def _facts(
     held = units.age(row.in_box_age(now))
     bound = "at most " if row.since_is_bound else ""
     if row.box is Box.CUR and row.verdict is not None:
-        history += f" · held {bound}{held}" if put else f" · claimed {when(row.in_box_since, zone)}, held {bound}{held}"
+        # A process that holds its message from the put on never claims it.
+        told = put or row.in_box_since == row.enqueued_at
+        history += f" · held {bound}{held}" if told else f" · claimed {when(row.in_box_since, zone)}, held {bound}{held}"
     elif row.box is not Box.NEW and row.in_box_since is not None:
         history += f" · in {row.box.value} for {bound}{held}"
     if row.attempt:
@@ -149,7 +151,8 @@ def _facts(
     if row.owner is not None and "owner" not in facts:
         host = f" on {safe(row.owner.host)}" if row.owner.host else ""
         user = f", {safe(row.owner.user)}" if row.owner.user else ""
-        lines += _wrapped("owner", f"{owner_text(row.owner)}{host}{user}", width)
+        pid = "" if row.owner.name is None or row.owner.pid is None else f" · pid {row.owner.pid}"
+        lines += _wrapped("owner", f"{owner_text(row.owner)}{pid}{host}{user}", width)
     if row.expires_at is not None:
         lines += _wrapped("kept", kept_words(row, now), width, Style.WARN if row.expired(now) else Style.NORMAL)
     if row.reason and "set aside" not in facts:

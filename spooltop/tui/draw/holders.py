@@ -25,10 +25,11 @@ def holders_lines(
     *,
     at: float | None,
     error: str = "",
+    who: str = "who has",
     zone: datetime.tzinfo | None = None,
 ) -> list[Line]:
     """A panel of as many lines as are needed. ``name`` is the raw name that was asked about; ``holders`` None: not answered yet,
-    or ``error`` says why there is no answer. ``at``: the time of the answer."""
+    or ``error`` says why there is no answer. ``at``: the time of the answer; ``who``: the first words of the title."""
     width = min(width, WIDEST)
     inner = inner_width(width)
     body: list[Line]
@@ -39,7 +40,7 @@ def holders_lines(
     else:
         body = _answer(holders, inner, at)
     looked = f"looked {when(at, zone)}" if at is not None else ""
-    return panel_frame(f"Who has {clip_left(safe(name), max(8, width - 34))}", looked, body, width)
+    return panel_frame(f"{who.capitalize()} {clip_left(safe(name), max(8, width - 27 - len(who)))}", looked, body, width)
 
 
 def _answer(holders: Holders, inner: int, at: float) -> list[Line]:

@@ -10,7 +10,7 @@ from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import Sort
 from spooltop.model.vocabulary import Box
 
-from .columns import COLUMNS, GAP, MARGIN, Column, Moment, columns_for
+from .columns import COLUMNS, GAP, MARGIN, Column, Moment, columns_for, sort_title
 from .elements.apart import ALONE, Ends
 from .elements.spans import (
     Line,
@@ -44,19 +44,22 @@ def list_header(
     *,
     now: float,
     sort: Sort | None = None,
+    columns: Sequence[Column] = (),
     marked: int = 0,
     complete: bool = True,
     filter: str = "",
     total: int | None = None,
     pending: bool = False,
     share: float | None = None,
+    ordered_over: int | None = None,
     freshness: Freshness = Freshness(),  # noqa: B008  frozen
     zone: datetime.tzinfo | None = None,
 ) -> Line:
     """``Claims 4 · sorted by held ↓ · 0 marked new 4,310 +1.8/s · live 02:41:09``; with a filter ``New 3,963 of 12,412 match
     src:email``, where ``total`` is the number of messages in the box. ``pending``: the list asked for is not ready, the rows
     are older ones, and ``length`` None means that the number of matches is not known. ``share`` of the work is done,
-    ``length`` match so far: ``New ≥1,234 … of 12,412 match src:email · sorting by age ↓ 45%``."""
+    ``length`` match so far: ``New ≥1,234 … of 12,412 match src:email · sorting by age ↓ 45%``. The order is named by its title
+    among ``columns``. Only the first ``ordered_over`` messages were looked at: ``≥20,000 · first 20,000 sorted by size ↓``."""
     counted = "…" if pending and length is None else units.count(length, complete=complete)
     if share is not None and not pending:
         counted += " …"
@@ -66,7 +69,9 @@ def list_header(
         left += [Span(f"{of} match "), Span(safe(filter), Style.KEY)]
     if sort is not None:
         how = "sorting" if pending or share is not None else "sorted"
-        left.append(Span(f" · {how} by {safe(sort.column)} {'↓' if sort.descending else '↑'}"))
+        if ordered_over is not None and not pending:
+            how = f"first {ordered_over:,} {how}"
+        left.append(Span(f" · {how} by {safe(sort_title(sort, columns))} {'↓' if sort.descending else '↑'}"))
         if share is not None:
             left.append(Span(f" {int(100 * share)}%"))
     left.append(Span(f" · {marked:,} marked", Style.MARKED if marked else Style.NORMAL))

@@ -95,7 +95,8 @@ def cursor_detail(
 
 def _title(cursor: Cursor, snapshot: Snapshot, width: int) -> Line:
     sharers = sum(1 for one in snapshot.cursors if one.file == cursor.file)
-    where = f"{safe(cursor.file)}{f', shared by {sharers}' if cursor.shared else ', of its own'}"
+    shared = f"shared by {sharers}" if cursor.in_file else f"{sharers} group{'' if sharers == 1 else 's'}"
+    where = f"{safe(cursor.file)}, {shared if cursor.shared else 'of its own'}"
     name = f" Cursors › {safe(cursor.source)}"
     right = f"{clip_left(where, max(10, width - 30 - text_width(name)))} · watched for {units.span(snapshot.watched_for)}"
     return crop(spread((Span(name, Style.TITLE),), (Span(right),), width - 1), width)
@@ -105,6 +106,9 @@ def _stand(cursor: Cursor, now: float, zone: datetime.tzinfo | None) -> str:
     moved = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
     bound = "at least " if cursor.moved_is_bound else ""
     every = f"every {units.interval(cursor.every)}" if cursor.every is not None else "update interval not known yet"
+    if cursor.behind is not None:
+        many = units.count(cursor.behind, complete=not cursor.behind_is_bound)
+        every += f" · lag {many}"
     return f"{shown(cursor.shown)} · moved {when(cursor.moved_at, zone)}, {bound}{units.age(moved)} ago · {every}"
 
 
@@ -127,7 +131,7 @@ def _facts(cursor: Cursor, snapshot: Snapshot, zone: datetime.tzinfo | None) -> 
     if cursor.cut:
         yield "section", "too large to be shown whole"
     unsafe = [shown(words) for words in cursor.unsafe]
-    bare = sum(not write.held_by and not write.journaled for write in lost)
+    bare = sum(not write.held_by and not write.journaled for write in lost) if cursor.in_file else 0
     if bare and not any("writes" in words for words in unsafe):
         unsafe.insert(0, f"no lock seen held in {bare} of {len(lost)}")
     if unsafe:
@@ -140,7 +144,7 @@ def _facts(cursor: Cursor, snapshot: Snapshot, zone: datetime.tzinfo | None) -> 
     if cursor.lock_holders:
         yield "lock", f"held now by {', '.join(holder_info(one) for one in cursor.lock_holders)}"
     writes = cursor.history[:-1]
-    if writes and not any(write.writer for write in writes):
+    if writes and cursor.in_file and not any(write.writer for write in writes):
         if snapshot.observation.writers_watched:
             yield "writer", "known from the next write on"
         elif snapshot.observation.who.uid == 0:
@@ -171,11 +175,12 @@ class _Columns:
 
     def __init__(self, cursor: Cursor, width: int) -> None:
         longest = max((text_width(written(write)) for write in cursor.history[:40]), default=0)
-        self.value = max(4, min(longest, 10 + max(0, width - 60) // 6))
+        most = 10 + max(0, width - 60) // 6 if cursor.in_file else (width - 20) // 2
+        self.value = max(4, min(longest, most))
         self.change = 2 * self.value + 7
-        self.lock = 0 if width < 64 else 10 if width < 110 else 20
-        self.writer = 0 if width < 72 else 17 if width < 110 else 30
-        self.also = max(0, width - 13 - self.change - self.lock - self.writer)
+        self.lock = 0 if width < 64 or not cursor.in_file else 10 if width < 110 else 20
+        self.writer = 0 if width < 72 or not cursor.in_file else 17 if width < 110 else 30
+        self.also = max(0, width - 13 - self.change - self.lock - self.writer) if cursor.in_file else 0
 
 
 def _ring(
@@ -183,11 +188,12 @@ def _ring(
 ) -> list[Line]:
     writes = list(cursor.history)
     if not writes:
-        return [plain(" no write was seen since watching began", width)]
+        what = "write was seen" if cursor.in_file else "entry was delivered"
+        return [plain(f" no {what} since watching began", width)]
     columns = _Columns(cursor, width)
     also = "the same write also changed" if columns.also > 27 else "also changed"
     title = f"   {'time':<10}{pad(clip(safe(cursor.source), columns.change - 2), columns.change)}"
-    title += pad(clip(also, columns.also), columns.also)
+    title += pad(clip(also, columns.also), columns.also) if columns.also else ""
     title += (pad("lock", columns.lock) if columns.lock else "") + ("writer" if columns.writer else "")
     lines = [plain(title, width, Style.DIM)]
     fits = room - 1
@@ -226,7 +232,7 @@ def _write_line(
         others = [_also(name, write, cursor, snapshot) for name in write.also_changed]
         also = ", ".join(others) or ("nothing" if write.back else "—")
     cells = pad(f"{text}{' ↓' if write.back else ''}", columns.change)
-    rest = pad(clip(also, max(0, columns.also - 1)), columns.also)
+    rest = pad(clip(also, max(0, columns.also - 1)), columns.also) if columns.also or before is None else ""
     if columns.lock:
         rest += pad(clip(_lock(write), columns.lock - 1), columns.lock)
     if columns.writer:

@@ -27,7 +27,6 @@ _TINY = 14
 _HIGH = 30
 """Lines from which on a narrow window shows claims and a graph below."""
 
-_NO_BOXES = ("cursors", "tickets", "locks")
 """Layouts that are not spools: a cursor file, tickets or lock files alone."""
 
 
@@ -66,7 +65,7 @@ def overview(
         lines.pop()
     room = height - len(lines)
     below: list[Line] = []
-    boxes = [] if snapshot.observation.layout in _NO_BOXES else box_table(snapshot, width, now=now)
+    boxes = box_table(snapshot, width, now=now) if snapshot.observation.has_boxes else []
     if boxes:
         if room > len(boxes):
             below.append(BLANK)

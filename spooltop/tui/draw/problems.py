@@ -29,16 +29,16 @@ def problem_hint(problem: Problem, capabilities: Capabilities) -> tuple[str, str
             action = Action.HOLD
         elif box is Box.CUR and (chosen.verdict is Verdict.DEAD or problem.code == "claims-dead"):
             action = Action.REQUEUE
-        elif problem.code == "tmp-abandoned":
+        elif problem.code in ("tmp-abandoned", "lost"):
             action = Action.PURGE
-        if action is not None and capabilities.why_not(action) is None:
+        if action is not None and capabilities.why_not_from(action, box) is None:
             key = {Action.HOLD: "h", Action.REQUEUE: "r", Action.PURGE: "d"}[action]
             return key, f"{action.value} {'≥' if problem.at_least else ''}{problem.count:,}"
     if problem.code in ("lock-stale", "ticket-orphan") and capabilities.why_not(Action.UNLOCK) is None:
         return "d", "remove"
     if problem.code == "paused" and capabilities.why_not(Action.RESUME) is None:
         return "P", "resume"
-    return ("Enter", "") if chosen is not None or problem.view else ("", "")
+    return ("Enter", "") if box is not None or problem.view else ("", "")
 
 
 def problem_lines(snapshot: Snapshot, width: int, height: int, *, chosen: int = 0) -> list[Line]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Callable, Mapping, Sequence
 
 from spooltop.model import units
+from spooltop.model.target import full_name, without_secrets
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, Box
 from spooltop.monitor.glance import Glance, Level, worst_first
@@ -156,7 +156,7 @@ def frame(targets: Sequence[str], width: int) -> Frame:
 def _distinct(targets: Sequence[str]) -> tuple[str, list[str]]:
     """The directories that all targets share, as ``/var/spool/`` or ``/srv/*/spool``, and the rest of each path. Paths are
     escaped."""
-    paths = [escape(target if "://" in target else os.path.abspath(target)) for target in targets]
+    paths = [escape(full_name(without_secrets(target))) for target in targets]
     parts = [path.split("/") for path in paths]
     if len(paths) < 2 or any("://" in path for path in paths):
         return "", paths
@@ -310,7 +310,7 @@ def chosen_line(one: Glance | None, width: int) -> Line:
     """The whole path of the chosen target, and as much of its worst problem as fits."""
     if one is None:
         return ()
-    path = escape(one.target if "://" in one.target else os.path.abspath(one.target))
+    path = escape(full_name(without_secrets(one.target)))
     left = join(" ", _sign(one), " ", Span(clip_left(shown(path), max(12, width // 2)), Style.STRONG), "  ")
     says = shown(one.says) or ("no problems detected" if one.snapshot is not None else "")
     return crop(join(left, restyle((Span(says),), Style.NORMAL)), width)

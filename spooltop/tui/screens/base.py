@@ -11,7 +11,8 @@ from textual.await_complete import AwaitComplete
 from textual.events import Click, Key, MouseScrollDown, MouseScrollUp, Paste, Resize
 from textual.screen import Screen, ScreenResultType
 
-from ..commands import GOES, VIEW_COMMANDS, KeyCommand, by_id, command_for, commands_in, footer
+from ..command_lists import footer
+from ..commands import GOES, VIEW_COMMANDS, KeyCommand, by_id, command_for, commands_in
 from ..context import CommandContext, View
 from ..draw.elements.spans import Line, plain, wrap
 from ..draw.every_screen.notices import notice_lines
@@ -249,9 +250,13 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         if command is None:
             return
         if reason is not None:
-            self.show_notice(reason)
+            self.say_why_not(command, reason)
             return
         self.run_command(command.id)
+
+    def say_why_not(self, command: KeyCommand, reason: str) -> None:
+        """Says why the command of a key is not available."""
+        self.show_notice(reason)
 
     def run_command(self, id: str) -> None:
         self.handler(by_id(id))()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..commands import tabs
+from collections.abc import Container
+
+from ..command_lists import tabs
 from ..context import View
 from ..draw.elements.spans import Line, Span, Style, join, line_width
 
@@ -33,14 +35,16 @@ def _part(entry: tuple[str, str], *, first: bool = False) -> Line:
     return join("" if first else " · ", Span(key, Style.KEY), f" {words}")
 
 
-def tab_line(root: View, entries: list[tuple[str, str]], width: int) -> Line:
+def tab_line(root: View, entries: list[tuple[str, str]], width: int, absent: Container[str] = ()) -> Line:
     """The views by number, the one in front reversed, and the keys that are always shown. Where space is short, labels of views
-    are shortened first, then keys lose theirs from the right on."""
+    are shortened first, then Esc goes, then keys lose theirs from the right on."""
     keys = [(key, words) for key, words in entries if key in ALWAYS]
     rest = [join(" ", Span(key, Style.KEY), f" {words}") for key, words in keys]
-    views = _tabs(root, width, short=False)
+    views = _tabs(root, width, absent, short=False)
     if line_width(views) + sum(map(line_width, rest)) > width:
-        views = _tabs(root, width, short=True)
+        views = _tabs(root, width, absent, short=True)
+    if keys and keys[-1][0] == "Esc" and line_width(views) + sum(map(line_width, rest)) > width:
+        del rest[-1]
     for at in reversed(range(len(rest))):
         if line_width(views) + sum(map(line_width, rest)) <= width:
             break
@@ -51,10 +55,10 @@ def tab_line(root: View, entries: list[tuple[str, str]], width: int) -> Line:
     return views
 
 
-def _tabs(root: View, width: int, *, short: bool) -> Line:
+def _tabs(root: View, width: int, absent: Container[str], *, short: bool) -> Line:
     """As many of the views as fit."""
     out: Line = (Span(" "),)
-    for view, key, words in tabs():
+    for view, key, words in tabs(absent):
         styles = (Style.SELECTED, Style.SELECTED) if view == root else (Style.KEY, Style.NORMAL)
         part = join(Span(key, styles[0]), Span(_SHORT.get(view, words) if short else words, styles[1]), " ")
         if line_width(out) + line_width(part) > width:

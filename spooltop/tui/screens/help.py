@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.events import Key
 
-from ..commands import help_lines
+from ..command_lists import help_lines
 from ..context import CommandContext, View
 from ..draw.elements.spans import line_text
 from ..draw.every_screen.notices import notice_lines
@@ -28,7 +28,9 @@ def sections(context: CommandContext, *, mouse: bool) -> list[HelpSection]:
         if entries:
             out.append(HelpSection(title, tuple(entries)))
         title, entries = words, []
-    return [*out, *((MOUSE,) if mouse else ()), *LEGEND]
+    # a view that this kind of queue does not have needs no legend
+    legend = [section for section in LEGEND if section.title.lower() not in context.absent]
+    return [*out, *((MOUSE,) if mouse else ()), *legend]
 
 
 class HelpScreen(ScrollingScreen[None]):

@@ -64,7 +64,10 @@ class HoldersScreen(TextScreen[None]):
         return CommandContext(View.HOLDERS, snapshot=self.session.snapshot, rows=1, depth=1)
 
     def text(self, width: int) -> list[Line]:
-        return holders_lines(self.about, self.holders, width, at=self.looked_at, error=self.failed, zone=self.session.zone())
+        return holders_lines(
+            self.about, self.holders, width, at=self.looked_at, error=self.failed, who=self.session.control.labels.who,
+            zone=self.session.zone(),
+        )  # fmt: skip
 
     def do_ask_again(self) -> None:
         self.holders, self.failed, self.looked_at = None, "", None
@@ -74,5 +77,5 @@ class HoldersScreen(TextScreen[None]):
     def do_copy_panel(self) -> None:
         text = "\n".join(line_text(line).rstrip() for line in self.text(200))
         self.copy_text(text)
-        self.show_notice(f"copied: who has {shown(self.about)}")
+        self.show_notice(f"copied: {self.session.control.labels.who} {shown(self.about)}")
 

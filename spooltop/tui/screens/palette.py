@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from textual.events import Key
 
-from ..commands import KeyCommand, palette
+from ..command_lists import palette
+from ..commands import KeyCommand
 from ..context import CommandContext, View
 from ..draw.every_screen.notices import palette_lines
 from ..session import AppSession

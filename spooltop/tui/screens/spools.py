@@ -11,7 +11,8 @@ from spooltop.model.text import escape
 from spooltop.monitor.glance import Glance
 from spooltop.records import dataclass
 
-from ..commands import by_id, footer, only_in
+from ..command_lists import footer
+from ..commands import by_id, only_in
 from ..context import CommandContext, View
 from ..draw.elements.spans import BLANK, Line, Span, Style, crop, join, plain, shown
 from ..draw.every_screen.notices import notice_lines

@@ -91,7 +91,10 @@ class ListServer:
         first = max(0, min(request.start + shift, len(listing) - 1))
         start, stop = max(0, first - MARGIN), min(len(listing), first + request.stop - request.start + MARGIN)
         rows = tuple(listing.window(start, stop)) if stop > start else ()
-        return Page(listing.query, self._maker.generation, len(listing), listing.complete, start, rows, request.anchor, at)
+        return Page(
+            listing.query, self._maker.generation, len(listing), listing.complete, start, rows, request.anchor, at,
+            ordered_over=listing.ordered_over,
+        )  # fmt: skip
 
     def _place(self, listing: Listing, anchor: Key) -> int | None:
         """The place of ``anchor`` in the listing, looked up once: in a list of a million that takes time."""

@@ -78,7 +78,7 @@ class Requested:
 @dataclass(frozen=True, slots=True)
 class Page:
     """A window of a list; ``generation`` differs for each listing made. ``anchor_at`` is the place of the request's anchor in it,
-    None where it is gone or none was requested."""
+    None where it is gone or none was requested. ``ordered_over`` is that of the ``Listing``."""
 
     query: ListQuery
     generation: int
@@ -90,6 +90,7 @@ class Page:
     anchor_at: int | None
     share: float | None = None
     """The share of the work that is done (0 to 1) while the list is made: ``length`` match so far. None: it is complete."""
+    ordered_over: int | None = None
 
     def differs(self, old: Page | None) -> bool:
         """True where it shows something else than ``old``."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from spooltop.model.look.problem import Severity
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.plan import OperationRecord, Outcome, Result
-from spooltop.model.text import escape, program
+from spooltop.model.text import escape
 from spooltop.model.vocabulary import Owner, Verdict
 from spooltop.monitor.events import EventKind, QueueEvent, TargetEvents
 from spooltop.records import dataclass
@@ -59,9 +59,8 @@ class EventLog:
         """Consumers that were seen to hold claims and have exited since."""
         dead = [row.owner for row in snapshot.observation.claims if row.verdict is Verdict.DEAD and row.owner is not None]
         known, self._exited = self._exited or frozenset(), frozenset(dead)
-        for owner in dict.fromkeys(owner for owner in dead if owner not in known and owner.pid is not None):
-            who = f"{owner.pid} {escape(program(owner.command))}" if owner.command else f"{owner.pid}"
-            words = f"consumer {who} exited, holding {dead.count(owner):,}"
+        for owner in dict.fromkeys(owner for owner in dead if owner not in known and (owner.pid is not None or owner.name)):
+            words = f"consumer {escape(owner.label)} exited, holding {dead.count(owner):,}"
             yield LoggedEvent(snapshot.taken_at, words, Severity.WARNING)
 
 

@@ -89,9 +89,9 @@ def since_then(result: Result, tracked: MessagesTracked | None, ids: Sequence[st
     if gone:
         lines.append(f"{len(gone):,} taken and gone; consumer not seen")
     lines += _waiting([one for one in found if one.box is Box.NEW and one.claimed_at is None], now - end)
-    for box in (Box.CUR, *ASIDE):
-        if here := sum(1 for one in found if one.box is box and one.claimed_at is None):
-            lines.append(f"{here:,} {'in cur' if box is Box.CUR else f'set aside in {box}'}")
+    for box in Box:
+        if box is not Box.NEW and (here := sum(1 for one in found if one.box is box and one.claimed_at is None)):
+            lines.append(f"{here:,} {'set aside in' if box in ASIDE else 'in'} {box}")
     if unseen := sum(1 for one in found if one.box is None and one.gone_at is None and one.claimed_at is None):
         lines.append(f"{unseen:,} on the way, not seen in any box yet")
     if more := result.count(Outcome.DONE) - len(found):

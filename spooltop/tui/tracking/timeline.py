@@ -15,7 +15,9 @@ from ..threads.messages import MessagesTracked
 
 __all__ = ["Timeline", "TimelineStep"]
 
-_HELD = {Box.HELD: "set aside in held", Box.REJECTED: "set aside in rejected", Box.TRASH: "in the trash"}
+_HELD = {
+    Box.HELD: "set aside in held", Box.REJECTED: "set aside in rejected", Box.TRASH: "in the trash", Box.DELIVERED: "delivered",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Timeline:
         for id in self.ids:
             if (one := tracked.found.get(id)) is not None:
                 row = rows.get(id)
-                if one.box is None and row is not None and row.box is Box.TMP:
+                if one.box in (None, Box.TMP) and row is not None and row.box is Box.TMP:
                     one = TrackedMessage(id, Box.TMP, verdict=row.verdict)
                 self.steps += _steps(self._last.get(id), one, row, tracked.taken_at, first)
                 self.now[id] = _now(one, row, tracked.taken_at)
@@ -98,7 +100,9 @@ def _by(new: TrackedMessage, row: Row | None) -> str:
         owner = row.owner
         if owner is not None and new.pid is None and owner.pid is not None:
             words = f"by {owner.pid}"
-        if owner is not None and owner.command:
+        if owner is not None and owner.name:
+            words = f"by {escape(owner.name)}"
+        elif owner is not None and owner.command:
             words += f" {escape(program(owner.command))}"
         if row.attempt is not None:
             words += f", attempt {row.attempt}"

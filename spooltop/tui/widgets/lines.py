@@ -9,9 +9,10 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ..draw.elements.diff import changed_rows
-from ..draw.elements.glyphs import UNICODE, Glyphs
-from ..draw.elements.spans import Line, Style, line_text, text_width
+from spooltop.tui.draw.elements.diff import changed_rows
+from spooltop.tui.draw.elements.glyphs import UNICODE, Glyphs
+from spooltop.tui.draw.elements.spans import Line, Style, line_text, text_width
+
 from .styles import COLOURED, UNCOLOURED, line_strip
 
 __all__ = ["LinesView"]

@@ -8,7 +8,7 @@ from rich.segment import Segment
 from rich.style import Style as RichStyle
 from textual.strip import Strip
 
-from ..draw.elements.spans import Line, Style
+from spooltop.tui.draw.elements.spans import Line, Style
 
 __all__ = ["COLOURED", "UNCOLOURED", "line_strip"]
 

@@ -11,9 +11,10 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ..draw.elements.diff import changed_until
-from ..draw.elements.glyphs import UNICODE, Glyphs
-from ..draw.elements.spans import Line, Style, plain
+from spooltop.tui.draw.elements.diff import changed_until
+from spooltop.tui.draw.elements.glyphs import UNICODE, Glyphs
+from spooltop.tui.draw.elements.spans import Line, Style, plain
+
 from .styles import COLOURED, UNCOLOURED, line_strip
 from .window import Window
 

@@ -77,12 +77,12 @@ HOLD = BASE + '[[action]]\nname = "hold"\nfrom = "new"\n'
         (BASE.replace("{id}", "{id:regex}"), 5, "path = 'queue/{id:regex}': {id:regex}: unknown type 'regex'; there are int,"),
         (BASE.replace("queue/{id}", "../{id}"), 5, "path = '../{id}': it has an empty part, . or .."),
         (BASE + 'when = "exists:../x"', 6, "when = '../x': it must lie below the directory"),
-        (BASE + 'when = "size:3"', 6, "when = 'size:3': write exists:PATH or mode:x"),
+        (BASE + 'when = "size:3"', 6, "when = 'size:3': write exists:PATH, flock:PATH, tail:TEXT or mode:x"),
         (BASE + 'order = "seq"', 6, "order = 'seq': there are name, id"),
-        (BASE + 'metadata = { since = "atime" }', 6, "since = 'atime': write mtime, ctime, json:, file:, tail:, name:"),
+        (BASE + 'metadata = { since = "atime" }', 6, "since = 'atime': write mtime, ctime, json:, file:, tail:, record:, name:"),
         (BASE + 'metadata = { since = "id" }', 6, "since: the type of {id} is no time"),
         (BASE + 'metadata = { age = "mtime" }', 6, "unknown key age; there are enqueued_at, since,"),
-        (BASE + 'metadata = { since = "json:a:weeks" }', 6, "since = 'weeks': there are sec, ms, us, hexsec, hexms, dirq"),
+        (BASE + 'metadata = { since = "json:a:weeks" }', 6, "since = 'weeks': there are sec, ms, us, hexsec, hexms, "),
         (BASE + 'verdict = { pid = "owner" }', 6, "pid = 'owner': there are id"),
         (BASE + 'verdict = { proves = "all" }', 6, "proves = 'all': there are nothing"),
         (BASE + 'verdict = { lease = "w/{id}:ms", else = "watched" }', 1, 'a verdict has else = "watched", but watched names no'),
@@ -97,8 +97,20 @@ HOLD = BASE + '[[action]]\nname = "hold"\nfrom = "new"\n'
         (BASE + '[[problem]]\ncode = "conflict"\nwhen = "alone:{id}.lck"\ntext = "x"', 8, "when = 'alone:{id}.lck': write"),
         (BASE + '[[cross_check]]\npath = "jobs/{id}"\nsays = ["{at:ms}"]\nmissing = "x"', 8, "says lists the texts of the file"),
         (BASE + '[locks."../x"]\nkind = "lease"', 6, "../x = '../x': it must lie below the directory"),
-        (BASE.replace('"mine"', '"mine"\nside_dir = "/var"'), 2, "side_dir = '/var': a name in the directory, or ../ and a name"),
+        (BASE.replace('"mine"', '"mine"\nside_dir = "/var"'), 2, "side_dir = '/var': a name in the directory"),
         (BASE.replace('"mine"', '"mine"\nlock = ".lock"'), 2, "lock is written flock:PATH"),
+        (BASE.replace('"mine"', '"mine"\nside_dir = "../{root}"'), 2, "side_dir = '../{root}': a name in the directory"),
+        (BASE.replace('"mine"', '"mine"\nlock = "flock:../.lock"'), 2, "lock = '../.lock': it has an empty part, . or .."),
+        (BASE.replace('"mine"', '"mine"\nwatched = "/etc"'), 2, "watched = '/etc': it must lie below the directory"),
+        (BASE.replace('"mine"', '"mine"\nwatched = "{id}"'), 2, "watched = '{id}': one file, without pieces and *"),
+        (BASE.replace('"mine"', '"mi\\u001bne"'), 1, "name has characters that are not printable"),
+        (BASE + 'verdict = { pidfile = "../../run/x.pid" }', 6, "pidfile = '../../run/x.pid': it has an empty part"),
+        (BASE + 'verdict = { pid = "id" }', 6, "pid: {id} is no number: give it the type int"),
+        (BASE.replace("{id}", "{pid}"), 5, "path: the piece called pid is that of a process: {pid:int}"),
+        (BASE.replace("{id}", "a/b/c/d/e/f/g/{id}"), 5, "path = 'queue/a/b/c/d/e/f/g/{id}': it has 9 parts; a queue is read 8"),
+        (BASE + 'when = "exists:1/2/3/4/5/6/7/8/{id}"', 6, "when = '1/2/3/4/5/6/7/8/{id}': it has 9 parts"),
+        (BASE + 64 * '[[match]]\nbox = "new"\npath = "{id}"\n', 3, "match has 65 entries; there may be 64"),
+        (BASE + "[commands]\nhold = \"x '{id}'\"", 7, "hold = \"x '{id}'\": a command with {id} for the message, no other"),
         (HOLD.replace('"mine"', '"mine"\nread_only = "x"') + 'steps = ["held {path}"]', 2, "a layout that is"),
     ],
 )
@@ -137,6 +149,19 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path, data: bytes | None, 
         file.write_bytes(data)
     with pytest.raises(UsageError, match=why):
         read_layout(str(file))
+
+
+def test_a_folder_that_strangers_may_write_is_not_read(tmp_path: Path) -> None:
+    """A stranger could put a name there for any of root's files that holds what he wants."""
+    folder = tmp_path / "spooltop/layouts"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_text(BASE)
+    uid = folder.stat().st_uid or 1
+    environ = {"XDG_CONFIG_HOME": str(tmp_path)}
+    for mode, why in ((0o755, ""), (0o777, f"{folder}: others than its owner may write it"), (0o1777, f"{folder}: others")):
+        folder.chmod(mode)
+        (file,) = (one for one in layout_files(environ, uid) if one.path.startswith(str(folder)))
+        assert (file.layout is None) == bool(why) and str(file.error or "").startswith(why)
 
 
 def test_root_does_not_read_the_layouts_of_a_home(tmp_path: Path) -> None:

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from spooltop.backends.layouts.cross_checks import LostEntries, read_states
 from spooltop.backends.layouts.definition.library import SHIPPED, read_layout
+from spooltop.backends.layouts.detect import open_root
 from spooltop.backends.layouts.reader import LayoutReader
+from spooltop.backends.layouts.sort_files import QueueFile, sort_files
 from spooltop.backends.surroundings import Users
+from spooltop.cli.render import snapshot_json, snapshot_text
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
+from spooltop.model.look.capacity import Disk
 from spooltop.model.look.locks import Holders
-from spooltop.model.look.observation import Disk, Observation, QueueFinding, Viewer
+from spooltop.model.look.observation import Observation, QueueFinding, Viewer
 from spooltop.model.protocols import ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Verdict
+from spooltop.observe.observer import Observer
+from spooltop.tui.draw.elements.spans import line_text
+from spooltop.tui.draw.every_screen.freshness import Freshness, freshness_line
 
 NOW = 1795220990.0
 
@@ -44,13 +52,14 @@ class Around:
     def pids(self, claims: Sequence[tuple[int, float]], root: int) -> list[tuple[Verdict, str]]:
         return [(Verdict.ALIVE, "running") if pid in self.alive else (Verdict.DEAD, "exited") for pid, _ in claims]
 
-    def locked(self, found: os.stat_result, root: int) -> Users:
-        return self._users("locking")
+    def locks(self, root: int) -> Callable[[os.stat_result], Users]:
+        users = self._users("locking")
+        return lambda found: users
 
     def opened(self, found: Sequence[os.stat_result]) -> list[Users]:
         return [self._users("opening") for _ in found]
 
-    def watching(self, found: os.stat_result) -> Users:
+    def watching(self, found: os.stat_result, root: int) -> Users:
         return self._users("watching")
 
     def holders(self, shown: str, found: os.stat_result, folder: int) -> Holders:
@@ -86,8 +95,8 @@ def claim(path: Path, around: Around) -> Row:
     ("around", "verdict", "evidence"),
     [
         (Around(), Verdict.DEAD, "no process watches queue/, so no worker runs; lease ended 9s ago"),
-        (Around(watching=[77]), Verdict.UNKNOWN, "pid 77 watches queue/: a worker of this queue runs; lease ended 9s ago"),
-        (Around(watching=[77, 78]), Verdict.UNKNOWN, "pid 77 and 1 more watch queue/: a worker of this queue runs;"),
+        (Around(watching=[77]), Verdict.UNKNOWN, "pid 77 watches queue/, as its worker would; lease ended 9s ago"),
+        (Around(watching=[77, 78]), Verdict.UNKNOWN, "pid 77 and 1 more watch queue/, as its worker would;"),
         (Around(seen=False), Verdict.UNKNOWN, "the processes of other users cannot be seen; lease ended 9s ago"),
         (Around(local=False), Verdict.UNKNOWN, "nobody here watches queue/; another machine may; lease ended 9s ago"),
     ],
@@ -103,15 +112,25 @@ def test_a_claim_of_a_job_queue_is_dead_only_where_nobody_runs(
 def test_an_observation_of_a_job_queue(real_spools: Path) -> None:
     found = look(real_spools / "jobqueue_filestorage", "job-queue")
     assert {box: state.count for box, state in found.boxes.items()} == {
-        Box.TMP: 1, Box.NEW: 2, Box.CUR: 1, Box.REJECTED: 1,
+        Box.TMP: 1, Box.NEW: 2, Box.CUR: 1, Box.HELD: 0, Box.REJECTED: 1, Box.TRASH: 0,
     }  # fmt: skip
     assert found.boxes[Box.NEW].oldest_at == 1795220920.72
     assert (found.counts.dead, found.counts.abandoned) == (1, 1)
     assert found.layout == "layout" and found.judges_claims and found.complete
     (lock,) = found.locks
     assert (lock.kind, lock.verdict, lock.evidence) == ("lease", "free", "its lease has ended")
-    assert (found.capabilities.why_not(Action.REQUEUE) or "").startswith("a queue of job-queue FileStorage: spooltop shows it")
+    assert [found.capabilities.why_not(action) for action in (Action.REQUEUE, Action.PURGE, Action.UNDO)] == [None] * 3
+    assert found.capabilities.why_not(Action.INJECT) == "only job-queue FileStorage itself puts messages here"
     assert found.findings == ()
+
+
+def test_the_program_of_a_queue_is_named_and_is_no_reason_why_changes_are_missed(real_spools: Path) -> None:
+    found = look(real_spools / "jobqueue_filestorage", "job-queue")
+    snapshot = Observer().add(found)
+    assert found.program == "job-queue FileStorage" and "changes between two looks (2s apart)" in snapshot.not_visible
+    assert "every 2s (job-queue FileStorage)" in line_text(freshness_line(snapshot, freshness=Freshness()))
+    assert snapshot_text.status(snapshot, "/srv/jobs")[0] == "spooltop /srv/jobs (job-queue FileStorage)"
+    assert snapshot_json.status(snapshot, "/srv/jobs")["program"] == "job-queue FileStorage"
 
 
 def test_a_lost_state_a_cancelled_job_and_a_conflict_are_told(real_spools: Path) -> None:
@@ -135,11 +154,54 @@ def test_a_lost_state_a_cancelled_job_and_a_conflict_are_told(real_spools: Path)
     assert notes == {"retry-1": "", "wait-1": "cancelled: it has no state, a worker drops it when it comes"}
 
 
+def test_a_state_that_was_written_just_now_is_not_lost_yet(real_spools: Path) -> None:
+    """job-queue writes the state of a job, then its message."""
+    state = real_spools / "jobqueue_filestorage" / "jobs" / "begun-1.state"
+    state.write_text("queued:1795220990000")
+    os.utime(state, (NOW - 1, NOW - 1))
+    assert look(real_spools / "jobqueue_filestorage", "job-queue").findings == ()
+    os.utime(state, (NOW - 6, NOW - 6))
+    (lost,) = look(real_spools / "jobqueue_filestorage", "job-queue").findings
+    assert lost.ids == ("begun-1",)
+
+
+def test_a_message_that_moves_while_its_directories_are_read_is_not_lost(real_spools: Path) -> None:
+    """A claim from queue/, which was not read yet, into processing/, which was."""
+    queue = real_spools / "jobqueue_filestorage"
+    layout = read_layout(os.path.join(SHIPPED, "job-queue.toml"))
+    root = open_root(str(queue))
+    files = sort_files(layout, root)[0]
+    states = read_states(layout, root, files)
+    moving = [file for file in files if file.id != "wait-1"]
+    asked: list[int] = []
+
+    def again() -> tuple[Sequence[QueueFile], Mapping[str, str]]:
+        asked.append(1)
+        return files, states
+
+    lost = LostEntries(layout, root)
+    assert lost.look(moving, states, NOW, again) == {} and asked == [1]
+    assert lost.look(moving, states, NOW, lambda: (moving, states)) == {"jobs/wait-1.state": "queued:1795220920723"}
+    assert lost.look(moving, states, NOW, again) == {"jobs/wait-1.state": "queued:1795220920723"} and asked == [1]
+    os.close(root)
+
+
 def test_a_box_that_is_never_visible_is_no_problem(real_spools: Path) -> None:
     found = look(real_spools / "huey_filestorage", "huey")
     cur = found.boxes[Box.CUR]
-    assert (cur.count, cur.error) == (None, "") and cur.note.startswith("huey deletes a task as it takes it")
+    assert (cur.count, cur.error) == (None, "") and cur.note.startswith("huey deletes tasks as it takes them")
     assert found.boxes[Box.NEW].count == 4
+
+
+@pytest.mark.parametrize(
+    ("layout", "absent"),
+    [
+        ("job-queue", {"cursors"}), ("dirq-simple", {"cursors"}), ("huey", {"cursors", "locks"}),
+        ("kombu", {"cursors", "locks", "tmp"}), ("postfix", {"cursors", "locks"}),
+    ],
+)  # fmt: skip
+def test_a_queue_has_only_the_views_of_its_layout(tmp_path: Path, layout: str, absent: set[str]) -> None:
+    assert look(tmp_path, layout).absent.keys() == absent
 
 
 def test_a_dequeue_that_died_is_abandoned_where_nobody_holds_the_lock(real_spools: Path) -> None:
@@ -153,6 +215,39 @@ def test_a_dequeue_that_died_is_abandoned_where_nobody_holds_the_lock(real_spool
 
 
 @pytest.mark.parametrize(
+    ("around", "box", "verdict"),
+    [
+        (Around(locking=[78]), Box.NEW, None),
+        (Around(seen=False), Box.NEW, None),
+        (Around(), Box.CUR, Verdict.DEAD),
+    ],
+)
+def test_an_nq_job_waits_while_it_is_locked(tmp_path: Path, around: Around, box: Box, verdict: Verdict | None) -> None:
+    (tmp_path / ",1a1fb81560e.78").write_text("exec nq sleep 9")
+    one = reader(tmp_path, "nq", around)
+    found = one.see()
+    (row,) = one.listing(ListQuery(box)).window(0, 9)
+    one.close()
+    assert row.verdict is verdict and found.boxes[Box.NEW].count == (box is Box.NEW)
+
+
+def test_the_end_of_an_nq_job_is_read_once_until_it_changes(tmp_path: Path) -> None:
+    job = tmp_path / ",1a1fb81560e.78"
+    job.write_text("exec nq yes\n" + "y\n" * 50_000)
+    one = reader(tmp_path, "nq")
+    assert one.see().boxes[Box.DELIVERED].count == 0
+    with job.open("a") as file:
+        file.write("\n[exited with status 141.]\n")
+    assert one.see().boxes[Box.DELIVERED].count == 1
+    (row,) = one.listing(ListQuery(Box.DELIVERED)).window(0, 9)
+    assert row.reason == "exited with status 141"
+    job.chmod(0o000)
+    os.chmod(job, 0o600)
+    assert one.see().boxes[Box.DELIVERED].count == 1
+    one.close()
+
+
+@pytest.mark.parametrize(
     ("around", "verdict"),
     [
         (Around(locking=[78]), Verdict.ALIVE),
@@ -160,7 +255,7 @@ def test_a_dequeue_that_died_is_abandoned_where_nobody_holds_the_lock(real_spool
         (Around(), Verdict.DEAD),
     ],
 )
-def test_an_nq_job_lives_while_it_is_locked(tmp_path: Path, around: Around, verdict: Verdict) -> None:
+def test_an_nq_job_that_runs_lives_while_it_is_locked(tmp_path: Path, around: Around, verdict: Verdict) -> None:
     runs = tmp_path / ",1a1fb81560e.78"
     runs.write_text("exec nq sleep 9\n")
     runs.chmod(0o700)
@@ -172,8 +267,9 @@ def test_a_lock_without_its_element_is_told(real_spools: Path) -> None:
     queue = real_spools / "dirq_simple"
     (queue / "6b00e590" / "6b00e5b7c22b9f").rename(queue / "6b00e590" / "6b00e5b7c22bff")
     (queue / "6b00e590" / "6b00e5b7c22b9f.lck").write_text("")
-    (one,) = look(queue, "dirq-simple").findings
-    assert (one.code, one.ids) == ("lock-stale", ("6b00e590/6b00e5b7c22b9f.lck",))
+    (one,) = look(queue, "dirq-simple").locks
+    assert (one.path, one.verdict) == (f"{queue}/6b00e590/6b00e5b7c22b9f.lck", "stale")
+    assert one.evidence.startswith("a lock without its element")
 
 
 def test_rows_are_listed_filtered_and_sorted(real_spools: Path) -> None:
@@ -185,6 +281,27 @@ def test_rows_are_listed_filtered_and_sorted(real_spools: Path) -> None:
     assert [row.id for row in one.listing(ListQuery(Box.NEW, filter="wait")).window(0, 9)] == ["wait-1"]
     assert [row.reason for row in one.listing(ListQuery(Box.REJECTED)).window(0, 9)] == ["boom"]
     assert one.follow(["wait-1", "nowhere"], 0.0)["wait-1"].box is Box.NEW
+    one.close()
+
+
+def test_a_followed_message_is_gone_at_the_second_look_without_it(tmp_path: Path, real_spools: Path) -> None:
+    times = iter(range(1000))
+    queue = real_spools / "jobqueue_filestorage"
+    layout = read_layout(os.path.join(SHIPPED, "job-queue.toml"))
+    one = LayoutReader(str(queue), layout, Around(), clock=lambda: NOW + next(times))
+
+    def seen() -> list[tuple[Box | None, bool]]:
+        one.see()
+        found = one.follow(["wait-1", "nowhere"], 0.0)
+        return [(found[id].box, found[id].gone_at is not None) for id in ("wait-1", "nowhere")]
+
+    assert seen() == [(Box.NEW, False), (None, False)]
+    message = next((queue / "queue").glob("*wait-1.msg"))
+    message.rename(tmp_path / "taken")
+    assert seen() == [(None, False), (None, False)]
+    assert seen() == [(None, True), (None, False)]
+    (tmp_path / "taken").rename(message)
+    assert seen() == [(Box.NEW, False), (None, False)]
     one.close()
 
 

@@ -116,7 +116,7 @@ def test_an_nq_job_is_running_while_its_file_is_executable_and_tells_its_end(tmp
     with opened(tmp_path) as root:
         facts = [fact_of(file.match.facts["reason"], root, file) for file in sort_files(layout, root)[0]
                  if file.match is not None and file.match.box == "delivered"]  # fmt: skip
-    assert facts == ["3"]
+    assert facts == ["exited with status 3"]
 
 
 def test_a_directory_without_the_signs_says_what_it_lacks(tmp_path: Path) -> None:

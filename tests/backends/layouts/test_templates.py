@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
+
 import pytest
 
 from spooltop.backends.layouts.definition.filling import Filling
@@ -32,6 +35,8 @@ from spooltop.backends.layouts.definition.units import time_of
         ("deferred/*/{id:pfid}", "deferred/7/7F3AB12C4D", {"id": "7F3AB12C4D"}),
         ("{a}-{b}-{c}", "1-2-3-4", {"a": "1", "b": "2", "c": "3-4"}),
         ("{a}.txt*", "x.txt.txt", {"a": "x"}),
+        ("{folder:in|out|in.2}/{id}", "in.2/a", {"folder": "in.2", "id": "a"}),
+        ("{folder:in|out}/{id}", "inn/a", None),
     ],
 )
 def test_a_path_is_taken_apart(template: str, path: str, fields: dict[str, str] | None) -> None:
@@ -53,7 +58,7 @@ def test_a_slash_at_the_end_asks_for_a_directory() -> None:
         ("a/{id", "'{' opens or closes no piece: write {name} or {name:type}"),
         ("a/id}", "'}' opens or closes no piece: write {name} or {name:type}"),
         ("{id}-{id}", "{id} stands twice"),
-        ("{id:regex}", "{id:regex}: unknown type 'regex'; there are int, hex, hexN, sec, ms, hexsec, hexms, uuid, pfid"),
+        ("{id:regex}", "{id:regex}: unknown type 'regex'; there are int, hex, hexN, sec, ms, hexsec, hexms, uuid, pfid, A|B"),
         ("{Id}", "{Id}: a name is small letters, digits and _"),
         ("{a}{b}", "{a} stands beside another piece: put a character between them, or give it a type"),
     ],
@@ -122,3 +127,18 @@ def test_a_filling_that_cannot_be_used_says_why(text: str, why: str) -> None:
     with pytest.raises(InvalidTemplate) as raised:
         Filling.path(text, ("id",))
     assert str(raised.value) == why
+
+
+@pytest.mark.parametrize(("zone", "hours"), [("UTC", 0), ("America/New_York", 5), ("Asia/Kolkata", -5.5)])
+def test_the_time_of_a_scheduled_task_of_huey(zone: str, hours: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes UTC of the time, and takes that for local time."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        naive = datetime.fromtimestamp(1795224519.821, UTC).replace(tzinfo=None)
+        written = time.mktime(naive.timetuple()) + naive.microsecond / 1e6
+        assert written == pytest.approx(1795224519.821 + hours * 3600)
+        assert time_of("hexlocal", f"{int(written * 1000):012x}") == pytest.approx(1795224519.821, abs=0.002)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

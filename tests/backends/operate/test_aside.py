@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.journal.log_files import LogFiles
 from spooltop.engine import Spool
 from spooltop.errors import Refused
 from spooltop.model.filters.selection import Selection

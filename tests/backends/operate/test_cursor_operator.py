@@ -20,9 +20,9 @@ from spooltop.backends.directory.cursors.files import CursorFiles
 from spooltop.backends.directory.cursors.folders import cursor_rights
 from spooltop.backends.directory.cursors.operator import CursorOperator
 from spooltop.backends.directory.cursors.pinning import CursorRef
-from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.journal.log_store import StateLogs
 from spooltop.backends.directory.world import World
+from spooltop.backends.journal.log_files import LogFiles
+from spooltop.backends.journal.log_store import StateLogs
 from spooltop.control import open_control
 from spooltop.engine import CursorFile, Spool
 from spooltop.errors import AuditFailed, NoSuchOperation, UsageError

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.journal.log_files import LogFiles
 from spooltop.errors import AuditFailed
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.cli.render import changes_text as render_changes_text
-from spooltop.cli.render import snapshot_json as render_json
-from spooltop.cli.render import snapshot_text as render_text
+from spooltop.cli.render import changes_text, snapshot_json, snapshot_text
 from spooltop.control import Control, open_control
 from spooltop.engine import CursorFile, Spool
 from spooltop.errors import SpooltopError
@@ -70,21 +68,21 @@ def rows(control: Control, box: Box) -> list[object]:
 def everything(control: Control) -> None:
     """All that a front end asks, and what it prints. Nothing but a ``SpooltopError`` of one printable line may come of it."""
     snapshot = control.look(rescan=True)
-    printed = [*render_text.status(snapshot, "spool"), *render_text.cursors(snapshot), *render_text.locks(snapshot)]
-    documents = [render_json.dumps(render_json.status(snapshot, "spool"))]
+    printed = [*snapshot_text.status(snapshot, "spool"), *snapshot_text.cursors(snapshot), *snapshot_text.locks(snapshot)]
+    documents = [snapshot_json.dumps(snapshot_json.status(snapshot, "spool"))]
     now = control.now()
     for box in Box:
         found = control.listing(ListQuery(box)).window(0, 99)
-        printed += render_text.rows(found, now)
+        printed += snapshot_text.rows(found, now)
         for row in found:
-            documents.append(render_json.dumps(render_json.row(row, now)))
-            printed += said(lambda row=row: render_text.message(row, control.read(row.key), now))
+            documents.append(snapshot_json.dumps(snapshot_json.row(row, now)))
+            printed += said(lambda row=row: snapshot_text.message(row, control.read(row.key), now))
     for record in control.operations():
-        printed += render_changes_text.audited(record, control.audit(record.operation), now)
-        printed += said(lambda id=record.operation: render_changes_text.plan(
+        printed += changes_text.audited(record, control.audit(record.operation), now)
+        printed += said(lambda id=record.operation: changes_text.plan(
             control.plan(Action.UNDO, Selection(), options={"undoes": id})))  # fmt: skip
     for action, box in PLANS:
-        printed += said(lambda action=action, box=box: render_changes_text.plan(
+        printed += said(lambda action=action, box=box: changes_text.plan(
             control.plan(action, Selection(box=box, everything=True), force=True)))  # fmt: skip
     assert all(line.isprintable() for line in printed), [line for line in printed if not line.isprintable()]
     for line in documents:

@@ -18,6 +18,7 @@ import signal
 import socket
 import stat
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -27,23 +28,27 @@ from typing import Any
 import pytest
 
 from spooltop.backends.directory.cursors.operator import CursorOperator
-from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.journal.log_store import SpoolPathLogs
 from spooltop.backends.directory.operator.chain import OperatorChain
 from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.options import OpenOptions
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.rescan import FreshLook
 from spooltop.backends.directory.world import World
+from spooltop.backends.journal.log_files import LogFiles
+from spooltop.backends.journal.log_store import SpoolPathLogs
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome, Result
 from spooltop.model.protocols import ListQuery
+from spooltop.model.redact import Redactor
+from spooltop.model.target import Target
 from spooltop.model.vocabulary import LIVE, Action, Box
 from spooltop.observe.observer import Observer
 from spooltop.observe.thresholds import Thresholds
+from spooltop.opening import ControlParts
 from spooltop.operate.operations import Operations
+from spooltop.snapshot_maker import SnapshotMaker
 
 NOBODY = 65534
 HUGE = 10 << 30
@@ -90,7 +95,11 @@ class Ground:
         """As ``open_control`` puts it together, with the logs of root here and not on this machine."""
         path = str(self.spool)
         reader = DirectoryReader(path, OpenOptions("spool", watch=False))
-        return Control(path, OpenOptions("spool"), reader, partial(self.operations, reader.path), Observer(Thresholds()))
+        observer = Observer(Thresholds())
+        snapshots = SnapshotMaker(observer, Redactor())
+        operations = partial(self.operations, reader.path)
+        target = Target("spool", path, path)
+        return Control(ControlParts(target, reader, operations, observer, snapshots, Redactor(), None, time.time))
 
     def operations(self, path: str) -> Operations:
         fresh = FreshLook(path, OpenOptions("spool"), World())

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.journal.journal import MOVES
-from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.journal.log_lines import LogLines
-from spooltop.backends.directory.journal.record_log import gather
 from spooltop.backends.directory.journal.summaries import SUMMARIES
+from spooltop.backends.journal.log_files import LogFiles
+from spooltop.backends.journal.log_lines import LogLines
+from spooltop.backends.journal.record_log import gather
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import OperationRecord, Outcome
 from spooltop.model.vocabulary import Action, Box

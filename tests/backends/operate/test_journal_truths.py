@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.journal.log_files import LogFiles
 from spooltop.engine import Spool
 from spooltop.errors import AuditFailed
 from spooltop.model.filters.selection import Selection

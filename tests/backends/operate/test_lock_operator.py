@@ -15,11 +15,11 @@ from typing import Any
 import filelock
 import pytest
 
-from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.journal.log_store import StateLogs
 from spooltop.backends.directory.liveness.processes import Process, Processes
 from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.backends.directory.options import OpenOptions
+from spooltop.backends.journal.log_files import LogFiles
+from spooltop.backends.journal.log_store import StateLogs
 from spooltop.control import open_control
 from spooltop.engine import FileTicketQueue, Spool
 from spooltop.errors import AuditFailed, UsageError

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.journal.append_log import AppendLog
 from spooltop.backends.directory.journal.journal import MOVES
-from spooltop.backends.directory.journal.log_files import LogFiles, open_path
-from spooltop.backends.directory.journal.log_lines import LogLines
-from spooltop.backends.directory.journal.log_store import SpoolLogs
-from spooltop.backends.directory.journal.record_log import RecordLog
+from spooltop.backends.journal.append_log import AppendLog
+from spooltop.backends.journal.log_files import LogFiles, open_path
+from spooltop.backends.journal.log_lines import LogLines
+from spooltop.backends.journal.log_store import SpoolLogs
+from spooltop.backends.journal.record_log import RecordLog
 from spooltop.engine.atomic import make_file
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import AuditFailed, SpooltopError, Unreadable

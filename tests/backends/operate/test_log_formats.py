@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.cursors.operator import CursorOperator
-from spooltop.backends.directory.journal.log_files import LogFiles, state_of
-from spooltop.backends.directory.journal.log_store import StateLogs
 from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.backends.directory.world import World
+from spooltop.backends.journal.log_files import LogFiles, state_of
+from spooltop.backends.journal.log_store import StateLogs
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action

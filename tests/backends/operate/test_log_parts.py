@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from spooltop.backends.directory.events.operator_moves import OperatorMoves
-from spooltop.backends.directory.journal import log_parts
-from spooltop.backends.directory.journal.append_log import AppendLog
-from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.journal.log_lines import LogLines
-from spooltop.backends.directory.journal.log_parts import NextPart
-from spooltop.backends.directory.journal.log_store import SpoolLogs
 from spooltop.backends.directory.operator.ended_parts import ended_parts
 from spooltop.backends.directory.storage import folders
+from spooltop.backends.journal import log_parts
+from spooltop.backends.journal.append_log import AppendLog
+from spooltop.backends.journal.log_files import LogFiles
+from spooltop.backends.journal.log_lines import LogLines
+from spooltop.backends.journal.log_parts import NextPart
+from spooltop.backends.journal.log_store import SpoolLogs
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome, Result

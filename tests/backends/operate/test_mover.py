@@ -10,12 +10,12 @@ import re
 
 import pytest
 
-from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.operator.moving import mover
 from spooltop.backends.directory.operator.moving.batches import batches_of
 from spooltop.backends.directory.operator.moving.mover import Mover
 from spooltop.backends.directory.operator.moving.recheck import Recheck
 from spooltop.backends.directory.operator.moving.repair import Repaired
+from spooltop.backends.journal.log_files import LogFiles
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.filters.selection import Selection

@@ -10,7 +10,6 @@ from dataclasses import fields
 
 import pytest
 
-from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.operator.moving.batches import Move, batches_of
 from spooltop.backends.directory.operator.planning.packed_items import (
     KEEP,
@@ -22,6 +21,7 @@ from spooltop.backends.directory.operator.planning.packed_items import (
 )
 from spooltop.backends.directory.storage.folders import Folders
 from spooltop.backends.directory.storage.location import Place, Ref
+from spooltop.backends.journal.log_files import LogFiles
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.filters.selection import Selection

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.journal.log_store import SpoolPathLogs
 from spooltop.backends.directory.operator.permission import can_change
 from spooltop.backends.directory.pausing.consumers import pause_notes, resume_notes
 from spooltop.backends.directory.pausing.operator import PauseOperator
 from spooltop.backends.directory.world import World
+from spooltop.backends.journal.log_files import LogFiles
+from spooltop.backends.journal.log_store import SpoolPathLogs
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.engine.dirs import SpoolDirs

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.journal.log_files import LogFiles
 from spooltop.errors import Refused, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome

@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.journal.log_files import LogFiles
 from spooltop.errors import SpooltopError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome

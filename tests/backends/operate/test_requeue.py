@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.operator.rules import requeue_name
+from spooltop.backends.directory.operator.planning.destination import requeue_name
+from spooltop.backends.journal.log_files import LogFiles
 from spooltop.engine import names
 from spooltop.errors import Refused, UsageError
 from spooltop.model.filters.selection import Selection

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from spooltop.backends.directory.journal.log_files import LogFiles
 from spooltop.backends.directory.operator.moving import mover
+from spooltop.backends.journal.log_files import LogFiles
 from spooltop.engine import Spool
 from spooltop.errors import AuditFailed, UsageError
 from spooltop.model.filters.selection import Selection

@@ -6,7 +6,7 @@ import errno
 import os
 import signal
 
-from spooltop.backends.directory.journal.log_files import LogFiles
+from spooltop.backends.journal.log_files import LogFiles
 from spooltop.errors import SpooltopError
 from spooltop.model.operations.plan import Outcome
 from tests.engine.helpers import CHANGING, LOOKING, SYNCING

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.events.folder_watch import Changes, FolderWatch
-from spooltop.wiring import folder_watch
+from spooltop.backends.directory.events.side_watch import side_watch
 
 ADDED, MODIFIED, REMOVED = 1, 2, 3
 
@@ -112,7 +112,7 @@ def test_what_a_look_reads_besides_the_boxes_is_watched(tmp_path: Path, changed:
         (tmp_path / folder).mkdir()
     changed_event = threading.Event()
     files = [str(tmp_path / "config/config.toml"), "/etc/spooltop.toml", str(tmp_path / "state/mutes.json")]
-    watch = folder_watch(str(tmp_path / "spool"), [f"im={tmp_path}/lo*/poll-*.log"], [], files, changed_event.set)
+    watch = side_watch(str(tmp_path / "spool"), [f"{tmp_path}/lo*/poll-*.log", *files], [], changed_event.set)
     watch.start()
     try:
         for number in range(300):  # until it listens

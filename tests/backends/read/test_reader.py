@@ -18,8 +18,6 @@ import pytest
 
 from spooltop.backends.directory.cursors.operator import CursorOperator
 from spooltop.backends.directory.events.inotify import Events
-from spooltop.backends.directory.journal.log_files import LogFiles
-from spooltop.backends.directory.journal.log_store import SpoolPathLogs
 from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.backends.directory.operator.chain import OperatorChain
 from spooltop.backends.directory.operator.operator import DirectoryOperator
@@ -27,6 +25,8 @@ from spooltop.backends.directory.options import OpenOptions
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.backends.directory.rescan import FreshLook
 from spooltop.backends.directory.world import World
+from spooltop.backends.journal.log_files import LogFiles
+from spooltop.backends.journal.log_store import SpoolPathLogs
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
 from spooltop.model.look.observation import Observation

@@ -93,6 +93,19 @@ def test_one_that_was_set_aside(spool: Path, looking: Looking) -> None:
     assert looking.where(message(1))[0].box is Box.TRASH
 
 
+def test_a_file_that_an_undo_moved_back_into_tmp_is_not_gone(spool: Path, looking: Looking) -> None:
+    name = f"{message(1)},s=email"
+    place = spool / ".spooltop" / "trash" / "7f3a"
+    place.mkdir(parents=True)
+    put(spool, f".spooltop/trash/7f3a/{name}", box=".")
+    assert looking.where(message(1))[0].box is Box.TRASH
+    (place / name).rename(spool / "tmp" / name)
+    found = [looking.where(message(1))[0] for _ in range(5)]
+    assert [(one.box, one.gone_at) for one in found] == [(Box.TMP, None)] * 5
+    (spool / "tmp" / name).rename(spool / "new" / name)
+    assert looking.where(message(1))[0].box is Box.NEW
+
+
 def test_a_box_that_cannot_be_seen_makes_nothing_gone(spool: Path, looking: Looking) -> None:
     put(spool, message(1))
     assert looking.where(message(1))[0].box is Box.NEW

@@ -140,6 +140,18 @@ def test_room_goes_to_the_first_and_what_is_last_gives_it_up() -> None:
     assert rows_for([section(5, 9)], 5) == [0] and rows_for([], 5) == []
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_borders_stay_where_they_are_whatever_number_of_rows_there_is(size: tuple[int, int]) -> None:
+    trouble = values.trouble()
+
+    def places(cursors: int, locks: int) -> list[tuple[str, str, int]]:
+        observation = replace(trouble.observation, locks=tuple(values.locks() * 4)[:locks])
+        return titles(panels(replace(trouble, observation=observation, cursors=tuple(trouble.cursors * 4)[:cursors]), *size))
+
+    assert {title for _, title, _ in places(5, 3)} >= {"boxes", "cursors"}
+    assert places(1, 1) == places(5, 3) == places(20, 12)
+
+
 def test_borders_have_ascii_twins_and_titles_are_cut() -> None:
     long = FramedPanel("a title that is far too long", [], 1, "3")
     lines = frame([(20, [long])], [(9, [FramedPanel("l", [], 2)]), (10, [FramedPanel("r", [], 1)])])

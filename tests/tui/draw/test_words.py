@@ -10,14 +10,13 @@ from typing import Any, TypeVar, overload
 
 import pytest
 
-from spooltop.cli.render import changes_text as render_changes_text
-from spooltop.cli.render import snapshot_text as render_text
+from spooltop.cli.render import changes_text, snapshot_text
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.look.observation import Viewer, Watch
 from spooltop.model.look.pause import Pause
 from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.operations.plan import Confirm, ItemResult, NotDone, Outcome
+from spooltop.model.operations.plan import Confirm, ItemResult, NotDone, Outcome, Refusal
 from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Payload, Row
@@ -223,8 +222,14 @@ def test_the_line_above_a_list_counts_sorts_and_marks() -> None:
         values.trouble(), "New", 1234, 80, now=NOW, sort=Sort("age"), filter="abc", total=12412, complete=False, share=0.458
     )
     assert line_text(now).startswith(" New ≥1,234 … of 12,412 match abc · sorting by age ↓ 45%")
+    some = list_header(values.trouble(), "New", 20_000, 80, now=NOW, sort=Sort("size"), complete=False, ordered_over=20_000)
+    assert line_text(some).startswith(" New ≥20,000 · first 20,000 sorted by size ↓")
     words = line_text(list_header(values.trouble(), "Claims", 4, 80, now=NOW, sort=Sort("held"), marked=0, zone=ZONE))
     assert words == " Claims 4 · sorted by held ↓ · 0 marked        new 4,310 +1.8/s · live 02:41:09"
+    for box, order, title in ((Box.TMP, "verdict", "state"), (Box.CUR, "verdict", "verdict"), (Box.CUR, "size", "size")):
+        columns = columns_for(box, 80)
+        head = list_header(values.trouble(), "Tmp", 4, 80, now=NOW, sort=Sort(order), columns=columns, zone=ZONE)
+        assert f"sorted by {title} ↓" in line_text(head)  # as its column is called
 
 
 def test_a_detail_tells_the_whole_story() -> None:
@@ -253,6 +258,12 @@ def test_what_a_reader_tells_is_not_told_twice() -> None:
     ]
 
 
+def test_a_message_that_is_held_from_the_put_on_was_not_claimed() -> None:
+    row = replace(values.claims()[1], enqueued_at=NOW - 300, in_box_since=NOW - 300)
+    (line,) = [line for line in text(detail(row, None, 80, 20, now=NOW, zone=ZONE)).splitlines() if "enqueued" in line]
+    assert "5m ago · held 5m" in line and "claimed" not in line
+
+
 def test_a_detail_that_has_no_room_says_how_much_is_missing_and_scrolls() -> None:
     payload = Payload(b"\n".join(b"line %d" % i for i in range(50)), 500, False)
     assert text(detail(values.claims()[1], payload, 80, 10, now=NOW)).splitlines()[-1] == " … 45 more lines"
@@ -268,6 +279,14 @@ def test_a_plan_says_what_it_does_refuses_and_wants() -> None:
     assert "Once 5200 exits, it is DEAD; f takes it from a running owner" in words
     assert "c copy as command: spooltop requeue /var/spool/memex" in words
     assert "[Esc Cancel]   y requeue 2" in words
+
+
+@pytest.mark.parametrize(("count", "wanted"), [(1, "f takes it all the same"), (2, "f takes 2 all the same")])
+def test_a_plan_names_no_owner_of_what_was_delivered(count: int, wanted: str) -> None:
+    row = replace(values.claims()[1], box=Box.DELIVERED, owner=None, verdict=None)
+    refused = [Refusal(row, "what was delivered may be done, running or lost", True)] * count
+    words = text(plan_lines(replace(asked.plan(items=0), refused=tuple(refused)), 80, 20, now=NOW, zone=ZONE))
+    assert wanted in words and "owner" not in words
 
 
 @pytest.mark.parametrize(
@@ -288,7 +307,7 @@ def test_how_a_plan_is_confirmed_is_always_in_sight(confirm: Confirm, items: int
 def test_a_plan_says_how_fast_it_is_done_and_how_long_that_takes(height: int) -> None:
     slow = replace(asked.plan(items=312), options={"rate": 1000 / 60})
     assert "s rate limit 16.7/s: takes 19s or longer" in text(plan_lines(slow, 80, height, now=NOW))
-    assert "rate limit 16.7/s: takes 19s or longer" in render_changes_text.plan(slow)
+    assert "rate limit 16.7/s: takes 19s or longer" in changes_text.plan(slow)
     assert "at most" not in text(plan_lines(asked.plan(items=312), 80, height, now=NOW))
 
 
@@ -335,7 +354,7 @@ def test_a_plan_of_a_million_is_drawn_by_those_that_are_seen() -> None:
     items = Asked(one.items[0], 1_000_000)
     whole = replace(one, items=items, notes=("They wait.",))
     assert "Requeue 1,000,000" in text(plan_lines(whole, 80, 23, now=NOW, scroll=500_000))
-    printed = "\n".join(render_changes_text.plan(whole))
+    printed = "\n".join(changes_text.plan(whole))
     assert "requeue 1,000,000" in printed and "oldest in its box for" in printed
     assert items.looked_at < 100
 
@@ -561,13 +580,13 @@ def test_every_screen_judges_a_lock_by_the_rule_of_the_problems(many: int) -> No
             counts[problem.code] += 1 if problem.code != "lock-stale" else problem.count
         assert sum(counts.values()) == len(loud)
         table = text(lock_table(snapshot, 80, 60, now=T0))
-        for shown in (table, text(lock_lines(snapshot, 200, 20, now=T0)), "\n".join(render_text.locks(snapshot))):
+        for shown in (table, text(lock_lines(snapshot, 200, 20, now=T0)), "\n".join(snapshot_text.locks(snapshot))):
             words = [(line, word) for line in shown.splitlines() for word in ("BLOCKED", "STALE") if word in line]
             assert {path: word for line, word in words for path in loud if path in line} == loud
             assert len(re.findall("BLOCKED|STALE", shown)) == len(loud)
         assert (f"{len(loud)} with problems" in table) is bool(loud)
         assert ("no problems detected" in text(overview(snapshot, 80, 20, now=T0))) is not bool(loud)
-        assert ("no problems detected" in "\n".join(render_text.status(snapshot, "/s"))) is not bool(loud)
+        assert ("no problems detected" in "\n".join(snapshot_text.status(snapshot, "/s"))) is not bool(loud)
 
 
 def paused(seconds: float, by: str | None = "root") -> dict[str, object]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from spooltop.model.cursors.state import CursorSource
 from spooltop.model.text import escape
 
-from ..storage.access import closed_words
+from ...access import closed_words
 
 __all__ = ["blocked_by", "cursor_rights", "folder_of", "named_folders"]
 

@@ -20,11 +20,10 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.records import replace
 
-from ..journal.item_operator import ItemOperator, Skipped, changed, check_folder, outcome_of
-from ..journal.log_files import LogFiles, with_above
-from ..journal.log_store import LogStore
-from ..journal.operation_list import operation_record, why_not_undo
-from ..journal.record_log import ItemOutcome, LoggedOperation
+from ...journal.item_operator import ItemOperator, Skipped, changed, check_folder, one_step_record, outcome_of
+from ...journal.log_files import LogFiles, with_above
+from ...journal.log_store import LogStore
+from ...journal.record_log import ItemOutcome, LoggedOperation
 from ..options import OpenOptions
 from ..world import World
 from .files import CursorFiles
@@ -57,12 +56,15 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
         patience: float = PATIENCE,
         user: str | None = None,
     ) -> None:
-        super().__init__(path, store, CURSORS, options=options, world=world, user=user)
-        self._named = self._options.cursor_files
+        options, world = options or OpenOptions(), world or World()
+        super().__init__(os.path.abspath(path), store, CURSORS, clock=world.clock, read_only=options.read_only, user=user)
+        self._world = world
+        self._files = world.files
+        self._named = options.cursor_files
         self._above = above
         self._wait = wait
         self._patience = patience
-        self._pinner = CursorPinner(self._options.redactor)
+        self._pinner = CursorPinner(options.redactor)
 
     def capabilities(self) -> Capabilities:
         if self._read_only is not None:
@@ -117,17 +119,10 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
             one, outcome = logged.steps[0]
             file = files.get(one.file)
             found = outcome is None and file is not None and same_json((file.sections or {}).get(one.source), one.after)
-            undone = undone_by.get(logged.operation)
-            why_not = why_not_undo(changed=found or changed(logged), undone=undone, other=self._too_late(one, file))
             words = self._pinner.change_words(one)
-            if outcome is None:
-                words += f"; cut short: the new value {'is' if found else 'is not'} in the file"
-            outcomes = () if outcome is None else (outcome.outcome,)
-            records.append(
-                operation_record(
-                    logged, outcomes, count=1, found=found, unfinished=logged.open, undone=undone, why_not=why_not, words=words
-                )
-            )
+            cut_short = f"the new value {'is' if found else 'is not'} in the file"
+            undone, too_late = undone_by.get(logged.operation), self._too_late(one, file)
+            records.append(one_step_record(logged, words, found=found, cut_short=cut_short, undone=undone, too_late=too_late))
         return records
 
     def _store_value(self, ref: CursorRef, stop: Callable[[], bool]) -> None:

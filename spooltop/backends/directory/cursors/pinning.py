@@ -18,7 +18,7 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Json
 from spooltop.records import dataclass
 
-from ..journal.item_operator import folder_id
+from ...journal.item_operator import folder_id
 from .folders import blocked_by, folder_of
 from .parsing import SECTION_AT_MOST
 from .set_record import CursorSetIntent

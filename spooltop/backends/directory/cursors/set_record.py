@@ -10,8 +10,8 @@ from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Action, Json
 from spooltop.records import dataclass
 
-from ..journal.item_operator import ItemIntent
-from ..journal.record_log import Head, ItemOutcome, RecordType, encode, intent_head
+from ...journal.item_operator import ItemIntent
+from ...journal.record_log import Head, ItemOutcome, RecordType, encode, intent_head
 
 __all__ = ["CURSORS", "CursorSetIntent"]
 

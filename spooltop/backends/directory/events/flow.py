@@ -127,9 +127,8 @@ class FlowCounter:
         self._claimed += len(short_lived.found)
         for holder, at in short_lived.last_claims().items():
             self._holders.claimed(holder, at)
-        last = short_lived.last_claim_at()
-        if self.last_claim_at is None or last > self.last_claim_at:
-            self.last_claim_at = last
+            if self.last_claim_at is None or at > self.last_claim_at:
+                self.last_claim_at = at
 
     def _leaves(self, id: str, batch: EventBatch, name: Name, claimed_at: float | None) -> None:
         put_at = _seconds(name.enqueued_us)
@@ -266,7 +265,7 @@ class FlowCounter:
         none."""
         if (short_lived := self._passed.pop(id, None)) is not None:
             found = short_lived.found.pop(id)
-            holder = found[4] or f"P{found[0].rpartition('P')[2]}"
+            holder = found[4] or found[6]
             return _Gone(short_lived.turn, short_lived.at, None, None, found[3] or None, 0 if found[4] else None, holder)
         return self._gone.pop(id, None)
 

@@ -15,7 +15,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.small_files import open_regular
 from spooltop.model.vocabulary import Box
 
-from ..journal.log_files import JOURNAL, STATE_DIR, state_of
+from ...journal.log_files import JOURNAL, STATE_DIR, state_of
 
 if TYPE_CHECKING:
     from ..journal.moves import MoveColumns
@@ -117,11 +117,8 @@ class OperatorMoves:
     def _add(self, line: bytes) -> None:
         if b'"line":"intent"' not in line[:200]:
             return
-        from ..journal.journal import (  # loads all of the journal, which most looks find no line in
-            MOVES,
-            MoveIntent,
-        )
-        from ..journal.record_log import decode
+        from ...journal.record_log import decode
+        from ..journal.journal import MOVES, MoveIntent  # loads all of the journal, which most looks find no line in
 
         try:
             record = decode(line, MOVES)
@@ -148,8 +145,8 @@ class OperatorMoves:
 
 def _parts_since(ino: int, dir_fd: int) -> list[tuple[str, os.stat_result]]:
     """The part of the journal with this inode and those after it; none if it was dropped."""
-    from ..journal.log_files import LogFiles  # likewise
-    from ..journal.log_parts import parts_of
+    from ...journal.log_files import LogFiles  # likewise
+    from ...journal.log_parts import parts_of
 
     try:
         parts = [(part, os.stat(part, dir_fd=dir_fd, follow_symlinks=False)) for part in parts_of(LogFiles(), dir_fd, JOURNAL)]

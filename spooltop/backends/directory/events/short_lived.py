@@ -4,7 +4,7 @@ counted together, from their names, without an object for each."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from operator import itemgetter
 
 from spooltop.engine import names as grammar
@@ -18,17 +18,17 @@ from .report import EventBatch
 
 __all__ = ["ShortLived", "split_short_lived"]
 
-Found = tuple[str, str, str, str, str, str]
-"""The claim, the name in ``new``, the id, the source or "", and the token and the time (µs) of the claim, both "" where another
-kind of consumer took it."""
+Found = tuple[str, str, str, str, str, str, str]
+"""The claim, the name in ``new``, the id, the source or "", the token and the time (µs) of the claim, both "" where another kind
+of consumer took it, and for such a one the holder, as ``holder_of`` names it, else ""."""
 
 _FIRST_CLAIM = pattern(
-    r"(([0-9]{16}\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?)"
-    r"(?:,c=([0-9a-f]{32})\.([0-9]{1,17}):2,|:(?:2,)?)P[0-9]{1,10}/|[^/]*+/"
+    r"((([0-9]{16}\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?)"
+    r"(?:,c=([0-9a-f]{32})\.([0-9]{16}):2,P[0-9]{1,10}|:(?:2,)?(P[0-9]{1,10})))/|[^/]*+/"
 )
 """Captures, of each name before a ``/``, the parts of a first claim on one of our own messages in its plain form; nothing of any
 other name. Later attempts are counted one by one, because their names tell how often the message came back."""
-_claim, _name, _source, _token = itemgetter(0), itemgetter(1), itemgetter(3), itemgetter(4)
+_claim, _name, _source, _token, _claimed_us, _foreign = map(itemgetter, (0, 1, 3, 4, 5, 6))
 
 
 @dataclass(slots=True)
@@ -61,33 +61,29 @@ class ShortLived:
 
     def holders(self, *, but: Set[str]) -> Counter[str]:
         """Counts the messages of each holder, as ``holder_of`` names it. Ids in ``but`` are left out."""
-        found: Iterable[Found] = self.found.values()
+        found: Collection[Found] = self.found.values()
         if but:
             found = [one for id, one in self.found.items() if id not in but]
         counted = Counter(map(_token, found))
         if counted.pop("", 0):
-            counted.update(f"P{one[0].rpartition('P')[2]}" for one in found if not one[4])
+            counted.update(map(_foreign, found))
+            del counted[""]
         return counted
 
     def last_claims(self) -> dict[str, float]:
         """The time of the last claim of each holder, as ``holder_of`` names it."""
-        last: dict[str, int] = {}
-        foreign: dict[str, float] = {}
-        for claim, _, _, _, token, claimed_us in self.found.values():
-            if not token:
-                foreign[f"P{claim.rpartition('P')[2]}"] = self.at
-            elif (at := int(claimed_us)) > last.get(token, 0):
-                last[token] = at
-        return {token: at / 1e6 for token, at in last.items()} | foreign
-
-    def last_claim_at(self) -> float:
-        times = [int(one[5]) for one in self.found.values() if one[5]]
-        own = max(times, default=0) / 1e6
-        return own if len(times) == len(self.found) else max(own, self.at)
+        found = self.found.values()
+        foreign = dict.fromkeys(map(_foreign, found), self.at)
+        foreign.pop("", None)
+        last: dict[str, str] = {}
+        for token, claimed_us in zip(map(_token, found), map(_claimed_us, found), strict=True):
+            if claimed_us > last.get(token, ""):  # as text like the numbers, which all have 16 digits
+                last[token] = claimed_us
+        return {token: int(claimed_us) / 1e6 for token, claimed_us in last.items()} | foreign
 
     def completions(self, step: int, *, but: Set[str]) -> Iterator[Completion]:
         """Yields a completion for every ``step``-th message. Ids in ``but`` are left out."""
-        for _, _, id, _, _, claimed_us in list(self.found.values())[::step]:
+        for _, _, id, _, _, claimed_us, _ in list(self.found.values())[::step]:
             if id not in but:
                 # A late batch says nothing about durations, and only a claim tells when within the batch it was made.
                 put_at = None if self.late else int(id[:16]) / 1e6
@@ -110,8 +106,7 @@ def split_short_lived(batches: Sequence[EventBatch], turn: int) -> list[tuple[Sh
         within = (taken & ended) | {name for name in (ended - taken) & claimed if ",c=" in name}
         within -= batch.back_in_cur
         claimed |= taken
-        parts = _FIRST_CLAIM.findall("/".join([*within, ""]))
-        found = [(claim, *part) for claim, part in zip(within, parts, strict=True) if part[0] in passed]
+        found = [one for one in _FIRST_CLAIM.findall("/".join([*within, ""])) if one[1] in passed]
         short_lived = ShortLived(turn, batch.at, batch.late, {one[2]: one for one in found})
         if len(short_lived.found) < len(found):
             for id, times in Counter(one[2] for one in found).items():

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from spooltop.engine import names as grammar
-from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
 from spooltop.records import dataclass
@@ -17,6 +17,9 @@ from spooltop.records import dataclass
 from ..scan.scan import BoxScan, quick_enqueued_us
 from ..scan.set_aside import SetAsideBoxes
 from .report import EventBatch
+
+if TYPE_CHECKING:
+    from spooltop.model.operations.tracked import TrackedMessage
 
 __all__ = ["TRACKED_AT_MOST", "MessageTracker"]
 
@@ -28,12 +31,13 @@ one after the other, and each at most once a second."""
 
 @dataclass(slots=True)
 class _Track:
-    """State of one tracked message: when it was last seen anywhere, the last names known from events, its last claim, when it
-    left that claim, and since when it has been nowhere."""
+    """State of one tracked message: when it was last seen anywhere, the last names known from events and looks, its last claim,
+    when it left that claim, and since when it has been nowhere."""
 
     seen_at: float
     new: str | None = None
     cur: str | None = None
+    tmp: str | None = None
     claimed_at: float | None = None
     pid: int | None = None
     left_at: float | None = None
@@ -93,14 +97,14 @@ class MessageTracker:
         since: float,
         now: float,
         new: BoxScan,
-        claims: Sequence[Row],
+        rows: Iterable[Row],
         times: Mapping[str, int],
         *,
         current: bool,
     ) -> dict[str, TrackedMessage]:
         """Locates the first ``TRACKED_AT_MOST`` of ``ids``; all other messages are no longer tracked. Claims that began before
-        ``since`` do not count. ``new``, ``claims`` and ``times`` (µs of names that hold no time) are those of the last look;
-        ``current``: ``new`` has not changed since it was scanned."""
+        ``since`` do not count. ``new``, ``rows`` (claims and files in ``tmp``) and ``times`` (µs of names that hold no time) are
+        those of the last look; ``current``: ``new`` has not changed since it was scanned."""
         ids = ids[:TRACKED_AT_MOST]
         if any(id not in self._tracks for id in ids):
             self._searched_scan = -1
@@ -108,8 +112,12 @@ class MessageTracker:
         self._since = since
         if not ids:
             return {}
-        for row in claims:
-            if (track := self._tracks.get(row.id)) is not None:
+        for row in rows:
+            if (track := self._tracks.get(row.id)) is None:
+                continue
+            if row.box is Box.TMP:
+                track.tmp = row.name
+            else:
                 self._claimed(track, row.name, row.in_box_since, row.owner.pid if row.owner is not None else None)
                 track.verdict = row.verdict
         self._find(new)
@@ -142,6 +150,8 @@ class MessageTracker:
             return Box.CUR
         if track.new is not None and self._in_box(Box.NEW, track.new):
             return Box.NEW
+        if track.tmp is not None and self._in_box(Box.TMP, track.tmp):
+            return Box.TMP
         if self._set_aside.generation != self._aside_generation:
             self._aside_generation = self._set_aside.generation
             items = ((box, raw) for box in ASIDE for _, raw in self._set_aside.items(box))
@@ -181,6 +191,8 @@ class MessageTracker:
             self._tracks[id].position = total + 1
 
     def _tracked(self, id: str, box: Box | None, now: float, new: BoxScan, current: bool) -> TrackedMessage:
+        from spooltop.model.operations.tracked import TrackedMessage  # only where somebody follows a message
+
         track = self._tracks[id]
         gone = None
         if box is not None:

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from spooltop.engine.dirs import FORMAT, OWN, SpoolDirs
 from spooltop.engine.presence import CONSUMERS, look
 from spooltop.engine.system import host
-from spooltop.engine.system.files import OFD_LOCKS
+from spooltop.engine.system.file_locks import OFD_LOCKS
 from spooltop.engine.system.syscalls import HAS_INOTIFY, HAS_RENAMEAT2
 from spooltop.model.place import FolderState, Leftovers, MountState, PlaceFacts, PresenceFiles, Trial
 from spooltop.model.proc.mountinfo import parse_details
 from spooltop.model.vocabulary import Box
 
-from ..storage.access import group_name, user_name
+from ...access import group_name, user_name
 from ..storage.filesystem import is_local, mount_of
 from .host_facts import clock, inotify_use, proc_options, shares
 from .trial_dir import left_behind, trial_parent

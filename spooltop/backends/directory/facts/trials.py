@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 
-from spooltop.engine.system.files import OFD_LOCKS, UNSUPPORTED, Files
+from spooltop.engine.system.file_locks import OFD_LOCKS
+from spooltop.engine.system.files import UNSUPPORTED, Files
 from spooltop.engine.system.syscalls import inotify_add_watch, inotify_init
 from spooltop.model.place import Trial
 

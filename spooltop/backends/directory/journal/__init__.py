@@ -1,1 +1,1 @@
-"""The journals and the audit log: an intent line before each change, a result line after it."""
+"""The journal of messages: batches of moves, their outcomes, and their summaries."""

@@ -19,9 +19,9 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 from spooltop.records import dataclass
 
+from ...journal.record_log import Head, Intent, LoggedOperation, RecordLog, RecordType, intent_head
 from .moves import LoggedMove, MoveColumns, decode_moves, decode_outcome, encode_moves, encode_outcome_line, number_of, text_of
 from .outcomes import BatchOutcome
-from .record_log import Head, Intent, LoggedOperation, RecordLog, RecordType, intent_head
 
 __all__ = [
     "MOVES", "BatchJournal", "JournalledBatch", "MoveIntent", "MoveLog", "MoveOperation", "unsure_moves",

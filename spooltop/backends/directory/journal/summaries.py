@@ -10,9 +10,9 @@ from typing import NamedTuple
 from spooltop.model.operations.plan import Outcome
 from spooltop.patterns import pattern
 
+from ...journal.record_log import HEAD_AT_MOST, Head, LoggedOperation, RecordType
 from .journal import MOVES, MoveIntent
 from .moves import decode_outcome
-from .record_log import HEAD_AT_MOST, Head, LoggedOperation, RecordType
 
 __all__ = ["SUMMARIES", "BatchTally", "MoveSummary"]
 

@@ -66,6 +66,7 @@ class NameListing:
         self._box = named.box
         self._row = named.row
         self.timed = False
+        self.ordered_over: int | None = None
         values = Values(quick_enqueued_us, named.times, self._size)
         self.order = known
         # Ages count backwards: the oldest has the least time and the greatest age.

@@ -16,7 +16,7 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, Box, Key, Verdict
 
-from ..storage.access import user_name
+from ...access import user_name
 from ..storage.location import folders_dir
 from ..storage.rows import kind_of_file
 

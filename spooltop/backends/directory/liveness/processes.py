@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from spooltop.engine.system.host import PROC, Machine, boot_id, this_machine
 from spooltop.model.text import program_of
@@ -251,15 +251,15 @@ class Processes:
                 all_seen = False
         return Descriptors({file: tuple(those) for file, those in found.items()}, all_seen)
 
-    def watchers(self, file: FileId) -> tuple[list[int], bool]:
-        """Returns the processes that watch a directory by inotify, and whether the watches of all processes could be read. Reads
-        every descriptor there is: call it rarely."""
+    def watchers(self, files: Set[FileId]) -> tuple[list[int], bool]:
+        """Returns the processes that watch one of these directories by inotify, and whether the watches of all processes could be
+        read. Reads every descriptor there is: call it rarely."""
         found: list[int] = []
         pids = self._procfs.pids()
         complete = pids is not None and 1 in pids
         for pid in pids or ():
             try:
-                if file in self._procfs.watched_files(pid):
+                if files & self._procfs.watched_files(pid):
                     found.append(pid)
             except (FileNotFoundError, ProcessLookupError):
                 continue

@@ -16,8 +16,8 @@ from spooltop.model.look.locks import Holders
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Key
 
+from ...access import user_name
 from ..listing.message import split_key
-from ..storage.access import user_name
 from ..storage.location import folders_dir
 from .file_users import Asked, holders_of
 from .processes import Processes

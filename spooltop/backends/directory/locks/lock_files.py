@@ -18,8 +18,8 @@ from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.proc.locks import Device, LockLine, parse_locks
 from spooltop.records import dataclass
 
+from ...access import closed_words
 from ..liveness.processes import Processes
-from ..storage.access import closed_words
 from ..storage.filesystem import is_local, mount_of
 from ..world import World
 from .read_write_locks import SUFFIX, read_write_lock

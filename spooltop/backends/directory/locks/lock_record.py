@@ -17,8 +17,8 @@ from spooltop.model.vocabulary import Action, Json
 from spooltop.patterns import pattern
 from spooltop.records import dataclass
 
-from ..journal.item_operator import ItemIntent
-from ..journal.record_log import Head, ItemOutcome, RecordType, encode, intent_head, is_time
+from ...journal.item_operator import ItemIntent
+from ...journal.record_log import Head, ItemOutcome, RecordType, encode, intent_head, is_time
 
 __all__ = ["CONTENT_MAX", "LOCKS", "LockRecord"]
 

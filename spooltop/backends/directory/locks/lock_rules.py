@@ -14,8 +14,8 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.units import age, duration
 
-from ..journal.log_files import LogFiles
-from ..storage.access import closed_words, quoted
+from ...access import closed_words, quoted
+from ...journal.log_files import LogFiles
 from .read_write_locks import KIND
 
 __all__ = ["blocked_by", "chosen_locks", "removal_refused"]

@@ -17,11 +17,11 @@ from spooltop.model.row import Row
 from spooltop.model.vocabulary import LIVE, Action, Box, Json
 from spooltop.records import replace
 
-from ..journal.item_operator import ItemOperator, Skipped, changed, check_folder, outcome_of
-from ..journal.log_files import with_above
-from ..journal.log_store import LogStore
-from ..journal.operation_list import operation_record, why_not_undo
-from ..journal.record_log import ItemOutcome, LoggedOperation
+from ...journal.item_operator import ItemOperator, Skipped, changed, check_folder, outcome_of
+from ...journal.log_files import with_above
+from ...journal.log_store import LogStore
+from ...journal.operation_list import operation_record, why_not_undo
+from ...journal.record_log import ItemOutcome, LoggedOperation
 from ..options import OpenOptions
 from ..storage.filesystem import is_local, mount_of
 from ..world import World
@@ -52,12 +52,15 @@ class LockOperator(ItemOperator[LockRecord]):
         above: bool = True,
         user: str | None = None,
     ) -> None:
-        super().__init__(path, store, LOCKS, options=options, world=world, user=user)
+        options, world = options or OpenOptions(), world or World()
+        super().__init__(os.path.abspath(path), store, LOCKS, clock=world.clock, read_only=options.read_only, user=user)
+        self._world = world
+        self._files = world.files
         self._tickets = tickets
         self._above = above
-        self._processes = self._world.processes
-        self._pinner = LockPinner(self._path, self._user, self._world, self._options.stale_after)
-        self._restorer = LockRestorer(self._world)
+        self._processes = world.processes
+        self._pinner = LockPinner(self._path, self._user, world, options.stale_after)
+        self._restorer = LockRestorer(world)
 
     def capabilities(self) -> Capabilities:
         if self._read_only is not None:

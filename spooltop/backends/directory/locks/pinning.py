@@ -13,7 +13,7 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.records import dataclass, replace
 
-from ..journal.item_operator import folder_id
+from ...journal.item_operator import folder_id
 from ..storage.file_pin import Pin, pinned
 from ..world import World
 from .lock_record import CONTENT_MAX, LockRecord

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from spooltop.engine.atomic import publish_new, write_new
 from spooltop.engine.system.files import UNSUPPORTED, Files
 
-from ..journal.item_operator import Skipped
+from ...journal.item_operator import Skipped
 from ..storage.file_pin import Pin, pinned
 from .lock_record import LockRecord
 

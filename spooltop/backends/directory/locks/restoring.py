@@ -11,7 +11,7 @@ from spooltop.model.text import escape
 from spooltop.model.units import count
 from spooltop.records import replace
 
-from ..journal.item_operator import folder_id
+from ...journal.item_operator import folder_id
 from ..world import World
 from .lock_record import LockRecord
 from .pinning import LockRef

@@ -13,10 +13,10 @@ from contextlib import closing
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import is_inode
 
+from ...journal.log_store import SpoolLogs
+from ...journal.record_log import decode, step_of
 from ..journal.journal import MOVES, MoveIntent
-from ..journal.log_store import SpoolLogs
 from ..journal.moves import MoveColumns
-from ..journal.record_log import decode, step_of
 from ..storage.location import folders_dir
 
 __all__ = ["ended_parts"]

@@ -20,14 +20,14 @@ from spooltop.model.operations.progress import BATCH, Progress
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 from spooltop.records import replace
 
+from ...access import user_name
+from ...journal.log_files import AUDIT, FULL, STATE_DIR
+from ...journal.log_store import SpoolLogs, audit_logs
+from ...journal.record_log import LoggedOperation, RecordLog, RecordType
 from ..detect import identify
 from ..journal.journal import MOVES, BatchJournal, MoveIntent, MoveLog, MoveOperation
-from ..journal.log_files import AUDIT, FULL, STATE_DIR
-from ..journal.log_store import SpoolLogs, audit_logs
-from ..journal.record_log import LoggedOperation, RecordLog, RecordType
 from ..journal.summaries import SUMMARIES
 from ..options import OpenOptions
-from ..storage.access import user_name
 from ..world import World
 from .ended_parts import ended_parts
 from .inject import InjectedContent, put_batch, put_batches

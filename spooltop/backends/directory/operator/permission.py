@@ -13,7 +13,7 @@ from spooltop.engine.pausing import PAUSED
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.vocabulary import Action, Box
 
-from ..storage.access import closed_words
+from ...access import closed_words
 from .rules import RULES
 
 __all__ = ["can_change"]

@@ -19,9 +19,9 @@ from spooltop.model.operations.progress import Progress
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.records import dataclass
 
+from ...journal.operation_list import newest_first, operation_record, undone_by, undos_of, why_not_undo
 from ..journal.journal import MoveOperation
 from ..journal.moves import LoggedMove, MoveColumns
-from ..journal.operation_list import newest_first, operation_record, undone_by, undos_of, why_not_undo
 from ..journal.summaries import MoveSummary
 from ..storage.folders import Folders
 from ..storage.location import Place, kind_of

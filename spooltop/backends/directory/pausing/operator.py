@@ -22,10 +22,9 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.records import dataclass, replace
 
-from ..journal.item_operator import ItemOperator, Skipped, changed, outcome_of
-from ..journal.log_store import LogStore
-from ..journal.operation_list import operation_record, why_not_undo
-from ..journal.record_log import ItemOutcome, LoggedOperation
+from ...journal.item_operator import ItemOperator, Skipped, changed, one_step_record, outcome_of
+from ...journal.log_store import LogStore
+from ...journal.record_log import ItemOutcome, LoggedOperation
 from ..operator.permission import can_change
 from ..options import OpenOptions
 from ..storage.file_pin import Pin, pinned
@@ -61,7 +60,9 @@ class PauseOperator(ItemOperator[PauseIntent]):
         given: str | None = None,
         user: str | None = None,
     ) -> None:
-        super().__init__(path, store, PAUSES, options=options, world=world, user=user)
+        options, world = options or OpenOptions(), world or World()
+        super().__init__(os.path.abspath(path), store, PAUSES, clock=world.clock, read_only=options.read_only, user=user)
+        self._files = world.files
         self._look = look
         self._given = path if given is None else given
 
@@ -123,18 +124,10 @@ class PauseOperator(ItemOperator[PauseIntent]):
         for logged in operations.values():
             one, outcome = logged.steps[0]
             found = outcome is None and now == one.after
-            undone = undone_by.get(logged.operation)
+            cut_short = "it was done" if found else "it was not done"
             too_late = None if now == one.after else self._too_late(now)
-            why_not = why_not_undo(changed=found or changed(logged), undone=undone, other=too_late)
-            words = one.words
-            if outcome is None:
-                words += f"; cut short: it {'was done' if found else 'was not done'}"
-            outcomes = () if outcome is None else (outcome.outcome,)
-            records.append(
-                operation_record(
-                    logged, outcomes, count=1, found=found, unfinished=logged.open, undone=undone, why_not=why_not, words=words
-                )
-            )
+            undone = undone_by.get(logged.operation)
+            records.append(one_step_record(logged, one.words, found=found, cut_short=cut_short, undone=undone, too_late=too_late))
         return records
 
     def _change(self, after: Pause | None, pin: Pin | None) -> None:

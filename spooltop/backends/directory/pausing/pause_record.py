@@ -14,8 +14,8 @@ from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Action, Json
 from spooltop.records import dataclass
 
-from ..journal.item_operator import ItemIntent
-from ..journal.record_log import Head, ItemOutcome, RecordType, encode, intent_head, is_time
+from ...journal.item_operator import ItemIntent
+from ...journal.record_log import Head, ItemOutcome, RecordType, encode, intent_head, is_time
 
 __all__ = ["PAUSES", "PauseIntent"]
 

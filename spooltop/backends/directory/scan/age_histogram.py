@@ -5,18 +5,18 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, pairwise
+from itertools import chain
 
 from spooltop.engine import names as grammar
 from spooltop.model.look.observation import AGE_BOUNDS, AHEAD, Ages, SourceAges
 
+from ...ages import age_counts, largest
 from .scan import BoxScan, quick_enqueued_us
 
 __all__ = ["AgeCounter"]
 
 _LOOKED_AT = 5_000
 """Names that are read: all of a smaller box, an even sample of a larger one."""
-_SOURCES = 12
 
 
 class AgeCounter:
@@ -36,11 +36,11 @@ class AgeCounter:
             return None
         if scan.number != self._scan:
             self._read(scan, times)
-        counted = tuple(SourceAges(source, total, _counts(put, now)) for source, total, put in self._by_source)
+        counted = tuple(SourceAges(source, total, age_counts(put, now)) for source, total, put in self._by_source)
         looked_at = len(self._all) + self._undated
         ahead = len(self._all) - bisect_right(self._all, now + AHEAD)
         return Ages(
-            AGE_BOUNDS, _counts(self._all, now), counted, self._sources, looked_at, self._of, self._undated, ahead,
+            AGE_BOUNDS, age_counts(self._all, now), counted, self._sources, looked_at, self._of, self._undated, ahead,
             self._all[-1] if ahead else None,
         )  # fmt: skip
 
@@ -59,16 +59,7 @@ class AgeCounter:
         self._sources = len(put_at)
         self._all = array("d", sorted(chain.from_iterable(dated.values())))
         self._undated = sum(map(len, put_at.values())) - len(self._all)
-        ranked = sorted(put_at, key=lambda source: (-len(put_at[source]), source or ""))[:_SOURCES]
-        self._by_source = [(source, len(put_at[source]), dated[source]) for source in ranked]
-
-
-def _counts(put_at: array[float], now: float) -> tuple[int, ...]:
-    """Counts times by age class, youngest first. ``put_at`` is in ascending order."""
-    # A message is as old as a bound or older if it was put that long ago or earlier. The future counts as youngest.
-    older = [bisect_right(put_at, now - bound) for bound in AGE_BOUNDS]
-    edges = [len(put_at), *older, 0]
-    return tuple(a - b for a, b in pairwise(edges))
+        self._by_source = [(source, len(put_at[source]), dated[source]) for source in largest(put_at)]
 
 
 def _even_sample(count: int) -> Iterator[int]:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.records import replace
 
-from ..storage.location import OPERATION, in_folder
+from ...journal.log_files import OPERATION
+from ..storage.location import in_folder
 from ..world import World
 from .scan import BoxScan
 

@@ -7,11 +7,12 @@ import stat
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.look.observation import Disk, Viewer
+from spooltop.model.look.capacity import Disk
+from spooltop.model.look.observation import Viewer
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box
 
-from .access import group_name, user_name
+from ...access import group_name, user_name
 from .filesystem import Mount
 
 __all__ = ["disk_of", "who_am_i"]
@@ -62,7 +63,7 @@ def who_am_i(capabilities: Capabilities, *, read_only: str | None, dirs: SpoolDi
     elif not any(action in capabilities.refusals for action in _CHANGES):
         words = "read-write"
     elif capabilities.change:
-        words = "read-write in part"
+        words = "read-write" if layout == "layout" else "read-write in part"
     elif dirs is None and capabilities.why_not(Action.SET_CURSOR) is None:
         words = "read-write: cursors can be set"
     elif layout in _REMOVABLE and capabilities.why_not(Action.UNLOCK) is None:

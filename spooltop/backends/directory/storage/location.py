@@ -10,10 +10,10 @@ from typing import NamedTuple, Self
 from spooltop.engine.dirs import STAGE
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import ASIDE, Box, Json
-from spooltop.patterns import pattern
+
+from ...journal.log_files import OPERATION
 
 __all__ = [
-    "OPERATION",
     "FileStatus",
     "Found",
     "Place",
@@ -25,10 +25,6 @@ __all__ = [
     "safe_name",
     "seconds",
 ]
-
-OPERATION = pattern(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}\Z")
-"""Valid names for the folder of an operation, or for a staging directory, below ``.spooltop``."""
-
 
 def folders_dir(box: Box) -> str:
     """Returns the name below ``.spooltop`` of the directory with the folders of ``box``."""

@@ -63,8 +63,9 @@ class OpenSpool:
         return {box: (os.path.join(self.path, box.value), fd) for box, fd in opened.items() if fd is not None}
 
     def status(self, box: Box, name: str) -> os.stat_result | None:
-        """Returns the lstat(2) of a name in ``new`` or ``cur``; None if it is not there or cannot be seen."""
-        fd = None if self.dirs is None else self.dirs.new if box is Box.NEW else self.dirs.cur
+        """Returns the lstat(2) of a name in a box; None if it is not there or cannot be seen."""
+        dirs = self.dirs
+        fd = None if dirs is None else dirs.new if box is Box.NEW else dirs.cur if box is Box.CUR else dirs.tmp
         if fd is None:
             return None
         try:
@@ -73,7 +74,7 @@ class OpenSpool:
             return None
 
     def has(self, box: Box, name: str) -> bool:
-        """True if a name is in ``new`` or ``cur`` now."""
+        """True if a name is in a box now."""
         return self.status(box, name) is not None
 
     def close(self) -> None:

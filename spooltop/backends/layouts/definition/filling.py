@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from spooltop.records import dataclass
 
-from .templates import InvalidTemplate
+from .templates import DEEPEST, InvalidTemplate
 
 __all__ = ["Filling"]
 
@@ -49,6 +49,8 @@ class Filling:
         """Reads the filling of a path below the root. Raises ``InvalidTemplate``."""
         if text.startswith("/") or any(part in (".", "..") for part in text.split("/")):
             raise InvalidTemplate("it must lie below the directory: no / at the beginning, no . or .. in it")
+        if text.count("/") >= DEEPEST:
+            raise InvalidTemplate(f"it has {text.count('/') + 1} parts; a queue is read {DEEPEST} deep at most")
         return cls.parse(text, known)
 
     def fill(self, fields: Mapping[str, str], *, now: float = 0.0, next_number: Callable[[str], int] | None = None) -> str:

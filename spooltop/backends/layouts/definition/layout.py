@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spooltop.model.vocabulary import Action
 from spooltop.records import dataclass
 
 from .filling import Filling
@@ -30,17 +31,19 @@ BOXES = ("tmp", "new", "cur", "held", "rejected", "delivered")
 
 @dataclass(frozen=True, slots=True)
 class FileCondition:
-    """A further condition on a file: another path ``exists``, or its ``mode`` lets its owner execute it."""
+    """A further condition on a file. ``kind``: the ``path`` exists, the file's mode lets its owner execute it, somebody holds
+    flock on the ``path``, or its tail, the last line, matches ``text``."""
 
     kind: str
     path: Filling | None = None
+    text: Template | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """The place of a fact about a message. ``kind``: mtime, ctime, json, file, tail, or name. ``name`` is the member of the JSON
-    object or the piece of the path, ``path`` another file than the message, ``unit`` that of a time, ``plus`` is added to a
-    number, ``text`` the template of the last line."""
+    """The place of a fact about a message. ``kind``: mtime, ctime, json, file, tail, record, or name. ``name`` is the member of
+    the JSON object, the letter of the record or the piece of the path, ``path`` another file than the message, ``unit`` that of a
+    time, or domain, ``plus`` is added to a number, ``text`` the template of the last line."""
 
     kind: str
     name: str = ""
@@ -123,7 +126,8 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class LayoutAction:
     """An operation: its steps in this order for each message in one of ``boxes``. ``needs_dead``: only where the holder is dead;
-    ``force``: only with force, as nobody can be shown to be dead."""
+    ``force``: only with force, as nobody can be shown to be dead. ``effect`` says what a message does ("moves to …"), where that
+    is not what it does in a spool."""
 
     name: str
     boxes: tuple[str, ...]
@@ -131,6 +135,7 @@ class LayoutAction:
     needs_dead: bool = False
     force: bool = False
     note: str = ""
+    effect: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +148,16 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A layout. ``detect`` are names that must be there, ``needs_any`` a path of which at least one must be there. ``lock`` is a
+    """A layout. ``detect`` are names that must be there, ``needs_any`` paths of which at least one must be there. ``lock`` is a
     file that is locked by flock(2) around each change, ``watched`` a directory that each process of the program watches,
     ``side_dir`` where undo, audit and trash lie. ``blind`` says of a box why it cannot be seen. ``read_only`` says why nothing is
-    changed; ``file`` is where it was read."""
+    changed; ``commands`` are those of the program itself, with ``{id}`` for the message; ``file`` is where it was read."""
 
     name: str
     file: str
     detect: tuple[Sign, ...]
     matches: tuple[Match, ...]
-    needs_any: Template | None = None
+    needs_any: tuple[Template, ...] = ()
     lock: str = ""
     watched: str = ""
     side_dir: str = ".spooltop"
@@ -162,6 +167,14 @@ class Layout:
     problems: tuple[ProblemRule, ...] = ()
     locks: tuple[LockRule, ...] = ()
     actions: tuple[LayoutAction, ...] = ()
+    commands: Mapping[Action, str] = {}
+
+    @property
+    def why_read_only(self) -> str:
+        """Says why nothing is changed; empty where it has actions."""
+        if self.actions:
+            return ""
+        return self.read_only or f"a queue of {self.name}: spooltop shows it, its own program changes it"
 
     @property
     def depth(self) -> int:

@@ -1,7 +1,8 @@
 """The files of layouts: those that ship with spooltop, the machine's, and the user's.
 
 A layout says which files an operator moves and removes. For root, a file that is not root's own, or that others may write, is
-therefore not read, and the folder in a home directory not at all.
+therefore not read, and the folder in a home directory not at all. The same holds for a folder: whoever may write it
+chooses which of root's files are layouts.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from spooltop.engine.system.small_files import read_small
 from spooltop.errors import SpooltopError, UsageError
@@ -60,9 +62,15 @@ def read_layout(path: str, uid: int | None = None) -> Layout:
     return parse_layout(path, text)
 
 
+@cache
+def _shipped(path: str) -> Layout:
+    """A layout that ships, read once: it stays as it is while this runs."""
+    return read_layout(path)
+
+
 def _mistrusted(found: os.stat_result, uid: int) -> str:
-    """Says why a file is not trusted; empty where it is. A user's own group may write it, as the umask of many systems lets it;
-    for root no other group may."""
+    """Says why a file or folder is not trusted; empty where it is. A user's own group may write it, as the umask of many systems
+    lets it; for root no other group may."""
     if found.st_uid not in (0, uid):
         return f"it belongs to user {found.st_uid}, neither to you nor to root"
     if found.st_mode & stat.S_IWOTH or (not uid and found.st_mode & stat.S_IWGRP and found.st_gid):
@@ -74,14 +82,19 @@ def layout_files(environ: Mapping[str, str], uid: int | None = None) -> Iterator
     """Yields every layout file of all folders, those of the first folder first, each folder by name."""
     for folder in folders(environ, uid):
         try:
-            names = sorted(os.listdir(folder))
+            names, found = sorted(os.listdir(folder)), os.stat(folder)
         except OSError:
             continue  # most users and machines have none
+        why = "" if folder == SHIPPED else _mistrusted(found, os.geteuid() if uid is None else uid)
+        if why and names:
+            advice = "chown it to yourself and chmod go-w, if you trust what is in it"
+            yield LayoutFile(folder, None, UsageError(f"{escape(folder)}: {why}", advice=advice))
+            continue
         for name in names:
             if not name.endswith(".toml") or name.startswith("."):
                 continue
             path = os.path.join(folder, name)
             try:
-                yield LayoutFile(path, read_layout(path, uid))
+                yield LayoutFile(path, _shipped(path) if folder == SHIPPED else read_layout(path, uid))
             except SpooltopError as error:
                 yield LayoutFile(path, None, error)

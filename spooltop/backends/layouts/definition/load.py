@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from spooltop.errors import UsageError
 from spooltop.model.text import escape
+from spooltop.model.vocabulary import Action
 
 from .filling import Filling
 from .layout import (
@@ -28,17 +29,20 @@ from .layout import (
 )
 from .templates import InvalidTemplate, Template
 from .toml_lines import Lines
-from .units import UNITS
+from .units import DOMAIN, UNITS
 
 __all__ = ["parse_layout"]
 
 T = TypeVar("T")
 
-FACTS = ("enqueued_at", "since", "not_before", "expires", "attempts", "max_attempts", "reason")
-VERBS = {"rename": 2, "link": 2, "unlink": 1, "rmdir": 1, "mkdir": 1, "write": 2, "trash": 1, "held": 1, "poke": 1}
+FACTS = ("enqueued_at", "since", "not_before", "expires", "attempts", "max_attempts", "reason", "source")
+VERBS = {"rename": 2, "link": 2, "unlink": 1, "rmdir": 1, "mkdir": 1, "write": 2, "trash": 1, "held": 1, "poke": 1, "touch": 1}
 """The steps of actions, and the number of words of each; the last word of ``write`` is the text."""
 ACTIONS = ("requeue", "purge", "hold")
+COMMANDS = ("requeue", "purge", "hold", "release")
 CODES = ("conflict", "lock-stale", "failing")
+_MANY = 64
+"""Maximum number of entries of a list: each may be tried with every name of the queue."""
 _JSON = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)(?:\+([0-9]+))?\Z")
 
 
@@ -77,6 +81,10 @@ class _Table:
         if not isinstance(value, kind):
             words = {str: "a text", bool: "true or false", list: "a list", dict: "a table"}[kind]
             raise self.wrong(name, f"{name} must be {words}")
+        if isinstance(value, str) and not value.isprintable():
+            raise self.wrong(name, f"{name} has characters that are not printable")
+        if isinstance(value, (list, dict)) and len(value) > _MANY:
+            raise self.wrong(name, f"{name} has {len(value)} entries; there may be {_MANY}")
         return value
 
     def need(self, name: str) -> str:
@@ -92,6 +100,13 @@ class _Table:
         if not all(isinstance(one, str) for one in value):
             raise self.wrong(name, f"{name} must be a list of texts")
         return [str(one) for one in value]
+
+    def some(self, name: str) -> list[str]:
+        """Takes a text, or a list of texts."""
+        if isinstance(one := self.values.get(name), str):
+            self.take(name, str, "")
+            return [one]
+        return self.texts(name)
 
     def parsed(self, name: str, parse: Callable[[str], T], text: str) -> T:
         """Parses the text of a member; an invalid template is an error of its line."""
@@ -126,29 +141,33 @@ class _Table:
 def _layout(top: _Table) -> Layout:
     name = top.need("name")
     detect = tuple(_sign(top, text) for text in top.texts("detect"))
-    needs = top.take("needs_any", str, "")
+    needs = top.some("needs_any")
     if not needs and all(sign.optional for sign in detect):
         raise top.wrong("detect", "detect needs at least one name that must be there, or needs_any a path")
     matches = tuple(_match(table) for table in top.tables("match"))
     if not matches:
         raise top.wrong("match", "there is no [[match]]: nothing would be a message")
-    watched = top.take("watched", str, "")
+    watched = _place(top, "watched", top.take("watched", str, ""))
     lock = top.take("lock", str, "")
     if lock and not lock.startswith("flock:"):
         raise top.wrong("lock", "lock is written flock:PATH")
+    lock = _place(top, "lock", lock.removeprefix("flock:"))
     side_dir = top.take("side_dir", str, ".spooltop")
-    if not re.fullmatch(r"(\.\./)?\.?[A-Za-z0-9_{}.-]+", side_dir) or ".." in side_dir.removeprefix("../"):
-        raise top.wrong("side_dir", f"side_dir = {side_dir!r}: a name in the directory, or ../ and a name beside it")
+    if side_dir == "../{root}" or not re.fullmatch(
+        r"\.[A-Za-z0-9_-]+|\.\./\.?[A-Za-z0-9_.-]*\{root\}[A-Za-z0-9_.-]*", side_dir
+    ):
+        where = "a name in the directory that begins with a dot, or beside it: ../ and a name with {root}"
+        raise top.wrong("side_dir", f"side_dir = {side_dir!r}: {where}")
     blind = top.table("blind")
     blinds = {box: blind.take(box, str, "") for box in BOXES if box in blind.values}
     blind.known += BOXES
     blind.done()
     layout = Layout(
-        name=name, file=top.file, detect=detect, matches=matches, lock=lock.removeprefix("flock:"), watched=watched,
-        needs_any=top.parsed("needs_any", Template.parse, needs) if needs else None, side_dir=side_dir, blind=blinds,
+        name=name, file=top.file, detect=detect, matches=matches, lock=lock, watched=watched,
+        needs_any=tuple(top.parsed("needs_any", Template.parse, text) for text in needs), side_dir=side_dir, blind=blinds,
         read_only=top.take("read_only", str, ""), checks=tuple(_check(table) for table in top.tables("cross_check")),
         problems=tuple(_problem(table, matches) for table in top.tables("problem")), locks=_locks(top.table("locks")),
-        actions=tuple(_action(table, matches) for table in top.tables("action")),
+        actions=tuple(_action(table, matches) for table in top.tables("action")), commands=_commands(top.table("commands")),
     )  # fmt: skip
     if any(match.verdict is not None and match.verdict.watched for match in matches) and not watched:
         raise top.wrong("watched", 'a verdict has else = "watched", but watched names no directory')
@@ -156,6 +175,16 @@ def _layout(top: _Table) -> Layout:
         raise top.wrong("read_only", "a layout that is read-only has no [[action]]")
     top.done()
     return layout
+
+
+def _place(table: _Table, name: str, text: str) -> str:
+    """Checks the path of a file that the whole queue has; it has no pieces."""
+    if not text:
+        return ""
+    template = table.parsed(name, Template.parse, text.removesuffix("/"))
+    if template.types or "*" in text:
+        raise table.wrong(name, f"{name} = {text!r}: one file, without pieces and *")
+    return text.removesuffix("/")
 
 
 def _sign(top: _Table, text: str) -> Sign:
@@ -166,6 +195,8 @@ def _match(table: _Table) -> Match:
     box = table.one_of("box", table.need("box"), BOXES)
     template = table.parsed("path", Template.parse, table.need("path"))
     pieces = tuple(template.types)
+    if template.types.get("pid", "int") != "int":
+        raise table.wrong("path", "path: the piece called pid is that of a process: {pid:int}")
     when = table.take("when", str, "")
     facts = table.table("metadata")
     found = {name: _fact(facts, name, facts.take(name, str, ""), template) for name in FACTS if name in facts.values}
@@ -179,7 +210,7 @@ def _match(table: _Table) -> Match:
     verdict = table.table("verdict")
     match = Match(
         box, template, _condition(table, when, pieces) if when else None, found,
-        _verdict(verdict, pieces) if verdict.values else None, order, table.take("note_if_locked", str, ""),
+        _verdict(verdict, template) if verdict.values else None, order, table.take("note_if_locked", str, ""),
     )  # fmt: skip
     table.done()
     return match
@@ -189,8 +220,10 @@ def _condition(table: _Table, text: str, pieces: tuple[str, ...]) -> FileConditi
     kind, _, path = text.partition(":")
     if text == "mode:x":
         return FileCondition("mode")
-    if kind != "exists" or not path:
-        raise table.wrong("when", f"when = {text!r}: write exists:PATH or mode:x")
+    if kind == "tail" and path:
+        return FileCondition(kind, text=table.parsed("when", Template.of_text, path))
+    if kind not in ("exists", "flock") or not path:
+        raise table.wrong("when", f"when = {text!r}: write exists:PATH, flock:PATH, tail:TEXT or mode:x")
     return FileCondition(kind, table.parsed("when", lambda one: Filling.path(one, pieces), path))
 
 
@@ -216,27 +249,37 @@ def _fact(table: _Table, name: str, text: str, template: Template) -> Fact:
     if kind == "file":
         path, _, unit = rest.rpartition(":")
         return Fact("file", path=filled(path or unit), unit=_unit(table, name, unit if path else ""))
-    if kind == "tail":
-        return Fact("tail", text=table.parsed(name, Template.of_text, rest))
+    if kind == "tail" or kind.startswith("tail@"):
+        other = kind.removeprefix("tail").removeprefix("@")
+        return Fact("tail", path=filled(other) if other else None, text=table.parsed(name, Template.of_text, rest))
+    if kind == "record":
+        letter, _, unit = rest.partition(":")
+        if len(letter) != 1 or not letter.isascii() or not letter.isalpha():
+            raise table.wrong(name, f"{name} = {text!r}: write record:LETTER or record:LETTER:UNIT")
+        return Fact("record", letter, unit=unit and table.one_of(name, unit, (*UNITS, DOMAIN)))
     if kind == "name":
         piece, _, unit = rest.partition(":")
         return Fact("name", table.one_of(name, piece, pieces), unit=_unit(table, name, unit))
-    raise table.wrong(name, f"{name} = {text!r}: write mtime, ctime, json:, file:, tail:, name: or a piece of the path")
+    raise table.wrong(name, f"{name} = {text!r}: write mtime, ctime, json:, file:, tail:, record:, name: or a piece of the path")
 
 
 def _unit(table: _Table, name: str, unit: str) -> str:
     return unit and table.one_of(name, unit, UNITS)
 
 
-def _verdict(table: _Table, pieces: tuple[str, ...]) -> VerdictRule:
+def _verdict(table: _Table, template: Template) -> VerdictRule:
+    pieces = tuple(template.types)
+
     def path(name: str, text: str) -> Filling | None:
         return table.parsed(name, lambda one: Filling.path(one, pieces), text) if text else None
 
     lease, _, unit = table.take("lease", str, "").rpartition(":")
     pid = table.take("pid", str, "")
+    if pid and template.types[table.one_of("pid", pid, pieces)] != "int":
+        raise table.wrong("pid", f"pid: {{{pid}}} is no number: give it the type int")
     proves, otherwise = table.take("proves", str, ""), table.take("else", str, "")
     rule = VerdictRule(
-        path("flock", table.take("flock", str, "")), pid and table.one_of("pid", pid, pieces), table.take("pidfile", str, ""),
+        path("flock", table.take("flock", str, "")), pid, _place(table, "pidfile", table.take("pidfile", str, "")),
         path("lease", lease or unit), _unit(table, "lease", unit if lease else ""), path("open", table.take("open", str, "")),
         bool(proves and table.one_of("proves", proves, ("nothing",))),
         bool(otherwise and table.one_of("else", otherwise, ("watched",))),
@@ -295,6 +338,18 @@ def _locks(table: _Table) -> tuple[LockRule, ...]:
     return tuple(rules)
 
 
+def _commands(table: _Table) -> dict[Action, str]:
+    commands = {}
+    for name in list(table.values):
+        action = Action(table.one_of(name, name, COMMANDS))
+        text = table.need(name)
+        if "{id}" not in text or not text.isprintable() or set(text.replace("{id}", "")) & {*"{}'\""}:
+            raise table.wrong(name, f"{name} = {text!r}: a command with {{id}} for the message, no other piece, and no quotes")
+        commands[action] = text
+    table.done()
+    return commands
+
+
 def _action(table: _Table, matches: Sequence[Match]) -> LayoutAction:
     name = table.one_of("name", table.need("name"), ACTIONS)
     boxes = tuple(table.one_of("from", box, BOXES) for box in table.need("from").split())
@@ -310,7 +365,7 @@ def _action(table: _Table, matches: Sequence[Match]) -> LayoutAction:
     needs = table.take("needs", str, "")
     action = LayoutAction(
         name, boxes, steps, bool(needs and table.one_of("needs", needs, ("dead",))), table.take("force", bool, False),
-        table.take("note", str, ""),
+        table.take("note", str, ""), table.take("effect", str, ""),
     )  # fmt: skip
     table.done()
     return action

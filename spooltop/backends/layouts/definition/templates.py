@@ -14,7 +14,7 @@ from spooltop.records import dataclass
 
 from .units import UNITS
 
-__all__ = ["TYPES", "InvalidTemplate", "Template"]
+__all__ = ["DEEPEST", "TYPES", "InvalidTemplate", "Template"]
 
 TYPES = {
     "": "any characters but a slash, as few as the text after it allows",
@@ -27,8 +27,12 @@ TYPES = {
     "hexms": "11 or 12 hexadecimal digits: epoch milliseconds",
     "uuid": "36 characters of a UUID",
     "pfid": "6 to 20 letters and digits: an id of a Postfix queue",
+    "A|B": "one of these words: queue|schedule",
 }
 """The types of pieces, and the text that each takes."""
+
+DEEPEST = 8
+"""Maximum number of parts of a path."""
 
 _CLASSES = {
     "int": "[0-9]++", "hex": "[0-9a-f]++", "sec": "[0-9]{10}", "ms": "[0-9]{13}", "hexsec": "[0-9a-f]{8}",
@@ -38,6 +42,7 @@ _CLASSES = {
 _PIECE = re.compile(r"\{([^{}]*)\}|\*|([^{}*]+)|(.)", re.DOTALL)
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _HEX = re.compile(r"hex([1-9][0-9]?)\Z")
+_WORDS = re.compile(r"[A-Za-z0-9_.-]+(?:\|[A-Za-z0-9_.-]+)+\Z")
 
 
 class InvalidTemplate(ValueError):
@@ -64,6 +69,8 @@ class Template:
             raise InvalidTemplate("it must lie below the directory: it begins with /")
         if any(part in ("", ".", "..") for part in parts):
             raise InvalidTemplate("it has an empty part, . or ..")
+        if len(parts) > DEEPEST:
+            raise InvalidTemplate(f"it has {len(parts)} parts; a queue is read {DEEPEST} deep at most")
         types: dict[str, str] = {}
         pattern = "/".join(_compile(part, types, "[^/]") for part in parts)
         return cls(text, types, len(parts) - 1, directory, re.compile(pattern + r"\Z", re.DOTALL))
@@ -128,8 +135,11 @@ def _body(piece: str | None, types: dict[str, str], any_character: str, last: bo
     if name in types:
         raise InvalidTemplate(f"{{{name}}} stands twice")
     exact = _HEX.match(kind)
-    if kind and kind not in _CLASSES and not exact:
+    words = [re.escape(word) for word in sorted(kind.split("|"), key=len, reverse=True)] if _WORDS.match(kind) else []
+    if kind and kind not in _CLASSES and not exact and not words:
         raise InvalidTemplate(f"{{{piece}}}: unknown type {kind!r}; there are {', '.join(one for one in TYPES if one)}")
     types[name] = kind
+    if words:
+        return f"(?P<{name}>(?>{'|'.join(words)}))"
     text = f"{any_character}+?" if not kind else f"[0-9a-f]{{{exact[1]}}}" if exact else _CLASSES[kind]
     return f"(?P<{name}>{text})"

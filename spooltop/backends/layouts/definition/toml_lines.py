@@ -37,6 +37,7 @@ class Lines:
                 if header[1] == "[[":
                     numbers[header[2]] = at = numbers.get(header[2], -1) + 1
                     table = (*names, at)
+                    found.setdefault(names, number)
                 found.setdefault(table, number)
             elif key := _KEY.match(line):
                 found.setdefault((*table, key[1].strip("\"'")), number)

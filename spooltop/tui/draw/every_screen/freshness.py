@@ -11,7 +11,7 @@ from spooltop.records import dataclass
 
 from ..elements.spans import Line, Span, Style, join, shown
 
-__all__ = ["Freshness", "Times", "freshness_line", "stale", "stale_line", "when"]
+__all__ = ["Freshness", "Times", "freshness_line", "freshness_of", "stale", "stale_line", "when"]
 
 
 class Times(StrEnum):
@@ -32,9 +32,19 @@ class Freshness:
     stale_why: str = ""
 
 
+def freshness_of(snapshot: Snapshot | None, freshness: Freshness) -> Freshness:
+    """Returns the freshness of a screen: what is shown of a queue that does not answer is stale, too."""
+    if snapshot is None or freshness.stale_for is not None or not snapshot.observation.watch.away:
+        return freshness
+    watch = snapshot.observation.watch
+    since = watch.since if watch.seen_at is None else watch.seen_at
+    return Freshness(freshness.frozen_at, max(0.0, snapshot.taken_at - since), watch.reason)
+
+
 def stale(snapshot: Snapshot | None, freshness: Freshness) -> bool:
     """True where figures on the screen may be older than they look."""
-    return freshness.frozen_at is not None or freshness.stale_for is not None
+    found = freshness_of(snapshot, freshness)
+    return found.frozen_at is not None or found.stale_for is not None
 
 
 def stale_line(freshness: Freshness) -> Line:
@@ -54,21 +64,26 @@ def freshness_line(
 ) -> Line:
     """``live · as of 02:41:09 +0100``. FROZEN and STALE replace it, because nothing changes then. ``short``: without the words.
     """
+    freshness = freshness_of(snapshot, freshness)
     if snapshot is None:
         if freshness.stale_for is not None:
             why = shown(freshness.stale_why) or "the first look has not finished"
             return (Span(f"STALE {units.span(freshness.stale_for)}", Style.BAD), Span(f": {why}"))
         return (Span("looking…"),)
-    as_of = f"{'' if short else 'as of '}{when(snapshot.taken_at, zone, offset=offset)}"
+    as_of = f"{'' if short else 'as of '}{when(snapshot.observation.as_of, zone, offset=offset)}"
     if freshness.stale_for is not None:
         return join(*(stale_line(freshness) if not short else stale_line(freshness)[:1]), f" · {as_of}")
     if freshness.frozen_at is not None:
         return join(Span("FROZEN", Style.WARN), f"{'' if short else ', Z unfreezes'} · {as_of}")
     watch = snapshot.observation.watch
     gap = " " if short else " · "
+    if watch.lag is not None:
+        behind = f"replica ≤{units.span(watch.lag)}{'' if short else ' behind'}"
+        return join(Span(behind, Style.WARN), f"{gap}{as_of}")
     if watch.mode == "live":
         besides = f", listed every {watch.period:g}s ({shown(watch.reason)})" if watch.period and not short else ""
         return join(Span("live", Style.GOOD), f"{besides}{gap}{as_of}")
     every = f"every {watch.period:g}s" if watch.period else ("scan" if watch.mode == "scan" else watch.mode)
-    reason = f" ({shown(watch.reason)})" if watch.reason and not short else ""
+    why = watch.reason or snapshot.observation.program
+    reason = f" ({shown(why)})" if why and not short else ""
     return join(Span(every, Style.WARN), f"{reason}{gap}{as_of}")

@@ -5,25 +5,12 @@ from __future__ import annotations
 import datetime
 
 from spooltop.model import units
+from spooltop.model.look.capacity import capacity_words
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Action
 
-from ..elements.spans import (
-    Line,
-    Span,
-    Style,
-    clip,
-    clip_left,
-    crop,
-    join,
-    line_width,
-    restyle,
-    safe,
-    shown,
-    spread,
-    text_width,
-)
-from .freshness import Freshness, freshness_line, stale_line, when
+from ..elements.spans import Line, Span, Style, clip, clip_left, crop, join, line_width, restyle, safe, shown, spread, text_width
+from .freshness import Freshness, freshness_line, freshness_of, stale_line, when
 
 __all__ = ["disk_line", "header", "is_mail"]
 
@@ -42,15 +29,16 @@ def header(
 ) -> list[Line]:
     """The spool and how fresh the figures are; then the free space on its file system and the rights of the user."""
     second = disk_line(snapshot, width)
+    freshness = freshness_of(snapshot, freshness)
     if snapshot is not None and freshness.stale_for is not None:  # the part that does not answer is on the first line
-        seen = f" as of {when(snapshot.taken_at, zone, offset=True)} ·"
+        seen = f" as of {when(snapshot.observation.as_of, zone, offset=True)} ·"
         second = crop(restyle(join(seen, *disk_line(snapshot, width - text_width(seen))), Style.DIM), width)
     return [_first(snapshot, width, target, freshness, zone), second]
 
 
 def is_mail(snapshot: Snapshot) -> bool:
     """True for a mail folder: its ``cur`` is read mail."""
-    return snapshot.observation.layout == "mail"
+    return snapshot.observation.is_mail
 
 
 def _first(snapshot: Snapshot | None, width: int, target: str, freshness: Freshness, zone: datetime.tzinfo | None) -> Line:
@@ -96,22 +84,21 @@ def disk_line(snapshot: Snapshot | None, width: int) -> Line:
     if snapshot is None:
         return ()
     observation = snapshot.observation
-    disk = observation.disk
-    full = disk.bytes_free == 0 or disk.inodes_free == 0
-    inodes = f", inodes free {units.percent(disk.inodes_free, disk.inodes_total)}" if disk.inodes_total else ""
-    bytes_free = f"{units.size(disk.bytes_free)} free {units.percent(disk.bytes_free, disk.bytes_total)}"
-    room = bytes_free + inodes
+    capacities = observation.capacities
+    full = any(one.free == 0 for one in capacities)
+    words = [safe(one) for one in capacity_words(capacities, observation.disk)]
+    most = [", ".join(words), words[0] if words and (not full or capacities[0].free == 0) else ", ".join(words)]
     who = "read-only" if is_mail(snapshot) else observation.who.words
     if not who:
         why = observation.capabilities.why_not(Action.REQUEUE)
         who = "read-write" if observation.capabilities.change else f"read-only{f': {why}' if why else ''}"
     variants = [
         join(
-            f" {safe(disk.fs_type)} ",
+            " ",
             Span(one, Style.BAD if full else Style.NORMAL),
-            Span(", mounted read-only" if disk.readonly else "", Style.BAD),
-            f" · you are {safe(observation.who.user)}, {shown(who)}",
+            Span(", mounted read-only" if any(one.readonly for one in capacities) else "", Style.BAD),
+            f"{' · ' if one else ''}you are {safe(observation.who.user)}, {shown(who)}",
         )
-        for one in (room, bytes_free if disk.inodes_free != 0 else room)
+        for one in most
     ]
     return crop(next((line for line in variants if line_width(line) < width), variants[-1]), width)

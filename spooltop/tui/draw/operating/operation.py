@@ -9,21 +9,7 @@ from spooltop.model import units
 from spooltop.model.operations.audit import AuditTrail, said
 from spooltop.model.operations.plan import Item, OperationRecord, Outcome, Plan, Refusal
 
-from ..elements.spans import (
-    BLANK,
-    Line,
-    Span,
-    Style,
-    clip_left,
-    crop,
-    join,
-    pad,
-    plain,
-    safe,
-    shown,
-    text_width,
-    wrap,
-)
+from ..elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, safe, shown, text_width, wrap
 from ..every_screen.freshness import when
 from ..every_screen.panel_frame import WIDEST, inner_width, panel_frame
 

@@ -10,6 +10,7 @@ from spooltop.model import units
 from spooltop.model.operations.plan import Confirm, Item, Plan, Refusal, warnings_of
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Verdict
+from spooltop.operate.effect import effect_of, holds_poison, poison_words
 
 from ..columns import owner_text
 from ..elements.spans import (
@@ -33,36 +34,7 @@ from ..elements.spans import (
 from ..every_screen.freshness import when
 from ..every_screen.panel_frame import WIDEST, inner_width, note_lines, panel_frame
 
-__all__ = ["making_lines", "plan_lines", "plan_title", "plan_words", "poison_words"]
-
-_WHAT = {
-    Action.REQUEUE: ("moves back to new with the same id; claimed next.",
-                     "move back to new with the same ids, oldest first; claimed next."),
-    Action.PURGE: ("moves to the trash.", "move to the trash."),
-    Action.HOLD: ("is set aside into held, where no consumer takes it, until released.",
-                  "are set aside into held, where no consumer takes them, until released."),
-    Action.RELEASE: ("moves back to new with the same id.", "move back to new with the same ids."),
-    Action.RESTORE: ("moves back to the box it came from; a claim moves to new.",
-                     "move back to the boxes they came from; claims move to new."),
-    Action.EMPTY: ("is deleted permanently.", "are deleted permanently."),
-}  # fmt: skip
-
-_WHATEVER = {
-    Action.INJECT: "Test messages are put into new; running consumers claim them.",
-    Action.UNDO: "Each message moves back to the box it was in, unless it was changed since.",
-    Action.SET_CURSOR: "The value is set in its own section; nothing else in the file changes.",
-    Action.UNLOCK: "Locks of exited holders are removed; undo restores them where the path is free.",
-    Action.PAUSE: "Pauses the spool: consumers of spooltop claim nothing until it is resumed. Claims that are held end as usual; "
-    "messages are still put.",
-    Action.RESUME: "Resumes the spool: consumers claim again, the oldest message first.",
-}
-
-_UNDONE = {
-    Action.SET_CURSOR: "The earlier value is set again, unless it was written since.",
-    Action.UNLOCK: "The lock file is restored, if its path is free.",
-    Action.PAUSE: "The spool is resumed, unless it was resumed or paused again since.",
-    Action.RESUME: "The spool is paused again, with who paused it, when and why.",
-}
+__all__ = ["making_lines", "plan_lines", "plan_title", "plan_words"]
 
 _WHOLE = (Action.PAUSE, Action.RESUME)
 """Actions on the spool as a whole: their plans have one item."""
@@ -86,32 +58,7 @@ def plan_words(plan: Plan) -> str:
         return f"{plan.action.value} it"
     if plan.deletes:
         return f"delete {plan.count:,} for good"
-    return poison_words(plan) if _holds_poison(plan) else f"{plan.action.value} {plan.count:,}"
-
-
-def poison_words(plan: Plan) -> str:
-    """``hold 1, requeue 3``: messages whose consumers died too often are held."""
-    left = plan.count - plan.poison
-    return f"hold {plan.poison:,}, requeue {left:,}" if left else f"hold {plan.poison:,}"
-
-
-def _holds_poison(plan: Plan) -> bool:
-    return bool(plan.options.get("hold_poison")) and plan.poison > 0
-
-
-def _what(plan: Plan) -> str:
-    if plan.action is Action.UNDO and plan.undone in _UNDONE:
-        return _UNDONE[plan.undone]
-    if plan.action in _WHATEVER:
-        return _WHATEVER[plan.action]
-    if _holds_poison(plan):
-        held = "1 is" if plan.poison == 1 else f"{plan.poison:,} are"
-        left = plan.count - plan.poison
-        goes = f"; the other {left:,} {'moves' if left == 1 else 'move'} back to new, claimed next" if left else ""
-        it = "it" if plan.poison == 1 else "them"
-        return f"{held} set aside into held, where no consumer takes {it}, until released{goes}."
-    one, many = _WHAT[Action.EMPTY if plan.options.get("now") else plan.action]
-    return f"It {one}" if plan.count == 1 else f"They {many}"
+    return poison_words(plan) if holds_poison(plan) else f"{plan.action.value} {plan.count:,}"
 
 
 def plan_title(plan: Plan) -> str:
@@ -130,7 +77,7 @@ def plan_title(plan: Plan) -> str:
     if plan.action is Action.UNLOCK:
         return f"Remove {plan.count:,}{of} stale {'lock' if asked == 1 else 'locks'}{by_force}"
     verb = "Delete" if plan.deletes else plan.action.value.capitalize()
-    if _holds_poison(plan):
+    if holds_poison(plan):
         return f"{poison_words(plan).capitalize()} of {asked:,} {_noun(box, asked)}{by_force}"
     return f"{verb} {plan.count:,}{of} {_noun(box, asked)}{by_force}"
 
@@ -165,7 +112,7 @@ def plan_lines(
     text of a rate being typed, else None. ``early``: no key confirms yet."""
     width = min(width, WIDEST)
     inner = inner_width(width)
-    head = [plain(part, inner) for part in wrap(_what(plan), inner)] if plan.count else []
+    head = [plain(part, inner) for part in wrap(safe(effect_of(plan)), inner)] if plan.count else []
     # What has words is none of many; a note says them again, for who reads notes alone.
     listed = {f"{item.words}." for item in plan.items} if plan.items and plan.items[0].words else set[str]()
     notes = [note for note in plan.notes if note not in listed]
@@ -225,7 +172,7 @@ def _confirm(plan: Plan, typed: str, inner: int, early: bool) -> Line:
         return join(Span("[Esc Close]", Style.KEY), "   nothing to do")
     if early:
         return join(cancel, "   …")
-    offered = plan.poison and not _holds_poison(plan)
+    offered = plan.poison and not holds_poison(plan)
     hold = join("   ", Span("h", Style.KEY), f" {poison_words(plan)}") if offered else BLANK
     return join(cancel, "   ", Span(plan.confirm.value, Style.KEY), f" {words}", hold)
 
@@ -333,6 +280,8 @@ def _how_else(rows: Sequence[Row]) -> str:
 
 
 def _from_whom(rows: Sequence[Row]) -> str:
+    if all(row.box is Box.DELIVERED for row in rows):
+        return f"{'it' if len(rows) == 1 else f'{len(rows):,}'} all the same"
     living = all(row.verdict is Verdict.ALIVE for row in rows)
     owner = "running owner" if living else "running or unknown owner"
     return f"it from a {owner}" if len(rows) == 1 else f"{len(rows):,} from {owner}s"

@@ -25,13 +25,18 @@ def set_cursor_lines(cursor: Cursor, text: str, value: ParsedValue | None, width
     body = [
         _labelled("now", clip_left(shown(cursor.shown), room), inner),
         _labelled("new", clip_left(shown(text), room - 1), inner, Span("█", Style.KEY)),
-        _labelled("stored", _stored(value, room), inner) if value is not None else BLANK,
-        _labelled("file", clip_left(safe(cursor.file), room), inner),
+        _labelled("stored", _stored(value, room), inner) if value is not None and cursor.in_file else BLANK,
+        _labelled("file" if cursor.in_file else "stream", clip_left(safe(cursor.file), room), inner),
         crop(join(Span(f"{'verdict':<{_LABEL}}", Style.DIM), verdict_words(cursor)), inner),
         BLANK,
     ]
     advice = "Only this section of the file changes, under the lock next to it. Enter opens a plan first."
-    if cursor.shared:
+    if not cursor.in_file:
+        advice = (
+            "The id of the last entry that the group was given: 0 delivers every entry again, $ skips all that wait. "
+            "Enter opens a plan first, which counts them. Claims stay as they are."
+        )
+    elif cursor.shared:
         advice += " Its poller may overwrite it with the value it holds in memory: stop it first."
     body += [plain(part, inner) for part in wrap(advice, inner)]
     return panel_frame(f"Set the cursor of {safe(cursor.source)}", "", body[: max(1, height - 2)], width)[:height]

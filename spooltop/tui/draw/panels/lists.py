@@ -96,8 +96,9 @@ def below_list(snapshot: Snapshot, box: Box, width: int, height: int, *, now: fl
         first = [Section("consumers, dead ones first", partial(_owners, claims, now=now), 5, _MANY, "8"), flow]
         ages = [
             Section("claims by time held", partial(_row_ages, claims, now=now), len(AGE_BOUNDS) + 1, len(AGE_BOUNDS) + 1),
-            Section("waited and worked", partial(_times, snapshot), 4, _MANY, last=True),
         ]
+        if snapshot.observation.flow.holders_counted:  # else nobody tells how long a message waited and was processed
+            ages.append(Section("waited and worked", partial(_times, snapshot), 4, _MANY, last=True))
     return frame([(left, stack(first, left, height)), (right, stack(ages, right, height))])
 
 
@@ -113,10 +114,17 @@ def _holder(
     held = [one for one in snapshot.observation.claims if one.owner == owner]
     others = sorted((one for one in held if one.key != row.key), key=lambda one: one.in_box_since or 0.0)
     many = f"{len(held):,}{'' if snapshot.observation.judged_all else ' or more'}"
-    lines = [
+    host = f" on {safe(owner.host)}" if owner.host else ""
+    named = [
+        labelled("consumer", safe(owner.name), width),
+        *([labelled("process", f"pid {owner.pid}{host}", width)] if owner.pid is not None else []),
+    ] if owner.name else [
         labelled("process", f"{owner.pid if owner.pid is not None else '?'} {safe(owner.command or '')}", width),
         labelled("user", where, width),
         labelled("started", started, width),
+    ]  # fmt: skip
+    lines = [
+        *named,
         crop(join(labelled("state", "", width), _state(row)), width),
         labelled("claims", f"{many}{', the others:' if others else ''}", width),
     ]
@@ -144,7 +152,8 @@ def _owners(found: Sequence[Row], width: int, rows: int, *, now: float) -> list[
     ordered = sorted(groups.values(), key=rank)
     name = max(14, min(24, width - 48))
     why = width >= 26 + name + _EVIDENCE
-    titles = f" {'verdict':<10}{pad('process', name)}{'number':>7}{'oldest':>8}"
+    who = "consumer" if any(one is not None and one.name for one in groups) else "process"
+    titles = f" {'verdict':<10}{pad(who, name)}{'number':>7}{'oldest':>8}"
     lines = [plain(f"{titles}{'  evidence' if why else ''}", width, Style.DIM)]
     fits = rows - 1 if len(ordered) <= rows - 1 else rows - 2
     for held in ordered[: max(0, fits)]:

@@ -90,14 +90,12 @@ class _Panels:
         return [self._section(Section("depth and flow", draw, 5, most, note=flow_note(self.snapshot)))]
 
     def cursors(self) -> list[Section]:
-        rows = len(self.snapshot.cursors) + 1
         draw = partial(cursor_glance, self.snapshot, now=self.now)
-        return [self._section(Section("cursors", draw, min(rows, 6), min(rows, 12), "5"))] if rows > 1 else []
+        return [self._section(Section("cursors", draw, 5, 8, "5"))] if self.snapshot.cursors else []
 
     def locks(self) -> list[Section]:
-        rows = len(self.snapshot.observation.locks) + 1
         draw = partial(lock_lines, self.snapshot, now=self.now)
-        return [self._section(Section("locks", draw, 1, min(rows, 7), "6", last=True))] if rows > 1 else []
+        return [self._section(Section("locks", draw, 3, 5, "6", last=True))] if self.snapshot.observation.locks else []
 
     def claims(self, least: int, most: int) -> list[Section]:
         return self._listed(Box.CUR, "claims, dead ones first", "3", least, most)

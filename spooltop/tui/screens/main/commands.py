@@ -14,7 +14,7 @@ from spooltop.records import replace
 
 from ...context import View
 from ...draw.columns import COLUMNS
-from ...draw.consumers import COLUMNS as CONSUMER_COLUMNS
+from ...draw.consumers import columns_of
 from ...draw.every_screen.freshness import when
 from .filtering import open_filter
 from .navigation import show
@@ -24,9 +24,9 @@ from .view import MainView
 __all__ = ["OPENED"]
 
 OPENED = (
-    "follow", "holders", "operating.inject", "operating.operations", "palette", "operating.plan",
-    "save", "operating.set_cursor", "sort_menu",
-)
+    "follow", "holders", "operating.inject", "operating.operations", "operating.plan", "operating.set_cursor", "palette", "save",
+    "sort_menu",
+)  # fmt: skip
 """The modules of ``screens`` that hold those screens."""
 
 MUTED_FOR = 3600.0
@@ -34,7 +34,13 @@ MUTED_FOR = 3600.0
 
 
 def do_plan(view: MainView, action: Action) -> None:
-    """Opens the plan of an action on the selected messages."""
+    """Opens the plan of an action on the selected messages; those that ``a`` is about to mark are awaited first."""
+    wanted = view.state.wanted
+    if wanted.marking is not None and wanted.marking == view.state.query and not wanted.then:
+        wanted.then = action.value
+        view.show_notice("marking all; the plan opens then")
+        return
+    wanted.marking, wanted.then = None, ""
     selection = selected(view)
     if selection is not None:
         if action is Action.PURGE and not selection.named and selection.older_than is None:
@@ -185,7 +191,9 @@ def do_mark(view: MainView) -> None:
 
 
 def do_mark_all(view: MainView) -> None:
-    view.state.wanted.all_keys += 1
+    wanted = view.state.wanted
+    wanted.all_keys += 1
+    wanted.marking, wanted.then = view.state.query, ""
     request(view)
 
 
@@ -213,7 +221,8 @@ def do_next_match(view: MainView, step: int) -> None:
 def sort_columns(view: MainView) -> dict[str, str]:
     """The columns that the list in front can be sorted by: their ids and their titles, left to right."""
     box = view.state.box
-    columns = CONSUMER_COLUMNS if view.state.root is View.CONSUMERS else COLUMNS[box] if box is not None else ()
+    of_consumers = columns_of(view.state.received.consumers)
+    columns = of_consumers if view.state.root is View.CONSUMERS else COLUMNS[box] if box is not None else ()
     titles = {column.sort: column.title for column in reversed(columns) if column.sort}
     return dict(reversed(titles.items()))
 
@@ -289,7 +298,7 @@ def do_copy(view: MainView) -> None:
     elif context.lock is not None:
         text = escape(context.lock.path)
     elif context.consumer is not None:
-        text = str(context.consumer.owner.pid or context.consumer.token)
+        text = str(context.consumer.owner.pid or context.consumer.owner.name or context.consumer.token)
     if not text:
         view.show_notice("copy: it has not been read yet")
         return

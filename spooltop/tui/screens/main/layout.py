@@ -6,11 +6,10 @@ from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
 from spooltop.records import replace
 
-from ...commands import footer
+from ...command_lists import footer
 from ...context import LISTS, CommandContext, View
 from ...draw.columns import columns_for, fitting
-from ...draw.consumers import COLUMNS as CONSUMER_COLUMNS
-from ...draw.consumers import consumer_header, consumer_lines, consumer_name, list_width
+from ...draw.consumers import columns_of, consumer_header, consumer_lines, consumer_name, list_width
 from ...draw.cursors import cursor_table
 from ...draw.detail import detail, message_lines
 from ...draw.elements.spans import BLANK, Line, Span, Style, crop, join, line_text, plain, point_out, restyle, shown
@@ -93,12 +92,13 @@ def _top(view: MainView, context: CommandContext, width: int, *, at: float | Non
     length = None if held is not None and held.count is None and not len(view.rows) else len(view.rows)
     if pending:
         length = held.count if held is not None and not chosen.filter and chosen.selection is None else None
-    head = list_header(
-        snapshot, title, length, width, now=state.now, sort=None if mail else chosen.sort, marked=len(chosen.marks),
-        complete=page.complete if page is not None else True, filter=chosen.filter, freshness=freshness, zone=zone,
-        total=held.count if held is not None else None, pending=pending, share=state.received.share(state.query),
-    )  # fmt: skip
     columns = columns_for(chosen.box, view.rows.size.width or width, times=state.times.format, mail=mail)
+    head = list_header(
+        snapshot, title, length, width, now=state.now, sort=None if mail else chosen.sort, columns=columns,
+        marked=len(chosen.marks), complete=page.complete if page is not None else True, filter=chosen.filter, freshness=freshness,
+        zone=zone, total=held.count if held is not None else None, pending=pending, share=state.received.share(state.query),
+        ordered_over=None if page is None else page.ordered_over,
+    )  # fmt: skip
     return [head, title_line(columns, view.rows.size.width or width, sort=chosen.sort)]
 
 
@@ -107,7 +107,8 @@ def sort_column_at(state: MainState, x: int, width: int) -> str | None:
     if state.sort is None or state.received.snapshot is None:
         return None
     mail = is_mail(state.received.snapshot)
-    columns = columns_for(state.box, width, mail=mail) if state.box is not None else fitting(CONSUMER_COLUMNS, list_width(width))
+    columns = columns_for(state.box, width, mail=mail) if state.box is not None else ()
+    columns = columns or fitting(columns_of(state.received.consumers), list_width(width))
     words = line_text(title_line(columns, width, sort=state.sort))
     found: dict[int, str] = {}
     at = 0
@@ -135,6 +136,8 @@ def _why_empty(state: MainState) -> str:
     held = snapshot.observation.boxes.get(chosen.box)
     if held is not None and held.error:
         return f"{shown(held.error)}; there is nothing to list"
+    if held is not None and held.count is None and held.note:
+        return f"not visible: {shown(held.note)}"
     if chosen.filter:
         return f"nothing matches {shown(chosen.filter)}; Esc clears the filter"
     if chosen.problem is not None:
@@ -233,7 +236,7 @@ def _bottom(view: MainView, context: CommandContext, width: int) -> list[Line]:
     state = view.state
     notice = _notice_lines(view, width)
     keys = footer(context)
-    views = tab_line(state.root, keys, width)
+    views = tab_line(state.root, keys, width, context.absent)
     banner = view.session.options.banner
     line = plain(banner, width, Style.STRONG) if banner else views
     tabs = [views, line] if banner and view.window_size[1] >= _BANNER_HEIGHT else [line]

@@ -186,4 +186,7 @@ def do_show_aside(view: MainView) -> None:
 
 def do_show_next(view: MainView, step: int) -> None:
     """Shows the view ``step`` places further right."""
-    show(view, View(TABS[(TABS.index(view.state.root) + step) % len(TABS)]))
+    snapshot = view.state.received.snapshot
+    absent = snapshot.observation.absent if snapshot is not None else {}
+    there = [tab for tab in TABS if tab not in absent or tab == view.state.root]
+    show(view, View(there[(there.index(view.state.root) + step) % len(there)]))

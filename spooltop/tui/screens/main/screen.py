@@ -12,7 +12,9 @@ from textual.message import Message
 
 from spooltop.model.operations.plan import Result
 from spooltop.model.row import Row
+from spooltop.model.vocabulary import Action
 
+from ...availability import own_command
 from ...commands import KeyCommand, by_id, only_in
 from ...context import LISTS, CommandContext, View
 from ...draw.elements.spans import Line
@@ -73,6 +75,13 @@ class MainScreen(TableScreen[None]):
             if (function := getattr(module, command.handler, None)) is not None:
                 return partial(function, self, *command.args)
         return super().handler(command)
+
+    def say_why_not(self, command: KeyCommand, reason: str) -> None:
+        action = command.args[0] if command.args else None
+        own = own_command(self.context(), action) if isinstance(action, Action) else ""
+        if own:
+            self.copy_text(own)
+        super().say_why_not(command, f"{reason} (copied)" if own else reason)
 
     def choose(self, id: str) -> None:
         """Runs a command chosen in the palette, or says why it is not available."""

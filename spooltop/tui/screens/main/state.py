@@ -61,6 +61,10 @@ class ListWanted:
     """The first row, and the one after the last."""
     all_keys: int = 0
     """Counts the requests for all keys of a list."""
+    marking: ListQuery | None = None
+    """The list whose keys are requested, to mark all, and are not there yet."""
+    then: str = ""
+    """Id of the command that was typed meanwhile: it is about all of them."""
     search: Search | None = None
 
     def seek(self, text: str, step: int) -> None:

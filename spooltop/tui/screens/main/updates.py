@@ -124,11 +124,14 @@ def _overtaken(view: MainView, page: Page) -> bool:
 
 
 def _take_keys(view: MainView, found: KeysRead) -> None:
-    marks = view.state.lists[found.query.box].marks
+    marks, wanted = view.state.lists[found.query.box].marks, view.state.wanted
+    then, wanted.marking, wanted.then = wanted.then, None, ""
     if found.query == view.state.query and view.state.times.frozen_at is None:
         marks.update(dict.fromkeys(found.keys))
         view.rows.set_marks(marks)
         view.show_notice(f"{len(marks):,} marked")
+        if then and view.in_front:
+            view.choose(then)
 
 
 def _take_consumers(view: MainView, found: ConsumersRead) -> None:

@@ -8,7 +8,7 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Result
 from spooltop.model.vocabulary import Action, Box, Json
 
-from ...commands import footer
+from ...command_lists import footer
 from ...context import CommandContext, View
 from ...draw.elements.spans import Line
 from ...draw.operating.inject import Field, form_lines

@@ -73,7 +73,7 @@ class SetCursorScreen(TableScreen[None]):
             self.show_notice("type the value; Esc leaves")
             return
         cursor = self.cursor_of
-        options = {"source": cursor.source, "value": value.value, "file": cursor.file}
+        options = {"source": cursor.source, "value": value.value, **({"file": cursor.file} if cursor.in_file else {})}
         self.open_screen(PlanScreen(self.session, Action.SET_CURSOR, Selection(), options), self._done)
 
     def _done(self, result: Result | None) -> None:

@@ -20,8 +20,8 @@ from spooltop.engine.system.files import is_inode
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
 from spooltop.records import dataclass, field
 
+from ....journal.log_files import LogFiles, plain_now
 from ...journal.journal import MoveOperation, unsure_moves
-from ...journal.log_files import LogFiles, plain_now
 from ...storage.folders import Folders, drop_folder
 from ...storage.location import Place
 from .recheck import Recheck

@@ -20,11 +20,12 @@ from spooltop.model.operations.progress import Progress
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 
 from ..rules import RULES
+from .chunks import Selected
 from .decision import Decider, Decision, Remark
 from .packed_items import KEEP, Message, PackedItems, TargetColumns
 from .plan_notes import Tally, notes_of
 from .same_ids import SameIds
-from .selected import Look, Selected, SelectedMessages
+from .selected import Look, SelectedMessages
 
 __all__ = ["find_candidates"]
 

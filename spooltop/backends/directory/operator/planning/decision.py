@@ -14,7 +14,8 @@ from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from spooltop.records import dataclass
 
 from ...storage.location import Found, kind_of
-from ..rules import FORCEABLE, Destination, destination_of
+from ..rules import FORCEABLE
+from .destination import Destination, destination_of
 from .same_ids import SameIds
 
 __all__ = ["POISON", "Decider", "Decision", "Remark"]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from spooltop.engine.system.small_files import open_regular
+from spooltop.model.cursors.state import Poll
+from spooltop.model.look.observation import Observation
 from spooltop.records import dataclass
 
-__all__ = ["LogGlob", "PollLogs"]
+from .polls import POLL_LINE, parse_poll, poll_pattern, source_of
+
+__all__ = ["LogGlob", "PollLogs", "poll_reader"]
 
 TAIL = 64 << 10
 """Bytes from the end of a log that the first look reads; no later look reads more than 16 times as much."""
@@ -74,3 +78,21 @@ class PollLogs:
         if first and offset:
             del lines[:1]  # cut off at its begin
         return (status.st_mtime, lines) if lines else None
+
+
+def poll_reader(globs: Sequence[str], settings: Mapping[str, str]) -> Callable[[Observation], tuple[Poll, ...]]:
+    """Returns a function that reads the poll logs at each look. Raises ``UsageError`` for an invalid pattern."""
+    logs = PollLogs([LogGlob.parse(one) for one in globs])
+    pattern = poll_pattern(settings.get("SPOOLTOP_POLL_LINE") or POLL_LINE)
+
+    def read(observation: Observation) -> tuple[Poll, ...]:
+        sources = [name for one in observation.cursors for name in one.sections or {}]
+        found = []
+        for named, file, written_at, lines in logs.look():
+            source = named if named is not None else source_of(file, sources)
+            at = min(written_at, observation.taken_at)
+            polls = (parse_poll(source, line, at, pattern) for line in lines if source is not None)
+            found += [poll for poll in polls if poll is not None]
+        return tuple(found)
+
+    return read

@@ -1,4 +1,4 @@
-"""Names of the logs, and the file operations that they need beyond those of messages.
+"""Names of the logs and of operations, and the file operations that they need beyond those of messages.
 
 They are methods of the same object as the others, so that a test that ends the process at the k-th operation, or lets it fail,
 covers them too.
@@ -15,10 +15,12 @@ from contextlib import contextmanager
 from spooltop.engine.names import encode_value
 from spooltop.engine.system.files import Files, is_inode
 from spooltop.engine.system.syscalls import fallocate
+from spooltop.model.target import has_scheme
+from spooltop.patterns import pattern
 
 __all__ = [
-    "AUDIT", "FULL", "JOURNAL", "RESERVED", "STATE_DIR", "LogFiles", "open_path", "plain", "plain_but_for_draft", "plain_now",
-    "state_of", "with_above",
+    "AUDIT", "FULL", "JOURNAL", "OPERATION", "RESERVED", "STATE_DIR", "LogFiles", "open_path", "plain",
+    "plain_but_for_draft", "plain_now", "state_of", "with_above",
 ]  # fmt: skip
 
 STATE_DIR = "/var/lib/spooltop"
@@ -30,6 +32,9 @@ AUDIT = "audit.jsonl"
 JOURNAL = "journal.jsonl"
 """The name of every journal of messages."""
 
+OPERATION = pattern(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}\Z")
+"""Valid names for an operation, which may be the name of its folder, or for a staging directory, below ``.spooltop``."""
+
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Error numbers that stop every change but those that free space."""
 
@@ -38,10 +43,10 @@ RESERVED = 256 * 1024
 
 
 def state_of(state_dir: str, path: str) -> str:
-    """The directory below ``state_dir`` for the logs of ``path``, by its real path."""
+    """The directory below ``state_dir`` for the logs of ``path``, by its real path; a URL is itself."""
     from hashlib import sha256  # loads OpenSSL: only for root on the spool of somebody else
 
-    real = os.path.realpath(path)
+    real = path if has_scheme(path) else os.path.realpath(path)
     mark = sha256(os.fsencode(real)).hexdigest()[:16]
     return os.path.join(state_dir, f"{encode_value(os.path.basename(real))[:40]}-{mark}")
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -25,7 +25,7 @@ from .log_files import AUDIT, FULL, STATE_DIR, LogFiles, open_path, state_of
 from .log_lines import LogLines
 from .log_parts import NextPart
 
-__all__ = ["LogStore", "SpoolLogs", "SpoolPathLogs", "StateLogs", "StoredLog", "audit_logs"]
+__all__ = ["LogPlace", "LogStore", "PathLogs", "SpoolLogs", "SpoolPathLogs", "StateLogs", "StoredLog", "audit_logs"]
 
 
 class StoredLog(NamedTuple):
@@ -66,10 +66,26 @@ def audit_logs(store: LogStore, operation: str) -> list[AuditLog]:
     return found
 
 
-class SpoolLogs:
-    """The logs of an open spool as one user keeps them: a ``LogStore``. Holds a descriptor only below ``state_dir``; close it."""
+class LogPlace(Protocol):
+    """An open directory that keeps logs in a directory of spooltop's own."""
 
-    def __init__(self, dirs: SpoolDirs, files: LogFiles, *, state_dir: str = STATE_DIR, uid: int | None = None) -> None:
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def owner_model(self) -> os.stat_result:
+        """Owner, group and mode of new files."""
+        ...
+
+    def private_dir(self, *, create: bool = False) -> int | None:
+        """Opens the directory of spooltop's own; None if it is missing and ``create`` is False. Raises ``OSError``."""
+        ...
+
+
+class SpoolLogs:
+    """The logs of an open queue as one user keeps them: a ``LogStore``. Holds a descriptor only below ``state_dir``; close it."""
+
+    def __init__(self, dirs: LogPlace, files: LogFiles, *, state_dir: str = STATE_DIR, uid: int | None = None) -> None:
         self._dirs = dirs
         self._files = files
         self._outside = (os.geteuid() if uid is None else uid) == 0 and dirs.owner_model.st_uid != 0
@@ -128,11 +144,14 @@ class SpoolLogs:
         return self._state_fd
 
 
-class SpoolPathLogs:
-    """The logs of the spool at ``path``, which is opened for each call: a ``LogStore``."""
+class PathLogs:
+    """The logs of the queue at ``path``, which ``opening`` opens for each call: a ``LogStore``."""
 
-    def __init__(self, path: str, files: LogFiles, *, state_dir: str) -> None:
+    def __init__(
+        self, path: str, opening: Callable[[], AbstractContextManager[LogPlace]], files: LogFiles, *, state_dir: str
+    ) -> None:
         self.path = path
+        self._opening = opening
         self._files = files
         self._state_dir = state_dir
 
@@ -146,8 +165,15 @@ class SpoolPathLogs:
 
     @contextmanager
     def _opened(self) -> Iterator[SpoolLogs]:
-        with SpoolDirs(self.path, self._files) as dirs, closing(SpoolLogs(dirs, self._files, state_dir=self._state_dir)) as logs:
+        with self._opening() as dirs, closing(SpoolLogs(dirs, self._files, state_dir=self._state_dir)) as logs:
             yield logs
+
+
+class SpoolPathLogs(PathLogs):
+    """The logs of the spool at ``path``, which is opened for each call."""
+
+    def __init__(self, path: str, files: LogFiles, *, state_dir: str) -> None:
+        super().__init__(path, partial(SpoolDirs, path, files), files, state_dir=state_dir)
 
 
 class StateLogs:

@@ -10,7 +10,7 @@ from spooltop.model.operations.plan import OperationRecord, Outcome
 
 from .record_log import LoggedOperation
 
-__all__ = ["newest_first", "operation_record", "undone_by", "undos_of", "why_not_undo"]
+__all__ = ["newest_first", "newest_records", "operation_record", "undone_by", "undone_operations", "undos_of", "why_not_undo"]
 
 _Logged = TypeVar("_Logged", bound=LoggedOperation[Any, Any])
 
@@ -27,6 +27,17 @@ def undos_of(operations: Mapping[str, _Logged]) -> dict[str, list[_Logged]]:
 def undone_by(undos: Sequence[_Logged], changed: Callable[[_Logged], bool]) -> str | None:
     """The last of ``undos`` that ``changed`` something, None where none did."""
     return next((logged.operation for logged in reversed(undos) if changed(logged)), None)
+
+
+def undone_operations(operations: Mapping[str, _Logged], changed: Callable[[_Logged], bool]) -> dict[str, str]:
+    """The operations that were undone, each with the last one that ``changed`` something to undo it."""
+    undos = undos_of(operations)
+    return {operation: by for operation, found in undos.items() if (by := undone_by(found, changed)) is not None}
+
+
+def newest_records(records: Sequence[OperationRecord], *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
+    """The newest ``most`` of ``records``, which are in the order of the log, among those whose ids begin with ``begins``."""
+    return [record for record in newest_first(records) if record.operation.startswith(begins)][:most]
 
 
 def why_not_undo(*, changed: bool, undone: str | None, other: str | None) -> str | None:

@@ -17,15 +17,13 @@ from spooltop.model.operations.progress import Progress
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Json
 
-from ..options import OpenOptions
-from ..storage.access import user_name
-from ..world import World
+from ..access import user_name
 from .log_files import AUDIT
 from .log_store import LogStore, audit_logs
-from .operation_list import newest_first, undone_by, undos_of
+from .operation_list import newest_records, operation_record, undone_operations, undos_of, why_not_undo
 from .record_log import Intent, ItemOutcome, LoggedOperation, RecordLog, RecordType, write_failed
 
-__all__ = ["ItemIntent", "ItemOperator", "Skipped", "changed", "check_folder", "folder_id", "outcome_of"]
+__all__ = ["ItemIntent", "ItemOperator", "Skipped", "changed", "check_folder", "folder_id", "one_step_record", "outcome_of"]
 
 
 class ItemIntent(Intent, ABC):
@@ -81,9 +79,34 @@ def changed(logged: LoggedOperation[Any, ItemOutcome]) -> bool:
     return any(outcome is not None and outcome.outcome is Outcome.DONE for _, outcome in logged.steps.values())
 
 
+def one_step_record(
+    logged: LoggedOperation[Any, ItemOutcome],
+    words: str,
+    *,
+    found: bool,
+    cut_short: str,
+    undone: str | None,
+    too_late: str | None,
+) -> OperationRecord:
+    """The entry of an operation with a single step. Where that has no result, ``found`` says whether it was found done by
+    looking, and ``cut_short`` says it in words. ``too_late``: why it cannot be undone any more."""
+    outcome = logged.steps[0][1]
+    return operation_record(
+        logged,
+        () if outcome is None else (outcome.outcome,),
+        count=1,
+        found=found,
+        unfinished=logged.open,
+        undone=undone,
+        why_not=why_not_undo(changed=found or changed(logged), undone=undone, other=too_late),
+        words=f"{words}; cut short: {cut_short}" if outcome is None else words,
+    )
+
+
 class ItemOperator(ABC, Generic[IntentT]):
     """Implements ``model.protocols.Operator`` on the items of one record ``kind``. A subclass pins the items, changes one, and
-    says which of its operations can be undone. ``user`` None: who runs this."""
+    says which of its operations can be undone. ``path`` is named in errors; ``read_only`` says why nothing may be changed;
+    ``user`` None: who runs this."""
 
     def __init__(
         self,
@@ -91,19 +114,16 @@ class ItemOperator(ABC, Generic[IntentT]):
         store: LogStore,
         kind: RecordType[IntentT, ItemOutcome],
         *,
-        options: OpenOptions | None,
-        world: World | None,
-        user: str | None,
+        clock: Callable[[], float],
+        read_only: str | None = None,
+        user: str | None = None,
     ) -> None:
-        self._path = os.path.abspath(path)
+        self._path = path
         self._store = store
         self._kind = kind
         self._log = RecordLog(store, kind)
-        self._options = options or OpenOptions()
-        self._world = world or World()
-        self._read_only = self._options.read_only
-        self._files = self._world.files
-        self._clock = self._world.clock
+        self._clock = clock
+        self._read_only = read_only
         self._user = user if user is not None else user_name(os.geteuid())
         self._performed: set[str] = set()
 
@@ -145,38 +165,42 @@ class ItemOperator(ABC, Generic[IntentT]):
         for place, item in enumerate(plan.items):
             if stop():
                 return
-            intent = self._intent(plan, place, item)
-            unlogged = self._unlogged(plan, intent)
-            done = self._apply(item, intent, stop)
-            if unlogged:
-                yield [done._replace(reason=done.reason or unlogged)]
-                continue
-            try:
-                self._log.append(ItemOutcome(done.outcome, done.reason).encode(intent, self._kind, self._clock()))
-            except AuditFailed as error:
-                yield [done]
-                if not (plan.works_when_full and error.full):
-                    raise
-                continue
+            with self._turn(plan, stop):
+                done, error = self._step(plan, place, item, stop)
             yield [done]
+            if error is not None:
+                raise error
 
-    def _unlogged(self, plan: Plan, intent: IntentT) -> str:
-        """Logs the intent, "" if that is done. If the disk is full, an operation that works then continues without, and this
-        says so. Raises ``AuditFailed``."""
+    @contextmanager
+    def _turn(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[None]:
+        """Surrounds the change of one item with its two lines in the log: what only one operator does at a time, a subclass locks
+        here. Raises ``SpooltopError`` where the item cannot begin."""
+        yield
+
+    def _step(
+        self, plan: Plan, place: int, item: Item, stop: Callable[[], bool]
+    ) -> tuple[ItemResult, AuditFailed | None]:
+        """Logs the intent, changes the item and logs its result; returns the result, and what kept its line from the log."""
+        intent = self._intent(plan, place, item)
+        unlogged = self._log.begin(plan, intent.encode())
+        done = self._apply(item, intent, stop)
+        if unlogged:
+            return done._replace(reason=done.reason or unlogged), None
+        if self._is_half_done(intent):
+            return done, None
         try:
-            self._log.append(intent.encode())
+            self._log.append(ItemOutcome(done.outcome, done.reason).encode(intent, self._kind, self._clock()))
         except AuditFailed as error:
-            if not (plan.works_when_full and error.full):
-                raise
-            return f"done without a line in the journal, so that no undo is possible: {error.what}"
-        return ""
+            return done, None if plan.works_when_full and error.full else error
+        return done, None
+
+    def _is_half_done(self, intent: IntentT) -> bool:
+        """True where the item was left between two states, so that its step stays open in the log."""
+        return False
 
     def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
         operations = self._log.read(progress, begins=begins, most=most)[0]
-        undos = undos_of(operations)
-        undone = {operation: by for operation, found in undos.items() if (by := undone_by(found, changed)) is not None}
-        found = newest_first(self._records(operations, undone))
-        return [record for record in found if record.operation.startswith(begins)][:most]
+        return newest_records(self._records(operations, undone_operations(operations, changed)), begins=begins, most=most)
 
     def _logged(
         self, operation: str

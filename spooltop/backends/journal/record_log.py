@@ -20,13 +20,13 @@ from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 from spooltop.engine.system.os_errors import advice
 from spooltop.errors import AuditFailed, Unreadable
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.operations.plan import Outcome, Plan
 from spooltop.model.operations.progress import Progress
 from spooltop.model.vocabulary import Action, Json
 from spooltop.patterns import pattern
 from spooltop.records import dataclass, field
 
-from ..storage.location import OPERATION
+from .log_files import OPERATION
 from .log_parts import NextPart
 from .log_store import LogStore
 
@@ -303,6 +303,17 @@ class RecordLog(Generic[IntentT, ResultT]):
             self._store.append(self._name, line, sync=sync, following=following)
         except OSError as error:
             raise write_failed(self._store, self._kind.name, error) from error
+
+    def begin(self, plan: Plan, intent: bytes) -> str:
+        """Appends the line of an intent of ``plan``, "" if that is done. If the disk is full, an operation that works then
+        continues without, and this says so. Raises ``AuditFailed``."""
+        try:
+            self.append(intent)
+        except AuditFailed as error:
+            if not (plan.works_when_full and error.full):
+                raise
+            return f"done without a line in the journal, so that no undo is possible: {error.what}"
+        return ""
 
     def _carried(self) -> bytes:
         """The intents of the two newest parts that have no result, as lines of the next part, the newest if they are many."""

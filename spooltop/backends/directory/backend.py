@@ -1,0 +1,177 @@
+"""Backend of directories: spools, mail folders, cursors, tickets and lock files.
+
+Modules are imported on first use: reading does not wait for what only changes need.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from spooltop.errors import NotASpool, Refused
+from spooltop.model.backend import OpenedOperator, OpenedTarget
+from spooltop.model.target import Target
+from spooltop.model.vocabulary import Action
+
+from .options import OpenOptions
+from .world import World
+
+if TYPE_CHECKING:
+    from spooltop.model.backend import OpenAs, OpenSettings
+    from spooltop.model.look.observation import Observation
+    from spooltop.model.queue import Queue, QueueOptions
+
+    from .cursors.operator import CursorOperator
+    from .cursors.writers import WriterWatch
+    from .detect import IdentifiedPath, Kind
+    from .liveness.processes import Processes
+    from .locks.operator import LockOperator
+    from .pausing.operator import PauseOperator
+    from .reader import DirectoryReader
+
+__all__ = ["DirectoryBackend"]
+
+
+class _Place(NamedTuple):
+    """Directory ``folder`` that is opened, given as ``path``. ``state`` is this user's own folder, for the journal of a target
+    that is no spool."""
+
+    path: str
+    folder: str
+    options: OpenOptions
+    world: World
+    state: str | None
+
+
+class DirectoryBackend:
+    """Implements ``model.backend.Backend``."""
+
+    name = "directory"
+
+    def identify(self, spec: str, asked: OpenAs) -> Target:
+        from .detect import identify
+
+        otherwise: Kind | None = "cursors" if asked.cursor_files else "locks" if asked.locks else None
+        found = identify(spec, asked.as_spool, otherwise=otherwise)
+        return Target(found.kind, spec, os.path.realpath(found.path), found, found.read_only)
+
+    def open(self, target: Target, settings: OpenSettings) -> OpenedTarget:
+        found = cast("IdentifiedPath", target.where)
+        asked = settings.asked
+        options = OpenOptions(
+            found.kind, settings.read_only, asked.as_spool, settings.watch, asked.cursor_files or found.cursor_files,
+            settings.hosts, settings.pids, settings.retention, settings.stale_after, settings.redactor,
+            described_after=settings.described_after,
+        )  # fmt: skip
+        world = World(clock=settings.clock)
+        writers = _writers_of(found.path, world.processes) if settings.who_writes else None
+        opened = _open(_Place(target.display_name, found.path, options, world, settings.state), writers)
+        if not settings.watch:
+            return opened
+        from .events.side_watch import side_watch
+
+        beside = side_watch(found.path, settings.side_files, options.cursor_files, opened.reader.wake)
+        return OpenedTarget(opened.reader, opened.operator, beside)
+
+    def queue(self, target: Target, options: QueueOptions) -> Queue:
+        from spooltop.engine.spool import Spool
+
+        if target.kind != "spool":
+            raise NotASpool(
+                f"{options.action}: these are {target.kind}, not messages", path=target.display_name, advice="name a spool"
+            )
+        return Spool(
+            target.display_name, durable=options.durable, as_spool=options.as_spool, hosts=options.hosts,
+            key_window=options.keys_kept,
+        )  # fmt: skip
+
+
+def _open(place: _Place, writers: WriterWatch | None) -> OpenedTarget:
+    if place.options.layout in ("cursors", "tickets", "locks"):
+        from .standalone_reader import StandaloneReader
+
+        standalone = StandaloneReader(place.folder, place.options, place.world, writers=writers)
+        return OpenedTarget(standalone, partial(_standalone_operator, place))
+    from .reader import DirectoryReader
+
+    reader = DirectoryReader(place.folder, place.options, place.world, writers=writers)
+    return OpenedTarget(reader, partial(_spool_operator, place, reader))
+
+
+def _writers_of(path: str, processes: Processes) -> WriterWatch:
+    """Watches who writes the cursor files. Raises ``Refused`` if the kernel does not report it."""
+    from spooltop.model.look.locks import LockHolder
+
+    from .cursors.writers import WriterWatch
+
+    def described(pid: int) -> LockHolder:
+        process = processes.process(pid, described=True)
+        return LockHolder(pid) if process is None else LockHolder(pid, process.command, process.user)
+
+    writers = WriterWatch(described)
+    try:
+        writers.follow_path(path)
+    except Refused:
+        writers.close()
+        raise
+    return writers
+
+
+def _spool_operator(place: _Place, reader: DirectoryReader) -> OpenedOperator:
+    """Opens the operator on the spool of ``reader``."""
+    from spooltop.records import replace
+
+    from ..journal.log_files import STATE_DIR
+    from ..journal.log_store import SpoolPathLogs
+    from .operator.chain import OperatorChain
+    from .operator.operator import DirectoryOperator
+    from .rescan import FreshLook
+
+    options, world = place.options, place.world
+    fresh = FreshLook(place.folder, options, world)
+    operator = DirectoryOperator(place.folder, options, world, look=fresh.names, again=fresh.again, on_close=fresh.close)
+
+    def consumers() -> Observation:
+        now = fresh.observation()
+        times = [at for at in (now.last_claim_at, reader.last_claim_at) if at is not None]
+        return replace(now, last_claim_at=max(times, default=None))
+
+    def cursors() -> CursorOperator:
+        from .cursors.operator import CursorOperator
+
+        return CursorOperator(reader.path, logs, options, world, above=True)
+
+    def locks() -> LockOperator:
+        from .locks.operator import LockOperator
+
+        return LockOperator(reader.path, logs, options, world)
+
+    def pauses() -> PauseOperator:
+        from .pausing.operator import PauseOperator
+
+        return PauseOperator(reader.path, logs, fresh.observation, options, world, given=place.path)
+
+    logs = SpoolPathLogs(reader.path, world.files, state_dir=STATE_DIR)
+    flags = ("--as", "spool") if options.as_spool else ()
+    all_of_it = OperatorChain(OperatorChain(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
+    all_of_it = OperatorChain(all_of_it, pauses, Action.PAUSE, Action.RESUME)
+    return OpenedOperator(all_of_it, flags, consumers, keeps_trash=True)
+
+
+def _standalone_operator(place: _Place) -> OpenedOperator:
+    """Opens the operator on cursors, tickets or lock files without a spool. Their journal is kept in root's state or in this
+    user's own."""
+    from ..journal.log_files import STATE_DIR
+    from ..journal.log_store import StateLogs
+    from .cursors.operator import CursorOperator
+    from .locks.operator import LockOperator
+    from .operator.chain import OperatorChain
+
+    folder, options, world = place.folder, place.options, place.world
+    logs = StateLogs(folder, world.files, state_dir=STATE_DIR if os.geteuid() == 0 else place.state)
+    tickets = options.layout == "tickets"
+    locks = partial(LockOperator, folder, logs, options, world, tickets=tickets, above=tickets)
+    if options.layout != "cursors":
+        return OpenedOperator(locks())
+    return OpenedOperator(OperatorChain(CursorOperator(folder, logs, options, world, above=False), locks, Action.UNLOCK))

@@ -1,0 +1,246 @@
+"""Changes the queue of another program by the steps of its layout. Everything is journalled before and can be undone after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from spooltop.engine.atomic import publish_new
+from spooltop.errors import AuditFailed
+from spooltop.model.capabilities import Capabilities
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan
+from spooltop.model.operations.progress import Progress
+from spooltop.model.vocabulary import Action, Box, Json, Verdict
+from spooltop.records import replace
+
+from ...journal.item_operator import ItemOperator, Skipped, changed, outcome_of
+from ...journal.log_files import FULL, STATE_DIR, LogFiles
+from ...journal.record_log import ItemOutcome, LoggedOperation
+from ...surroundings import Surroundings
+from ..definition.layout import Layout
+from ..permission import can_change
+from ..queue_dirs import ASIDE, QueueDirs, aside, is_aside, shown_location
+from ..reader import LayoutReader
+from ..set_aside import META, encode_meta
+from ..sort_files import QueueFile
+from ..verdicts import judge
+from .candidates import Chooser, location_of, match_of
+from .changes import Verb
+from .finish import finished, remove_drafts
+from .locking import Patience, own_turn, program_locked
+from .logs import QueueLogs
+from .performer import HalfDone, Performer
+from .planning import MessagePlan, placed
+from .record import MESSAGES, MessageIntent
+from .undo import entries, undo_candidates
+
+__all__ = ["LayoutOperator"]
+
+PATIENCE = 10.0
+"""Seconds that a change waits for a lock; after that nothing is changed."""
+_FRESH = 1.0
+"""Seconds for which the proof that holders are dead is not asked again."""
+_TICK = 0.2
+
+
+class LayoutOperator(ItemOperator[MessageIntent]):
+    """Implements ``model.protocols.Operator`` for the queue at ``path``. ``around`` answers questions about processes. ``wait``
+    sleeps some seconds; ``patience`` is how many seconds a change waits for a lock."""
+
+    def __init__(
+        self,
+        path: str,
+        layout: Layout,
+        around: Surroundings,
+        files: LogFiles | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = time.sleep,
+        patience: float = PATIENCE,
+        state_dir: str = STATE_DIR,
+        read_only: str | None = None,
+        user: str | None = None,
+    ) -> None:
+        self._files = files or LogFiles()
+        logs = QueueLogs(path, layout.side_dir, self._files, state_dir=state_dir)
+        super().__init__(path, logs, MESSAGES, clock=clock, read_only=read_only, user=user)
+        self._layout = layout
+        self._around = around
+        self._monotonic = monotonic
+        self._wait = wait
+        self._patience = patience
+        self._dirs: QueueDirs | None = None
+        self._half_done: set[tuple[str, int]] = set()
+        self._looked_after: set[str] = set()
+        self._finished: dict[str, str] = {}
+        """Messages that were finished before the plan began, and why, by location."""
+        self._proofs: tuple[float, Mapping[str, str]] = (float("-inf"), {})
+
+    def capabilities(self) -> Capabilities:
+        if self._read_only is not None:
+            return Capabilities.nothing(self._read_only)
+        with self._translate_errors(), self._opened() as dirs:
+            return can_change(self._layout, dirs)
+
+    def candidates(
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
+    ) -> Candidates:
+        with self._translate_errors(), self._opened() as dirs:
+            reader = LayoutReader(self._path, self._layout, self._around, clock=self._clock)
+            try:
+                reader.see()
+                if action is Action.UNDO:
+                    return self._undo(dirs, str(options.get("undoes", "")), reader)
+                chooser = Chooser(self._layout, dirs, reader, at=now)
+                found = chooser.choose(action, selection, force=force, now=bool(options.get("now")), progress=progress)
+                return replace(found, notes=(*found.notes, *self._cut_off())) if found.items else found
+            finally:
+                reader.close()
+
+    def _cut_off(self) -> list[str]:
+        """Sentences about operations that a crash cut off."""
+        cut_off = [logged.operation for logged in self._log.unfinished() if logged.trusted]
+        return [f"Operation {one} was cut off; what it left half done is finished first." for one in cut_off]
+
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
+        done = 0
+        for results in super().perform(plan, stop):
+            yield results
+            done += len(results)
+            if plan.rate is not None and done < plan.count:
+                self._pause(1 / plan.rate, stop)
+
+    def _pause(self, seconds: float, stop: Callable[[], bool]) -> None:
+        while seconds > 0 and not stop():
+            self._wait(min(_TICK, seconds))
+            seconds -= _TICK
+
+    @contextmanager
+    def _turn(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[None]:
+        with self._translate_errors(), self._opened() as dirs, own_turn(dirs, self._patient(stop)):
+            self._dirs = dirs
+            try:
+                self._finish_others(dirs, plan, stop)
+                yield
+            finally:
+                self._dirs = None
+
+    def _finish_others(self, dirs: QueueDirs, plan: Plan, stop: Callable[[], bool]) -> None:
+        """Completes once for each plan what a crash cut off, but for the operation that the plan undoes."""
+        if plan.operation in self._looked_after:
+            return
+        self._looked_after.add(plan.operation)
+        self._finished = {}
+        try:
+            remove_drafts(dirs)
+            for logged in self._log.unfinished():
+                if logged.operation in (plan.undoes, plan.operation) or not logged.trusted:
+                    continue
+                for intent, _ in logged.steps.values():
+                    with program_locked(dirs, self._layout.lock, self._patient(stop)):
+                        outcome = finished(dirs, intent)
+                    if outcome is not None:
+                        if outcome.outcome is Outcome.DONE:
+                            self._finished[intent.message] = f"finished now: operation {intent.operation} was cut off at it"
+                        self._log.append(outcome.encode(intent, self._kind, self._clock()))
+        except Skipped:
+            return  # its program holds its lock: the next operation finishes it
+        except (AuditFailed, OSError) as error:
+            full = error.full if isinstance(error, AuditFailed) else error.errno in FULL
+            if not (plan.works_when_full and full):
+                raise
+
+    def _intent(self, plan: Plan, place: int, item: Item) -> MessageIntent:
+        ref = _ref_of(item)
+        return MessageIntent(
+            plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, len(plan.items), ref.id, ref.message,
+            placed(ref.changes, plan.operation, place), dict(ref.pins), ref.reverses,
+        )  # fmt: skip
+
+    def _apply(self, item: Item, intent: MessageIntent, stop: Callable[[], bool]) -> ItemResult:
+        dirs, ref = self._dirs, _ref_of(item)
+        assert dirs is not None  # only in a turn
+        performer = Performer(dirs, intent.pins, intent.message)
+
+        def change() -> None:
+            if dirs.identity != ref.queue:
+                raise Skipped("the directory was replaced since the list was made")
+            with program_locked(dirs, self._layout.lock, self._patient(stop)):
+                if intent.message in self._finished:
+                    raise Skipped(self._finished[intent.message])
+                performer.check()
+                if ref.proved and not self._layout.lock:  # else the lock is the proof
+                    self._prove_again(dirs, item)
+                self._note(dirs, intent)
+                performer.run(intent.changes)
+
+        try:
+            outcome, reason = outcome_of(change)
+        except HalfDone as error:
+            self._half_done.add((intent.operation, intent.step))
+            return ItemResult(intent.id, item.row.name, Outcome.FAILED, str(error))
+        shown = shown_location(performer.message, self._layout.side_dir, self._path)
+        became = shown if outcome is Outcome.DONE else ""
+        return ItemResult(intent.id, item.row.name, outcome, reason or performer.remark, became)
+
+    def _is_half_done(self, intent: MessageIntent) -> bool:
+        return (intent.operation, intent.step) in self._half_done
+
+    def _prove_again(self, dirs: QueueDirs, item: Item) -> None:
+        """Asks again if the holder is dead. Raises ``Skipped``."""
+        at, known = self._proofs
+        if self._monotonic() - at > _FRESH:
+            at, known = self._monotonic(), {}
+        path = item.row.name
+        if path not in known:
+            found = match_of(self._layout, item.row)
+            file = QueueFile(path, None, {}) if found is None else QueueFile(path, found[0], found[1])
+            since = item.row.in_box_since or self._clock()
+            one = judge(self._layout, dirs.root, [(file, since)], self._around, self._clock())[path]
+            words = "" if one.verdict in (Verdict.DEAD, Verdict.ABANDONED) else one.evidence or "no longer provable"
+            known = {**known, path: words}
+        self._proofs = at, known
+        if known[path]:
+            raise Skipped(f"{known[path]}")
+
+    def _note(self, dirs: QueueDirs, intent: MessageIntent) -> None:
+        """Notes beside what the operation sets aside who did it, when and how."""
+        for change in intent.changes:
+            if change.verb is Verb.MOVE and is_aside(change.to):
+                box, operation, *_ = change.to.removeprefix(ASIDE).split("/")
+                location, content = aside(box, operation, META), encode_meta(intent.action.value, self._user, intent.at)
+                if dirs.status(location) is None:
+                    with dirs.parent(location, create=True) as (at, name):
+                        publish_new(self._files, at, name, content, self._files.fstat(at))
+                return
+
+    def _records(
+        self, operations: Mapping[str, LoggedOperation[MessageIntent, ItemOutcome]], undone_by: Mapping[str, str]
+    ) -> list[OperationRecord]:
+        return entries(operations, undone_by)
+
+    def _undo(self, dirs: QueueDirs, undoes: str, reader: LayoutReader) -> Candidates:
+        logged, undos, problems = self._logged(undoes)
+        if logged is None:
+            return Candidates((), (), problems)
+        if not logged.trusted:
+            why = "its journal may have been written by another user, so nothing is reversed by it"
+            return Candidates((), (), (why, *problems))
+        seen = {location_of(row): row for box in Box for row in reader.rows(box)}
+        items, refused, notes = undo_candidates(dirs, self._layout, logged, [one for one in undos if changed(one)], seen)
+        return Candidates(items, refused, (*notes, *problems))
+
+    def _patient(self, stop: Callable[[], bool]) -> Patience:
+        return Patience(self._patience, self._wait, stop)
+
+    def _opened(self) -> QueueDirs:
+        return QueueDirs(self._path, self._layout.side_dir, self._files)
+
+
+def _ref_of(item: Item) -> MessagePlan:
+    if not isinstance(item.ref, MessagePlan):
+        raise TypeError(f"not a message that was pinned: {item.ref!r}")
+    return item.ref

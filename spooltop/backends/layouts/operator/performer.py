@@ -1,0 +1,342 @@
+"""Makes the changes of one message, in order. Each is checked just before: the file must be the one that was pinned.
+
+Where a change does not happen, those before it are reversed. What cannot be reversed stays as it is, and the result says so.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Mapping, Sequence
+
+from spooltop.engine.atomic import discard, write_new
+from spooltop.engine.system.files import is_inode
+from spooltop.engine.system.small_files import read_small
+from spooltop.model.text import escape
+
+from ...journal.item_operator import Skipped
+from ..queue_dirs import ASIDE, QueueDirs, aside, is_aside
+from ..set_aside import META
+from .changes import FileChange, Pin, Verb, inverse
+
+__all__ = ["DRAFT", "NOTHING", "HalfDone", "Performer", "pin_of", "read_text"]
+
+NOTHING: Pin = (0, 0, 0)
+"""The pin of a location where no file is expected."""
+DRAFT = ".draft."
+"""Beginning of the names of files that are being written, in spooltop's own directory."""
+_GONE = "gone: its program took it meanwhile"
+_CHANGED = "changed since the list was made"
+_SMALL = 65_536
+
+
+class HalfDone(Exception):
+    """A change failed, and what was done before it could not be reversed. The message says both."""
+
+
+def pin_of(found: os.stat_result | None) -> Pin:
+    """The pin of a file with this status; that of no file for None."""
+    return NOTHING if found is None else (found.st_dev, found.st_ino, found.st_ctime_ns)
+
+
+def read_text(dirs: QueueDirs, location: str) -> str | None:
+    """The text of a small file, None where there is none. Raises ``OSError``, also for one that is large or no text."""
+    try:
+        with dirs.parent(location) as (at, name):
+            data = read_small(name, at, files=dirs.files, limit=_SMALL, whole=True).data
+    except FileNotFoundError:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise OSError(errno.EINVAL, "it is no text", location) from None
+
+
+class Performer:
+    """Makes the changes of one message in the open queue ``dirs``. ``pins`` are the files that they need, by location; they are
+    kept up to date with each change, as ``message`` is, the location of the message itself."""
+
+    def __init__(self, dirs: QueueDirs, pins: Mapping[str, Pin], message: str) -> None:
+        self._dirs = dirs
+        self._files = dirs.files
+        self._pins = dict(pins)
+        self.message = message
+        self._happened: FileChange | None = None
+        """The last change that is in effect, though what followed it may have failed."""
+        self.remark = ""
+        """Remark on a message that is done."""
+
+    def check(self) -> None:
+        """Checks all that was pinned. Raises ``Skipped``, ``OSError``."""
+        for location in self._pins:
+            self._check(location)
+
+    def run(self, changes: Sequence[FileChange]) -> None:
+        """Makes all changes, or none. Raises ``Skipped`` where something is not as it was pinned, ``OSError`` for what failed,
+        ``HalfDone`` where what was done before could not be reversed."""
+        done: list[FileChange] = []
+        try:
+            for change in changes:
+                self._happened = None
+                self._do(change)
+                done.append(change)
+        except (Skipped, OSError) as error:
+            self._roll_back([*done, *([self._happened] if self._happened is not None else [])], error)
+            self.tidy([change.to for change in changes])
+            raise
+        self.tidy([change.path for change in changes])
+
+    def _roll_back(self, done: Sequence[FileChange], error: Exception) -> None:
+        """Reverses ``done``. A register that was set aside stays there where its message is gone: its program has taken it, and
+        an entry without a message would refuse its id."""
+        gone = self._is_gone()
+        back = [change for change in done if not (gone and change.sets_aside and change.to != self.message)]
+        try:
+            for change in inverse(back):
+                self._do(change)
+        except (Skipped, OSError) as second:
+            first = error.strerror if isinstance(error, OSError) else error
+            again = second.strerror if isinstance(second, OSError) else second
+            raise HalfDone(f"{first}; it stays half done, as reversing it failed too: {again}; undo tries again") from second
+
+    def _is_gone(self) -> bool:
+        try:
+            found = self._dirs.status(self.message)
+        except OSError:
+            return False
+        return pin_of(found)[:2] != self._pins.get(self.message, NOTHING)[:2]
+
+    def _do(self, change: FileChange) -> None:
+        match change.verb:
+            case Verb.MOVE:
+                self._move(change)
+            case Verb.LINK:
+                self._link(change)
+            case Verb.UNLINK:
+                self._unlink(change)
+            case Verb.MKDIR:
+                self._mkdir(change)
+            case Verb.RMDIR:
+                self._rmdir(change)
+            case Verb.WRITE:
+                self._write(change)
+            case Verb.TOUCH:
+                self._touch(change)
+            case Verb.POKE:
+                self._poke(change)
+            case Verb.DELETE:
+                self._delete(change)
+
+    def _check(self, location: str) -> os.stat_result | None:
+        """Checks that the file at ``location`` is the one that was pinned, and returns its status. Raises ``Skipped``."""
+        found = self._dirs.status(location)
+        expected = self._pins.get(location)
+        if expected is not None and pin_of(found) != expected:
+            if found is None:
+                raise Skipped(_GONE if location == self.message else f"{escape(location)} is gone")
+            if expected == NOTHING:
+                raise Skipped(f"{escape(location)} was made meanwhile")
+            raise Skipped(_CHANGED if location == self.message else f"{escape(location)} {_CHANGED}")
+        return found
+
+    def _needed(self, location: str) -> os.stat_result:
+        found = self._check(location)
+        if found is None:
+            raise Skipped(_GONE if location == self.message else f"{escape(location)} is gone")
+        return found
+
+    def _pin(self, location: str) -> None:
+        """Pins a file as it is now, under each of its names, and the pinned directories in which one of them lies."""
+        new = pin_of(self._dirs.status(location))
+        for other, pin in self._pins.items():
+            if pin[:2] == new[:2]:
+                self._pins[other] = new
+        self._pins[location] = new
+        self._pin_above(location)
+
+    def _pin_above(self, location: str) -> None:
+        above = location.rpartition("/")[0]
+        if above in self._pins:
+            self._pins[above] = pin_of(self._dirs.status(above))
+
+    def _move(self, change: FileChange) -> None:
+        found = self._needed(change.path)
+        with self._dirs.parent(change.path) as (source, name):
+            with self._dirs.parent(change.to, create=is_aside(change.path) or is_aside(change.to)) as (target, to):
+                self._move_file(found, source, name, target, to, change.to)
+                if not is_inode(self._files, to, target, found.st_ino):
+                    self._files.move(to, target, name, source)
+                    raise Skipped(_CHANGED)
+                self._moved(change)
+                self._files.sync_dir(target)
+                self._files.sync_dir(source)
+
+    def _moved(self, change: FileChange) -> None:
+        self._happened = change
+        inside = f"{change.path}/"
+        for location in [one for one in self._pins if one == change.path or one.startswith(inside)]:
+            self._pins[change.to + location[len(change.path) :]] = self._pins.pop(location)
+        if self.message == change.path:
+            self.message = change.to
+        self._pin(change.to)
+        self._pin_above(change.path)
+
+    def _move_file(self, found: os.stat_result, source: int, name: str, target: int, to: str, shown: str) -> None:
+        try:
+            self._files.move(name, source, to, target, found.st_ino)
+        except FileExistsError:
+            if not (stat.S_ISREG(found.st_mode) and is_inode(self._files, to, target, found.st_ino)):
+                raise Skipped(f"{escape(shown)} is there already") from None
+            self._files.unlink(name, source)  # it was cut off between link and unlink, and has both names
+        except OSError as error:
+            # link(2) takes no directories, so without renameat2 a plain rename does it; it replaces an empty directory at most.
+            if error.errno != errno.EPERM or not stat.S_ISDIR(found.st_mode):
+                raise
+            self._files.rename(name, source, to, target)
+
+    def _link(self, change: FileChange) -> None:
+        self._needed(change.path)
+        with self._dirs.parent(change.path) as (source, name), self._dirs.parent(change.to) as (target, to):
+            try:
+                self._files.link(name, source, to, target)
+            except FileExistsError:
+                raise Skipped(f"locked meanwhile: {escape(change.to)} was made") from None
+            self._happened = change
+            self._pin(change.to)
+            self._files.sync_dir(target)
+
+    def _unlink(self, change: FileChange) -> None:
+        found = self._needed(change.path)
+        twin = self._dirs.status(change.to)
+        if twin is None or not os.path.samestat(found, twin):
+            raise Skipped(f"{escape(change.path)} is no second name of the message")
+        with self._dirs.parent(change.path) as (at, name):
+            self._files.unlink(name, at)
+            self._happened = change
+            self._pins.pop(change.path, None)
+            self._pin(change.to)
+            self._files.sync_dir(at)
+
+    def _mkdir(self, change: FileChange) -> None:
+        with self._dirs.parent(change.path) as (at, name):
+            try:
+                self._files.mkdir(name, at)
+            except FileExistsError:
+                raise Skipped(f"locked meanwhile: {escape(change.path)} was made") from None
+            self._happened = change
+            self._pin(change.path)
+            fd = self._files.open_dir(name, at)
+            try:
+                self._files.copy_owner(fd, self._files.fstat(at))
+            finally:
+                self._files.close(fd)
+            self._pin(change.path)
+            self._files.sync_dir(at)
+
+    def _rmdir(self, change: FileChange) -> None:
+        self._needed(change.path)
+        with self._dirs.parent(change.path) as (at, name):
+            self._files.rmdir(name, at)
+            self._happened = change
+            self._pins.pop(change.path, None)
+            self._pin_above(change.path)
+            self._files.sync_dir(at)
+
+    def _write(self, change: FileChange) -> None:
+        found = self._check(change.path)
+        if read_text(self._dirs, change.path) != change.before:
+            raise Skipped(f"{escape(change.path)} {_CHANGED}")
+        with self._dirs.parent(change.path) as (at, name):
+            try:
+                self._write_text(change, found, name, at)
+            except OSError:
+                if read_text(self._dirs, change.path) == change.text:
+                    self._happened = change
+                    self._pin(change.path)
+                raise
+        self._pin(change.path)
+
+    def _write_text(self, change: FileChange, found: os.stat_result | None, name: str, at: int) -> None:
+        """Writes the text beside the queue first, so that nothing incomplete ever lies where its program looks."""
+        if change.text is None:
+            self._files.unlink(name, at)
+            self._files.sync_dir(at)
+            return
+        own = self._dirs.private_dir(create=True)
+        assert own is not None  # create=True makes it or raises
+        draft = f"{DRAFT}{os.urandom(8).hex()}"
+        like = self._files.fstat(at) if found is None else found
+        write_new(self._files, own, draft, change.text.encode(), like)
+        try:
+            if found is None:
+                self._files.move(draft, own, name, at)
+            else:
+                self._files.rename(draft, own, name, at)
+        except BaseException as error:
+            discard(self._files, draft, own)
+            if isinstance(error, FileExistsError):
+                raise Skipped(f"{escape(change.path)} was made meanwhile") from None
+            raise
+        self._files.sync_dir(at)
+
+    def _touch(self, change: FileChange) -> None:
+        self._needed(change.path)
+        with self._dirs.parent(change.path) as (at, name):
+            self._files.touch(name, at)
+        self._pin(change.path)
+
+    def _poke(self, change: FileChange) -> None:
+        """Wakes the program by a byte into its FIFO. The message has moved by then; a program that does not listen finds it at
+        its next look."""
+        try:
+            with self._dirs.parent(change.path) as (at, name):
+                self._files.poke(name, at)
+        except OSError as error:
+            heard = "nobody reads it" if error.errno == errno.ENXIO else error.strerror or str(error)
+            self.remark = f"{escape(change.path)}: {heard}; its program finds the message at its next look"
+
+    def _delete(self, change: FileChange) -> None:
+        self._needed(change.path)
+        with self._dirs.parent(change.path) as (at, name):
+            self._delete_tree(name, at)
+            self._files.sync_dir(at)
+        self._pins.pop(change.path, None)
+
+    def _delete_tree(self, name: str, at: int) -> None:
+        if not stat.S_ISDIR(self._files.stat(name, at).st_mode):
+            self._files.unlink(name, at)
+            return
+        fd = self._files.open_dir(name, at)
+        try:
+            for one in sorted(self._files.list(fd)):
+                self._delete_tree(one, fd)
+        finally:
+            self._files.close(fd)
+        self._files.rmdir(name, at)
+
+    def tidy(self, locations: Sequence[str]) -> None:
+        """Removes the directories of spooltop's own that are empty now, and with the last message of an operation what is noted
+        about it. Changes nothing where somebody else is quicker or something lies there."""
+        for folder in dict.fromkeys(location.rpartition("/")[0] for location in locations if is_aside(location)):
+            parts = folder.removeprefix(ASIDE).split("/")
+            for count in range(len(parts), 1, -1):
+                if not self._removed(aside(*parts[:count]), with_notes=count == 2):
+                    break
+
+    def _removed(self, folder: str, *, with_notes: bool) -> bool:
+        try:
+            with self._dirs.parent(folder) as (at, name):
+                if with_notes:
+                    fd = self._files.open_dir(name, at)
+                    try:
+                        notes = self._files.list(fd)
+                        if all(META in note for note in notes):  # the note, and drafts of it that were cut off
+                            for note in notes:
+                                discard(self._files, note, fd)
+                    finally:
+                        self._files.close(fd)
+                self._files.rmdir(name, at)
+        except OSError:
+            return False  # not empty, or gone already: it is only tidied
+        return True

@@ -1,0 +1,145 @@
+"""Reverses an operation from its records in the journal, and lists operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from spooltop.model.operations.plan import Item, OperationRecord, Outcome, Refusal
+from spooltop.model.row import Row
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import Box
+
+from ...journal.operation_list import operation_record, why_not_undo
+from ...journal.record_log import ItemOutcome, LoggedOperation
+from ..definition.layout import Layout
+from ..queue_dirs import QueueDirs, aside, in_queue, is_aside
+from .changes import FileChange, Verb, inverse
+from .performer import NOTHING, pin_of
+from .planning import MessagePlan
+from .record import MessageIntent
+from .stages import stage_of
+
+__all__ = ["DURING", "LoggedMessages", "changed", "entries", "stage_now", "undo_candidates"]
+
+LoggedMessages = LoggedOperation[MessageIntent, ItemOutcome]
+"""All that the journal holds of one operation on another program's queue."""
+
+DURING = 60.0
+"""Seconds after an intent within which its changes were made. A lock that is younger is not ours."""
+
+
+def changed(logged: LoggedMessages) -> bool:
+    """True if a message was changed, or may have been."""
+    return any(outcome is None or outcome.outcome is Outcome.DONE for _, outcome in logged.steps.values())
+
+
+def stage_now(dirs: QueueDirs, intent: MessageIntent, *, ended: bool, latest: bool) -> tuple[int, bool] | None:
+    """The number of changes of ``intent`` that are in effect, all or none where it ``ended``, as ``stage_of`` says. None where
+    something else has happened since. Raises ``OSError``."""
+    stage = stage_of(dirs, intent.changes, intent.pins, latest=latest)
+    if stage is None or (stage[0] in (0, len(intent.changes)) and not stage[1]):
+        return stage
+    if ended:
+        return None
+    # Cut off in the middle: a lock that was made then looks like one that its program made later, but for its time.
+    newest = 0
+    for change in intent.changes:
+        for location in (change.path, change.to):
+            found = dirs.status(location) if location else None
+            newest = max(newest, 0 if found is None else found.st_ctime_ns)
+    return stage if newest / 1e9 < intent.at + DURING else None
+
+
+def undo_candidates(
+    dirs: QueueDirs, layout: Layout, logged: LoggedMessages, undos: Sequence[LoggedMessages], seen: Mapping[str, Row]
+) -> tuple[list[Item], list[Refusal], list[str]]:
+    """Pins the messages of ``logged`` that can go back to where they were, as far as none of ``undos`` has reversed them.
+    ``seen`` are the messages of a look just now by location. Raises ``OSError``."""
+    reversed_by = {
+        intent.reverses
+        for undo in undos
+        for intent, outcome in undo.steps.values()
+        if outcome is not None and outcome.outcome is Outcome.DONE
+    }
+    cut_off = {intent.reverses: intent for undo in undos for intent, outcome in undo.steps.values() if outcome is None}
+    items: list[Item] = []
+    refused: list[Refusal] = []
+    for step, (intent, outcome) in sorted(logged.steps.items()):
+        if step in reversed_by or (outcome is not None and outcome.outcome is not Outcome.DONE):
+            continue
+        stage = stage_now(dirs, intent, ended=outcome is not None, latest=True)
+        number = None if stage is None else stage[0]
+        if number == 0:
+            continue  # it was cut short before, or is back already
+        row = _row(layout, intent, number, seen)
+        if any(change.verb is Verb.DELETE for change in intent.changes):
+            refused.append(Refusal(row, "deleted permanently"))
+        elif number is not None:
+            items.append(Item(row, _reversed(dirs, intent, number)))
+        elif step in cut_off:
+            items.append(Item(row, _repeated(dirs, cut_off[step])))  # it is finished first
+        else:
+            refused.append(Refusal(row, "too late: its program, or somebody else, has changed it since"))
+    notes = [f"{len(reversed_by)} of {logged.first.count} undone already."] if reversed_by else []
+    return items, refused, notes
+
+
+def _reversed(dirs: QueueDirs, intent: MessageIntent, number: int) -> MessagePlan:
+    back = inverse(intent.changes[:number])
+    message = _message(intent.message, intent.changes[:number])
+    pins = {location: pin_of(dirs.status(location)) for location in _read_by(back)}
+    pins = {location: pin for location, pin in pins.items() if pin != NOTHING}
+    return MessagePlan(intent.id, message, dirs.identity, back, tuple(pins.items()), reverses=intent.step)
+
+
+def _repeated(dirs: QueueDirs, intent: MessageIntent) -> MessagePlan:
+    """The plan of ``intent``, for a message at which an undo was cut off."""
+    return MessagePlan(
+        intent.id, intent.message, dirs.identity, tuple(intent.changes), tuple(intent.pins.items()), reverses=intent.reverses
+    )
+
+
+def _read_by(changes: Sequence[FileChange]) -> list[str]:
+    """The locations that lie where they are before the first change."""
+    return list(dict.fromkeys(change.path for change in changes if change.verb not in (Verb.MKDIR, Verb.POKE)))
+
+
+def _message(location: str, changes: Sequence[FileChange]) -> str:
+    for change in changes:
+        if change.verb is Verb.MOVE and change.path == location:
+            location = change.to
+    return location
+
+
+def _row(layout: Layout, intent: MessageIntent, number: int | None, seen: Mapping[str, Row]) -> Row:
+    """The row of a message where it lies after ``number`` changes, as it was ``seen`` if it was."""
+    location = _message(intent.message, intent.changes[: number or 0])
+    if location in seen:
+        return seen[location]
+    if is_aside(location):
+        box = Box.HELD if location.startswith(aside("held/")) else Box.TRASH
+    else:
+        box = next((Box(match.box) for match in layout.matches if match.template.match(location) is not None), Box.NEW)
+    return Row(key=(box.value, location), box=box, id=intent.id, name=in_queue(location))
+
+
+def entries(
+    operations: Mapping[str, LoggedMessages], undone_by: Mapping[str, str]
+) -> list[OperationRecord]:
+    """The entries of ``operations`` in the list of operations."""
+    records = []
+    for logged in operations.values():
+        outcomes = [outcome.outcome for _, outcome in logged.steps.values() if outcome is not None]
+        deletes = all(change.verb is Verb.DELETE for intent, _ in logged.steps.values() for change in intent.changes)
+        undone = undone_by.get(logged.operation)
+        why_not = why_not_undo(changed=changed(logged), undone=undone, other="deleted permanently" if deletes else None)
+        words = ""
+        if logged.open:
+            ids = [escape(intent.id) for intent, outcome in logged.steps.values() if outcome is None]
+            words = f"cut short at {ids[0]}: undo reverses it, the next operation finishes it"
+        records.append(
+            operation_record(
+                logged, outcomes, count=logged.first.count, unfinished=logged.open, undone=undone, why_not=why_not, words=words
+            )
+        )
+    return records

@@ -1,0 +1,115 @@
+"""Backends, each loaded when a target looks like it: by asking those of paths in their order.
+
+This module alone names them all, and hands to each what it needs of another.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING
+
+from spooltop.errors import NotASpool
+from spooltop.model.target import has_scheme, without_secrets
+from spooltop.records import replace
+
+if TYPE_CHECKING:
+    from spooltop.model.backend import Backend, LockSource, OpenAs
+    from spooltop.model.target import Target
+
+    from .surroundings import Surroundings
+
+__all__ = ["conceal", "identify", "is_queue", "lock_source", "register", "unregister"]
+
+
+@cache
+def _directory() -> Backend:
+    from .directory.backend import DirectoryBackend
+
+    return DirectoryBackend()
+
+
+@cache
+def _layouts() -> Backend:
+    from .layouts.backend import LayoutsBackend
+
+    return LayoutsBackend(_surroundings)
+
+
+def _surroundings(pids: str) -> Surroundings:
+    """Answers of this machine about processes. ``pids`` is the setting ``claims.pids``."""
+    from .directory.liveness.pid_liveness import check_pids
+    from .directory.liveness.processes import Processes
+    from .directory.surroundings import LocalSurroundings
+
+    return LocalSurroundings(Processes(), pids_here=check_pids(pids))
+
+
+_OF_PATHS: tuple[Callable[[], Backend], ...] = (_directory, _layouts)
+"""Backends of paths, in the order in which they are asked. For a path of none the hint of the last one that has one is shown."""
+_further: list[Backend] = []
+_concealed: dict[str, str] = {}
+"""URLs with a secret, by their names without."""
+
+
+def register(backend: Backend) -> None:
+    """Adds a backend of this process. It is asked before all others, the last one first."""
+    _further.insert(0, backend)
+
+
+def unregister(backend: Backend) -> None:
+    _further.remove(backend)
+
+
+def conceal(spec: str) -> str:
+    """Returns ``spec`` without secrets. Whoever opens that name in this process opens ``spec``: so front ends hold, show and
+    pass on no secret."""
+    shown = without_secrets(spec)
+    if shown != spec:
+        _concealed[shown] = spec
+    return shown
+
+
+def identify(spec: str, asked: OpenAs) -> tuple[Backend, Target]:
+    """Finds the backend that ``spec`` belongs to, and what it identifies there: any other kind before a directory of lock files,
+    which any directory may be. Raises ``NotASpool`` with the hint that fits, ``Unreadable``, ``UsageError``."""
+    spec = _concealed.get(spec, spec)
+    if asked.locks:
+        with suppress(NotASpool):
+            return _identify(spec, replace(asked, locks=False))
+    return _identify(spec, asked)
+
+
+def _identify(spec: str, asked: OpenAs) -> tuple[Backend, Target]:
+    for backend in _further:
+        if (target := backend.identify(spec, asked)) is not None:
+            return backend, target
+    hint: NotASpool | None = None
+    if has_scheme(spec) and not os.path.lexists(spec):
+        raise NotASpool("no queue is reached by a URL", path=without_secrets(spec), advice="name a path")
+    for load in _OF_PATHS:
+        backend = load()
+        try:
+            target = backend.identify(spec, asked)
+        except NotASpool as error:
+            hint = error
+            continue
+        if target is not None:
+            return backend, target
+    raise hint or NotASpool("no kind of queue that is known", path=spec, advice="name a directory, or the URL of a server")
+
+
+def is_queue(path: str, environ: Mapping[str, str]) -> bool:
+    """True for a directory that is a queue of another program, by its names alone."""
+    from .layouts.backend import layout_of
+
+    return layout_of(path, environ) is not None
+
+
+def lock_source(url: str, clock: Callable[[], float]) -> LockSource:
+    """Opens the ticket queues of the server ``url``. Raises ``UsageError`` for an invalid URL."""
+    from .redis.tickets import RedisTickets
+
+    return RedisTickets(url, clock=clock)

@@ -1,0 +1,135 @@
+"""Interface of a backend: it identifies the targets of its kinds, and opens what reads and changes them.
+
+``backends.registry`` finds the backend of a target; ``control`` uses it. A further backend implements ``Backend`` and calls
+``registry.register``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from spooltop.records import dataclass, field
+
+from .redact import Redactor
+
+if TYPE_CHECKING:
+    from spooltop.errors import SpooltopError
+
+    from .look.locks import Lock
+    from .look.observation import Observation
+    from .protocols import Operator, Reader
+    from .queue import Queue, QueueOptions
+    from .target import Target
+    from .vocabulary import Action, Key
+
+__all__ = ["Backend", "LockSource", "OpenAs", "OpenSettings", "OpenedOperator", "OpenedTarget", "SideWatch"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAs:
+    """Options that decide what a path is. ``as_spool`` treats a mail folder as a job spool, ``locks`` any other directory as one
+    of lock files. ``cursor_files`` make a target of any directory. ``environ`` says where the user's own layouts are."""
+
+    as_spool: bool = False
+    locks: bool = False
+    cursor_files: tuple[str, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSettings:
+    """Options and settings with which a target is opened.
+
+    ``read_only`` says why nothing may be changed. With ``watch`` the reader listens for changes. ``words`` are all settings as
+    the environment writes them; ``hosts`` and ``pids`` are ``claims.hosts`` and ``claims.pids``. Messages in the trash expire
+    after ``retention`` seconds (0: never), a lock without a holder is stale after ``stale_after`` seconds, and the holders of
+    claims are described once they hold one for ``described_after`` seconds. ``redactor`` hides values. ``who_writes`` asks who
+    writes the cursors. ``state`` is the folder of this user's own state, None without one. A change of the ``side_files`` (paths
+    and globs) is a reason to look again.
+    """
+
+    read_only: str | None = None
+    asked: OpenAs = field(default_factory=OpenAs)
+    watch: bool = True
+    clock: Callable[[], float] = time.time
+    words: Mapping[str, str] = field(default_factory=dict)
+    hosts: str = "any"
+    pids: str = "any"
+    retention: float = 0.0
+    stale_after: float = 300.0
+    described_after: float = 0.0
+    redactor: Redactor = field(default_factory=Redactor)
+    who_writes: bool = False
+    state: str | None = None
+    side_files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedOperator:
+    """Operator of a target. ``flags`` are the options that a command needs to open the target again. ``consumers`` looks at who
+    takes what is moved to ``new``: the observation may be of the claims alone. ``keeps_trash``: what is purged goes to a trash
+    that expires."""
+
+    operator: Operator
+    flags: tuple[str, ...] = ()
+    consumers: Callable[[], Observation] | None = None
+    keeps_trash: bool = False
+
+
+class SideWatch(Protocol):
+    """Thread that wakes the reader when something beside the queue changes."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None:
+        """Asks the thread to end."""
+        ...
+
+    def close(self) -> None:
+        """Ends the thread and waits for it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedTarget:
+    """Opened target. ``operator`` opens what changes it, on first use: reading does not wait for that; None for a target that
+    has nothing to change."""
+
+    reader: Reader
+    operator: Callable[[], OpenedOperator] | None = None
+    beside: SideWatch | None = None
+
+
+class Backend(Protocol):
+    """Kinds of queues that are read and changed by the same code."""
+
+    name: str
+
+    def identify(self, spec: str, asked: OpenAs) -> Target | None:
+        """Identifies what ``spec`` (a path or a URL, as typed) names. None if it is none of this backend's; raises ``NotASpool``
+        with the hint that fits, ``Unreadable``, ``UsageError`` for an invalid URL. Changes nothing."""
+        ...
+
+    def open(self, target: Target, settings: OpenSettings) -> OpenedTarget:
+        """Opens a target that this backend identified. Raises ``SpooltopError``."""
+        ...
+
+    def queue(self, target: Target, options: QueueOptions) -> Queue:
+        """Opens a target to put and to work, one that is not read-only. Raises ``Refused`` or ``NotASpool`` for what has no
+        messages, or is served by its own program alone."""
+        ...
+
+
+class LockSource(Protocol):
+    """Locks that lie elsewhere than the target and are shown among its own: the ticket queues of a server."""
+
+    def look(self) -> tuple[Lock, ...]: ...
+
+    def why_not(self, action: Action | None, key: Key) -> SpooltopError | None:
+        """Returns why ``action`` (None: finding the holders) is not possible for the lock ``key``; None for a lock that is not
+        of this source."""
+        ...
+
+    def close(self) -> None: ...

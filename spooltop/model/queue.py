@@ -1,0 +1,185 @@
+"""Interface of a queue for those who put and work: what ``spooltop.open_queue`` returns, of whatever kind it is.
+
+``engine.Spool`` is the queue of a directory. All queues deliver at least once: a claim that is not acked comes again. What else
+holds differs, and ``Queue.guarantees`` says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, TypeAlias
+
+from spooltop.records import dataclass, field
+
+if TYPE_CHECKING:
+    from .look.pause import Pause
+
+__all__ = ["Arrivals", "Content", "Guarantee", "Queue", "QueueClaim", "QueueOptions"]
+
+Content: TypeAlias = "bytes | bytearray | memoryview | BinaryIO"
+"""Content of a message that is put: bytes, or a binary file that is read to its end."""
+
+
+class Guarantee(StrEnum):
+    """Guarantee of a queue that callers may rely on.
+
+    ``DURABLE``: a put and an ack survive power loss when they return. ``ONE_HOLDER``: no two running consumers ever hold one
+    message. ``ORDERED``: the oldest message is claimed first. ``KEY_FOREVER``: a key of ``put`` is remembered for ever.
+    ``DELAY``: a message can be put or released so that it is claimed later.
+    """
+
+    DURABLE = "durable"
+    ONE_HOLDER = "one-holder"
+    ORDERED = "ordered"
+    KEY_FOREVER = "key-forever"
+    DELAY = "delay"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
+    """Options with which a queue is opened. ``action`` is the word for it in errors ("put"). ``durable`` asks for ``DURABLE``
+    where the queue lets its users choose; ``hosts`` is the setting ``claims.hosts``; ``as_spool`` treats a mail folder as a job
+    spool. ``keys_kept``: seconds for which a key of ``put`` is remembered, None: as the queue does by itself. ``create``
+    makes what is missing on a server. ``words`` loads all settings as the environment writes them."""
+
+    action: str = "open"
+    durable: bool = True
+    hosts: str = "any"
+    as_spool: bool = False
+    keys_kept: float | None = None
+    create: bool = False
+    words: Callable[[], Mapping[str, str]] = field(default=dict)
+
+
+class QueueClaim(Protocol):
+    """Claimed message. It is acked at the end of a ``with`` block, and released after an exception in it."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def source(self) -> str | None: ...
+
+    @property
+    def attempt(self) -> int:
+        """Number of this attempt, from 1."""
+        ...
+
+    @property
+    def data(self) -> bytes:
+        """Content of the whole message. Raises ``ClaimLost``."""
+        ...
+
+    def open(self) -> BinaryIO:
+        """Opens the message as a file with a descriptor (a command gets it as stdin). Raises ``ClaimLost`` if it is gone."""
+        ...
+
+    def ack(self) -> None:
+        """Acknowledges the message: it is gone when this returns. Raises ``ClaimLost``."""
+        ...
+
+    def release(self, delay: float = 0, *, ended: str | None = None) -> None:
+        """Gives the message back, to be claimed again after ``delay`` seconds, and counts the attempt; at the limit of attempts
+        it is rejected instead. ``ended`` says how the attempt ended (``exit-1``). Raises ``ClaimLost``."""
+        ...
+
+    def reject(self, reason: str, *, ended: str | None = None) -> None:
+        """Sets the message aside for an operator. Raises ``ClaimLost``."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> bool | None: ...
+
+
+class Arrivals(Protocol):
+    """Waits until there may be something to claim."""
+
+    def wait(self, timeout: float) -> None:
+        """Returns when something may have arrived, or ``wake`` was called, after ``timeout`` seconds at the latest, often
+        sooner: callers check again."""
+        ...
+
+    def wake(self) -> None:
+        """Ends a wait at once. Safe in a signal handler and in any thread."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Queue(Protocol):
+    """Queue that messages are put into and claimed from. Raises ``SpooltopError`` throughout, ``Closed`` after ``close``."""
+
+    @property
+    def name(self) -> str:
+        """Name as it is shown, without secrets: the path of a directory."""
+        ...
+
+    @property
+    def guarantees(self) -> frozenset[Guarantee]: ...
+
+    def put(
+        self, data: Content, *, source: str | None = None, id: str | None = None, key: str | None = None,
+        not_before: float | None = None,
+    ) -> str:  # fmt: skip
+        """Enqueues a message and returns its id. No-op while a message with that ``id`` exists, and after the first put with that
+        ``key``: the id is an ``engine.MessageId`` then, which says whether it was a duplicate. ``not_before`` (epoch seconds)
+        delays the message; ``Refused`` without ``DELAY``. Raises ``SpoolFull``, ``PutUnknown``."""
+        ...
+
+    def put_many(self, messages: Iterable[Content], *, source: str | None = None) -> list[str]:
+        """Enqueues messages and returns their ids, in order."""
+        ...
+
+    def claim(self, timeout: float | None = 0) -> QueueClaim | None:
+        """Claims the next message, and waits up to ``timeout`` seconds for one (None: for ever). None if none came."""
+        ...
+
+    def claims(self, timeout: float | None = 0) -> Iterator[QueueClaim]:
+        """Yields one claim after another; ends if no message came for ``timeout`` seconds (None: never)."""
+        ...
+
+    def ack_many(self, claims: Iterable[Any]) -> None:
+        """Acks claims of this queue. If some were taken away, raises ``ClaimLost`` with their ``names`` at the end; the others
+        are acked."""
+        ...
+
+    def recover(self) -> list[str]:
+        """Puts back the claims of consumers that are known to be dead, and returns the ids."""
+        ...
+
+    def depth(self) -> int:
+        """Counts the messages that wait; inexact while others put or claim."""
+        ...
+
+    def peek(self) -> str | None:
+        """Returns the id of the message that ``claim`` would claim if the queue is not paused; None if there is none."""
+        ...
+
+    @property
+    def paused(self) -> Pause | None:
+        """The pause of the queue; None if it is not paused, or cannot be."""
+        ...
+
+    def arrivals(self) -> Arrivals:
+        """Starts to watch for arrivals; the caller closes it."""
+        ...
+
+    def inherited_fds(self) -> tuple[int, ...]:
+        """Returns descriptors that a command inherits so that the claim it works on lasts as long as it runs; none where claims
+        end otherwise."""
+        ...
+
+    def close(self) -> None:
+        """Closes the queue; claims that are still held go back."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -1,0 +1,145 @@
+"""Opens the parts of a ``Control``: finds the backend of a target, and combines its reader and operator with what holds for every
+kind of queue."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from spooltop.records import dataclass, replace
+
+from .backends.registry import identify, lock_source
+from .model.backend import OpenAs, OpenSettings
+from .model.redact import Redactor
+from .snapshot_maker import SnapshotMaker
+
+if TYPE_CHECKING:
+    from .model.backend import LockSource, OpenedOperator, SideWatch
+    from .model.protocols import Reader
+    from .model.target import Target
+    from .observe.mutes import MuteFile
+    from .observe.observer import Observer
+    from .operate.operations import Operations
+
+__all__ = ["ControlParts", "Wanted", "open_parts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Arguments of ``control.open_control``, which explains them."""
+
+    read_only: bool
+    asked: OpenAs
+    watch: bool
+    clock: Callable[[], float]
+    settings: Mapping[str, str] | None
+    poll_logs: Sequence[str]
+    who_writes: bool
+    syslog: bool
+    redis_tickets: Sequence[str]
+    owners: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ControlParts:
+    """Parts of a ``Control``.
+
+    ``operations`` opens the operators on first use, so that reading does not wait for them; None for a target that has nothing to
+    change. ``snapshots`` judges what the reader observes, by ``observer``. ``read_only`` says why nothing may be changed.
+    ``locks`` are shown among the target's own. ``beside`` wakes the reader. ``state`` is the folder of this user's own state.
+    """
+
+    target: Target
+    reader: Reader
+    operations: Callable[[], Operations] | None
+    observer: Observer
+    snapshots: SnapshotMaker
+    redactor: Redactor
+    read_only: str | None
+    clock: Callable[[], float]
+    mutes: MuteFile | None = None
+    locks: tuple[LockSource, ...] = ()
+    beside: SideWatch | None = None
+    state: str | None = None
+
+
+def open_parts(spec: str, wanted: Wanted) -> ControlParts:
+    """Opens what ``spec`` names. Raises as ``control.open_control``."""
+    from .model.cursors.values import cursor_fields
+    from .observe.mutes import MuteFile, state_folder
+    from .observe.observer import Observer
+    from .observe.thresholds import Thresholds
+    from .settings import SettingsFiles, from_environ, load
+
+    given, clock, watch = wanted.settings, wanted.clock, wanted.watch
+    settings_files = SettingsFiles(os.environ) if given is None and watch else None
+    found = load(os.environ) if given is None else from_environ(given)
+    words = found.words
+    backend, target = identify(spec, replace(wanted.asked, environ=words))
+    observer = Observer(Thresholds.from_settings(words), cursor_fields(words.get("SPOOLTOP_CURSOR_FIELD", "")))
+    state = state_folder(words)
+    mutes = MuteFile(state, target.key, clock=clock)
+    limits, redactor = observer.thresholds, Redactor(found.redact)
+    read_only = target.read_only or ("opened read-only, by --read-only" if wanted.read_only else found.why_read_only(target))
+    logs = tuple(wanted.poll_logs) or found.items("poll_log")
+    polls = None
+    files = (*(() if settings_files is None else settings_files.paths), *mutes.paths) if watch else ()
+    side_files = tuple(map(_as_glob, files))
+    if logs:
+        from .observe.cursors.poll_logs import LogGlob, poll_reader
+
+        polls = poll_reader(logs, words)
+        side_files = (*(LogGlob.parse(one).pattern for one in logs), *side_files)
+    urls = tuple(wanted.redis_tickets) or found.items("redis_tickets")
+    locks = tuple(lock_source(url, clock) for url in dict.fromkeys(urls))
+    asked = replace(wanted.asked, environ=words, cursor_files=wanted.asked.cursor_files or found.items("cursor_files"))
+    settings = OpenSettings(
+        read_only, asked, watch, clock, words, found.claims_hosts, found.claims_pids, limits.trash_retention, limits.lock_stale,
+        described_after=0.0 if wanted.owners else limits.claim_long / 2, redactor=redactor, state=state, side_files=side_files,
+        who_writes=wanted.who_writes or (watch and words.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0")),
+    )  # fmt: skip
+    opened = backend.open(target, settings)
+    snapshots = SnapshotMaker(observer, redactor, mutes=mutes, polls=polls, locks=locks, settings_files=settings_files)
+    operations = None
+    if opened.operator is not None:
+        operations = partial(_operations, opened.operator, target, settings, syslog=wanted.syslog or found.syslog)
+    return ControlParts(
+        target, opened.reader, operations, observer, snapshots, redactor, read_only, clock, mutes, locks, opened.beside, state
+    )
+
+
+def _as_glob(path: str) -> str:
+    """Writes a path as a glob that matches only this path."""
+    import glob  # for those who watch: it takes a millisecond to load
+
+    return glob.escape(path)
+
+
+def _operations(
+    open_operator: Callable[[], OpenedOperator], target: Target, settings: OpenSettings, *, syslog: bool
+) -> Operations:
+    """Opens the operator of a target, and what holds for the changes of every kind."""
+    from .operate.consumers_note import at_work
+    from .operate.operations import Operations
+
+    opened = open_operator()
+    consumers, clock = opened.consumers, settings.clock
+    return Operations(
+        opened.operator,
+        target.display_name,
+        clock,
+        flags=opened.flags,
+        copies=_to_syslog if syslog else None,
+        at_work=None if consumers is None else lambda: at_work(consumers(), clock()),
+        retention=settings.retention if opened.keeps_trash else 0.0,
+        redactor=settings.redactor,
+    )
+
+
+def _to_syslog(words: str) -> None:
+    """Sends an audit record to syslog."""
+    from .operate import syslog
+
+    syslog.to_syslog(words, notice=True)

@@ -1,0 +1,61 @@
+"""Targets that the words of a user name, for front ends that have not opened them yet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .backends import registry
+from .model.backend import OpenAs
+from .model.target import Target, has_scheme
+
+if TYPE_CHECKING:
+    from .model.vocabulary import Box
+
+__all__ = ["conceal", "count_boxes", "find_targets", "identify_target", "is_spool_at"]
+
+
+def identify_target(spec: str, *, as_spool: bool = False, environ: Mapping[str, str] | None = None) -> Target:
+    """Identifies what ``spec``, a path or a URL, names, and changes nothing. Raises as ``control.open_control``."""
+    words = os.environ if environ is None else environ
+    words = _with_files(words) if has_scheme(spec) else words
+    return registry.identify(spec, OpenAs(as_spool, environ=words))[1]
+
+
+def _with_files(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Adds the settings of the files, which may have a password, to the environment."""
+    from .settings import load
+
+    return load(environ).words
+
+
+def conceal(spec: str) -> str:
+    """Returns the name of ``spec`` without secrets, under which this process can open it from now on."""
+    return registry.conceal(spec)
+
+
+def find_targets(words: Iterable[str], as_spool: bool = False) -> list[str]:
+    """Returns the targets that ``words`` (paths, globs, directories that hold several spools) name, each once."""
+    from .backends.directory.find_targets import find_targets
+
+    return find_targets(words, partial(identify_target, as_spool=as_spool), partial(registry.is_queue, environ=os.environ))
+
+
+def is_spool_at(path: str) -> bool:
+    """True if ``path`` looks like a spool: a tenth of the work of ``identify_target``, which may know better."""
+    if has_scheme(path):
+        return False
+    from .backends.directory.scan.peek import is_spool_at
+
+    return is_spool_at(path)
+
+
+def count_boxes(path: str) -> Mapping[Box, int | None]:
+    """Counts the names in the boxes of a directory, before it is opened; empty for what is no directory."""
+    if has_scheme(path):
+        return {}
+    from .backends.directory.scan.count import count_boxes
+
+    return count_boxes(path)
