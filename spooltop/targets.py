@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .backends import registry
+from .errors import SpooltopError
 from .model.backend import OpenAs
 from .model.target import Target, has_scheme
 
@@ -36,11 +37,25 @@ def conceal(spec: str) -> str:
     return registry.conceal(spec)
 
 
-def find_targets(words: Iterable[str], as_spool: bool = False) -> list[str]:
-    """Returns the targets that ``words`` (paths, globs, directories that hold several spools) name, each once."""
+def find_targets(words: Iterable[str], as_spool: bool = False, *, strict: bool = False) -> list[str]:
+    """Returns the targets that ``words`` (paths, globs, directories that hold several spools, URLs) name, each once. A URL of
+    which a server does not tell what it stands for is a target itself, so that whoever opens it hears why; with ``strict`` that
+    is raised as ``SpooltopError``."""
+    names = [name for word in words for name in (_expanded(word, strict) if has_scheme(word) else (word,))]
+    if all(map(has_scheme, names)):
+        return list(dict.fromkeys(names))  # what finds directories takes as long to load as a server takes to look at
     from .backends.directory.find_targets import find_targets
 
-    return find_targets(words, partial(identify_target, as_spool=as_spool), partial(registry.is_queue, environ=os.environ))
+    return find_targets(names, partial(identify_target, as_spool=as_spool), partial(registry.is_queue, environ=os.environ))
+
+
+def _expanded(url: str, strict: bool) -> tuple[str, ...]:
+    try:
+        return registry.expand(url, _with_files(os.environ))
+    except SpooltopError:
+        if strict:
+            raise
+        return (url,)
 
 
 def is_spool_at(path: str) -> bool:

@@ -5,6 +5,7 @@
 - ``backends``         what a path is, and the hint for what is no spool
 - ``backends/read``    looking at a directory: scans, listings, events, liveness of holders, locks, cursor files, Redis tickets
 - ``backends/operate`` changing it: requeue, purge, hold, release, restore, undo, repair, cursors, locks, formats of journals
+- ``backends/streams``  streams of a Redis or Valkey server: addresses, and the queue that puts and claims there
 - ``backends/test_further`` a kind of queue made in a test, under every command and the dashboard
 - ``backends/layouts``  other programs' queues: layout files, real queues sorted into boxes, operations on them
 - ``observe``          rates, verdicts on cursors, problems worst first, mutes, kept views
@@ -21,6 +22,7 @@
 - ``mutate``           samples mutations of the code and runs the tests that reach them
 - ``test_structure``   no import cycles, no two public classes of one name, docstrings that open well, this map
 - ``test_selection``   the tests that a run takes, and their order
+- ``test_open_queue``    a queue for those who put and work, of whatever kind
 - ``test_records``, ``test_patterns``, ``test_run_each``, ``test_stop_event``, ``test_errors``: the modules below all packages
 - ``desk``             a spool, an operator on it, real consumers; ``clock``: one moment and a clock that stands at it
 - ``scratch``          a place in memory for what is thrown away, and trees laid out again and again

@@ -1,4 +1,4 @@
-"""Backends, each loaded when a target looks like it: by asking those of paths in their order.
+"""Backends, each loaded when a target looks like it: by the scheme of a URL, else by asking those of paths in their order.
 
 This module alone names them all, and hands to each what it needs of another.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .surroundings import Surroundings
 
-__all__ = ["conceal", "identify", "is_queue", "lock_source", "register", "unregister"]
+__all__ = ["conceal", "expand", "identify", "is_queue", "lock_source", "register", "unregister"]
 
 
 @cache
@@ -47,6 +47,15 @@ def _surroundings(pids: str) -> Surroundings:
     return LocalSurroundings(Processes(), pids_here=check_pids(pids))
 
 
+@cache
+def _redis() -> Backend:
+    from .redis.backend import RedisBackend
+
+    return RedisBackend(_surroundings)
+
+
+_BY_SCHEME: Mapping[str, Callable[[], Backend]] = {"redis": _redis, "rediss": _redis, "unix": _redis}
+"""Backends of URLs: scheme → function that loads the backend."""
 _OF_PATHS: tuple[Callable[[], Backend], ...] = (_directory, _layouts)
 """Backends of paths, in the order in which they are asked. For a path of none the hint of the last one that has one is shown."""
 _further: list[Backend] = []
@@ -72,6 +81,17 @@ def conceal(spec: str) -> str:
     return shown
 
 
+def expand(spec: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the names, without secrets, of the targets that a URL stands for: a stream with several groups, or a pattern,
+    stands for all of them. Raises ``NotASpool`` where there is none, and ``Unavailable`` where that cannot be known now."""
+    full = _concealed.get(spec, spec)
+    if full.partition("://")[0] not in _BY_SCHEME:
+        return (spec,)
+    from .redis.backend import find_targets
+
+    return tuple(map(conceal, find_targets(full, environ)))
+
+
 def identify(spec: str, asked: OpenAs) -> tuple[Backend, Target]:
     """Finds the backend that ``spec`` belongs to, and what it identifies there: any other kind before a directory of lock files,
     which any directory may be. Raises ``NotASpool`` with the hint that fits, ``Unreadable``, ``UsageError``."""
@@ -86,10 +106,12 @@ def _identify(spec: str, asked: OpenAs) -> tuple[Backend, Target]:
     for backend in _further:
         if (target := backend.identify(spec, asked)) is not None:
             return backend, target
+    by_scheme = _BY_SCHEME.get(spec.partition("://")[0]) if has_scheme(spec) else None
     hint: NotASpool | None = None
-    if has_scheme(spec) and not os.path.lexists(spec):
-        raise NotASpool("no queue is reached by a URL", path=without_secrets(spec), advice="name a path")
-    for load in _OF_PATHS:
+    if has_scheme(spec) and by_scheme is None and not os.path.lexists(spec):
+        schemes = ", ".join(f"{scheme}://" for scheme in _BY_SCHEME)
+        raise NotASpool("no queue is reached by such a URL", path=without_secrets(spec), advice=f"there are {schemes}, and paths")
+    for load in _OF_PATHS if by_scheme is None else (by_scheme,):
         backend = load()
         try:
             target = backend.identify(spec, asked)

@@ -92,9 +92,9 @@ def here_or(path: str | None, as_spool: bool = False, cursor_files: Sequence[str
     return "."
 
 
-def targets_of(args: argparse.Namespace, context: Context) -> list[str]:
+def targets_of(args: argparse.Namespace, context: Context, *, strict: bool = False) -> list[str]:
     """Returns the targets of a command that takes several, each once: those of its words, else those of the setting ``paths``,
-    else as ``here_or``."""
+    else as ``here_or``. ``strict`` as of ``targets.find_targets``."""
     named = args.paths or _named_in_settings(context)
     as_spool = args.as_kind == "spool"
     if not named:
@@ -105,7 +105,7 @@ def targets_of(args: argparse.Namespace, context: Context) -> list[str]:
 
     if len(named) == 1 and is_spool_at(named[0]):
         return [named[0]]
-    return find_targets(named, as_spool)
+    return find_targets(named, as_spool, strict=strict)
 
 
 def _named_in_settings(context: Context) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 
 __all__ = [
     "bench", "check", "common", "completion", "config", "consumers", "cursors", "dashboard", "demo", "doctor",
-    "events", "help", "hold", "init", "inject", "layouts", "listed", "ls", "metrics", "nothing", "ops", "pause",
+    "events", "help", "hold", "init", "inject", "layouts", "listed", "ls", "metrics", "move", "nothing", "ops", "pause",
     "purge", "put", "release", "requeue", "restore", "resume", "show", "status", "undo", "unlock", "work",
 ]  # fmt: skip
 
@@ -141,6 +141,14 @@ def put(parser: ArgumentParser) -> None:
     parser.add_argument("--key", metavar="KEY", help="a second put with this key is a no-op, always")
     parser.add_argument("--no-durable", action="store_true", help="faster: may be lost when the power fails")
     _json(parser, "one id a line")
+
+
+def move(parser: ArgumentParser) -> None:
+    _path(parser)
+    parser.add_argument("to", metavar="TO", help="the queue that they go to")
+    _question(parser)
+    parser.add_argument("--no-durable", action="store_true", help="faster: some may be lost when the power fails")
+    _json(parser, "the numbers as one object")
 
 
 def work(parser: ArgumentParser) -> None:

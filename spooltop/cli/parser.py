@@ -92,6 +92,15 @@ _TABLE = (
         "  echo '{\"rowid\": 89633}' | spooltop put /var/spool/memex --source imessage", "commands.create:put", options.put,
     ),
     Command(
+        "move", "PATH TO", "move what waits into another queue",
+        "  spooltop move /var/spool/memex redis://queues/0#memex/work\n"
+        "  spooltop move redis://queues/0#memex/work /var/spool/memex",
+        "commands.move:move", options.move,
+        "Between directories and streams, in both directions. Content and source stay; a message gets a new id and begins with\n"
+        "its first attempt. Claims that consumers hold stay where they are. Killed at any point nothing is lost and nothing is\n"
+        "there twice: the same command goes on, within a week.",
+    ),
+    Command(
         "work", "PATH [options] -- CMD …",
         "a worker: run CMD for each message",
         "  spooltop work /var/spool/memex --jobs 4 --timeout 10m -- ./handle-one",
@@ -344,6 +353,14 @@ def overview() -> str:
         "Settings: flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and",
         "/etc/spooltop.toml. SPOOLTOP_REDACT names the JSON fields whose values are",
         "hidden, with : or , between them: SPOOLTOP_REDACT=token,password.",
+        "",
+        "redis://HOST/0#STREAM/GROUP stands for a path, rediss:// for TLS; SSL_CERT_FILE",
+        "names the file of a CA. Log in with SPOOLTOP_REDIS_USER and _PASSWORD, or with",
+        "redis_user and redis_password in a config.toml of mode 0600. A user of the",
+        "server that may look, and change nothing, needs these rights (ACL SETUSER):",
+        "  +@read +info +time +select +client|list +eval_ro %R~STREAM %R~{STREAM}:*",
+        "A stream does not say to how many entries its producers trim it: stream_maxlen",
+        "does, and the Overview shows how many more may wait until some are dropped.",
         "",
         "A path that is spelled like a command is written ./status. Exit codes: 0 done,",
         "1 some items skipped or failed, 2 usage, 3 refused, 4 nothing matched, 5 not a",

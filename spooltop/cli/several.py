@@ -37,7 +37,7 @@ def spools_watch(
         return context.open(target, read_only=True, as_spool=args.as_kind == "spool", watch=live, owners=False)
 
     spools = SpoolsWatch(
-        targets, glancing, opened, count=count_boxes, find=partial(targets_of, args, context),
+        targets, glancing, opened, count=count_boxes, find=partial(targets_of, args, context, strict=True),
         most_open=(_files(_OTHER_FILES + _FILES * len(targets)) - _OTHER_FILES) // _FILES,
     )  # fmt: skip
     try:

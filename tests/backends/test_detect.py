@@ -14,7 +14,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.programs.stored import STORED, unpacked
 
 from spooltop.backends.directory.detect import IdentifiedPath, identify
 from spooltop.control import open_control
@@ -22,6 +21,7 @@ from spooltop.engine import Spool
 from spooltop.errors import MailFolder, NotASpool, SpooltopError
 from spooltop.model.vocabulary import Box
 from tests.cli.streams import spooltop
+from tests.programs.stored import STORED, unpacked
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.programs.stored import unpacked
 
 from spooltop.backends.directory.find_targets import find_targets
 from spooltop.engine import Spool
 from spooltop.targets import find_targets as queues_of
+from tests.programs.stored import unpacked
 
 
 def spool(path: Path) -> str:

@@ -15,6 +15,7 @@ from spooltop.cli.main import run as main
 from spooltop.cli.parser import COMMANDS
 from spooltop.cli.terminal import Terminal
 from spooltop.control import open_control
+from spooltop.engine import Spool
 from spooltop.errors import NotASpool
 from spooltop.model.queue import Guarantee
 from spooltop.model.target import full_name
@@ -60,7 +61,7 @@ EVERY = {
     "cursors": ((), 0, "no cursors here"), "doctor": ((), 3, "examines the host"), "events": ((), 141, "claims-dead"),
     "hold": (("m3", "--yes"), 0, "held 1"), "init": ((), 0, "is ready"), "inject": (("--yes",), 3, "not with a queue in memory"),
     "locks": ((), 0, "no locks here"), "ls": ((), 0, "m3"), "metrics": ((), 0, "spooltop_messages"),
-    "ops": ((), 0, "no operations yet"),
+    "move": (("SPOOL", "--yes"), 0, "moved 4 messages"), "ops": ((), 0, "no operations yet"),
     "pause": (("--yes",), 3, "not with a queue in memory"), "purge": (("m3", "--yes"), 0, "purged 1"), "put": ((), 0, "m6"),
     "release": (("m3", "--yes"), 0, "released 1"), "requeue": (("m2", "--yes"), 0, "requeued 1"),
     "restore": (("m3", "--yes"), 0, "restored 1"), "resume": (("--yes",), 3, "not with a queue in memory"),
@@ -99,10 +100,11 @@ def no_dashboard(control: object, options: object) -> int:
 
 
 @pytest.mark.parametrize("command", EVERY)
-def test_every_command_takes_it(jobs: Memory, command: str) -> None:
+def test_every_command_takes_it(jobs: Memory, command: str, tmp_path: Path) -> None:
     """Nothing of a command asks for a directory: each does its work, or says why not with a queue of this kind."""
     more, code, answer = EVERY[command]
-    words = [command, NAME, *more]
+    words = [command, NAME, *(str(tmp_path / "spool") if word == "SPOOL" else word for word in more)]
+    Spool.create(tmp_path / "spool").close()
     out, err = OneAnswer() if command == "events" else Stream(), Stream()
     terminal = Terminal(Stream(b"hello"), out, err, {"TERM": "xterm", "PATH": "/bin:/usr/bin"})
     assert (main(words, terminal, dashboard=no_dashboard), answer in out.written + err.written) == (code, True), err.written

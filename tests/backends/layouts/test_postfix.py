@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.programs.stored import unpacked
 
 from spooltop.backends.layouts import row_maker
 from spooltop.backends.layouts.definition.library import SHIPPED, read_layout
@@ -20,6 +19,7 @@ from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
 from spooltop.observe.observer import Observer
 from spooltop.records import replace
+from tests.programs.stored import unpacked
 
 from .test_queue_file import made
 from .test_reader import Around

@@ -1,0 +1,117 @@
+"""Backend of Redis streams: ``redis://``, ``rediss://`` and ``unix://``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from spooltop.errors import NotASpool, Unavailable, UsageError
+from spooltop.model.backend import OpenedOperator, OpenedTarget
+from spooltop.model.target import Labels, Target
+from spooltop.model.text import escape
+
+from .address import StreamAddress
+from .stream_names import StreamNames
+from .urls import Login
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from spooltop.model.backend import OpenAs, OpenSettings
+    from spooltop.model.queue import Queue, QueueOptions
+
+    from ..surroundings import Surroundings
+
+__all__ = ["RedisBackend", "find_targets"]
+
+
+class RedisBackend:
+    """Implements ``model.backend.Backend``. A target is one consumer group of one stream. ``around`` makes what answers questions
+    about processes, for a setting ``claims.pids``."""
+
+    name = "redis"
+
+    def __init__(self, around: Callable[[str], Surroundings]) -> None:
+        self._around = around
+
+    def identify(self, spec: str, asked: OpenAs) -> Target:
+        """Reads the address, and asks for the group where it names none or a pattern; all else is asked when it is opened. Raises
+        ``UsageError``."""
+        address = StreamAddress.parse(spec)
+        if address.group is None or address.pattern:
+            address = _with_group(address, asked.environ)
+        return Target("stream", address.shown, address.shown, address, None, Labels(who="who holds the claim"))
+
+    def open(self, target: Target, settings: OpenSettings) -> OpenedTarget:
+        from .permission_probe import PermissionProbe
+        from .streams.reader import StreamReader
+        from .streams.server.find import resolved
+
+        login = Login.from_settings(settings.words)
+        address = resolved(cast("StreamAddress", target.where), login)
+        assert address.group is not None
+        endpoint, names = address.endpoint(login), StreamNames(address.stream, address.group)
+        probe = PermissionProbe(endpoint, names, address.shown)
+        reader = StreamReader(
+            endpoint, names, address.shown, self._around(settings.pids), clock=settings.clock, retention=settings.retention,
+            maxlen=_maxlen(settings.words), read_only=settings.read_only, capabilities=probe.found, watch=settings.watch,
+        )  # fmt: skip
+
+        def operator() -> OpenedOperator:
+            from .operator.opening import open_operator
+
+            made = open_operator(
+                endpoint, names, address.shown, reader.judge_pids, here=reader.here, clock=settings.clock, state=settings.state,
+                read_only=settings.read_only,
+            )
+            return OpenedOperator(made, keeps_trash=True)
+
+        return OpenedTarget(reader, operator)
+
+    def queue(self, target: Target, options: QueueOptions) -> Queue:
+        from .queue.connection import connect
+        from .queue.stream_queue import KEY_WINDOW, StreamQueue
+
+        address = cast("StreamAddress", target.where)
+        if address.pattern:
+            advice = "name one; %2A is a star in a name"
+            raise UsageError(f"{options.action}: the name stands for several streams", path=address.shown, advice=advice)
+        connection = connect(address.url, Login.from_settings(options.words()))
+        kept = KEY_WINDOW if options.keys_kept is None else options.keys_kept
+        make = partial(StreamQueue, connection, address.stream, address.group)
+        if options.create:
+            if address.group is None:
+                advice = f"write {address.shown}/GROUP"
+                raise UsageError(f"{options.action}: no group is named", path=address.shown, advice=advice)
+            make = partial(StreamQueue.create, connection, address.stream, address.group)
+        return make(address=address.shown, durable=options.durable, key_window=kept)
+
+
+def find_targets(spec: str, words: Mapping[str, str]) -> list[str]:
+    """Returns the URLs, with their secrets, of all groups that ``spec`` stands for: one without a group stands for all groups of
+    its stream, a pattern such as ``jobs:*`` for those of all streams that it matches. Raises ``SpooltopError``."""
+    address = StreamAddress.parse(spec)
+    if address.group is not None and not address.pattern:
+        return [spec]
+    from .streams.server.find import find_groups
+
+    return [one.spec for one in find_groups(address, Login.from_settings(words))]
+
+
+def _with_group(address: StreamAddress, words: Mapping[str, str]) -> StreamAddress:
+    """Returns the address with the only group of its stream; as it is where that cannot be known: whoever opens it is told."""
+    from .streams.server.find import resolved
+
+    try:
+        return resolved(address, Login.from_settings(words))
+    except (NotASpool, Unavailable):
+        return address
+
+
+def _maxlen(words: Mapping[str, str]) -> int:
+    """Returns the number of entries to which producers trim a stream, as the settings say; 0 where they do not."""
+    text = words.get("SPOOLTOP_STREAM_MAXLEN", "").strip() or "0"
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        what = f"SPOOLTOP_STREAM_MAXLEN={escape(text)} is not a whole number"
+        raise UsageError(what, advice="write SPOOLTOP_STREAM_MAXLEN=100000")
+    return int(text)

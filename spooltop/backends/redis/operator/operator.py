@@ -1,0 +1,293 @@
+"""Changes the messages of one group of a stream. Everything is journalled before, and can be undone after."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from spooltop.errors import AuditFailed, Refused, SpooltopError, Unavailable, Unreadable
+from spooltop.model.capabilities import Capabilities
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.audit import AuditLog
+from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
+from spooltop.model.operations.progress import Progress
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import Action, Json
+from spooltop.records import replace
+
+from ...access import user_name
+from ...journal.log_files import AUDIT
+from ...journal.log_store import LogStore, audit_logs
+from ...journal.operation_list import newest_records, undone_operations, undos_of
+from ...journal.record_log import RecordLog, write_failed
+from ..stream_names import StreamNames
+from .changes import StreamChange, StreamVerb
+from .connection import OperatorConnection
+from .control_plans import inject_plan, pause_item, pause_plan, put_changes, resume_plan, set_item, set_plan
+from .handing import chosen_way
+from .permission import can_change, check_master
+from .planning import GroupChooser
+from .record import BATCHES, BatchIntent, Changed, LoggedChanges, encode_result
+from .rows import GroupRows, Judge, groups_of, leases
+from .sender import StepSender
+from .undo import Reversal, changed, entries, reversals, row_of
+
+__all__ = ["AT_ONCE", "StreamOperator"]
+
+AT_ONCE = 25
+"""Changes in one step of the server, which answers nobody else meanwhile: some 40 µs each."""
+_TICK = 0.2
+
+
+class StreamOperator:
+    """Implements ``model.protocols.Operator`` for the group ``names.group``. ``store`` keeps the journal and the audit log
+    on this machine: a stream can be trimmed by others. ``judge`` judges consumers; None: by their leases. ``read_only`` says why
+    nothing may be changed; ``user`` None: who runs this; ``wait`` sleeps some seconds."""
+
+    def __init__(
+        self,
+        server: OperatorConnection,
+        names: StreamNames,
+        store: LogStore,
+        *,
+        judge: Judge | None = None,
+        clock: Callable[[], float] = time.time,
+        wait: Callable[[float], None] = time.sleep,
+        read_only: str | None = None,
+        user: str | None = None,
+    ) -> None:
+        self._server = server
+        self._names = names
+        self._store = store
+        self._log = RecordLog(store, BATCHES)
+        self._rows = GroupRows(server, names, judge or leases(server, names))
+        self._clock = clock
+        self._wait = wait
+        self._read_only = read_only
+        self._user = user if user is not None else user_name(os.geteuid())
+        self._sender = StepSender(server, names)
+        self._performed: set[str] = set()
+
+    def capabilities(self) -> Capabilities:
+        """Returns what may be done, asked of the server."""
+        return Capabilities.nothing(self._read_only) if self._read_only is not None else can_change(self._server, self._names)
+
+    def why_not(self, action: Action) -> str | None:
+        return self.capabilities().why_not(action)
+
+    def candidates(
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
+    ) -> Candidates:
+        match action:
+            case Action.UNDO:
+                return self._undo(str(options.get("undoes", "")), force=force, now=now, progress=progress)
+            case Action.INJECT:
+                return inject_plan(options, len(groups_of(self._server, self._names)), self._clock)
+            case Action.SET_CURSOR:
+                return set_plan(self._server, self._names, options)
+            case Action.PAUSE:
+                return pause_plan(self._server, self._names, options, self._user, now)
+            case Action.RESUME:
+                return resume_plan(self._server, self._names, now)
+        chooser = GroupChooser(self._server, self._names, self._rows, at=now)
+        return chooser.choose(action, selection, force=force, options=options, progress=progress)
+
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
+        """Raises ``Refused`` for what was performed already and on a replica, ``AuditFailed``, and what the server refuses: then
+        that batch was not done. What was sent and not answered is in the results, and raises ``Unavailable`` after them."""
+        if plan.operation in self._performed:
+            what = f"operation {plan.operation} was performed already"
+            raise Refused(what, path=self._server.address, advice="make a new plan")
+        self._performed.add(plan.operation)
+        check_master(self._server)
+        if plan.undoes is not None:
+            self._settle(plan.undoes)
+        at_once = AT_ONCE if plan.rate is None else max(1, min(AT_ONCE, int(plan.rate)))
+        for step, start in enumerate(range(0, plan.count, at_once)):
+            if stop():
+                break
+            items = plan.items[start : start + at_once]
+            results, error = self._batch(plan, step, start, items, min(at_once, plan.count - start))
+            yield results
+            if error is not None:
+                raise error
+            if plan.rate is not None and start + at_once < plan.count:
+                self._pause(len(results) / plan.rate, stop)
+        self._sender.ended(plan.operation)
+
+    def _batch(
+        self, plan: Plan, step: int, start: int, items: Sequence[Item], count: int
+    ) -> tuple[list[ItemResult], SpooltopError | None]:
+        if plan.action is Action.INJECT:
+            changes = put_changes(plan.options, start + 1, start + count, self._clock)
+        else:
+            changes = [_change_of(item) for item in items]
+        reverses = tuple(one.reverses for one in changes if one.reverses is not None)
+        intent = BatchIntent(
+            plan.operation, step, plan.action, self._clock(), self._user, plan.undoes, plan.count, tuple(changes), reverses
+        )
+        unlogged = self._log.begin(plan, intent.encode())
+        try:
+            outcomes = self._sender.perform(intent)
+        except SpooltopError as error:
+            if isinstance(error, Unavailable) and error.answer_lost:
+                why = f"sent, and not answered: it is unknown if it was done; spooltop undo finds out: {error.what}"
+                return _results(changes, items, [Changed(Outcome.FAILED, why)] * len(changes)), error
+            if not unlogged:
+                failed = (Changed(Outcome.FAILED, error.what),) * len(changes)
+                self._log.append(encode_result(intent, failed, self._clock()))
+            raise
+        if unlogged:
+            return _results(changes, items, [one._replace(reason=one.reason or unlogged) for one in outcomes]), None
+        try:
+            self._log.append(encode_result(intent, outcomes, self._clock()))
+        except AuditFailed as error:
+            return _results(changes, items, outcomes), None if plan.works_when_full and error.full else error
+        return _results(changes, items, outcomes), None
+
+    def _pause(self, seconds: float, stop: Callable[[], bool]) -> None:
+        while seconds > 0 and not stop():
+            self._wait(min(_TICK, seconds))
+            seconds -= _TICK
+
+    # Undo
+
+    def _settle(self, operation: str) -> None:
+        """Ends the batches of an operation that were cut off: what was not done by now will not be done any more."""
+        logged, _, _ = self._logged(operation)
+        if logged is None:
+            return
+        for step, outcomes in self._cut_off(logged, look=False).items():
+            self._log.append(encode_result(logged.steps[step][0], outcomes, self._clock()))
+
+    def _cut_off(self, logged: LoggedChanges, *, look: bool) -> dict[int, tuple[Changed, ...]]:
+        open_steps = {step: intent for step, (intent, outcomes) in logged.steps.items() if outcomes is None}
+        return {step: self._sender.settled(intent, look=look) for step, intent in open_steps.items()}
+
+    def _undo(self, undoes: str, *, force: bool, now: float, progress: Progress) -> Candidates:
+        logged, undos, problems = self._logged(undoes)
+        if logged is None:
+            return Candidates((), (), problems)
+        ended = [self._as_settled(undo) for undo in undos]
+        found, over = reversals(logged, self._cut_off(logged, look=True), ended)
+        found = self._as_consumers_allow(found)
+        notes = ((f"{over:,} of {logged.first.count:,} undone already.",) if over else ()) + problems
+        single = found[0].change if len(found) == 1 else None
+        if single is not None and single.verb in (StreamVerb.PAUSE, StreamVerb.RESUME, StreamVerb.SET):
+            made = self._undo_of_one(single, now)
+            return replace(made, notes=(*made.notes, *notes))
+        items: list[Item] = []
+        refused: list[Refusal] = []
+        copies: Counter[str] = Counter()
+        for start in range(0, len(found), AT_ONCE):
+            some = found[start : start + AT_ONCE]
+            progress.advance(len(some))
+            for reversal, told in zip(some, self._tried(some, force=force), strict=True):
+                change = reversal.change
+                if change is None or told.outcome is not Outcome.DONE:
+                    forceable = "would get the copy" in told.reason
+                    refused.append(Refusal(row_of(reversal.done if change is None else change), told.reason, forceable))
+                    continue
+                copies[told.reason] += 1
+                items.append(Item(row_of(change), replace(change, data=b"force" if force else b""), escape(told.reason)))
+        notes = (*(f"{count:,} of {len(items):,}: {why}." for why, count in copies.items() if why), *notes)
+        return Candidates(items, refused, notes, effect=_undo_effect(items))
+
+    def _as_consumers_allow(self, found: list[Reversal]) -> list[Reversal]:
+        """Has what was set aside put again as new entries where consumers only read those."""
+        if not any(one.gives_back for one in found):
+            return found
+        groups = len(groups_of(self._server, self._names))
+        if not chosen_way(self._server, self._names, asked=False, groups=groups).copies:
+            return found
+        return [one.as_copy() if one.gives_back else one for one in found]
+
+    def _as_settled(self, undo: LoggedChanges) -> LoggedChanges:
+        """The undo with what is known by now of its batches that were cut off."""
+        if undo.open:
+            for step, outcomes in self._cut_off(undo, look=True).items():
+                undo.steps[step] = undo.steps[step][0], outcomes
+        return undo
+
+    def _undo_of_one(self, change: StreamChange, now: float) -> Candidates:
+        if change.verb is StreamVerb.SET:
+            told = self._sender.tried([change])[0]
+            if told.outcome is not Outcome.DONE:
+                return Candidates((), [Refusal(row_of(change), f"too late: {escape(told.reason)}")])
+            made = set_item(self._server, self._names, change.consumer, change.id, change.to)
+            return replace(made, items=[replace(item, ref=change) for item in made.items])
+        told = self._sender.tried([change])[0]
+        item = pause_item(self._server, change, now)
+        if told.outcome is not Outcome.DONE:
+            return Candidates((), [Refusal(item.row, f"too late: {told.reason}")])
+        return Candidates([item])
+
+    def _tried(self, some: Sequence[Reversal], *, force: bool) -> list[Changed]:
+        """Asks the server which of these it would make now."""
+        changes = [replace(one.change, data=b"force" if force else b"") for one in some if one.change is not None]
+        answers = iter(self._sender.tried(changes) if changes else ())
+        return [next(answers) if one.change is not None else Changed(Outcome.SKIPPED, one.why) for one in some]
+
+    def _logged(self, operation: str) -> tuple[LoggedChanges | None, list[LoggedChanges], tuple[str, ...]]:
+        """The operation that is to be undone, None if there is none; those that undo it; and notes for the plan."""
+        operations, problems = self._log.read(begins=operation)
+        logged = operations.get(operation)
+        missing = (f"no operation {operation} in the journal",) if logged is None else ()
+        return logged, undos_of(operations).get(operation, []), (*missing, *problems)
+
+    # Logs
+
+    def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
+        operations = self._log.read(progress, begins=begins, most=most)[0]
+        return newest_records(entries(operations, undone_operations(operations, changed)), begins=begins, most=most)
+
+    def audit(self, line: bytes, *, sync: bool = True) -> None:
+        try:
+            self._store.append(AUDIT, line, sync=sync)
+        except OSError as error:
+            raise write_failed(self._store, BATCHES.name, error) from error
+
+    def audit_logs(self, operation: str) -> list[AuditLog]:
+        """Raises ``Unreadable``."""
+        try:
+            return audit_logs(self._store, operation)
+        except OSError as error:
+            raise Unreadable(f"the audit log cannot be read: {error.strerror}", path=self._server.address) from error
+
+    def close(self) -> None:
+        self._server.close()
+
+
+def _change_of(item: Item) -> StreamChange:
+    if not isinstance(item.ref, StreamChange):
+        raise TypeError(f"not a message that was pinned: {item.ref!r}")
+    return item.ref
+
+
+def _results(changes: Sequence[StreamChange], items: Sequence[Item], outcomes: Sequence[Changed]) -> list[ItemResult]:
+    if not items:  # of messages that are put, only what they became is known
+        ids = [one.became or "new" for one in outcomes]
+        return [
+            ItemResult(id, id, one.outcome, escape(one.reason), one.became) for id, one in zip(ids, outcomes, strict=True)
+        ]
+    return [
+        ItemResult(item.row.id, item.row.name, one.outcome, escape(one.reason), one.became)
+        for item, one in zip(items, outcomes, strict=True)
+    ]
+
+
+def _undo_effect(items: Sequence[Item]) -> str:
+    if not items:
+        return ""
+    verbs = {_change_of(item).verb for item in items}
+    if verbs == {StreamVerb.GIVE}:
+        return "Each claim goes back to the consumer that had it, unless it was taken since."
+    if verbs == {StreamVerb.BACK} and all(_change_of(item).to == "copy" for item in items):
+        return "Each message is put again as a new entry, last in order, unless it was changed since."
+    if verbs == {StreamVerb.BACK}:
+        return "Each message is handed back to the group, claimed next, unless it was changed since."
+    if verbs <= {StreamVerb.ASIDE, StreamVerb.ASIDE_NEW, StreamVerb.MOVE}:
+        return "Each message is set aside again, unless it was taken since."
+    return ""

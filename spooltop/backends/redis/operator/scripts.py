@@ -1,0 +1,356 @@
+"""Lua scripts of the operator. Each is one step of the server: no other client sees half of it."""
+
+from __future__ import annotations
+
+__all__ = ["ACT", "ASIDE_ROWS", "HEADS", "NEW_ROWS", "PENDING_ROWS", "SETTLE"]
+
+_CHANGES = """
+local stream, group, dry, operation = KEYS[1], ARGV[1], ARGV[2] == '1', ARGV[3]
+local step, user, action = tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local boxes = {held = KEYS[2], rejected = KEYS[3], trash = KEYS[4]}
+local audit, marker, later, paused = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local notes_of_ours = {'~id', '~tries', '~why', '~from', '~by', '~op', '~group'}
+local own = {}
+for _, name in ipairs(notes_of_ours) do own[name] = true end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local groups, lasts = 0, {}
+
+local function look_at_groups()
+  for _, one in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+    local found = {}
+    for at = 1, #one, 2 do found[one[at]] = one[at + 1] end
+    groups = groups + 1
+    lasts[found['name']] = found['last-delivered-id']
+  end
+end
+
+local function later_than(a, b)  -- compares ids, whose second number may be larger than a Lua number can tell
+  local am, as = string.match(a, '^(%d+)-(%d+)$')
+  local bm, bs = string.match(b, '^(%d+)-(%d+)$')
+  if #am ~= #bm then return #am > #bm end
+  if am ~= bm then return am > bm end
+  if #as ~= #bs then return #as > #bs end
+  return as > bs
+end
+
+local function entry_of(key, id)
+  local found = redis.call('XRANGE', key, id, id)[1]
+  return found and found[2]
+end
+
+local function divided(fields)  -- the producer's fields, and the notes of spooltop
+  local plain, notes = {}, {}
+  for at = 1, #fields, 2 do
+    if own[fields[at]] then notes[fields[at]] = fields[at + 1]
+    else plain[#plain + 1] = fields[at]; plain[#plain + 1] = fields[at + 1] end
+  end
+  return plain, notes
+end
+
+local function with(fields, notes)
+  for _, name in ipairs(notes_of_ours) do
+    if notes[name] then fields[#fields + 1] = name; fields[#fields + 1] = notes[name] end
+  end
+  return fields
+end
+
+local function claim_of(one)
+  local found = redis.call('XPENDING', stream, group, one.id, one.id, 1)[1]
+  if not found then return nil, 'done or gone since' end
+  local moved = one.delivered >= 0 and one.verb ~= 'give' and math.abs(now - found[3] - one.delivered) > 50
+  if found[2] ~= one.consumer or found[4] ~= one.tries or moved then
+    if found[2] == '~spooltop' then return nil, 'handed back since' end
+    return nil, 'claimed since by ' .. found[2]
+  end
+  return found
+end
+
+local function alone(what)
+  if groups == 1 then return nil end
+  return (groups - 1) .. ' other group' .. (groups == 2 and ' reads' or 's read') .. ' this stream too' .. what
+end
+
+local function undelivered(one)
+  local why = alone(': an undelivered message can be taken from all groups only')
+  if why then return nil, why end
+  local fields = entry_of(stream, one.id)
+  if not fields then return nil, 'gone since' end
+  if not later_than(one.id, lasts[group]) then return nil, 'delivered since' end
+  return fields
+end
+
+local function add_aside(to, id, fields, tries, from, why)
+  local plain = divided(fields)
+  local notes = {['~id'] = id, ['~tries'] = tries, ['~why'] = why, ['~from'] = from, ['~by'] = user, ['~op'] = operation,
+    ['~group'] = group}
+  if notes['~why'] == '' then notes['~why'] = nil end
+  return redis.call('XADD', boxes[to], '*', unpack(with(plain, notes)))
+end
+
+local verbs = {}
+
+function verbs.hand(one)
+  local claim, why = claim_of(one)
+  if not claim then return 'skipped', why end
+  if not entry_of(stream, one.id) then return 'skipped', 'its entry was deleted: only the claim is left' end
+  if dry then return 'done', '', one.id end
+  redis.call('XCLAIM', stream, group, '~spooltop', 0, one.id, 'IDLE', 86400000, 'RETRYCOUNT', one.tries, 'JUSTID')
+  redis.call('ZREM', later, one.id)
+  return 'done', '', one.id
+end
+
+function verbs.give(one)
+  local claim, why = claim_of(one)
+  if not claim then return 'skipped', why end
+  if not entry_of(stream, one.id) then return 'skipped', 'its entry was deleted: only the claim is left' end
+  if dry then return 'done', '', one.id end
+  redis.call('XCLAIM', stream, group, one.to, 0, one.id, 'TIME', one.delivered, 'RETRYCOUNT', one.tries, 'JUSTID')
+  return 'done', '', one.id
+end
+
+function verbs.copy(one)
+  local claim, why = claim_of(one)
+  if not claim then return 'skipped', why end
+  local fields = entry_of(stream, one.id)
+  if not fields then return 'skipped', 'its entry was deleted: only the claim is left' end
+  why = one.data ~= 'force' and alone(', and would get the copy')
+  if why then return 'skipped', why end
+  if dry then return 'done', '', '' end
+  local plain = divided(fields)
+  local notes = {['~id'] = one.id, ['~tries'] = one.tries, ['~op'] = operation}
+  local new = redis.call('XADD', stream, '*', unpack(with(plain, notes)))
+  redis.call('XACK', stream, group, one.id)
+  if groups == 1 then redis.call('XDEL', stream, one.id) end
+  redis.call('ZREM', later, one.id)
+  return 'done', '', new
+end
+
+function verbs.aside(one)
+  local claim, why = claim_of(one)
+  if not claim then return 'skipped', why end
+  local fields = entry_of(stream, one.id)
+  if not fields then return 'skipped', 'its entry was deleted: only the claim is left; purge --now removes it' end
+  if dry then return 'done', '', '' end
+  local new = add_aside(one.to, one.id, fields, one.tries, one.box, one.data)
+  redis.call('XACK', stream, group, one.id)
+  if one.to == 'trash' and groups == 1 then redis.call('XDEL', stream, one.id) end
+  redis.call('ZREM', later, one.id)
+  return 'done', '', new
+end
+
+verbs['aside-new'] = function(one)
+  local fields, why = undelivered(one)
+  if not fields then return 'skipped', why end
+  if dry then return 'done', '', '' end
+  local new = add_aside(one.to, one.id, fields, 0, 'new', one.data)
+  redis.call('XDEL', stream, one.id)
+  return 'done', '', new
+end
+
+function verbs.back(one)
+  local fields = entry_of(boxes[one.box], one.id)
+  if not fields then return 'skipped', 'gone since' end
+  local plain, notes = divided(fields)
+  local id = notes['~id']
+  if not id or not string.match(id, '^%d+-%d+$') then id = '0-0' end
+  if redis.call('XPENDING', stream, group, id, id, 1)[1] then return 'skipped', 'it is claimed already' end
+  local stands = id ~= '0-0' and entry_of(stream, id)
+  if stands and later_than(id, lasts[group]) then return 'skipped', 'its entry is delivered again anyway' end
+  if stands and one.to ~= 'copy' then
+    if dry then return 'done', '', id end
+    redis.call('XCLAIM', stream, group, '~spooltop', 0, id, 'IDLE', 86400000, 'RETRYCOUNT', one.tries, 'FORCE', 'JUSTID')
+    redis.call('XDEL', boxes[one.box], one.id)
+    return 'done', '', id
+  end
+  local needed = stands and '' or ' that is needed, as its entry is gone'
+  local why = one.data ~= 'force' and alone(', and would get the copy' .. needed)
+  if why then return 'skipped', why end
+  local told = 'a copy, last in order, as ' .. (stands and 'its consumers only read new entries' or 'its entry is gone')
+  if dry then return 'done', told, '' end
+  local copied = with(plain, {['~id'] = notes['~id'], ['~tries'] = notes['~tries'], ['~op'] = operation})
+  local new = redis.call('XADD', stream, '*', unpack(copied))
+  redis.call('XDEL', boxes[one.box], one.id)
+  if stands and groups == 1 then redis.call('XDEL', stream, id) end
+  return 'done', told, new
+end
+
+function verbs.move(one)
+  local fields = entry_of(boxes[one.box], one.id)
+  if not fields then return 'skipped', 'gone since' end
+  if dry then return 'done', '', '' end
+  local plain, notes = divided(fields)
+  notes['~op'], notes['~from'], notes['~by'] = operation, one.to == 'trash' and one.box or nil, user
+  local new = redis.call('XADD', boxes[one.to], '*', unpack(with(plain, notes)))
+  redis.call('XDEL', boxes[one.box], one.id)
+  return 'done', '', new
+end
+
+function verbs.drop(one)
+  if not entry_of(boxes[one.box], one.id) then return 'skipped', 'gone since' end
+  if not dry then redis.call('XDEL', boxes[one.box], one.id) end
+  return 'done', '', ''
+end
+
+verbs['drop-claim'] = function(one)
+  local claim, why = claim_of(one)
+  if not claim then return 'skipped', why end
+  if dry then return 'done', '', '' end
+  redis.call('XACK', stream, group, one.id)
+  if groups == 1 then redis.call('XDEL', stream, one.id) end
+  redis.call('ZREM', later, one.id)
+  return 'done', '', ''
+end
+
+verbs['drop-new'] = function(one)
+  local fields, why = undelivered(one)
+  if not fields then return 'skipped', why end
+  if not dry then redis.call('XDEL', stream, one.id) end
+  return 'done', '', ''
+end
+
+function verbs.put(one)
+  if dry then return 'done', '', '' end
+  if one.consumer == '' then return 'done', '', redis.call('XADD', stream, '*', 'data', one.data) end
+  return 'done', '', redis.call('XADD', stream, '*', 'data', one.data, 'source', one.consumer)
+end
+
+function verbs.pause(one)
+  if redis.call('EXISTS', paused) == 1 then return 'skipped', 'it was paused meanwhile' end
+  if not dry then redis.call('SET', paused, one.to) end
+  return 'done', '', ''
+end
+
+function verbs.resume(one)
+  local found = redis.call('GET', paused)
+  if not found then return 'skipped', 'it was resumed meanwhile' end
+  if found ~= one.id then return 'skipped', 'it was resumed and paused again meanwhile' end
+  if not dry then redis.call('DEL', paused) end
+  return 'done', '', ''
+end
+
+function verbs.set(one)
+  local found = lasts[one.consumer]
+  if not found then return 'skipped', 'the group is gone' end
+  if found ~= one.id then return 'skipped', 'its last delivered id is ' .. found .. ' by now' end
+  if not dry then redis.call('XGROUP', 'SETID', stream, one.consumer, one.to) end
+  return 'done', '', one.to
+end
+"""
+
+ACT = (
+    _CHANGES
+    + """
+-- KEYS stream, held, rejected, trash, audit, marker, later, paused; ARGV group, dry, operation, step, user, action, then 8 words
+-- of each change: verb id box to consumer tries delivered data. Returns three words of each: outcome, reason, new id. The marker
+-- keeps them, so that the same step sent again changes nothing and answers the same.
+if not dry then
+  local known = redis.call('GET', marker)
+  if known then
+    local at, rest = string.match(known, '^(%d+) (.*)$')
+    if tonumber(at) == step then return rest == '-' and {'settled'} or cjson.decode(rest) end
+    if tonumber(at) > step then return {'settled'} end
+  end
+end
+look_at_groups()
+if not lasts[group] then return redis.error_reply('NOGROUP the group is gone') end
+local deletes = string.sub(ARGV[7] or '', 1, 4) == 'drop' or ARGV[7] == 'resume'
+if not dry then  -- first, since a server without memory refuses it: then nothing is changed, but for what frees memory
+  local set = redis.pcall('SET', marker, step .. ' -')
+  if type(set) == 'table' and set.err and not deletes then return redis.error_reply(set.err) end
+end
+local out, ids = {}, {}
+for at = 7, #ARGV, 8 do
+  local one = {verb = ARGV[at], id = ARGV[at + 1], box = ARGV[at + 2], to = ARGV[at + 3], consumer = ARGV[at + 4],
+    tries = tonumber(ARGV[at + 5]), delivered = tonumber(ARGV[at + 6]), data = ARGV[at + 7]}
+  local fine, outcome, reason, became = pcall(verbs[one.verb], one)
+  if not fine then
+    outcome, reason, became = 'failed', type(outcome) == 'table' and outcome.err or tostring(outcome), ''
+  end
+  out[#out + 1] = outcome
+  out[#out + 1] = reason or ''
+  out[#out + 1] = became or ''
+  if outcome == 'done' then ids[#ids + 1] = one.id ~= '' and one.verb ~= 'resume' and one.id or became or '' end
+end
+if not dry then
+  redis.pcall('XADD', audit, 'MAXLEN', '~', 100000, '*', 'operation', operation, 'batch', step, 'action', action, 'user', user,
+    'group', group, 'done', #ids, 'of', (#ARGV - 6) / 8, 'ids', table.concat(ids, ' '))
+  redis.pcall('SET', marker, step .. ' ' .. cjson.encode(out))
+end
+return out
+"""
+)
+
+SETTLE = """
+-- KEYS marker; ARGV step, 'look' to change nothing. Returns what a step answered that was cut off, or {'settled'} where it was
+-- not done, and will not be any more.
+local known = redis.call('GET', KEYS[1])
+if known then
+  local at, rest = string.match(known, '^(%d+) (.*)$')
+  if tonumber(at) == tonumber(ARGV[1]) and rest ~= '-' then return cjson.decode(rest) end
+  if tonumber(at) >= tonumber(ARGV[1]) then return {'settled'} end
+end
+if ARGV[2] ~= 'look' then redis.call('SET', KEYS[1], ARGV[1] .. ' -') end
+return {'settled'}
+"""
+
+PENDING_ROWS = """
+-- KEYS stream; ARGV group, first id, count. Returns id, consumer, when it was delivered, deliveries of each claim.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local out = {}
+for _, one in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], '+', ARGV[3])) do
+  out[#out + 1] = {one[1], one[2], now - one[3], one[4]}
+end
+return out
+"""
+
+_HEAD = """
+local function head(id, fields)
+  local size, source = 0, false
+  for at = 1, #fields, 2 do
+    if string.sub(fields[at], 1, 1) ~= '~' then size = size + (fields[at] == 'data' and 0 or #fields[at]) + #fields[at + 1] end
+    if fields[at] == 'source' then source = fields[at + 1] end
+  end
+  return {id, size, source}
+end
+"""
+
+HEADS = (
+    _HEAD
+    + """
+-- KEYS stream; ARGV ids. Returns id, size, source of each entry that is there.
+local out = {}
+for _, id in ipairs(ARGV) do
+  local found = redis.call('XRANGE', KEYS[1], id, id)[1]
+  if found then out[#out + 1] = head(id, found[2]) end
+end
+return out
+"""
+)
+
+NEW_ROWS = (
+    _HEAD
+    + """
+-- KEYS stream; ARGV first id, count. Returns id, size, source of each entry.
+local out = {}
+for _, one in ipairs(redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])) do out[#out + 1] = head(one[1], one[2]) end
+return out
+"""
+)
+
+ASIDE_ROWS = (
+    _HEAD
+    + """
+-- KEYS side stream; ARGV first id, count. Returns id, size, source, and the notes ~id ~tries ~why ~from ~by.
+local out = {}
+for _, one in ipairs(redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])) do
+  local row, notes = head(one[1], one[2]), {}
+  for at = 1, #one[2], 2 do notes[one[2][at]] = one[2][at + 1] end
+  for _, name in ipairs({'~id', '~tries', '~why', '~from', '~by'}) do row[#row + 1] = notes[name] or false end
+  out[#out + 1] = row
+end
+return out
+"""
+)

@@ -1,0 +1,218 @@
+"""A consumer of a group: claims messages under a lease, and ends its claims."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from spooltop.errors import ClaimLost, Unavailable
+from spooltop.model.text import escape
+
+from ..stream_names import StreamNames
+from . import scripts
+from .durability import wait_for_disk
+from .failures import translated
+from .lease import ConsumerLease
+from .stream_claim import StreamClaim
+from .stream_producer import AT_ONCE
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+__all__ = ["GroupConsumer"]
+
+
+class GroupConsumer:
+    """A consumer under a name of its own, ``HOST-PID-xxxxxx``. ``address`` names the queue in errors, ``lease`` is in seconds,
+    and a message is rejected after ``max_attempts``. With ``waits`` each ack waits for the disk of the server.
+
+    An answer of the server may be lost after it gave a message: nobody would know of that claim while this consumer lives. So
+    after each such error the claims that the server knows and this object does not are handed back first.
+    """
+
+    def __init__(
+        self, connection: Redis, names: StreamNames, address: str, lease: float, max_attempts: int, *, waits: bool
+    ) -> None:
+        self._redis: Any = connection
+        self._names = names
+        self._address = address
+        self._max_attempts = max_attempts
+        self._waits = waits
+        self._host, self._pid = socket.gethostname(), os.getpid()
+        self.name = f"{self._host}-{self._pid}-{os.urandom(3).hex()}"
+        self._guard = threading.Lock()
+        self._held: set[tuple[str, int]] = set()
+        self._dropped: deque[tuple[str, int]] = deque()
+        self._unsure = False
+        self._joined = False
+        self.is_paused = False
+        """True if the queue was paused at the last try to claim."""
+        self._lease = ConsumerLease(self._renew, lease)
+        register = self._redis.register_script
+        self._claim, self._ack, self._release = map(register, (scripts.CLAIM, scripts.ACK, scripts.RELEASE))
+        self._reject, self._recover, self._leave = map(register, (scripts.REJECT, scripts.RECOVER, scripts.LEAVE))
+
+    def take(self) -> StreamClaim | None:
+        """Claims a message without waiting; None if there is none. Takes the lease. Raises ``Unavailable``."""
+        self._lease.take()
+        self._tidy()
+        words = [self._names.group, self.name]
+        try:
+            keys = [self._names.stream, self._names.later, self._names.paused]
+            found = self._run(self._claim, "claim", keys, words)
+        except Unavailable as error:
+            self._unsure |= error.answer_lost
+            raise
+        self.is_paused = found == 1
+        return None if found is None or self.is_paused else self._claimed(found[0], found[1], found[2])
+
+    def read(self, seconds: float) -> StreamClaim | None:
+        """Waits up to ``seconds`` for a new message and claims it; None if none came. Raises ``Unavailable``."""
+        self._lease.take()
+        wanted = ("XREADGROUP", "GROUP", self._names.group, self.name, "COUNT", 1, "BLOCK", max(1, int(seconds * 1000)))
+        try:
+            with translated(self._address, "claim"):
+                found = self._redis.execute_command(*wanted, "STREAMS", self._names.stream, ">")
+        except Unavailable as error:
+            self._unsure |= error.answer_lost
+            raise
+        if not found:
+            return None
+        entries = next(iter(found.values()))[0] if isinstance(found, dict) else found[0][1]
+        id, fields = entries[0]
+        flat = [word for pair in fields.items() for word in pair] if isinstance(fields, dict) else fields
+        return self._claimed(id, flat, 1)
+
+    def _claimed(self, id: bytes, flat: Sequence[bytes], deliveries: int) -> StreamClaim:
+        claim = StreamClaim(self, id.decode(), dict(zip(flat[::2], flat[1::2], strict=True)), deliveries)
+        with self._guard:
+            self._held.add(claim.token)
+        return claim
+
+    def ack_many(self, claims: Sequence[StreamClaim]) -> None:
+        """Acks these claims. Raises ``ClaimLost`` at the end if some were taken away."""
+        lost = [claim for claim in claims if claim.done]
+        held = [claim for claim in claims if not claim.done]
+        for start in range(0, len(held), AT_ONCE):
+            some = held[start : start + AT_ONCE]
+            words = [word for claim in some for word in claim.token]
+            with translated(self._address, "ack"):
+                pipe = self._redis.pipeline(transaction=False)
+                self._ack(keys=[self._names.stream], args=[self._names.group, self.name, *words], client=pipe)
+                if self._waits:
+                    wait_for_disk(pipe)
+                gone = set(pipe.execute()[0])
+            for claim in some:
+                self._ended(claim)
+            lost += [claim for claim in some if claim.id.encode() in gone]
+        if lost:
+            raise self._lost(lost)
+
+    def release(self, claim: StreamClaim, delay: float, ended: str | None) -> None:
+        """Hands a claim back; see ``StreamClaim.release``."""
+        if claim.attempt >= self._max_attempts:
+            self.reject(claim, f"failed in all of its {claim.attempt} attempts", ended)
+            return
+        keys = [self._names.stream, self._names.later]
+        self._end(claim, self._release, "release", keys, int(delay * 1000))
+
+    def reject(self, claim: StreamClaim, reason: str, ended: str | None) -> None:
+        """Sets a claim aside; see ``StreamClaim.reject``."""
+        words = f"{reason} ({ended})" if ended else reason
+        self._end(claim, self._reject, "reject", [self._names.stream, self._names.rejected], words)
+
+    def _end(self, claim: StreamClaim, script: Any, what: str, keys: list[str], last: object) -> None:
+        if claim.done:
+            raise self._lost([claim])
+        kept = self._run(script, what, keys, [self._names.group, self.name, *claim.token, last])
+        self._ended(claim)
+        if not kept:
+            raise self._lost([claim])
+
+    def recover(self) -> list[str]:
+        """Hands back what dead consumers hold; see ``StreamQueue.recover``."""
+        names = self._names
+        with translated(self._address, "recover"):
+            known = [name.decode(errors="surrogateescape") for name in self._redis.hkeys(names.consumers)]
+        others = [name for name in known if name != self.name][:AT_ONCE]
+        if not others:
+            return []
+        keys = [names.stream, names.consumers, names.rejected, *map(names.lease, others)]
+        found = self._run(self._recover, "recover", keys, [names.group, AT_ONCE, self._max_attempts, *others])
+        return [id.decode() for id in found]
+
+    def dropped(self, claim: StreamClaim) -> bool:
+        """Notes that the owner of ``claim`` let go of it: the next call hands it back. False if it is not held any more."""
+        if claim.token not in self._held:
+            return False
+        self._dropped.append(claim.token)
+        return True
+
+    def close(self) -> None:
+        """Hands back what is still held, and leaves the group."""
+        self._lease.close()
+        if not self._joined:
+            return
+        with self._guard:
+            self._held.clear()
+        try:
+            self._hand_back_unknown()
+            keys = [self._names.stream, self._names.consumers, self._names.lease(self.name)]
+            self._run(self._leave, "close", keys, [self._names.group, self.name])
+        except Unavailable:
+            return  # the lease ends by itself, and what is held is recovered then
+
+    def _tidy(self) -> None:
+        """Hands back dropped claims, and those of which this object never heard."""
+        while self._dropped:
+            self._let_go(*self._dropped[0])
+            self._held.discard(self._dropped.popleft())
+        if self._unsure:
+            self._unsure = False
+            try:
+                self._hand_back_unknown()
+            except Unavailable:
+                self._unsure = True
+                raise
+
+    def _hand_back_unknown(self) -> None:
+        stream, group = self._names.stream, self._names.group
+        with translated(self._address, "claim"):
+            start = "-"
+            while found := self._redis.xpending_range(stream, group, start, "+", AT_ONCE, consumername=self.name):
+                for entry in found:
+                    token = entry["message_id"].decode(), entry["times_delivered"]
+                    if token not in self._held:
+                        self._let_go(*token)
+                start = f"({found[-1]['message_id'].decode()}"
+
+    def _let_go(self, id: str, deliveries: int) -> None:
+        keys = [self._names.stream, self._names.later]
+        self._run(self._release, "release", keys, [self._names.group, self.name, id, deliveries, 0])
+
+    def _renew(self) -> None:
+        milliseconds = int(self._lease.seconds * 1000)
+        with translated(self._address, "lease"):
+            pipe = self._redis.pipeline(transaction=True)
+            pipe.set(self._names.lease(self.name), "1", px=milliseconds)
+            pipe.hset(self._names.consumers, self.name, f"{self._host} {self._pid}")
+            pipe.execute()
+        self._joined = True
+
+    def _run(self, script: Any, what: str, keys: Sequence[str], words: Sequence[object]) -> Any:
+        with translated(self._address, what):
+            return script(keys=keys, args=words)
+
+    def _ended(self, claim: StreamClaim) -> None:
+        claim.end()
+        with self._guard:
+            self._held.discard(claim.token)
+
+    def _lost(self, claims: Sequence[StreamClaim]) -> ClaimLost:
+        ids = ", ".join(escape(claim.id) for claim in claims[:10])
+        what = f"the claim on {ids} was taken away, or ended before"
+        return ClaimLost(what, names=[claim.name for claim in claims], path=self._address)

@@ -1,0 +1,123 @@
+"""A message of a stream that this process has claimed."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
+
+from spooltop.engine.arguments import check_seconds
+from spooltop.engine.consuming.claim import end_block
+from spooltop.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .group_consumer import GroupConsumer
+
+__all__ = ["DATA", "SOURCE", "StreamClaim"]
+
+DATA, SOURCE = b"data", b"source"
+"""Fields of an entry that ``put`` made."""
+
+
+class StreamClaim:
+    """A claimed message. ``with claim:`` acks at the end, and releases with a delay on an exception.
+
+    Each step is checked against the consumer and the number of deliveries, in one step of the server: if the claim was taken
+    away, it raises ``ClaimLost``. A claim that is dropped without ack, release or reject is handed back, with a warning.
+    """
+
+    __slots__ = ("__weakref__", "_consumer", "_fields", "attempt", "done", "id")
+
+    def __init__(self, consumer: GroupConsumer, id: str, fields: Mapping[bytes, bytes], attempt: int) -> None:
+        self._consumer = consumer
+        self._fields = fields
+        self.id = id
+        """Id of its entry: ``<milliseconds>-<number>``."""
+        self.attempt = attempt
+        """Number of this attempt, from 1: how often the message was delivered."""
+        self.done = False
+
+    @property
+    def token(self) -> tuple[str, int]:
+        """Id and number of deliveries: each step is checked against them and the consumer."""
+        return self.id, self.attempt
+
+    @property
+    def name(self) -> str:
+        """The claim itself: its id and the number of the attempt."""
+        return f"{self.id},{self.attempt}"
+
+    @property
+    def source(self) -> str | None:
+        """Producer of the message; None if it has none."""
+        source = self._fields.get(SOURCE)
+        return None if source is None else _text(source)
+
+    @property
+    def data(self) -> bytes:
+        """Content of the message. An entry of another producer, which has no field ``data``, is a JSON object of its fields."""
+        data = self._fields.get(DATA)
+        if data is not None:
+            return data
+        return json.dumps({_text(name): _text(value) for name, value in self._fields.items()}).encode()
+
+    def open(self) -> BinaryIO:
+        """Opens the content as a file for reading, with a descriptor; it lies in memory."""
+        made = os.fdopen(os.memfd_create("message"), "w+b")
+        made.write(self.data)
+        made.seek(0)
+        return made
+
+    def ack(self) -> None:
+        """Acknowledges the message. It is deleted from the stream where no other group reads it."""
+        self._consumer.ack_many([self])
+
+    def release(self, delay: float = 0, *, data: object = None, ended: str | None = None) -> None:
+        """Hands the message back, to be claimed again after ``delay`` seconds. At the limit of attempts it is rejected instead.
+        ``ended`` says how the attempt ended, for the reason of that. Raises ``Refused`` for other ``data``: an entry of a stream
+        cannot be changed."""
+        if data is not None:
+            advice = "put the remaining part as a message of its own, and ack"
+            raise Refused("an entry of a stream cannot be changed", advice=advice)
+        check_seconds("delay", delay, or_none=False)
+        self._consumer.release(self, delay, ended)
+
+    def reject(self, reason: str, *, ended: str | None = None) -> None:
+        """Sets the message aside in the stream of rejected ones, with the reason and with how the attempt ended."""
+        self._consumer.reject(self, reason, ended)
+
+    @property
+    def ended(self) -> bool:
+        """True after ack, release, reject, or after it was found lost."""
+        return self.done
+
+    def end(self) -> None:
+        """Marks the claim as no longer held; tells the server nothing."""
+        self.done = True
+
+    def __enter__(self) -> StreamClaim:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exception: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        if not self.done:
+            end_block(self, exception)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a StreamClaim cannot be pickled: it belongs to the process that holds it; pass its id or its data on")
+
+    def __repr__(self) -> str:
+        return f"<StreamClaim {self.id!r} attempt {self.attempt}{' ended' if self.done else ''}>"
+
+    def __del__(self) -> None:
+        if not self.done and self._consumer.dropped(self):
+            warnings.warn(f"claim on {self.id!r} was dropped without ack, release or reject", ResourceWarning, stacklevel=2)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="surrogateescape")

@@ -1,0 +1,298 @@
+"""The engine's words on a Redis stream. See ``StreamQueue``."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from redis import exceptions as redis_errors
+
+from spooltop.engine.arguments import check_number, check_seconds
+from spooltop.engine.limits import MAX_ATTEMPTS
+from spooltop.engine.pausing import pause_from
+from spooltop.errors import Closed, NotASpool, UsageError
+from spooltop.model.look.pause import Pause
+from spooltop.model.queue import Guarantee
+from spooltop.model.text import escape
+from spooltop.model.untrusted import json_object
+
+from ..stream_names import StreamNames
+from . import scripts
+from .arrivals import LONGEST, StreamArrivals
+from .durability import Durability, durability_of
+from .failures import translated
+from .group_consumer import GroupConsumer
+from .stream_claim import StreamClaim
+from .stream_producer import StreamProducer
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from spooltop.engine.producing.tmp_writer import Data
+
+__all__ = ["KEY_WINDOW", "LEASE", "StreamQueue"]
+
+LEASE = 10.0
+"""Seconds after which the claims of a consumer that does not renew its lease are recovered."""
+KEY_WINDOW = 7 * 86400.0
+"""Seconds for which the key of a put is remembered: it lies in the memory of the server."""
+_COUNTED = 1000
+"""Entries that one command counts."""
+
+
+class StreamQueue:
+    """A stream and one of its consumer groups, with the words of ``engine.Spool``.
+
+    ``connection`` is a ``redis.Redis`` that decodes nothing and repeats no command by itself: a put that is sent twice makes two
+    messages. ``address`` names the queue in errors, without a password. ``group`` None: the only one that the stream has.
+    ``lease``: seconds. ``max_attempts`` and ``key_window`` as in ``engine.Spool``. ``durable``: a put and an ack wait for the
+    disk of the server, where it can say so (WAITAOF).
+
+    As in a directory, a message is delivered at least once, its attempts are counted, each step is checked against the claim, the
+    claims of dead consumers are recovered, and a message that fails too often is rejected. Different is: a message has one living
+    holder only as long as a holder stops when its lease ends; a message survives a crash of the server only as that is set up; it
+    is at most 512 MB, and lies in memory.
+
+    All threads of a process may share one object. Raises ``NotASpool`` where there is no such stream or group, ``Unavailable``
+    while the server does not answer, ``Refused`` where it denies the rights.
+    """
+
+    def __init__(
+        self,
+        connection: Redis,
+        stream: str,
+        group: str | None = None,
+        *,
+        address: str,
+        lease: float = LEASE,
+        max_attempts: int = MAX_ATTEMPTS,
+        key_window: float | None = KEY_WINDOW,
+        durable: bool = True,
+    ) -> None:
+        check_number("max_attempts", max_attempts, 1)
+        check_seconds("key_window", key_window)
+        check_seconds("lease", lease, or_none=False)
+        self.name = address
+        """Name of the queue, without a password."""
+        self._redis: Any = connection
+        self._closed = False
+        self._guard = threading.Lock()
+        self._wakes = 0
+        self._ending = threading.Event()
+        self._names = StreamNames(stream, self._checked(stream, group))
+        with translated(address, "open"):
+            durability = durability_of(connection)
+        self.guarantees = frozenset(_guarantees(durability, key_window, durable))
+        """Guarantees that hold besides delivery at least once."""
+        waits = durable and durability is Durability.ASKED
+        self._producer = StreamProducer(connection, self._names, address, key_window, waits=waits)
+        self._consumer = GroupConsumer(connection, self._names, address, lease, max_attempts, waits=waits)
+        self._count = self._redis.register_script(scripts.COUNT)
+
+    @classmethod
+    def create(cls, connection: Redis, stream: str, group: str, *, address: str, **options: Any) -> StreamQueue:
+        """Creates the stream and the group, as far as they are missing, and opens the queue. A new group begins with the first
+        entry of the stream."""
+        with translated(address, "create"):
+            try:
+                connection.xgroup_create(stream, group, "0", mkstream=True)
+            except redis_errors.ResponseError as error:
+                if "BUSYGROUP" not in str(error):
+                    raise
+        return cls(connection, stream, group, address=address, **options)
+
+    # Producers
+
+    def put(
+        self, data: Data, *, source: str | None = None, id: str | None = None, key: str | None = None,
+        not_before: float | None = None,
+    ) -> str:  # fmt: skip
+        """Adds a message, bytes or a binary file, and returns its id. With ``key`` the call is a no-op for ``key_window`` seconds
+        after the first put with that key, and returns the id of that message, with an attribute ``duplicate``.
+
+        Raises ``UsageError`` for ``id`` and ``not_before``, which a stream cannot keep, ``SpoolFull`` where the memory of the
+        server is full, and ``PutUnknown`` if the server's answer was lost: the message may have arrived or not, and only with
+        ``key`` another put is safe.
+        """
+        self._check_open()
+        if id is not None:
+            advice = "use key= for a message that is put once"
+            raise UsageError("put: a stream gives its ids itself", path=self.name, advice=advice)
+        if not_before is not None:
+            raise UsageError("put: a stream delays no new message", path=self.name, advice="put it when it is due")
+        return self._producer.put(data, source, key)
+
+    def put_many(self, messages: Iterable[Data], *, source: str | None = None) -> list[str]:
+        """Adds messages in groups of 100, each as a whole, and returns their ids, in order. Raises as ``put``; ``PutUnknown.ids``
+        are then those that arrived."""
+        self._check_open()
+        return self._producer.put_many(messages, source)
+
+    # Consumers
+
+    def claim(self, timeout: float | None = 0) -> StreamClaim | None:
+        """Claims a message: first what was handed back, then the oldest new one. Waits up to ``timeout`` seconds for one (None:
+        for ever). Returns None if none came, or if ``wake`` was called. While the queue is ``paused``, within a second, this is
+        as if no message were there.
+
+        Takes the lease of this consumer, and claims nothing without it. Raises ``Unavailable`` while the server does not answer.
+        """
+        self._check_open()
+        wakes = self._wakes
+        end = None if timeout is None else time.monotonic() + timeout
+        while (found := self._consumer.take()) is None:
+            left = LONGEST if end is None else min(LONGEST, end - time.monotonic())
+            if left <= 0 or self._wakes != wakes:
+                return None
+            if self._consumer.is_paused:
+                self._ending.wait(left)
+            elif (found := self._consumer.read(left)) is not None:
+                return found
+            self._check_open()
+        return found
+
+    def claims(self, timeout: float | None = 0) -> Iterator[StreamClaim]:
+        """Yields one claim after another; ends if no message came for ``timeout`` seconds (None: never), or after ``wake``."""
+        while (claim := self.claim(timeout)) is not None:
+            yield claim
+            del claim  # one that the caller has dropped is not kept alive here
+
+    def ack_many(self, claims: Iterable[StreamClaim]) -> None:
+        """Acks all claims. If some were taken away, raises ``ClaimLost`` with their ``names`` at the end; the others are
+        acked."""
+        self._check_open()
+        self._consumer.ack_many(list(claims))
+
+    def recover(self) -> list[str]:
+        """Hands back the claims of consumers whose lease has ended; messages at the limit of attempts are rejected. Returns the
+        ids handed back, at most 100 in one call.
+
+        Only consumers that hold leases are judged: those of other programs stay as they are, as time alone proves nothing.
+        """
+        self._check_open()
+        return self._consumer.recover()
+
+    # Looking
+
+    @property
+    def paused(self) -> Pause | None:
+        """The pause of the queue; None if it is not paused. Anybody who may write the server can write its record: show nothing
+        of it without escaping."""
+        self._check_open()
+        with translated(self.name, "paused"):
+            record = self._redis.get(self._names.paused)
+        return None if record is None else pause_from(json_object(record), time.time())
+
+    def depth(self) -> int:
+        """Counts the messages that wait: those never delivered, those handed back, those that wait for their delay."""
+        group = self._group()
+        with translated(self.name, "depth"):
+            consumers = self._redis.xinfo_consumers(self._names.stream, self._names.group)
+        back: int = sum(one["pending"] for one in consumers if one["name"] in (b"~spooltop", b"~later"))
+        lag = group.get("lag")
+        return back + (int(lag) if lag is not None else self._counted_after(group["last-delivered-id"]))
+
+    def peek(self) -> str | None:
+        """Returns the id of the message that ``claim`` would claim; None if there is none."""
+        last = self._group()["last-delivered-id"]
+        names = self._names
+        with translated(self.name, "peek"):
+            back = self._redis.xpending_range(names.stream, names.group, "-", "+", 1, consumername="~spooltop")
+            if back:
+                return str(back[0]["message_id"].decode())
+            seconds, micros = self._redis.time()
+            due = self._redis.zrangebyscore(names.later, "-inf", seconds * 1000 + micros // 1000, start=0, num=1)
+            if due:
+                return str(due[0].decode())
+            new = self._redis.xrange(names.stream, b"(" + last, "+", count=1)
+        return str(new[0][0].decode()) if new else None
+
+    def _group(self) -> Any:
+        self._check_open()
+        with translated(self.name, "look"):
+            groups = self._redis.xinfo_groups(self._names.stream)
+        found = next((one for one in groups if one["name"] == self._names.group.encode()), None)
+        if found is None:
+            raise _no_group(groups, self.name)
+        return found
+
+    def _counted_after(self, last: bytes) -> int:
+        """Counts entries, a thousand at a time: the server has lost count where entries were deleted before they were read."""
+        count = 0
+        while True:
+            with translated(self.name, "depth"):
+                found, last = self._count(keys=[self._names.stream], args=[last, _COUNTED])
+            count += int(found)
+            if found < _COUNTED:
+                return count
+
+    def _checked(self, stream: str, group: str | None) -> str:
+        with translated(self.name, "open"):
+            groups = self._redis.xinfo_groups(stream)
+        names = [one["name"].decode(errors="surrogateescape") for one in groups]
+        if group is None and len(names) == 1:
+            return str(names[0])
+        if group is None or group not in names:
+            raise _no_group(groups, self.name)
+        return group
+
+    # The end
+
+    def arrivals(self) -> StreamArrivals:
+        """Starts to watch for new entries, for callers that wait for more than a message. They close it."""
+        self._check_open()
+        return StreamArrivals(self._redis, self._names.stream, self.name)
+
+    def inherited_fds(self) -> tuple[int, ...]:
+        """None: a claim lasts as long as the lease of its consumer, and a command cannot hold that."""
+        return ()
+
+    def wake(self) -> None:
+        """Makes every waiting ``claim`` return within a second. Safe in a signal handler, in any thread, and after ``close``."""
+        self._wakes += 1
+
+    def close(self) -> None:
+        """Hands back the claims that are still held, and leaves the group. A second call does nothing."""
+        with self._guard:
+            if self._closed:
+                return
+            self._closed = True
+        self.wake()
+        self._ending.set()
+        try:
+            self._consumer.close()
+        finally:
+            self._redis.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("this queue was closed", path=self.name)
+
+    def __enter__(self) -> StreamQueue:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _exception: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<StreamQueue {self.name!r}{' closed' if self._closed else ''}>"
+
+
+def _guarantees(durability: Durability, key_window: float | None, durable: bool) -> Iterator[Guarantee]:
+    yield Guarantee.ORDERED
+    if key_window is None:
+        yield Guarantee.KEY_FOREVER
+    if durability is Durability.ALWAYS or (durable and durability is Durability.ASKED):
+        yield Guarantee.DURABLE
+
+
+def _no_group(groups: Sequence[Any], address: str) -> NotASpool:
+    names = sorted(escape(one["name"].decode(errors="surrogateescape")) for one in groups)
+    if not names:
+        return NotASpool("the stream has no consumer group", path=address, advice="spooltop init ADDRESS#STREAM/GROUP makes one")
+    return NotASpool("name one of the groups of the stream", path=address, advice=f"they are {', '.join(names[:20])}")

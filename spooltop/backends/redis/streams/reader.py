@@ -1,0 +1,400 @@
+"""Looks at a stream and one of its consumer groups. Changes nothing in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+
+from spooltop.backends.access import user_name
+from spooltop.backends.row_listing import RowListing
+from spooltop.engine.pausing import pause_from
+from spooltop.errors import Unreadable
+from spooltop.model.capabilities import Capabilities
+from spooltop.model.look.consumers import ConsumerList
+from spooltop.model.look.flow import Flow
+from spooltop.model.look.locks import Holders, Holding
+from spooltop.model.look.observation import BoxState, Observation, QueueFinding, Viewer, Watch
+from spooltop.model.operations.tracked import TrackedMessage
+from spooltop.model.protocols import Listing, ListProgress, ListQuery
+from spooltop.model.row import Payload, Row
+from spooltop.model.text import escape
+from spooltop.model.units import age
+from spooltop.model.untrusted import json_object
+from spooltop.model.vocabulary import ASIDE, Action, Box, Key, Verdict
+from spooltop.records import replace
+
+from ...surroundings import Surroundings
+from ..client import Endpoint
+from ..stream_names import HANDED_BACK, LATER, StreamNames
+from .boxes import (
+    BOXES,
+    CounterFlow,
+    box_states,
+    capacities,
+    cursor_source,
+    hidden_facts,
+    lag_of,
+    pending_of,
+    verdict_counts,
+    warnings,
+)  # fmt: skip
+from .claims import SeenClaims, see_claims
+from .consumers import consumer_list
+from .fetch import StreamFetcher
+from .listing import PagedListing, in_order_of_ids
+from .look import Look, Looker
+from .parts import ClaimPart, EntryPart, Part, WaitingPart
+from .rows import aside_row, claim_row
+from .server.changes import StreamChanges
+from .server.replies import entry_time, id_order
+from .server.requests import ServerTrouble, StreamServer
+from .undelivered import Undelivered, UndeliveredCounter
+from .verdicts import JudgedMember, judged_consumers
+
+__all__ = ["LISTED_AT_MOST", "StreamReader"]
+
+LISTED_AT_MOST = 20_000
+"""Messages among which a filter or an order looks that the server has no list for."""
+_PERIOD = 1.0
+_FOLLOWED = 100
+_RANKS = {Verdict.DEAD: 0, Verdict.UNKNOWN: 1, Verdict.ALIVE: 2}
+_SKEW = 2.0
+ABSENT = {
+    "tmp": "a stream has no tmp: an entry is complete at once",
+    "locks": "a stream has no locks: each step is a command of the server",
+    "files": "a stream has no files: for a claim, x says which consumer holds it",
+}
+
+
+class StreamReader:
+    """Implements ``model.protocols.Reader`` for one group. ``shown`` is its address without secrets, ``around`` answers questions
+    about processes of this host. ``capabilities`` says what may be changed, ``read_only`` why nothing may. Messages in the trash
+    expire after ``retention`` seconds; producers trim the stream to ``maxlen`` entries, 0: not known."""
+
+    def __init__(
+        self, endpoint: Endpoint, names: StreamNames, shown: str, around: Surroundings, *,
+        clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic, retention: float = 0.0,
+        maxlen: int = 0, capabilities: Callable[[], Capabilities] = Capabilities, read_only: str | None = None,
+        watch: bool = True,
+    ) -> None:  # fmt: skip
+        self._names, self._shown, self._around = names, shown, around
+        self._clock = clock
+        self._retention = retention
+        self._maxlen = maxlen
+        self._read_only = read_only
+        self._capabilities = capabilities
+        self._watching = watch
+        self._since = clock()
+        self.here = socket.gethostname()
+        """Name of this host."""
+        self._server = StreamServer(endpoint, monotonic=monotonic)
+        self._fetcher = StreamFetcher(self._server, names)
+        self._looker = Looker(self._server, names, monotonic)
+        self._counter = UndeliveredCounter(self._fetcher)
+        self._changes = StreamChanges(endpoint, names.stream, monotonic)
+        self._flow = CounterFlow()
+        self._look: Look | None = None
+        self._undelivered = Undelivered(0)
+        self._judged: dict[str, JudgedMember] = {}
+        self._claims = SeenClaims()
+        self._last: Observation | None = None
+        self._last_claim_at: float | None = None
+        self._state: object = None
+        self._generation = 0
+        self._away = False
+        self._kept: dict[Box, PagedListing] = {}
+        self._step = ""
+
+    def see(self, *, rescan: bool = False) -> Observation:
+        now = self._clock()
+        self._changes.looked()
+        self._step = f"asking {self._shown.partition('#')[0]}"
+        try:
+            self._last = self._seen(now)
+            self._away = False
+        except ServerTrouble as trouble:
+            self._away = True
+            self._flow.forget()
+            return self._unseen(trouble, now)
+        finally:
+            self._step = ""
+        return self._last
+
+    def _seen(self, now: float) -> Observation:
+        look = self._looker.look()
+        judged = judged_consumers(look, self.here, self.judge_pids)
+        claims = see_claims(self._server, self._fetcher, self._names, look, judged)
+        undelivered = self._counter.count(look)
+        self._look, self._judged, self._claims, self._undelivered = look, judged, claims, undelivered
+        self._note_state(look)
+        flow = self._flow.measure(look, undelivered, now)
+        if flow.claimed:
+            self._last_claim_at = now
+        times = [row.in_box_since for row in claims.rows if row.in_box_since is not None]
+        last_claims = [at for at in (self._last_claim_at, *times) if at is not None]
+        capabilities = self._allowed(look)
+        return Observation(
+            target=self._shown,
+            layout="stream",
+            taken_at=now,
+            complete=undelivered.complete,
+            boxes=box_states(look, undelivered, self._waits_since(), min(times, default=None), now, self._retention),
+            claims=claims.rows,
+            counts=verdict_counts(judged.values()),
+            claims_all=len(claims.rows) >= sum(one.state.pending for one in judged.values()),
+            flow=flow,
+            resources=capacities(look, undelivered, self._maxlen),
+            absent=ABSENT,
+            cursors=(cursor_source(look, self._shown.rpartition("/")[0], undelivered),),
+            findings=(*warnings(look, claims.oldest), *_skew(look.now - now)),
+            paused=None if look.paused is None else pause_from(json_object(look.paused), look.now),
+            consumers=None if any(one.verdict is Verdict.UNKNOWN for one in judged.values()) else _running(judged),
+            consumers_seen=_running(judged),
+            last_claim_at=max(last_claims, default=None),
+            who=self._viewer(capabilities),
+            capabilities=capabilities,
+            watch=Watch("live" if self._watching else "once", since=self._since, lag=lag_of(look)),
+            generation=self._generation,
+            hidden=hidden_facts(look),
+        )
+
+    def _unseen(self, trouble: ServerTrouble, now: float) -> Observation:
+        """Returns the last picture, marked as such, where the server says nothing; none where it never did."""
+        last, why = self._last, trouble.what
+        seen_at = None if last is None else last.taken_at
+        watch = Watch("away", why, _PERIOD, self._since, trouble.advice, seen_at)
+        if last is None:
+            boxes = {box: BoxState(box, None, complete=False, error=why, as_of=now) for box in BOXES[:2]}
+            nothing = Capabilities.nothing(self._read_only or why)
+            return Observation(
+                self._shown, "stream", now, False, boxes, absent=ABSENT, who=self._viewer(nothing), capabilities=nothing,
+                watch=watch,
+            )  # fmt: skip
+        old = {box: replace(state, error=why if box in BOXES[:2] else "") for box, state in last.boxes.items()}
+        # What was seen last stays on the screen; nothing was measured since.
+        return replace(
+            last, taken_at=now, complete=False, boxes=old, flow=Flow(now, now, exact=False), consumers=None, watch=watch,
+            findings=(),
+        )
+
+    def judge_pids(self, asked: Sequence[tuple[int, float]]) -> list[tuple[Verdict, str]]:
+        """Judges processes of this host: (pid, time of a claim) each."""
+        root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+        try:
+            return self._around.pids(asked, root)
+        finally:
+            os.close(root)
+
+    def _note_state(self, look: Look) -> None:
+        state = (
+            look.length, look.added, look.groups, look.aside, look.paused,
+            tuple((name, one.state.pending, one.verdict) for name, one in self._judged.items()),
+        )  # fmt: skip
+        self._generation += state != self._state
+        self._state = state
+
+    def _waits_since(self) -> float | None:
+        """Returns when the oldest message that waits was put."""
+        ids = (self._claims.waiting, self._claims.undelivered if self._undelivered.number else None)
+        return min((entry_time(id) for id in ids if id is not None), default=None)
+
+    def _allowed(self, look: Look) -> Capabilities:
+        if self._read_only is not None:
+            return Capabilities.nothing(self._read_only)
+        if look.server.replica:
+            return Capabilities.nothing("a replica: changes are made on its master")
+        return self._capabilities()
+
+    def _viewer(self, capabilities: Capabilities) -> Viewer:
+        words = "READ-ONLY" if self._read_only is not None else "read-write" if capabilities.change else "read-only"
+        if words == "read-only" and (why := capabilities.why_not(Action.REQUEUE)):
+            words = f"read-only: {why}"
+        return Viewer(user_name(os.geteuid()), os.geteuid(), words)
+
+    def listing(
+        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
+    ) -> Listing:
+        self._step = f"listing {query.box}"
+        if self._look is None:
+            return RowListing(query, [], now=self._clock(), complete=False, generation=self._generation)
+        try:
+            parts, rows = self._parts(query.box), self._aside_rows(query.box)
+            paged = in_order_of_ids(query)
+            if query.box not in ASIDE and paged is not None:
+                complete = self._undelivered.complete or query.box is not Box.NEW
+                kept = self._kept.get(query.box)
+                if self._away and kept is not None and kept.query == query:
+                    return kept  # what was fetched of it is all there is
+                made = PagedListing(query, parts, backwards=paged, complete=complete, generation=self._generation)
+                if not self._away:
+                    self._kept[query.box] = made
+                return made
+            for part in parts:
+                for page in part.rows():
+                    rows += page
+                    if cancelled() or len(rows) >= LISTED_AT_MOST:
+                        break
+                    if progress is not None and progress.due():
+                        progress.advanced(len(rows) / max(1, sum(one.count for one in parts)), (), 0)
+                if cancelled() or len(rows) >= LISTED_AT_MOST:
+                    break
+        except ServerTrouble:
+            return RowListing(query, [], now=self._clock(), complete=False, generation=self._generation)
+        finally:
+            self._step = ""
+        state = None if self._last is None else self._last.boxes.get(query.box)
+        most = LISTED_AT_MOST if len(rows) >= LISTED_AT_MOST else None
+        complete = most is None and not cancelled() and (state is None or state.complete)
+        return RowListing(
+            query, rows[:most], now=self._clock(), complete=complete, generation=self._generation, ordered_over=most
+        )
+
+    def _parts(self, box: Box) -> list[Part]:
+        look = self._look
+        if look is None:
+            return []
+        if box is Box.NEW:
+            last = look.group.last_delivered
+            first = last if look.first is None or id_order(look.first) < id_order(last) else look.first
+            found: list[Part] = [
+                WaitingPart(self._fetcher, HANDED_BACK, pending_of(look, HANDED_BACK), self._server_now),
+                EntryPart(self._fetcher, self._undelivered.number, last, (first, look.last)),
+                WaitingPart(self._fetcher, LATER, pending_of(look, LATER), self._server_now, delayed=True),
+            ]
+            return [part for part in found if part.count]
+        if box is not Box.CUR:
+            return []
+        holding = sorted(
+            (one for one in self._judged.values() if one.state.pending),
+            key=lambda one: (_RANKS.get(one.verdict, 3), -(one.state.idle or 0.0), one.state.name),
+        )
+        span = None if self._claims.oldest is None else (self._claims.oldest, look.group.last_delivered)
+        return [ClaimPart(self._fetcher, one, span, self._server_now) for one in holding]
+
+    def _server_now(self) -> float:
+        """The clock of the server, as far as it was heard: the time of a claim is told as its age."""
+        look, last = self._look, self._last
+        return self._clock() if look is None or last is None else self._clock() + look.now - last.taken_at
+
+    def _aside_rows(self, box: Box) -> list[Row]:
+        rows: list[Row] = []
+        begin = "-"
+        while box in ASIDE and len(rows) < LISTED_AT_MOST:
+            some = self._fetcher.aside(box, begin, 100)
+            rows += [aside_row(box, id, fields, self._retention) for id, fields in some]
+            if len(some) < 100:
+                break
+            begin = f"({some[-1][0]}"
+        return rows
+
+    def read(self, key: Key, limit: int) -> Payload:
+        box, id = _key(key)
+        try:
+            fields = self._fetcher.entry(box, id)
+        except ServerTrouble as trouble:
+            raise Unreadable(str(trouble), path=self._shown, advice="try again") from None
+        if fields is None:
+            raise Unreadable("its entry was deleted or trimmed", path=escape(id), advice="look again")
+        own = {name: value for name, value in fields.items() if not (box in ASIDE and name.startswith(b"~"))}
+        data = own.get(b"data")
+        if data is None:
+            named = {_text(name): _text(value) for name, value in own.items()}
+            data = json.dumps(named, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape")
+        facts = [("entry", escape(id)), ("stream", escape(self._fetcher.key_of(box)))]
+        more = {b"operation": fields.get(b"~op"), **(own if b"data" in own else {})}
+        facts += [
+            (escape(_text(name)), escape(_text(value))[:200])
+            for name, value in more.items() if value is not None and name != b"data"
+        ][:20]  # fmt: skip
+        return Payload(data[:limit], len(data), len(data) > limit, tuple(facts))
+
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
+        found: dict[str, TrackedMessage] = {}
+        for id in islice(dict.fromkeys(ids), _FOLLOWED):
+            try:
+                found[id] = self._located(id)
+            except ServerTrouble:
+                found[id] = TrackedMessage(id)
+        return found
+
+    def _located(self, id: str) -> TrackedMessage:
+        look = self._look
+        if look is None or not id.replace("-", "").isdecimal() or id.count("-") != 1:
+            return TrackedMessage(id)
+        put_at = entry_time(id)
+        claim = self._fetcher.claim(id)
+        if claim is not None and claim.consumer in (HANDED_BACK, LATER):
+            return TrackedMessage(id, Box.NEW, put_at=put_at)
+        if claim is not None:
+            judged = self._judged.get(claim.consumer)
+            pid = None if judged is None else judged.owner.pid
+            verdict = None if judged is None else judged.verdict
+            return TrackedMessage(
+                id, Box.CUR, claimed_at=self._server_now() + claim.since, pid=pid, verdict=verdict, put_at=put_at
+            )
+        if id_order(id) > id_order(look.group.last_delivered) and self._fetcher.heads(id, id, 1):
+            return TrackedMessage(id, Box.NEW, put_at=put_at)
+        return TrackedMessage(id, gone_at=look.now, put_at=put_at)
+
+    def consumers(self) -> ConsumerList:
+        error = "" if self._last is not None else "the server was not heard yet"
+        found = consumer_list(self._judged, self._claims.rows, self._clock())
+        return replace(found, error=error) if error else found
+
+    def holders(self, key: Key) -> Holders:
+        box, id = _key(key)
+        try:
+            claim = self._fetcher.claim(id)
+        except ServerTrouble as trouble:
+            raise Unreadable(str(trouble), path=self._shown, advice="try again") from None
+        if box is not Box.CUR or claim is None or claim.consumer not in self._judged:
+            return Holders(escape(id), (), True, ("nobody holds it",))
+        judged = self._judged[claim.consumer]
+        how = f"holds the claim: {judged.evidence}"
+        holding = Holding(judged.owner.pid, claim.consumer, None, how, self._server_now() + claim.since)
+        return Holders(escape(id), (holding,), True, ("a server knows consumers by their names, not by processes",))
+
+    def claim_row(self, id: str) -> Row | None:
+        """Returns the row of a claim as of now; None where nobody holds it. Raises ``ServerTrouble``."""
+        claim = self._fetcher.claim(id)
+        return None if claim is None else claim_row(claim, self._judged.get(claim.consumer))
+
+    def current_step(self) -> str:
+        return self._step
+
+    def changes(self, timeout: float) -> bool:
+        return self._changes.wait(timeout)
+
+    def wake(self) -> None:
+        self._changes.wake()
+
+    def close(self) -> None:
+        self._changes.close()
+        self._server.close()
+
+
+def _key(key: Key) -> tuple[Box, str]:
+    if not isinstance(key, tuple) or len(key) < 2:
+        raise Unreadable("no message of this stream", path=escape(str(key)), advice="look again")
+    return Box(key[0]), str(key[1])
+
+
+def _running(judged: Mapping[str, JudgedMember]) -> int:
+    """Returns the number of consumers that are known to run."""
+    return sum(one.verdict is Verdict.ALIVE for one in judged.values())
+
+
+def _skew(seconds: float) -> tuple[QueueFinding, ...]:
+    if abs(seconds) < _SKEW:
+        return ()
+    way = "ahead of" if seconds > 0 else "behind"
+    text = f"the clock of the server is {age(abs(seconds))} {way} this one: ages are wrong by that"
+    return (QueueFinding("clock-skew", text, 1),)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")

@@ -1,0 +1,1 @@
+"""Streams of a Redis or Valkey server."""

@@ -1,0 +1,251 @@
+"""What a look at a stream says: boxes, verdicts, flow, and what is missing."""
+
+from __future__ import annotations
+
+import socket as sockets
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spooltop.backends.redis.stream_names import StreamNames
+from spooltop.backends.redis.streams import undelivered
+from spooltop.backends.redis.streams.reader import StreamReader
+from spooltop.model.look.observation import Observation
+from spooltop.model.vocabulary import Box, Verdict
+
+NAMES = StreamNames("jobs", "work")
+
+
+def _add(jobs: Any, count: int) -> list[bytes]:
+    pipe = jobs.pipeline(transaction=False)
+    for number in range(count):
+        pipe.xadd("jobs", {"data": b"%d" % number, "source": "mail"})
+    return list(pipe.execute())
+
+
+def _take(jobs: Any, consumer: str, count: int = 1) -> list[bytes]:
+    ((_, entries),) = jobs.xreadgroup("work", consumer, {"jobs": ">"}, count=count)
+    return [id for id, _ in entries]
+
+
+def _counts(seen: Observation) -> dict[str, int | None]:
+    return {str(box): state.count for box, state in seen.boxes.items() if state.count != 0}
+
+
+def test_boxes_are_counted(jobs: Any, reader: StreamReader) -> None:
+    assert _counts(reader.see()) == {} and reader.see().complete
+    _add(jobs, 5)
+    taken = _take(jobs, "bob", 2)
+    seen = reader.see()
+    assert _counts(seen) == {"new": 3, "cur": 2} and seen.complete and seen.layout == "stream"
+    assert [row.id.encode() for row in seen.claims] == taken
+    assert seen.boxes[Box.NEW].oldest_at == pytest.approx(seen.taken_at, abs=60)
+
+
+def test_what_was_handed_back_waits(jobs: Any, reader: StreamReader) -> None:
+    _add(jobs, 3)
+    first, second, third = _take(jobs, "bob", 3)
+    jobs.xclaim("jobs", "work", "~spooltop", 0, [first], justid=True)
+    jobs.xclaim("jobs", "work", "~later", 0, [second], justid=True)
+    jobs.zadd(NAMES.later, {second: 4_000_000_000_000})
+    seen = reader.see()
+    assert _counts(seen) == {"new": 2, "cur": 1} and [row.id.encode() for row in seen.claims] == [third]
+    assert [one.owner.name for one in reader.consumers().consumers] == ["bob"]
+
+
+@pytest.mark.parametrize("box", [Box.REJECTED, Box.HELD, Box.TRASH])
+def test_what_was_set_aside_is_counted(jobs: Any, reader: StreamReader, box: Box) -> None:
+    key = {Box.REJECTED: NAMES.rejected, Box.HELD: NAMES.held, Box.TRASH: NAMES.trash}[box]
+    jobs.xadd(key, {"data": "x", "~id": "5-1", "~tries": "3", "~why": "no", "~by": "me", "~group": "work"}, id="1000-0")
+    seen = reader.see()
+    assert _counts(seen) == {str(box): 1} and seen.boxes[box].oldest_at == 1.0
+
+
+def test_a_lag_that_the_server_lost_is_counted(client: Any, reader_of: Callable[..., StreamReader]) -> None:
+    ids = _add(client, 25)
+    client.xgroup_create("jobs", "work", ids[4])
+    client.xdel("jobs", ids[10])
+    assert client.xinfo_groups("jobs")[0]["lag"] is None
+    assert _counts(reader_of().see()) == {"new": 19}
+
+
+def test_a_lag_of_many_is_a_lower_bound_first(client: Any, reader_of: Callable[..., StreamReader]) -> None:
+    ids = _add(client, 10_200)
+    client.xgroup_create("jobs", "work", ids[99])
+    reader = reader_of()
+    seen = reader.see()
+    assert seen.boxes[Box.NEW].count == 10_000 and not seen.boxes[Box.NEW].complete and not seen.complete
+    seen = reader.see()
+    assert seen.boxes[Box.NEW].count == 10_100 and seen.boxes[Box.NEW].complete
+
+
+def test_a_count_goes_on_while_consumers_read(
+    client: Any, reader_of: Callable[..., StreamReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undelivered, "_STEP", 100)
+    ids = _add(client, 270)
+    client.xgroup_create("jobs", "work", ids[4])
+    client.xdel("jobs", ids[250])
+    reader = reader_of()
+    assert reader.see().boxes[Box.NEW].count == 100
+    _take(client, "bob", 30)
+    assert client.xinfo_groups("jobs")[0]["lag"] is None
+    seen = reader.see()
+    assert seen.boxes[Box.NEW].count == 170 and not seen.complete
+    seen = reader.see()
+    assert seen.boxes[Box.NEW].count == 270 - 5 - 30 - 1 and seen.complete
+    client.xdel("jobs", ids[100])  # was counted already
+    assert [reader.see().boxes[Box.NEW].count for _ in range(3)] == [100, 200, 233]
+
+
+def test_all_are_new_where_what_was_read_is_deleted(client: Any, reader_of: Callable[..., StreamReader]) -> None:
+    ids = _add(client, 6)
+    client.xgroup_create("jobs", "work", ids[1])
+    client.xdel("jobs", *ids[:2])
+    seen = reader_of().see()
+    assert seen.boxes[Box.NEW].count == 4 and seen.boxes[Box.NEW].complete
+
+
+def _verdict(reader: StreamReader, name: str) -> tuple[Verdict, str]:
+    reader.see()
+    (one,) = [one for one in reader.consumers().consumers if one.owner.name == name]
+    return one.verdict, one.evidence
+
+
+def test_a_lease_decides_first(jobs: Any, reader: StreamReader) -> None:
+    name = f"{sockets.gethostname()}-999999-abcdef"
+    _add(jobs, 1)
+    _take(jobs, name)
+    assert _verdict(reader, name) == (Verdict.DEAD, "exited")
+    jobs.hset(NAMES.consumers, name, "far 77")
+    assert _verdict(reader, name) == (Verdict.DEAD, "its lease ended; it was pid 77 of far")
+    jobs.set(NAMES.lease(name), "1", px=60_000)
+    assert _verdict(reader, name) == (Verdict.ALIVE, "its lease runs")
+    assert (reader.see().counts.alive, reader.see().counts.dead) == (1, 0)
+
+
+def test_a_connection_of_its_name_decides_next(jobs: Any, reader_of: Callable[..., StreamReader]) -> None:
+    clock = [0.0]
+    reader = reader_of(monotonic=lambda: clock[0])
+    _add(jobs, 1)
+    _take(jobs, "bob")
+    verdict, evidence = _verdict(reader, "bob")
+    assert verdict is Verdict.UNKNOWN and evidence.startswith("no lease, no connection has its name; asked ")
+    jobs.execute_command("CLIENT", "SETNAME", "bob")
+    clock[0] = 6.0  # the names of all connections are asked for every few seconds
+    assert _verdict(reader, "bob") == (Verdict.ALIVE, "a connection has its name")
+    jobs.execute_command("CLIENT", "SETNAME", "eve")
+    jobs.xgroup_createconsumer("jobs", "work", "eve")
+    assert _verdict(reader, "eve")[0] is Verdict.ALIVE  # and where a consumer is new
+    jobs.execute_command("CLIENT", "SETNAME", "")
+
+
+def test_a_process_of_this_host_is_asked_for(jobs: Any, reader: StreamReader) -> None:
+    _add(jobs, 2)
+    for pid, expected in ((1, Verdict.ALIVE), (4_000_000, Verdict.DEAD)):
+        _take(jobs, f"{sockets.gethostname()}-{pid}")
+        assert _verdict(reader, f"{sockets.gethostname()}-{pid}")[0] is expected
+
+
+def test_idle_for_long_is_no_death(jobs: Any, reader: StreamReader) -> None:
+    _add(jobs, 1)
+    (id,) = _take(jobs, "bob")
+    jobs.xclaim("jobs", "work", "bob", 0, [id], idle=9 * 3_600_000, justid=True)
+    assert _verdict(reader, "bob")[0] is Verdict.UNKNOWN
+    (claim,) = reader.see().claims
+    assert claim.in_box_since == pytest.approx(reader.see().taken_at - 9 * 3600, abs=60)
+
+
+def test_counts_are_exact_where_claims_are_many(jobs: Any, reader: StreamReader) -> None:
+    _add(jobs, 3_000)
+    _take(jobs, "bob", 2_000)
+    name = f"{sockets.gethostname()}-4000000"
+    _take(jobs, name, 700)
+    seen = reader.see()
+    assert (seen.counts.unknown, seen.counts.dead, seen.boxes[Box.CUR].count) == (2_000, 700, 2_700)
+    assert 20 <= len(seen.claims) <= 100 and {row.verdict for row in seen.claims} == {Verdict.UNKNOWN, Verdict.DEAD}
+
+
+def test_the_flow_comes_from_counters(jobs: Any, reader: StreamReader) -> None:
+    reader.see()
+    _add(jobs, 10)
+    ids = _take(jobs, "bob", 6)
+    jobs.xack("jobs", "work", *ids[:4])
+    flow = reader.see().flow
+    assert (flow.arrived, flow.claimed, flow.done, flow.exact, flow.measured) == (10, 6, 4, True, True)
+    jobs.xack("jobs", "work", ids[4])
+    jobs.xadd(NAMES.rejected, {"data": "x"})
+    assert reader.see().flow.done == 0
+
+
+def test_groups_are_cursors(jobs: Any, reader: StreamReader) -> None:
+    jobs.xgroup_create("jobs", "other", "0")
+    ids = _add(jobs, 3)
+    _take(jobs, "bob", 2)
+    (source,) = reader.see().cursors
+    assert source.sections == {"work": ids[1].decode(), "other": "0-0"} and not source.in_file
+    assert source.behind == {"work": (1, True), "other": (3, True)}
+    assert reader.see().cursors[0].stamp == source.stamp
+    jobs.xgroup_setid("jobs", "other", ids[1])  # the server does not know its lag from now on
+    jobs.xadd("jobs", {"data": "x"})
+    assert reader.see().cursors[0].behind == {"work": (2, True), "other": (1, False)}
+
+
+def test_memory_is_a_capacity_where_it_is_limited(jobs: Any, reader_of: Callable[..., StreamReader]) -> None:
+    assert reader_of().see().capacities == ()
+    jobs.config_set("maxmemory", 100_000_000)
+    (one,) = reader_of().see().capacities
+    assert one.name == "memory" and one.total == 100_000_000 and one.free is not None and 0 < one.free < 100_000_000
+
+
+def test_what_may_wait_until_a_trimmed_stream_loses_it_is_a_capacity(
+    jobs: Any, reader_of: Callable[..., StreamReader]
+) -> None:
+    for number in range(8):
+        jobs.xadd("jobs", {"data": str(number)})
+    _take(jobs, "bob", 3)
+    (one,) = reader_of(maxlen=10).see().capacities
+    assert (one.name, one.free, one.total) == ("maxlen", 2, 10)
+    (one,) = reader_of(maxlen=5).see().capacities
+    assert (one.free, one.full) == (0, "the oldest that wait are dropped")
+
+
+def test_a_claim_without_its_entry_is_a_problem(jobs: Any, reader: StreamReader) -> None:
+    ids = _add(jobs, 3)
+    _take(jobs, "bob")
+    assert reader.see().findings == ()
+    jobs.xtrim("jobs", minid=ids[1], approximate=False)
+    (found,) = reader.see().findings
+    assert found.code == "lost" and found.ids == (ids[0].decode(),)
+
+
+def test_a_stream_that_goes_is_said_and_comes_back(jobs: Any, reader: StreamReader) -> None:
+    _add(jobs, 3)
+    reader.see()
+    jobs.delete("jobs")
+    seen = reader.see()
+    box = seen.boxes[Box.NEW]
+    assert (box.error, box.count, seen.complete) == ("there is no such stream any more", 3, False)
+    jobs.set("jobs", "text")
+    assert reader.see().boxes[Box.NEW].error == "it is not a stream any more"
+    jobs.delete("jobs")
+    jobs.xadd("jobs", {"data": "1"})
+    assert reader.see().boxes[Box.NEW].error == "the stream has no such group any more"
+    jobs.xgroup_create("jobs", "work", "0")
+    assert _counts(reader.see()) == {"new": 1} and not reader.see().boxes[Box.NEW].error
+
+
+def test_a_pause_is_shown(jobs: Any, reader: StreamReader) -> None:
+    assert reader.see().paused is None
+    jobs.set(NAMES.paused, '{"by": "ann", "at": 100.0, "reason": "a schema change"}')
+    pause = reader.see().paused
+    assert pause is not None and (pause.by, pause.at, pause.reason) == ("ann", 100.0, "a schema change")
+
+
+def test_large_entries_are_not_fetched_by_a_look(jobs: Any, reader: StreamReader) -> None:
+    jobs.xadd("jobs", {"data": b"x" * 1_000_000})
+    assert reader.see().boxes[Box.NEW].count == 1
+    before = jobs.info("stats")["total_net_output_bytes"]
+    reader.see()
+    assert jobs.info("stats")["total_net_output_bytes"] - before < 50_000
