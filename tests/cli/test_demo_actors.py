@@ -7,13 +7,15 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from spooltop.cli.demo import consumers, lockers, pollers, sample_messages, speed, writers
-from spooltop.cli.demo.command import BANNER, BANNER_KEPT, goodbye
+from spooltop.cli.demo.command import goodbye
 from spooltop.cli.demo.process_group import Child, ProcessGroup, fork
+from spooltop.cli.demo.stages import BANNER, BANNER_KEPT, STREAM_BANNER, spool_stage
 from spooltop.engine import Claim, CursorFile, Spool
 from spooltop.engine import names as grammar
 from spooltop.model.operations.plan import OperationRecord
@@ -175,9 +177,9 @@ def test_a_writer_dies_in_tmp(spool: str, child: Child) -> None:
 
 
 def test_everybody_ends_when_the_demo_is_over(spool: str, over: Child) -> None:
-    began = time.monotonic() + 1000
+    began, queue = time.monotonic() + 1000, partial(Spool, spool, durable=False)
     acts = [
-        *pollers.pollers(spool, began).values(), consumers.worker(spool, 60, 60), consumers.slow(spool), writers.slow(spool),
+        *pollers.pollers(spool, began).values(), consumers.worker(queue, 60, 60), consumers.slow(queue), writers.slow(spool),
         lockers.holder(spool), lockers.waiter(spool),
     ]  # fmt: skip
     for act in acts:
@@ -226,7 +228,7 @@ def claimed(box: Spool) -> Claim:
     return claim
 
 
-@pytest.mark.parametrize("banner", [BANNER, BANNER_KEPT])
+@pytest.mark.parametrize("banner", [BANNER, BANNER_KEPT, STREAM_BANNER])
 def test_the_last_line_fits_80_columns(banner: str) -> None:
     assert len(banner) <= 80
 
@@ -243,10 +245,25 @@ def operation(action: Action, done: int, undone_by: str | None = None) -> Operat
     return OperationRecord("7f3a", action, 0.0, "me", done, done, undone_by=undone_by)
 
 
-def test_the_goodbye_counts_what_was_requeued() -> None:
+def test_the_goodbye_counts_what_was_requeued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = [operation(Action.REQUEUE, 2), operation(Action.REQUEUE, 1), operation(Action.PURGE, 9)]
-    assert goodbye(records, 5, None) == (
-        "demo over: you requeued 3 of 5 dead claims; the spool is removed. Yours: spooltop PATH, or make one: spooltop init PATH"
-    )
-    assert "requeued 0 of 1 dead claims;" in goodbye([operation(Action.REQUEUE, 1, undone_by="99aa")], 1, None)
-    assert "the spool is kept: spooltop 'my spool'." in goodbye([], 0, "my spool")
+    monkeypatch.chdir(tmp_path)
+    with spool_stage(None) as stage:
+        assert goodbye(records, 5, stage) == (
+            "demo over: you requeued 3 of 5 dead claims; the spool is removed. "
+            "Yours: spooltop PATH, or make one: spooltop init PATH"
+        )
+        assert "requeued 0 of 1 dead claims;" in goodbye([operation(Action.REQUEUE, 1, undone_by="99aa")], 1, stage)
+    with spool_stage("my spool") as stage:
+        assert "the spool is kept: spooltop 'my spool'." in goodbye([], 0, stage)
+
+
+def test_a_consumer_rejects_and_tries_again(spool: str, child: Child) -> None:
+    with Spool(spool, durable=False) as box:
+        box.put(sample_messages.row("email", 1, encoding="utf-7"))
+        consumers.work(child, claimed(box), 0.0)
+        assert os.listdir(os.path.join(spool, ".spooltop", "rejected")) != []
+        box.put(sample_messages.row("signal", 2, picture="x.jpg"))
+        claim = claimed(box)
+        consumers.work(child, claim, 0.0)
+        assert claim.ended and box.claim() is None and box.depth() == 1  # it waits for its delay

@@ -9,7 +9,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 import pytest
@@ -18,6 +20,7 @@ from spooltop.cli.demo import demo_dir, speed
 from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.vocabulary import Box
 
 from .person import Person
 from .terminal import SPOOLTOP, Terminal
@@ -26,13 +29,19 @@ from .tour import play
 Dashboard = Callable[..., Terminal]
 Demo = Callable[..., subprocess.Popen[str]]
 ACTORS = 13
+STREAM_ACTORS = 12
 
 
 @pytest.fixture
-def demo(tmp_path: Path) -> Iterator[Demo]:
-    """Starts a demo without a terminal, its directory below ``tmp_path / "temp"``."""
-    temp = tmp_path / "temp"
-    temp.mkdir()
+def temp() -> Iterator[Path]:
+    """A directory with a short name: the path of a socket has 107 bytes at most."""
+    with TemporaryDirectory(prefix="t") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def demo(temp: Path) -> Iterator[Demo]:
+    """Starts a demo without a terminal, its directory below ``temp``."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*args: str, seconds: str = "600") -> subprocess.Popen[str]:
@@ -58,6 +67,17 @@ def family_of(process: subprocess.Popen[str], least: int = ACTORS) -> list[psuti
         assert process.poll() is None
         psutil.wait_procs([demo], timeout=0.1)
     return children
+
+
+def server_of(process: subprocess.Popen[str]) -> psutil.Process:
+    """The server of a demo on a stream, once it runs: others that the demo starts may end at any moment."""
+    demo = psutil.Process(process.pid)
+    while True:
+        for one in demo.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if one.name() == "redis-server":
+                    return one
+        assert process.poll() is None
 
 
 def assert_gone(processes: list[psutil.Process]) -> None:
@@ -114,40 +134,76 @@ def test_everything_that_it_promises_is_seen_and_the_kept_spool_is_a_good_one(de
         assert box.recover() != []
 
 
-def test_the_status_is_printed_and_the_spool_removed(demo: Demo, tmp_path: Path) -> None:
+def test_the_status_is_printed_and_the_spool_removed(demo: Demo, temp: Path) -> None:
     process = demo("--json", seconds="1")
     out, err = process.communicate(timeout=60)
     status = json.loads(out)
-    assert status["spool"].startswith(str(tmp_path / "temp" / demo_dir.PREFIX))
+    assert status["spool"].startswith(str(temp / demo_dir.PREFIX))
     assert set(status["cursors"]) == {"imessage", "teams", "signal", "email", "messenger"}
     assert process.returncode == 0
     assert err.startswith("demo over: you requeued 0 of ")
-    assert os.listdir(tmp_path / "temp") == []
+    assert os.listdir(temp) == []
+
+
+def test_the_status_of_a_stream_is_printed_and_its_server_ends(demo: Demo, temp: Path) -> None:
+    process = demo("--redis", "--json", seconds="3")
+    server = server_of(process)
+    out, err = process.communicate(timeout=60)
+    status = json.loads(out)
+    assert status["spool"].startswith(f"unix://{temp}/{demo_dir.PREFIX}")
+    assert set(status["cursors"]) == {"workers", "archive"}
+    assert status["boxes"]["held"]["count"] == 2
+    assert process.returncode == 0
+    assert err.startswith("demo over: you requeued 0 of ")
+    assert_gone([server])
+    assert os.listdir(temp) == []
 
 
 @pytest.mark.long
-def test_nothing_runs_on_when_it_is_killed_and_the_next_one_sweeps(demo: Demo, tmp_path: Path) -> None:
-    process = demo()
-    processes = family_of(process)
-    (tmp_path / "temp" / "spooltop-demo-notes").mkdir()
-    (left,) = [name for name in os.listdir(tmp_path / "temp") if name != "spooltop-demo-notes"]
+def test_all_of_a_demo_on_a_stream_is_seen(demo: Demo, temp: Path) -> None:
+    process = demo("--redis")
+    family_of(process, STREAM_ACTORS)
+    (base,) = temp.iterdir()
+    wanted = {"claims-dead", "claim-long", "claims-unknown", "poison"}
+    seen: set[str] = set()
+    end = time.monotonic() + 90
+    with open_control(demo_dir.stream_address(str(base)), settings=speed.SETTINGS) as control:
+        while not wanted <= seen or control.look().observation.boxes[Box.REJECTED].count == 0:
+            assert time.monotonic() < end, wanted - seen
+            control.changes(0.5)
+            seen |= codes(control.look())
+    assert (base / "demo.log").read_text() == ""
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert os.listdir(temp) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("more", "least"), [((), ACTORS), (("--redis",), STREAM_ACTORS)])
+def test_nothing_runs_on_when_it_is_killed_and_the_next_one_sweeps(
+    demo: Demo, temp: Path, more: tuple[str, ...], least: int
+) -> None:
+    process = demo(*more)
+    processes = family_of(process, least)
+    (temp / "spooltop-demo-notes").mkdir()
+    (left,) = [name for name in os.listdir(temp) if name != "spooltop-demo-notes"]
     process.kill()
     assert_gone(processes)
-    assert (tmp_path / "temp" / left / "memex").is_dir()
+    assert (temp / left / ("redis.sock" if more else "memex")).exists()
     demo(seconds="0").communicate(timeout=60)
-    assert os.listdir(tmp_path / "temp") == ["spooltop-demo-notes"]
+    assert os.listdir(temp) == ["spooltop-demo-notes"]
 
 
-def test_two_at_once_leave_each_other_alone(demo: Demo, tmp_path: Path) -> None:
+def test_two_at_once_leave_each_other_alone(demo: Demo, temp: Path) -> None:
     first = demo()
     family_of(first)
     demo(seconds="0").communicate(timeout=60)
-    (left,) = os.listdir(tmp_path / "temp")
-    assert (tmp_path / "temp" / left / "memex" / "new").is_dir()
+    (left,) = os.listdir(temp)
+    assert (temp / left / "memex" / "new").is_dir()
 
 
 @pytest.mark.long
-def test_it_ends_tidily_though_its_first_child_was_killed(demo: Demo, tmp_path: Path) -> None:
+def test_it_ends_tidily_though_its_first_child_was_killed(demo: Demo, temp: Path) -> None:
     process = demo()
     processes = family_of(process)
     (first,) = psutil.Process(process.pid).children()
@@ -156,7 +212,7 @@ def test_it_ends_tidily_though_its_first_child_was_killed(demo: Demo, tmp_path: 
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out, err.strip()) == (130, "", "")
-    assert os.listdir(tmp_path / "temp") == []
+    assert os.listdir(temp) == []
 
 
 def test_without_a_terminal_it_says_what_it_needs() -> None:

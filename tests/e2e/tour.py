@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from spooltop.cli.demo.command import BANNER
+from spooltop.cli.demo.stages import BANNER
 
 from .person import ENTER, ESC, Person, all_of
 from .terminal import SPOOLTOP, Terminal

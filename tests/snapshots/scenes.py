@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from spooltop.cli.demo.command import BANNER
+from spooltop.cli.demo.stages import BANNER
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.locks import Holders, Holding

@@ -11,7 +11,9 @@ import os
 import shutil
 import stat
 import tempfile
+from urllib.parse import quote
 
+from spooltop.backends.journal.log_files import STATE_DIR, state_of
 from spooltop.engine import Spool
 from spooltop.engine.system.files import REAL_FILES
 from spooltop.engine.system.host import flock_holders
@@ -20,10 +22,15 @@ from spooltop.errors import NotASpool, Refused
 from spooltop.model.text import escape
 from spooltop.records import dataclass
 
-__all__ = ["MARKER", "PREFIX", "DemoDir", "keep", "left_behind", "make", "sweep"]
+__all__ = [
+    "MARKER", "PREFIX", "STREAM", "WORKING", "DemoDir", "keep", "left_behind", "make", "make_empty", "remove_logs", "socket_in",
+    "stream_address", "sweep",
+]  # fmt: skip
 
 PREFIX = "spooltop-demo-"
 MARKER = ".spooltop-demo"
+STREAM, WORKING = "memex", "workers"
+"""The stream of a demo on a server, and the group whose messages are worked on."""
 _TEXT = b"the directory of a spooltop demo; the next demo removes it\n"
 
 
@@ -46,21 +53,37 @@ class DemoDir:
                 _remove(os.path.basename(self.base), parent)
             finally:
                 os.close(parent)
+            remove_logs(self.base)
         finally:
             os.close(self.lock)
 
 
 def make(parent: str | None = None) -> DemoDir:
     """Makes a new directory below ``parent`` (by default the directory for temporary files) with an empty spool in it."""
+    made = make_empty(parent)
+    Spool.create(made.spool, durable=False).close()
+    return made
+
+
+def make_empty(parent: str | None = None) -> DemoDir:
+    """Makes a new directory, as ``make``; the caller makes the spool in it."""
     base = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
     draft = os.path.join(base, f"{MARKER}.draft")
     lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     REAL_FILES.lock_coarse(lock)
     os.write(lock, _TEXT)
     os.rename(draft, os.path.join(base, MARKER))  # from now on it is a demo's, and locked
-    spool = os.path.join(base, "memex")
-    Spool.create(spool, durable=False).close()
-    return DemoDir(spool, base, lock)
+    return DemoDir(os.path.join(base, "memex"), base, lock)
+
+
+def socket_in(base: str) -> str:
+    """Returns the path of the server's socket in the directory of a demo."""
+    return os.path.join(base, "redis.sock")
+
+
+def stream_address(base: str) -> str:
+    """Returns the address of the group whose messages are worked on."""
+    return f"unix://{quote(socket_in(base))}#{STREAM}/{WORKING}"
 
 
 def keep(path: str) -> DemoDir:
@@ -80,12 +103,13 @@ def keep(path: str) -> DemoDir:
 
 def sweep(parent: str | None = None) -> list[str]:
     """Removes the directories that killed demos of this user left in ``parent``. Returns the removed names."""
+    above = parent or tempfile.gettempdir()
     try:
-        folder = os.open(parent or tempfile.gettempdir(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return []  # the directory may be writable but not listable: its content is unknown
     try:
-        return [name for name in os.listdir(folder) if name.startswith(PREFIX) and _swept(name, folder)]
+        return [name for name in os.listdir(folder) if name.startswith(PREFIX) and _swept(name, above, folder)]
     finally:
         os.close(folder)
 
@@ -108,7 +132,7 @@ def left_behind() -> list[str]:
     return sorted(found)
 
 
-def _swept(name: str, parent: int) -> bool:
+def _swept(name: str, above: str, parent: int) -> bool:
     directory = lock = -1
     try:
         directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
@@ -117,6 +141,7 @@ def _swept(name: str, parent: int) -> bool:
         if not mine or os.read(lock, len(_TEXT) + 1) != _TEXT or not REAL_FILES.lock_coarse(lock):
             return False
         _remove(name, parent)
+        remove_logs(os.path.join(above, name))
     except OSError:
         return False  # not a demo's, one that lives, or not ours to remove: it stays
     finally:
@@ -124,6 +149,12 @@ def _swept(name: str, parent: int) -> bool:
             if fd >= 0:
                 os.close(fd)
     return True
+
+
+def remove_logs(base: str) -> None:
+    """Removes what root's operations on the stream of a demo wrote elsewhere: everybody else's logs are in the directory."""
+    if os.geteuid() == 0:
+        shutil.rmtree(state_of(STATE_DIR, stream_address(base)), ignore_errors=True)
 
 
 def _remove(name: str, parent: int) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from spooltop.engine.system.syscalls import end_with_parent, overwrite_memory, set_process_name
 from spooltop.records import dataclass
 
-__all__ = ["Child", "ProcessGroup", "fork"]
+__all__ = ["Child", "ProcessGroup", "fork", "own_streams"]
 
 _KILLED_AFTER = 3.0
 
@@ -68,7 +68,7 @@ class ProcessGroup:
             os.close(lifeline)
             os.close(reports)
             os.setsid()  # neither Ctrl-C nor a stopped terminal is meant for them
-            _own_streams(errors)
+            own_streams(errors)
             act(Child(their_end, written))
 
         sys.stdout.flush()
@@ -135,7 +135,8 @@ def fork(title: str, act: Callable[[], None]) -> int:
         os._exit(code)
 
 
-def _own_streams(errors: str) -> None:
+def own_streams(errors: str) -> None:
+    """Takes the terminal away from this process: what it writes to stderr is appended to the file ``errors``."""
     null = os.open(os.devnull, os.O_RDWR)
     log = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     for fd, stream in ((null, 0), (null, 1), (log, 2)):

