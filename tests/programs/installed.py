@@ -12,9 +12,10 @@ from pathlib import Path
 
 from filelock import FileLock
 
-__all__ = ["JOB_QUEUE", "PACKAGES", "job_queue_home", "python_with"]
+__all__ = ["JOB_QUEUE", "PACKAGES", "STREAM_PACKAGES", "job_queue_home", "python_with"]
 
 PACKAGES = ("dirq==1.8", "huey==3.5.4", "kombu==5.7.0", "mailman==3.3.10")
+STREAM_PACKAGES = ("faststream[redis]==0.7.8", "taskiq-redis==1.2.4")
 JOB_QUEUE = "@platformatic/job-queue@0.5.0"
 
 
