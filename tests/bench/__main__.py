@@ -36,6 +36,7 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "tickets": (("tickets", "--dir", "/dev/shm"),),
     "cursors": (("cursors", "--dir", "/dev/shm"), ("cursor_files", "20", "--dir", "/dev/shm")),
+    "streams": (("streams", "--dir", "/dev/shm"),),
     "soak": (("soak", "600"),),
     "payloads": (("payloads",),),
 }

@@ -19,6 +19,9 @@ LEAST = {
     "full": 3_000,
     "calls": 500,
     "tickets": 800,
+    "workers": 300,
+    "moving": 40,
+    "race": 4_000,
     "machine": 3_000,
     "straced": 40,
     "watched": 20,
@@ -29,7 +32,7 @@ case by case."""
 
 
 LONG = (
-    "storm", "operators", "power", "faults", "spin", "calls", "tickets", "machine", "straced",
+    "storm", "operators", "power", "faults", "spin", "calls", "tickets", "workers", "moving", "race", "machine", "straced",
     "errors", "containers", "crash", "names",
 )  # fmt: skip
 
