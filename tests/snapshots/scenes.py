@@ -21,6 +21,7 @@ from spooltop.model.vocabulary import Action, Box, Key
 from ..tui.fake import FakeControl
 from . import asked, states, values
 from .other_programs import SeenQueue, queue
+from .streams import SeenStream, stream
 
 __all__ = ["LARGE", "SCENES", "SMALL", "Clock", "Scene", "SceneControl", "Step"]
 
@@ -42,7 +43,7 @@ class Clock:
 class SceneControl(FakeControl):
     """A control whose every look gives the same picture: that of ``snapshot``, or of the queue of another program."""
 
-    def __init__(self, snapshot: Snapshot, clock: Clock, queue: SeenQueue | None = None) -> None:
+    def __init__(self, snapshot: Snapshot, clock: Clock, queue: SeenQueue | SeenStream | None = None) -> None:
         rows = [row for box in values.rows(snapshot).values() for row in box] if queue is None else [*queue.rows]
         super().__init__(rows, target=snapshot.observation.target, capabilities=snapshot.observation.capabilities)
         self.layout = snapshot.observation.layout
@@ -65,6 +66,8 @@ class SceneControl(FakeControl):
 
     def plan(self, action: Action, selection: Selection, **more: Any) -> Plan:
         plan = super().plan(action, selection, **more)
+        if isinstance(self.queue, SeenStream):
+            return self.queue.planned(plan)
         items = [
             Item(item.row, item.ref, "4 consumers died while processing it" if (item.row.attempt or 0) >= 4 else "")
             for item in plan.items
@@ -94,7 +97,7 @@ class SceneControl(FakeControl):
         return Holders("cur/x", (presence, reading), False, ("the files of 2 processes of root cannot be seen; root sees them",))
 
     def consumers(self) -> ConsumerList:
-        return values.consumers()
+        return self.queue.consumers if isinstance(self.queue, SeenStream) else values.consumers()
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         """Reports the first requeued message as taken and done, and the others as waiting."""
@@ -126,8 +129,8 @@ class Scene:
     banner: str = ""
     several: bool = False
     """The Spools view on the targets of ``several``, in place of one."""
-    queue: Callable[[], SeenQueue] | None = None
-    """The queue of another program in place of ``snapshot``."""
+    queue: Callable[[], SeenQueue | SeenStream] | None = None
+    """The queue of another program, or a stream, in place of ``snapshot``."""
 
 
 def _pressed(*keys: str, see: tuple[str, ...]) -> Step:
@@ -149,6 +152,7 @@ CLAIMS = _pressed("3", see=("Claims 4", "presence lock"))
 READ = Step(see=("presence lock is free",))
 CURSORS = _pressed("5", see=("REVERTED",))
 OPERATIONS = _pressed("z", see=("c41d0a7e92",))
+STREAM_PLAN = _pressed("a", see=("6 marked",)), _pressed("r", see=("requeue 4", "~spooltop"))
 PLAN = _pressed("a", see=("4 marked",)), _pressed("r", see=("requeue 2", "Esc Cancel"))
 
 
@@ -198,5 +202,10 @@ SCENES: tuple[Scene, ...] = (
     Scene("postfix", steps=(Step(see=("READ-ONLY", "PROBLEMS")),), queue=MAIL),
     Scene("postfix-new", steps=(_pressed("2", see=("letter.example", "the other side")), _pressed("d", see=("postsuper -d",))),
           queue=MAIL),
+    Scene("stream", steps=(Step(see=("last consumer died", "last delivered")),), queue=stream),
+    Scene("stream-claims", steps=(_pressed("3", see=("its lease ended", "no lease", "rowid")),), queue=stream),
+    Scene("stream-plan", steps=(_pressed("3", see=("its lease ended",)), *STREAM_PLAN), queue=stream),
+    _words("stream-cursors", _pressed("5", see=("Cursors › workers", "2 groups")), queue=stream),
+    _words("stream-consumers", _pressed("8", see=("Consumers 5", "for a message")), queue=stream),
     Scene("ascii", steps=(Step(see=TITLE),), sizes=(SMALL, MIDDLE), pictured=(), ascii=True),
 )
