@@ -19,5 +19,5 @@ def test_keys_typed_ahead_of_the_screens_break_nothing(spool_path: Path, dashboa
     for key in keys:
         screen.type(key)
     screen.type("\x03")
-    assert screen.wait_exit() == 0
+    assert screen.wait_exit() in (0, 130)  # 130: a q has left the dashboard already, and the end of the program takes the Ctrl-C
     assert "Traceback" not in screen.text

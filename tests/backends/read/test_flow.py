@@ -242,7 +242,7 @@ def test_the_quick_way_through_a_batch_counts_as_the_long_one(steps: list[tuple[
                 counter.add(EventBatch(float(time), {Box.NEW: new, Box.CUR: cur}, {Box.NEW: from_new, Box.CUR: from_cur}))
                 new, cur, from_new, from_cur = set(), set(), set(), set()
                 flow = counter.take(float(time), exact=True, measured=True)
-                ways = sorted((one.claimed_at, one.gone_at) for one in flow.completions)
+                ways = Counter((one.claimed_at, one.gone_at) for one in flow.completions)
                 seen.append((flow.arrived, flow.claimed, flow.retried, flow.done, dict(flow.arrived_by_source), ways))
         return [*seen, (counter.last_claim_at, counter.unsettled)]
 
