@@ -16,8 +16,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from screenshots.svg import Palette
+    from tests.snapshots.scenes import Scene, Size
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -26,49 +31,66 @@ PNG = tuple(f"{name}-80x23-dark" for name in ("overview", "claims", "plan", "res
 """The pictures of the README, which are there as PNG too."""
 
 
-def drawn(only: str | None) -> Iterator[tuple[Path, str]]:
-    """(path below the root, content) of each file, PNG left out."""
-    from screenshots.svg import DARK, LIGHT, svg
+def files_of(scene: Scene) -> Iterator[tuple[Path, Size, Palette | None]]:
+    """(path below the root, size, palette) of each file that a scene is drawn into; words have no palette; no PNG."""
+    from screenshots.svg import DARK, LIGHT
+    from tests.snapshots.scenes import SMALL
+
+    for size in scene.sizes:
+        screen = f"{size[0]}x{size[1]}"
+        yield TEXTS.relative_to(ROOT) / f"{scene.name}-{screen}.txt", size, None
+        dark, light = size in scene.pictured, scene.light and size == SMALL
+        for palette in [DARK] * dark + [LIGHT] * light:
+            yield HERE.relative_to(ROOT) / f"{scene.name}-{screen}-{palette.name}.svg", size, palette
+
+
+def drawn(only: Collection[str]) -> Iterator[tuple[Path, str]]:
+    """(path below the root, content) of each file of the scenes ``only``, of all where there are none in it."""
+    from screenshots.svg import svg
     from tests.snapshots.drawing import draw, text
-    from tests.snapshots.scenes import SCENES, SMALL
+    from tests.snapshots.scenes import SCENES
 
     for scene in SCENES:
-        if only is not None and scene.name != only:
+        if only and scene.name not in only:
             continue
-        for size, rows in zip(scene.sizes, asyncio.run(draw(scene, scene.sizes)), strict=True):
-            screen = f"{size[0]}x{size[1]}"
-            yield TEXTS.relative_to(ROOT) / f"{scene.name}-{screen}.txt", text(rows)
-            dark, light = size in scene.pictured, scene.light and size == SMALL
-            for palette in [DARK] * dark + [LIGHT] * light:
-                title = f"spooltop, {scene.name}, {size[0]} by {size[1]}, {palette.name}"
-                yield HERE.relative_to(ROOT) / f"{scene.name}-{screen}-{palette.name}.svg", svg(rows, size[0], palette, title)
+        screens = dict(zip(scene.sizes, asyncio.run(draw(scene, scene.sizes)), strict=True))
+        for path, size, palette in files_of(scene):
+            rows = screens[size]
+            if palette is None:
+                yield path, text(rows)
+            else:
+                yield path, svg(rows, size[0], palette, f"spooltop, {scene.name}, {size[0]} by {size[1]}, {palette.name}")
 
 
-def write(only: str | None) -> None:
+def drawn_no_more() -> set[Path]:
+    """Paths below the root of pictures and texts that no scene is drawn into."""
+    from tests.snapshots.scenes import SCENES
+
+    there = {path.relative_to(ROOT) for path in [*HERE.glob("*.svg"), *TEXTS.glob("*.txt")]}
+    return there - {path for scene in SCENES for path, _, _ in files_of(scene)}
+
+
+def write(only: Collection[str]) -> None:
     """Writes what differs and takes away what is drawn no more."""
-    wanted = set()
     for path, content in drawn(only):
-        wanted.add(path)
         if _read(ROOT / path) != content:
             (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
             (ROOT / path).write_text(content, encoding="utf-8")
             print(f"drew {path}")
             if path.suffix == ".svg" and path.stem in PNG:
                 _png(ROOT / path)
-    for path in wanted:
-        if path.stem in PNG and path.suffix == ".svg" and not _png_of(path.stem).exists():
-            _png(ROOT / path)
-    if only is None:
-        for path in _committed() - wanted:
-            (ROOT / path).unlink()
-            print(f"took away {path}")
+    for stem in PNG:
+        if not _png_of(stem).exists():
+            _png(HERE / f"{stem}.svg")
+    for path in drawn_no_more():
+        (ROOT / path).unlink()
+        print(f"took away {path}")
 
 
-def check(only: str | None, root: Path) -> int:
+def check(only: Collection[str], root: Path) -> int:
     """Prints what differs from what is there below ``root``; how many files do."""
-    wanted, wrong = set(), 0
+    wrong = 0
     for path, content in drawn(only):
-        wanted.add(path)
         there = _read(root / path)
         if there == content:
             continue
@@ -77,19 +99,13 @@ def check(only: str | None, root: Path) -> int:
         if path.suffix == ".txt" and there is not None:
             diff = difflib.unified_diff(there.splitlines(), content.splitlines(), "committed", "drawn", lineterm="", n=1)
             print("\n".join(diff))
-    if only is None:
-        left = _committed() - wanted
-        missing = [stem for stem in PNG if not _png_of(stem).exists()]
-        for path in left:
-            print(f"{path} is drawn no more")
-        for stem in missing:
-            print(f"{_png_of(stem).relative_to(ROOT)} is missing")
-        wrong += len(left) + len(missing)
-    return wrong
-
-
-def _committed() -> set[Path]:
-    return {path.relative_to(ROOT) for path in [*HERE.glob("*.svg"), *TEXTS.glob("*.txt")]}
+    left = drawn_no_more()
+    missing = [stem for stem in PNG if not _png_of(stem).exists()]
+    for path in left:
+        print(f"{path} is drawn no more")
+    for stem in missing:
+        print(f"{_png_of(stem).relative_to(ROOT)} is missing")
+    return wrong + len(left) + len(missing)
 
 
 def _read(path: Path) -> str | None:
@@ -110,7 +126,7 @@ def _png(path: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Draw the pictures of the README, or compare them with the code.")
     parser.add_argument("--check", action="store_true", help="draw nothing, say what differs")
-    parser.add_argument("--only", metavar="SCENE", help="only this scene")
+    parser.add_argument("--only", metavar="SCENE", nargs="+", default=(), help="only these scenes")
     parser.add_argument("--against", metavar="DIR", type=Path, default=ROOT, help="compare with a copy of this project")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))
