@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,8 @@ from .scratch import scratch
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs behind it; whoever is tested would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each program that a test starts compiles the whole package anew
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each program that a test starts compiles the whole package anew,
+sys.dont_write_bytecode = False  # and each worker every module of the tests
 
 # A busy machine is no reason to fail: no example has a deadline, and slow generation is not a defect of the code.
 settings.register_profile("spooltop", deadline=None, suppress_health_check=[HealthCheck.too_slow])

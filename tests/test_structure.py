@@ -7,6 +7,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -16,7 +17,6 @@ import spooltop
 import tests
 
 PACKAGE = Path(spooltop.__file__).parent
-TREES = {path: ast.parse(path.read_bytes()) for path in sorted(PACKAGE.rglob("*.py"))}
 BAD_OPENINGS = re.compile(r"(Of|What|Whose|Where|Whether|One)\b")
 LAYERS = (
     "model", "engine", "observe", "operate", "startup", "cli", "tui", "backends.directory", "backends.journal",
@@ -29,7 +29,10 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {name_of(path): (path, tree) for path, tree in TREES.items()}
+@cache
+def modules() -> Mapping[str, tuple[Path, ast.Module]]:
+    """(path, tree) of each module of spooltop by name: read when a test asks, because each worker collects this file."""
+    return {name_of(path): (path, ast.parse(path.read_bytes())) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
@@ -73,9 +76,9 @@ def cycle_in(graph: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def imports_within(layer: str) -> dict[str, set[str]]:
-    inside = [name for name in MODULES if name == f"spooltop.{layer}" or name.startswith(f"spooltop.{layer}.")]
+    inside = [name for name in modules() if name == f"spooltop.{layer}" or name.startswith(f"spooltop.{layer}.")]
     return {
-        name: set(imported(name, MODULES[name][1], MODULES[name][0].name == "__init__.py", MODULES)) & set(inside) - {name}
+        name: set(imported(name, modules()[name][1], modules()[name][0].name == "__init__.py", modules())) & set(inside) - {name}
         for name in inside
     }
 
@@ -96,7 +99,7 @@ def test_a_circle_is_found() -> None:
 
 def test_only_one_module_calls_the_c_library() -> None:
     users = {
-        name for name, (_, tree) in MODULES.items() for node in ast.walk(tree)
+        name for name, (_, tree) in modules().items() for node in ast.walk(tree)
         if isinstance(node, ast.Import) and any(alias.name.partition(".")[0] == "ctypes" for alias in node.names)
     }  # fmt: skip
     assert users == {"spooltop.engine.system.syscalls"}
@@ -105,7 +108,7 @@ def test_only_one_module_calls_the_c_library() -> None:
 def test_no_relative_import_leaves_its_package() -> None:
     """Between packages a full name says at once who uses whom."""
     found: list[str] = []
-    for name, (path, tree) in MODULES.items():
+    for name, (path, tree) in modules().items():
         inside = len(path.relative_to(PACKAGE).parts) - 1
         found += [
             f"{name}:{node.lineno}" for node in statements(tree) if isinstance(node, ast.ImportFrom) and node.level > inside > 0
@@ -115,7 +118,7 @@ def test_no_relative_import_leaves_its_package() -> None:
 
 def test_no_two_public_classes_have_one_name() -> None:
     places = defaultdict(list)
-    for name, (_, tree) in MODULES.items():
+    for name, (_, tree) in modules().items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(name)
@@ -136,7 +139,7 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def test_no_docstring_opens_with_a_genitive_or_a_question() -> None:
     found = [
         f"{name}:{line}: {text.strip()[:60]}"
-        for name, (_, tree) in MODULES.items()
+        for name, (_, tree) in modules().items()
         for line, text in docstrings(tree)
         if BAD_OPENINGS.match(text.strip())
     ]
@@ -155,12 +158,12 @@ def test_no_old_name_comes_back() -> None:
     lines = (Path(__file__).parent / "old_names.txt").read_text(encoding="utf-8").splitlines()
     names = [line for line in lines if line and not line.startswith("#")]
     classes = {
-        f"{name}.{node.name}" for name, (_, tree) in MODULES.items() for node in tree.body if isinstance(node, ast.ClassDef)
+        f"{name}.{node.name}" for name, (_, tree) in modules().items() for node in tree.body if isinstance(node, ast.ClassDef)
     }  # fmt: skip
     assert len(names) > 100
     for name in names:
         package, _, last = name.rpartition(".")
         if last[0].islower():
-            assert f"spooltop.{name}" not in MODULES, name
+            assert f"spooltop.{name}" not in modules(), name
         else:
             assert [one for one in classes if one.startswith(f"spooltop.{package}.") and one.endswith(f".{last}")] == [], name
