@@ -1,6 +1,6 @@
 """A directory seen through FUSE, read only, by a program that keeps no times: a directory never gets another mtime there, no
 event is sent, and while the program is stopped nobody who looks gets an answer. After SIGUSR1 it takes what it is asked and
-never answers: no signal ends such a request, not even SIGKILL.
+never answers: no signal ends such a request, not even SIGKILL. It ends with COMMAND, after SIGUSR1 only by a signal.
 
     python -m tests.e2e.fusefs DIRECTORY MOUNTPOINT COMMAND…
 
@@ -27,6 +27,7 @@ _DONE = (18, 25, 29, 34)
 _SILENT = (2, 36, 42)
 """FORGET, INTERRUPT, BATCH_FORGET: never answered."""
 _ROOT = 1
+_PR_SET_PDEATHSIG = 1
 
 
 class Served:
@@ -118,8 +119,14 @@ def main(backing: str, mountpoint: str, *command: str) -> None:
     if libc.mount(b"fusefs", os.fsencode(mountpoint), b"fuse", 0, words) != 0:
         raise OSError(ctypes.get_errno(), "mount")
     silent: list[int] = []
-    signal.signal(signal.SIGUSR1, lambda number, frame: silent.append(number))
+
+    def be_silent(number: int, frame: object) -> None:
+        silent.append(number)
+        libc.prctl(_PR_SET_PDEATHSIG, 0)
+
+    signal.signal(signal.SIGUSR1, be_silent)
     if os.fork() == 0:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # its own mount namespace lives as long as it does
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a ctrl+c is for who looks; a real server is not of his terminal
         os.closerange(0, 3)
         serve(fd, Path(backing), silent)

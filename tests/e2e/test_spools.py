@@ -83,7 +83,8 @@ def test_one_that_does_not_answer_blocks_no_other_and_no_key(root: Path, tmp_pat
     with Terminal(["unshare", "--mount", *fuse, *SPOOLTOP, str(mount), str(root / "alpha"), str(root / "beta")]) as screen:
         person = Person(screen)
         person.sees(all_of("3 spools", "alpha", "beta"))
-        server_of(screen).send_signal(signal.SIGUSR1)
+        server = server_of(screen)
+        server.send_signal(signal.SIGUSR1)
         person.press("R", "looking again")
         person.sees("no answer for")
         with Spool(root / "beta") as spool:
@@ -93,3 +94,4 @@ def test_one_that_does_not_answer_blocks_no_other_and_no_key(root: Path, tmp_pat
         person.press("b", all_of("/b", "match"))
         person.press(ENTER, "match b")
         assert person.leaves("\x03") == 0
+        server.terminate()

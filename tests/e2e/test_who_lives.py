@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from spooltop.engine import FileTicketQueue
@@ -52,6 +54,42 @@ def test_own_consumer_alive_then_dead(spool_path: Path) -> None:
     assert [claim["verdict"] for claim in claims(spool_path)] == ["alive"]
     consumer.kill()
     assert [claim["verdict"] for claim in claims(spool_path)] == ["dead"]
+
+
+@contextmanager
+def server_away(folder: Path) -> Iterator[None]:
+    """A process has a file of a FUSE file system open whose server takes every request and answers none. Whoever asks it can be
+    ended by nobody, so the server is killed after half a minute, and then this fails."""
+    mount = folder / "mount"
+    mount.mkdir()
+    command = [sys.executable, "-c", "import os, sys; os.open(sys.argv[1], 0); print(flush=True); sys.stdin.read()", str(mount)]
+    with subprocess.Popen(
+        ["unshare", "--mount", sys.executable, "-m", "tests.e2e.fusefs", str(folder), str(mount), *command],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as holder:  # fmt: skip
+        assert holder.stdin is not None and holder.stdout is not None and holder.stdout.readline()
+        (server,) = psutil.Process(holder.pid).children()
+        server.send_signal(signal.SIGUSR1)
+        end = threading.Timer(30, server.kill)
+        end.start()
+        try:
+            yield
+            assert end.is_alive(), "somebody waited for the server"
+        finally:
+            end.cancel()
+            server.kill()
+            holder.stdin.close()
+
+
+@needs_root
+def test_a_process_whose_files_are_on_a_server_that_is_away_stops_no_look(spool_path: Path, tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    away.mkdir()
+    with foreign_claim(spool_path), server_away(away):
+        assert [claim["verdict"] for claim in claims(spool_path)] == ["alive"]
+        name = next((spool_path / "cur").iterdir()).name
+        shown = subprocess.run([*SPOOLTOP, "show", str(spool_path), name, "--who"], check=False, timeout=60)
+    assert shown.returncode == 0
 
 
 @needs_root

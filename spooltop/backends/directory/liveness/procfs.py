@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from errno import ENOSYS, EPERM
 from typing import NamedTuple
 
 from spooltop.engine.system.host import PROC
+from spooltop.engine.system.syscalls import cached_file_id
 
 __all__ = ["FileId", "ProcFs", "ProcStat"]
 
@@ -118,14 +120,15 @@ class ProcFs:
         return found
 
     def open_files(self, pid: int) -> Iterator[tuple[int, FileId]]:
-        """Yields each descriptor of a process, with its file. Raises ``OSError`` if they cannot be listed."""
+        """Yields each descriptor of a process, with its file. Raises ``OSError`` if they cannot be listed. A process may
+        have a file open on a network whose server is away, and must not stop whoever looks."""
         folder = f"{self.root}/{pid}/fd"
         for descriptor in os.listdir(folder):
             try:
-                found = os.stat(f"{folder}/{descriptor}")
+                file = _file_id(f"{folder}/{descriptor}")
             except OSError:
                 continue  # closed meanwhile, or something that has no inode
-            yield int(descriptor), (found.st_dev, found.st_ino)
+            yield int(descriptor), file
 
     def watched_files(self, pid: int) -> set[FileId]:
         """The files and directories that a process watches by inotify(7), from the ``inotify`` lines of fdinfo; devices as
@@ -198,3 +201,14 @@ def _stat_of(fields: list[bytes]) -> ProcStat:
     # The leader of a process may end before its other threads: then the process lives.
     zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
     return ProcStat(int(fields[19]), zombie, fields[0].decode() if fields[0] in (b"T", b"t") else "")
+
+
+def _file_id(path: str) -> FileId:
+    """The file that a descriptor is open on."""
+    try:
+        return cached_file_id(path)
+    except OSError as error:
+        if error.errno not in (ENOSYS, EPERM):  # before Linux 4.11, and where a container forbids what its list does not know
+            raise
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
