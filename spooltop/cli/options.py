@@ -10,7 +10,7 @@ __all__ = [
     "purge", "put", "release", "requeue", "restore", "resume", "show", "status", "undo", "unlock", "work",
 ]  # fmt: skip
 
-BOXES = ("tmp", "new", "cur", "held", "rejected", "trash")
+BOXES = ("tmp", "new", "cur", "held", "rejected", "trash", "delivered")
 VIEWS = ("overview", "new", "claims", "tmp", "cursors", "locks", "aside", "consumers")
 COLUMNS = ("age", "held", "size", "source", "tries", "verdict", "name")
 VERDICTS = ("dead", "alive", "unknown", "writing", "abandoned")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from spooltop.backends.layouts.definition.layout import BOXES
 from spooltop.backends.layouts.definition.templates import TYPES
 from spooltop.backends.layouts.definition.units import UNITS
 from spooltop.layouts import known_layouts
+from spooltop.model.vocabulary import Action, Box
+from tests.backends.layouts.queues import ACTIONS, QUEUES
 
 from .streams import spooltop
 
@@ -112,3 +115,24 @@ def test_an_invalid_file_is_named_and_one_of_a_known_name_comes_before_it(tmp_pa
     )
     assert (own.name, own.ships, own.shadowed) == ("nq", False, False)
     assert [one.name for one in others if one.shadowed] == ["nq"]
+
+
+@pytest.mark.parametrize(("layout", "action", "box", "force"), ACTIONS)
+def test_each_action_has_a_command_and_its_plan_gives_one_that_makes_it_again(
+    layout: str, action: Action, box: Box, force: bool, tmp_path: Path
+) -> None:
+    queue = tmp_path / "queue"
+    QUEUES[layout](queue)
+    first = spooltop(action, queue, "--box", box, "ALL", *["--force"] * force, "--dry-run", environ={})
+    assert (first.code, first.err) == (0, "")
+    (command,) = re.findall("as a command: (.*)\n", first.out)
+    again = spooltop(*shlex.split(command)[1:], "--dry-run", environ={})
+    assert (again.code, re.findall("as a command: (.*)\n", again.out)) == (0, [command])
+
+
+def test_a_box_that_a_queue_has_not_is_named_with_those_it_has(tmp_path: Path) -> None:
+    QUEUES["nq"](tmp_path / "queue")
+    assert "delivered" in spooltop("ls", tmp_path / "queue", "--box", "delivered", environ={}).out
+    done = spooltop("ls", tmp_path / "queue", "--box", "held", environ={})
+    assert (done.code, done.out) == (0, "")
+    assert done.err.endswith("there is no held here, only new, cur, trash, delivered\n")

@@ -34,7 +34,7 @@ DONE, SOME, REFUSED, NOTHING_MATCHED, INTERRUPTED = 0, 1, 3, 4, 130
 
 def requeue(args: argparse.Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal)
-    if selection.box not in (None, Box.CUR, Box.HELD, Box.REJECTED):
+    if selection.box in (Box.NEW, Box.TRASH):
         raise UsageError(f"requeue: messages in {selection.box} are not claims", advice="--box cur, rejected or held")
     if args.copy and not has_scheme(args.path):
         raise UsageError("requeue: --copy is for streams", advice="leave it out: a message keeps its id and its place")

@@ -47,6 +47,7 @@ def layouts(args: argparse.Namespace, context: Context) -> int:
 def _list(as_json: bool, context: Context) -> int:
     known = known_layouts(context.terminal.environ)
     out = context.terminal.out
+    widest = max((len(" ".join(one.boxes)) for one in known), default=0)
     for one in known:
         if as_json:
             line = {
@@ -59,7 +60,7 @@ def _list(as_json: bool, context: Context) -> int:
         else:
             where = "comes with spooltop" if one.ships else escape(one.path)
             where += ", not used: another layout of this name comes first" if one.shadowed else ""
-            out(f"{escape(one.name):<22} {' '.join(one.boxes):<22} {where}")
+            out(f"{escape(one.name):<22} {' '.join(one.boxes):<{widest}} {where}")
     return 1 if any(one.error for one in known) else 0
 
 

@@ -45,7 +45,10 @@ def ls(args: argparse.Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal)
     boxes = (selection.box,) if selection.box else LIVE
     with context.control(args, args.path) as control:
-        _look_at(control, context)
+        there = _look_at(control, context).observation.boxes
+        if selection.box is not None and selection.box not in there:
+            context.terminal.error(f"{escape(args.path)}: there is no {selection.box} here, only {', '.join(there)}")
+            return 0
         with ProgressLine(context.terminal, "ls: sorting") as sorting:
             listings = [
                 control.listing(

@@ -68,7 +68,7 @@ def rows(found: Iterable[Row], now: float) -> Iterable[str]:
     """Lines of messages, one for each; the id, which may be long, is last and never cut."""
     for row in found:
         yield (
-            f"{row.box:<8}  {age(row.age(now)):>4}  {held(row, now):>6}  {size(row.size):>6}"
+            f"{row.box:<9} {age(row.age(now)):>4}  {held(row, now):>6}  {size(row.size):>6}"
             f"  {tries(row):>5}  {verdict(row):<9}  {fit(_owner(row), _OWNER, cut='right')}  {fit(escape(row.source or '—'), 11)}"
             f"  {escape(row.id)}"
             f"{'  (' + printable(row.note) + ')' if row.note else ''}"
@@ -241,7 +241,7 @@ def _boxes(snapshot: Snapshot) -> list[str]:
         if not said and (expired := expired_words(state)):
             said = f"{expired}; purge --expired deletes {'it' if state.expired == 1 else 'them'}"
         depth = count(state.count, complete=state.complete)
-        lines.append(f"{box:<8} {depth:>9}  {oldest:>6}  {estimate + size(state.bytes):>7}  {said}".rstrip())
+        lines.append(f"{box:<9} {depth:>8}  {oldest:>6}  {estimate + size(state.bytes):>7}  {said}".rstrip())
     return lines
 
 
