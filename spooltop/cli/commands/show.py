@@ -100,9 +100,9 @@ def show(args: argparse.Namespace, context: Context) -> int:
     if args.raw and terminal.out_is_terminal:
         raise Refused("--raw writes unescaped bytes, which is unsafe on a terminal", advice="redirect it to a pipe or a file")
     wanted = Selection(ids=(id_of(args.id),))
-    boxes = (Box(args.box),) if args.box else tuple(Box)
     with context.control(args, args.path) as control:
-        _look_at(control, context)
+        there = _look_at(control, context).observation.boxes
+        boxes = (Box(args.box),) if args.box else tuple(there)
         found = [row for box in boxes for row in _rows_of(control.listing(ListQuery(box, selection=wanted)))]
         if not found:
             terminal.error(f"{escape(args.path)}: no message {args.id} in {', '.join(boxes)}; spooltop ls lists them")
