@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         gc.set_threshold(50_000, 20, 20)  # what is loaded is no garbage: to search it every 700 objects takes a tenth of a start
         atexit.register(gc.freeze)  # else the interpreter searches all of it once more before it ends
-    splash = Splash()
+    splash, leave, code = Splash(), None, 128 + 2
     try:
         leave = fork_if_fs_may_hang(words, targets(words), os.environ)  # before there are threads
         splash = Splash.show(words, os.environ, ask=leave is None)  # before anything that takes time to load
@@ -46,11 +46,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         from .cli.main import run
         from .cli.terminal import Terminal
 
-        return run(words, Terminal(before_words=splash.hide), dashboard=_dashboard(splash, leave), spools=_spools(splash, leave))
+        terminal = Terminal(before_words=splash.hide)
+        code = run(words, terminal, dashboard=_dashboard(splash, leave), spools=_spools(splash, leave))
     except KeyboardInterrupt:
-        return 128 + 2  # SIGINT while it was loaded: there is nothing to tell yet
+        pass  # SIGINT while it was loaded: there is nothing to tell yet
     finally:
         splash.hide()
+    if argv is None:
+        _leave_threads(code, leave)
+    return code
+
+
+def _leave_threads(code: int, leave: Leave | None) -> None:
+    """Ends this process at once where a thread hangs in a file system, which the interpreter would wait for, or may hang there:
+    that of the splash counts. ``run`` has flushed what was printed. Streams are closed, as whoever reads them waits for their
+    end."""
+    calls = sys.modules.get("spooltop.run_each")  # where it was not loaded, nothing was called that may hang
+    if leave is not None or (calls is not None and calls.is_thread_left()):
+        try:
+            sys.stdout.flush()
+        except OSError:
+            code = code or 1  # the disk is full, or nobody reads any more
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(null, stream)
+        if leave is not None:
+            leave(code)
+        os._exit(code)
 
 
 def _dashboard(splash: Splash, leave: Leave | None) -> Dashboard:

@@ -7,17 +7,20 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spooltop.records import replace
 
 from .errors import Closed, Refused
 from .model.vocabulary import Action
-from .open_calls import OpenCalls, while_open
+from .open_calls import OpenCalls, while_open, while_watched
+from .run_each import call_watched
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -49,7 +52,7 @@ class Control:
     """An open target. ``target`` is its name, as printed, and ``layout`` its kind: spool, mail, cursors, tickets, locks, layout
     or that of a further backend. ``labels`` are the words of that kind."""
 
-    def __init__(self, parts: ControlParts) -> None:
+    def __init__(self, parts: ControlParts, patience: float = math.inf) -> None:
         self.target = parts.target.display_name
         self.layout = parts.target.kind
         self.labels = parts.target.labels
@@ -58,7 +61,9 @@ class Control:
         self._open_operations = parts.operations
         self._opened: Operations | None = None
         self._opening = threading.Lock()
-        self._calls = OpenCalls(self.target, "Control", self._release)
+        self._calls = OpenCalls(
+            self.target, "Control", self._release, patience=patience, step=parts.reader.current_step
+        )
         self._observer = parts.observer
         self._snapshots = parts.snapshots
         self._redactor = parts.redactor
@@ -83,7 +88,7 @@ class Control:
         """Returns epoch seconds by the one clock that everything here uses."""
         return self._clock()
 
-    @while_open
+    @while_watched
     def look(self, rescan: bool = False) -> Snapshot:
         """Looks once and judges. Scans only what may have changed, everything with ``rescan``. Thresholds that changed in a
         settings file count from this look on, and so does ``read_only`` where it was not before."""
@@ -93,17 +98,19 @@ class Control:
         return self._snapshots.make(self._reader.see(rescan=rescan))
 
     def watch(self, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> Snapshot:
-        """Looks repeatedly for ``seconds``, as the dashboard does, and returns the last look."""
+        """Looks repeatedly for ``seconds``, as the dashboard does, and returns the last look: ``seconds`` or more after the
+        first, so that what needs to be watched for so long is judged."""
+        began = monotonic()
+        snapshot = self.look()
         end = monotonic() + seconds
         pause = threading.Event()
-        while True:
+        while began < end:
+            now = monotonic()
+            pause.wait(min(max(0.0, end - now), max(_BUSY, 3 * (now - began))))
+            self.changes(max(0.0, min(_QUIET, end - monotonic())))
             began = monotonic()
             snapshot = self.look()
-            now = monotonic()
-            if now >= end:
-                return snapshot
-            pause.wait(min(end - now, max(_BUSY, 3 * (now - began))))
-            self.changes(max(0.0, min(_QUIET, end - monotonic())))
+        return snapshot
 
     @while_open
     def changes(self, timeout: float) -> bool:
@@ -112,7 +119,7 @@ class Control:
             self._beside.start()
         return self._reader.changes(min(timeout, _QUIET) if self._locks else timeout)
 
-    @while_open
+    @while_watched
     def has_changed(self) -> bool:
         """Returns whether something may have changed since the last look, as ``changes``, but at once. Belongs to the thread of
         the looks."""
@@ -123,7 +130,7 @@ class Control:
         with suppress(Closed), self._calls:
             self._reader.wake()
 
-    @while_open
+    @while_watched
     def listing(
         self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
@@ -131,7 +138,7 @@ class Control:
         invalid filter."""
         return self._reader.listing(query, cancelled, progress)
 
-    @while_open
+    @while_watched
     def read(self, key: Key, limit: int = 65536) -> Payload:
         """Returns the first ``limit`` bytes of a message, redacted as set, and the facts about it. Raises ``Unreadable`` if it is
         gone."""
@@ -154,19 +161,19 @@ class Control:
         data = self._redactor.data(payload.data)
         return save_file(path, data), len(data)
 
-    @while_open
+    @while_watched
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         """Returns the locations of the messages with these ids as of the last look, by id, and tracks them until other ids are
         given. Only the first 1,000 ids are tracked. Claims before ``since`` (epoch seconds) do not count."""
         return self._reader.follow(ids, since)
 
-    @while_open
+    @while_watched
     def consumers(self) -> ConsumerList:
         """Returns the consumers as of the last look: who they are, what they hold, and what they use. It costs more than a look
         where there are many, so it is called while somebody reads it."""
         return self._observer.measured(self._reader.consumers())
 
-    @while_open
+    @while_watched
     def holders(self, key: Key) -> Holders:
         """Finds the processes that have it open or locked: a message or file by its row's key, a lock or a cursor file of the
         last look by its path. Reads every descriptor of every process, so it is called once, not at each look. Raises
@@ -209,7 +216,7 @@ class Control:
         """Describes the current step of a running look ("readdir of new"): called if the look does not return."""
         return self._reader.current_step()
 
-    @while_open
+    @while_watched
     def plan(
         self,
         action: Action,
@@ -258,7 +265,7 @@ class Control:
         self._reader.wake()
         return result
 
-    @while_open
+    @while_watched
     def operations(
         self, stop: Callable[[], bool] | None = None, *, begins: str = "", most: int | None = None
     ) -> list[OperationRecord]:
@@ -267,7 +274,7 @@ class Control:
         operations = self._operations()
         return [] if operations is None else operations.records(stop, begins=begins, most=most)
 
-    @while_open
+    @while_watched
     def audit(self, operation: str) -> AuditTrail:
         """Returns the audit lines of one operation, oldest first. Raises ``Unreadable`` if the log cannot be read."""
         from .model.operations.audit import AuditTrail
@@ -332,7 +339,7 @@ def open_control(
     path: str,
     *,
     read_only: bool = False,
-    as_spool: bool = False,
+    as_kind: str = "",
     watch: bool = True,
     clock: Callable[[], float] = time.time,
     settings: Mapping[str, str] | None = None,
@@ -343,9 +350,11 @@ def open_control(
     redis_tickets: Sequence[str] = (),
     locks: bool = False,
     owners: bool = True,
+    patience: float = math.inf,
 ) -> Control:
-    """Opens what ``path``, a path or a URL, is: a spool, a mail folder (read-only unless ``as_spool``), a ``cursors.json`` alone,
-    tickets, lock files, or what another backend knows. ``locks`` treats any other directory as a directory of lock files.
+    """Opens what ``path``, a path or a URL, is: a spool, a mail folder (read-only), a ``cursors.json`` alone, tickets, lock
+    files, or what another backend knows. ``as_kind`` says what it is: ``spool``, also for a mail folder, or the name of a layout;
+    without it the setting ``layouts`` does. ``locks`` treats any other directory as a directory of lock files.
 
     ``watch`` listens for changes (the dashboard), else each look stands alone (a command). ``settings`` are environment
     variables (``SPOOLTOP_*``; ``XDG_STATE_HOME`` and ``HOME`` say where mutes are kept) in place of this process's own and of
@@ -358,11 +367,15 @@ def open_control(
     the kernel who writes the cursors: for root, else ``Refused``. ``redis_tickets`` are servers whose ticket queues are shown
     among the locks, as ``backends.redis.tickets`` takes them; without any those of ``SPOOLTOP_REDIS_TICKETS``, with spaces
     between. Without ``owners`` only those holders of claims are described that a problem may name.
-    Raises ``NotASpool`` or ``Unreadable`` with the hint that fits. Creates nothing.
+    ``patience``: seconds after which a file system does not answer, here and in each call that reads (``run_each.call_watched``);
+    servers have limits of their own.
+    Raises ``NotASpool`` or ``Unreadable`` with the hint that fits, ``DoesNotAnswer``. Creates nothing.
     """
     from .model.backend import OpenAs
+    from .model.target import has_scheme
     from .opening import Wanted, open_parts
 
-    asked = OpenAs(as_spool, locks, tuple(cursor_files))
+    asked = OpenAs(as_kind, locks, tuple(cursor_files))
     wanted = Wanted(read_only, asked, watch, clock, settings, poll_logs, who_writes, syslog, redis_tickets, owners)
-    return Control(open_parts(path, wanted))
+    patience = math.inf if has_scheme(path) else patience
+    return Control(call_watched(partial(open_parts, path, wanted), patience, path), patience)

@@ -14,6 +14,7 @@ __all__ = [
     "Closed",
     "CursorMismatch",
     "CursorUnreadable",
+    "DoesNotAnswer",
     "LockTimedOut",
     "MailFolder",
     "NoSuchOperation",
@@ -92,6 +93,15 @@ class Unreadable(SpooltopError):
     """A component of the path, a box or a file cannot be read."""
 
     exit_code = 5
+
+
+class DoesNotAnswer(Unreadable):
+    """A file system has not answered for ``seconds``: its server, or the program behind it, may be gone. ``step`` is what was
+    under way."""
+
+    def __init__(self, step: str, seconds: float, *, path: str | bytes | os.PathLike[str]) -> None:
+        what = f"does not answer: {step or 'opening it'} takes over {seconds:g}s"
+        super().__init__(what, path=path, advice="is its server gone? see /proc/mounts and dmesg")
 
 
 class Unavailable(Unreadable):

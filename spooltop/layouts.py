@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator, Mapping
 
 from spooltop.records import dataclass
@@ -12,13 +13,16 @@ from .backends.directory.liveness.processes import Processes
 from .backends.directory.surroundings import LocalSurroundings
 from .backends.layouts.conditions import Conditions
 from .backends.layouts.definition.layout import Layout
-from .backends.layouts.definition.library import SHIPPED, LayoutFile, layout_files, read_layout
+from .backends.layouts.definition.library import SHIPPED, LayoutFile, find_layout, layout_files, read_layout
 from .backends.layouts.detect import open_root, why_not
 from .backends.layouts.inside import MOST
+from .backends.layouts.row_maker import RowMaker
 from .backends.layouts.sort_files import fact_of, sort_files
+from .backends.layouts.verdicts import judged_rows
 from .errors import NotASpool, Unreadable
+from .model.row import Row
 
-__all__ = ["KnownLayout", "SortedFile", "form_text", "known_layouts", "layout_text", "try_layout"]
+__all__ = ["KnownLayout", "SortedFile", "form_text", "known_layouts", "layout_text", "layout_warnings", "try_layout"]
 
 _FORM = os.path.join(os.path.dirname(SHIPPED), "form.toml")
 
@@ -26,7 +30,8 @@ _FORM = os.path.join(os.path.dirname(SHIPPED), "form.toml")
 @dataclass(frozen=True, slots=True)
 class KnownLayout:
     """A layout file. ``name`` is empty where ``error`` says why it is not used; ``ships``: it comes with spooltop; ``shadowed``:
-    a layout of this name was found before. ``boxes`` are those that it puts files into."""
+    a layout of this name was found before. ``boxes`` are those that it puts files into; ``warnings`` say what its author may not
+    have meant."""
 
     path: str
     name: str
@@ -34,18 +39,21 @@ class KnownLayout:
     shadowed: bool = False
     boxes: tuple[str, ...] = ()
     error: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SortedFile:
     """A file and the box that a layout puts it into. ``rule`` is the path of the match; of a file in no box (``box`` empty) it
-    says what else the file is, or that nothing matches it. ``facts`` are times (epoch seconds), numbers and texts by name."""
+    says what else the file is, or that nothing matches it. ``facts`` are times (epoch seconds), numbers and texts by name.
+    ``row`` is the message as every view shows it, with its age, holder and verdict; None for a file in no box."""
 
     path: str
     box: str
     id: str
     rule: str
     facts: Mapping[str, float | int | str]
+    row: Row | None = None
 
 
 def known_layouts(environ: Mapping[str, str], uid: int | None = None) -> list[KnownLayout]:
@@ -62,7 +70,8 @@ def _known(file: LayoutFile, seen: set[str]) -> KnownLayout:
     name = file.layout.name
     shadowed = name in seen
     seen.add(name)
-    return KnownLayout(file.path, name, ships, shadowed, tuple(dict.fromkeys(one.box for one in file.layout.matches)))
+    boxes = tuple(dict.fromkeys(one.box for one in file.layout.matches))
+    return KnownLayout(file.path, name, ships, shadowed, boxes, warnings=file.layout.warnings)
 
 
 def form_text() -> str:
@@ -75,6 +84,12 @@ def layout_text(name: str, environ: Mapping[str, str]) -> str:
     """The text of the file of a known layout. Raises ``UsageError`` for a layout that is not known or not valid."""
     with open(_layout(name, environ).file, encoding="utf-8") as file:
         return file.read()
+
+
+def layout_warnings(file: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The warnings about the layout in ``file``, or the known one of that name. Raises ``UsageError`` for one that is not
+    valid."""
+    return _layout(file, environ).warnings
 
 
 def try_layout(file: str, path: str, environ: Mapping[str, str], most: int = MOST) -> Iterator[SortedFile]:
@@ -90,12 +105,16 @@ def try_layout(file: str, path: str, environ: Mapping[str, str], most: int = MOS
         if why := why_not(layout, root):
             raise NotASpool(f"not a {layout.name}: {why}", path=path, advice="name its top directory, or mend the layout")
         around = LocalSurroundings(Processes())
-        for found in sort_files(layout, root, most, Conditions(root, lambda: around.locks(root)))[0]:
+        files = sort_files(layout, root, most, Conditions(root, lambda: around.locks(root)))[0]
+        messages = [file for file in files if file.match is not None]
+        judged = judged_rows(layout, root, messages, RowMaker(layout, root).rows(messages, {}), around, time.time())
+        rows = dict(zip((file.path for file in messages), judged, strict=True))
+        for found in files:
             if found.match is None:
                 yield SortedFile(found.path, "", "", found.role or "nothing matches it", {})
                 continue
             facts = {name: value for name, fact in found.match.facts.items() if (value := fact_of(fact, root, found)) is not None}
-            yield SortedFile(found.path, found.match.box, found.id, found.match.template.text, facts)
+            yield SortedFile(found.path, found.match.box, found.id, found.match.template.text, facts, rows[found.path])
     except OSError as error:
         raise _unreadable(path, error) from None
     finally:
@@ -103,10 +122,10 @@ def try_layout(file: str, path: str, environ: Mapping[str, str], most: int = MOS
 
 
 def _layout(file: str, environ: Mapping[str, str]) -> Layout:
-    if "/" not in file and not os.path.lexists(file):
-        for one in layout_files(environ):
-            if one.layout is not None and file in (one.layout.name, os.path.basename(one.path).removesuffix(".toml")):
-                return one.layout
+    if "/" not in file and not os.path.isfile(file):
+        found = find_layout(file, environ)
+        if found is not None:
+            return found
     return read_layout(file)
 
 

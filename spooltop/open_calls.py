@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from .engine.closed import closed
+from .run_each import call_watched
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["HasCalls", "OpenCalls", "while_open"]
+__all__ = ["HasCalls", "OpenCalls", "while_open", "while_watched"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,10 +22,15 @@ R = TypeVar("R")
 
 class OpenCalls:
     """Running calls of an object, each a ``with`` block that raises ``Closed`` after ``close``. ``path`` is named in the error;
-    ``release`` closes the files, once, when the object is closed and the last call has ended. Thread-safe."""
+    ``release`` closes the files, once, when the object is closed and the last call has ended. Thread-safe. ``patience``: seconds
+    after which a call that is ``while_watched`` and hangs is left behind; ``step`` names what it is at."""
 
-    def __init__(self, path: str, what: str, release: Callable[[], None]) -> None:
-        self._path = path
+    def __init__(
+        self, path: str, what: str, release: Callable[[], None], *, patience: float = math.inf, step: Callable[[], str] = str
+    ) -> None:
+        self.path = path
+        self.patience = patience
+        self.step = step
         self._what = what
         self._release = release
         self._counting = threading.RLock()
@@ -33,7 +40,7 @@ class OpenCalls:
     def __enter__(self) -> None:
         with self._counting:
             if self._closed:
-                raise closed(self._path, self._what)
+                raise closed(self.path, self._what)
             self._running += 1
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
@@ -74,5 +81,18 @@ def while_open(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T
     def called(self: T, /, *arguments: P.args, **options: P.kwargs) -> R:
         with self._calls:
             return method(self, *arguments, **options)
+
+    return called
+
+
+def while_watched(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+    """As ``while_open``, for a method that reads a file system, which may never answer: raises ``DoesNotAnswer`` then, where the
+    object has not endless patience."""
+    is_open = while_open(method)
+
+    @wraps(method)
+    def called(self: T, /, *arguments: P.args, **options: P.kwargs) -> R:
+        calls = self._calls
+        return call_watched(partial(is_open, self, *arguments, **options), calls.patience, calls.path, calls.step)
 
     return called

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .observe.mutes import MuteFile
     from .observe.observer import Observer
     from .operate.operations import Operations
+    from .settings import Settings
 
 __all__ = ["ControlParts", "Wanted", "open_parts"]
 
@@ -67,17 +68,25 @@ class ControlParts:
 
 def open_parts(spec: str, wanted: Wanted) -> ControlParts:
     """Opens what ``spec`` names. Raises as ``control.open_control``."""
+    from .settings import from_environ, load
+
+    found = load(os.environ) if wanted.settings is None else from_environ(wanted.settings)
+    with found.blaming():
+        return _open_parts(spec, wanted, found)
+
+
+def _open_parts(spec: str, wanted: Wanted, found: Settings) -> ControlParts:
     from .model.cursors.values import cursor_fields
     from .observe.mutes import MuteFile, state_folder
     from .observe.observer import Observer
     from .observe.thresholds import Thresholds
-    from .settings import SettingsFiles, from_environ, load
+    from .settings import SettingsFiles
 
     given, clock, watch = wanted.settings, wanted.clock, wanted.watch
     settings_files = SettingsFiles(os.environ) if given is None and watch else None
-    found = load(os.environ) if given is None else from_environ(given)
     words = found.words
-    backend, target = identify(spec, replace(wanted.asked, environ=words))
+    asked = replace(wanted.asked, as_kind=wanted.asked.as_kind or found.kind_of(spec), environ=words)
+    backend, target = identify(spec, asked)
     observer = Observer(Thresholds.from_settings(words), cursor_fields(words.get("SPOOLTOP_CURSOR_FIELD", "")))
     state = state_folder(words)
     mutes = MuteFile(state, target.key, clock=clock)
@@ -94,7 +103,7 @@ def open_parts(spec: str, wanted: Wanted) -> ControlParts:
         side_files = (*(LogGlob.parse(one).pattern for one in logs), *side_files)
     urls = tuple(wanted.redis_tickets) or found.items("redis_tickets")
     locks = tuple(lock_source(url, clock) for url in dict.fromkeys(urls))
-    asked = replace(wanted.asked, environ=words, cursor_files=wanted.asked.cursor_files or found.items("cursor_files"))
+    asked = replace(asked, cursor_files=asked.cursor_files or found.items("cursor_files"))
     settings = OpenSettings(
         read_only, asked, watch, clock, words, found.claims_hosts, found.claims_pids, limits.trash_retention, limits.lock_stale,
         described_after=0.0 if wanted.owners else limits.claim_long / 2, redactor=redactor, state=state, side_files=side_files,

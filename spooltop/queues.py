@@ -9,7 +9,6 @@ from .backends.registry import identify
 from .errors import Refused
 from .model.backend import OpenAs
 from .model.queue import Queue, QueueOptions
-from .model.target import has_scheme
 
 __all__ = ["open_queue"]
 
@@ -20,8 +19,7 @@ def open_queue(
     action: str = "open",
     durable: bool = True,
     hosts: str = "any",
-    as_spool: bool = False,
-    keys_kept: float | None = None,
+    as_kind: str = "",
     create: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Queue:
@@ -29,9 +27,9 @@ def open_queue(
     without ``create``, which makes what is missing on a server: ``engine.Spool.create`` makes a directory.
 
     ``durable``: a put and an ack survive power loss where the queue can promise it (``Queue.guarantees``). ``hosts`` is the
-    setting ``claims.hosts``, ``as_spool`` treats a mail folder as a job spool. ``keys_kept``: seconds for which the key of a put
-    is remembered, None: as the queue does by itself. ``environ`` takes the place of this process's
-    environment, in which a backend finds its settings. ``action`` is the word for this in errors.
+    setting ``claims.hosts``, ``as_kind`` says what a path is: ``spool``, also for a mail folder, or a layout. ``environ`` takes
+    the place of this process's environment, to which the files with settings are added. ``action`` is the word for this in
+    errors.
 
     Raises ``NotASpool`` with the hint that fits, ``Refused`` for what can only be looked at, ``Unreadable``, ``UsageError``.
 
@@ -48,14 +46,11 @@ def open_queue(
     b'hello' True
     0 delay durable key-forever one-holder ordered
     """
-    variables = os.environ if environ is None else environ
+    from .settings import load
 
-    def words() -> Mapping[str, str]:
-        from .settings import load
-
-        return load(variables).words
-
-    backend, target = identify(spec, OpenAs(as_spool, environ=words() if has_scheme(spec) else variables))
+    found = load(os.environ if environ is None else environ)
+    asked = OpenAs(as_kind or found.kind_of(spec), environ=found.words)
+    backend, target = identify(spec, asked)
     if target.read_only is not None:
         raise Refused(f"{action}: {target.read_only}", path=target.display_name)
-    return backend.queue(target, QueueOptions(action, durable, hosts, as_spool, keys_kept, create, words))
+    return backend.queue(target, QueueOptions(action, durable, hosts, asked.as_spool, create, lambda: found.words))

@@ -1,28 +1,115 @@
-"""Calls a function for each of several things where a call may hang for ever, as on a server that is gone."""
+"""Calls what may hang for ever, as on a server that is gone, in threads that can be left behind."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-__all__ = ["run_each"]
+from .errors import DoesNotAnswer
+
+__all__ = ["call_watched", "is_thread_left", "run_each"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+_BEAT = 0.1
+"""Seconds between two looks at a thread."""
+_STALLED = 0.1
+"""Share of the patience after which another thread goes on with the rest."""
+_left: dict[str, threading.Thread] = {}
+"""Threads that were left behind, by the paths that they had called."""
+_running: set[threading.Thread] = set()
+"""Threads of all calls that have not ended, also of those that nobody has given up yet."""
+
+
+class _Call(Generic[R]):
+    """Call in a thread of its own, which counts the time of a processor that it uses."""
+
+    def __init__(self, call: Callable[[], R]) -> None:
+        self._call = call
+        self._clock: int | None = None
+        self._results: list[R] = []
+        self._error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, name="watched call", daemon=True)
+        _running.add(self.thread)
+        self.thread.start()
+
+    def _run(self) -> None:
+        # Here, not where it is watched: of a thread that has ended pthread_getcpuclockid(3) may not be asked.
+        if hasattr(time, "pthread_getcpuclockid"):
+            self._clock = time.pthread_getcpuclockid(threading.get_ident())
+        try:
+            self._results.append(self._call())
+        except BaseException as error:  # noqa: BLE001  whoever waits raises it
+            self._error = error
+        _running.discard(self.thread)
+
+    def hangs(self, patience: float) -> bool:
+        """Waits until the call has ended (False), or its thread has used no processor for ``patience`` seconds."""
+        used, since = -1.0, time.monotonic()
+        while self.thread.is_alive():
+            self.thread.join(min(_BEAT, patience))
+            now = time.monotonic()
+            if (spent := self._used()) != used:
+                used, since = spent, now
+            elif now - since >= patience:
+                return self.thread.is_alive()
+        return False
+
+    def _used(self) -> float:
+        """Seconds of a processor that it has used so far; 0 where the system does not tell."""
+        try:
+            return 0.0 if self._clock is None else time.clock_gettime(self._clock)
+        except OSError:
+            return 0.0  # it has just ended
+
+    def result(self) -> R:
+        """The result of the call, which has ended. Raises its error."""
+        if self._error is not None:
+            raise self._error
+        return self._results[0]
+
+
+def call_watched(call: Callable[[], R], patience: float, about: str, step: Callable[[], str] = str) -> R:
+    """Returns the result of ``call``, or raises its error. Raises ``DoesNotAnswer`` about the path ``about`` once its thread has
+    used no processor for ``patience`` seconds: what takes long and goes on is waited for. ``step`` names what it is at. A path
+    whose last call still hangs is not called again. Infinite patience needs no thread."""
+    if patience == math.inf:
+        return call()
+    before = _left.get(about)
+    if before is not None:
+        before.join(patience)
+        if before.is_alive():
+            raise DoesNotAnswer(step(), patience, path=about)
+        _left.pop(about, None)
+    running = _Call(call)
+    try:
+        if running.hangs(patience):
+            raise DoesNotAnswer(step(), patience, path=about)
+    finally:
+        if running.thread.is_alive():  # given up here, or by Ctrl-C
+            _left[about] = running.thread
+    return running.result()
+
+
+def is_thread_left() -> bool:
+    """Returns whether a call runs still, as one that hangs: the process cannot end without its thread."""
+    return bool(_running)
+
 
 def run_each(things: Sequence[T], call: Callable[[T], R], patience: float, *, at_once: bool = False) -> list[R | None]:
-    """Returns the result of ``call`` for each, None where it did not return within ``patience`` seconds. ``call`` must not raise.
+    """Returns the result of ``call`` for each, None where it hung for ``patience`` seconds. ``call`` must not raise.
 
-    One thread makes all calls, one after the other. A call that hangs keeps that thread, and another one goes on with the rest.
-    With ``at_once``, for calls that wait, each has a thread of its own.
+    One thread makes all calls, one after the other. A call that hangs keeps that thread, and another one goes on with the rest
+    meanwhile; what takes long and goes on is waited for. With ``at_once``, for calls that wait, each has a thread of its own, and
+    all of them have ``patience`` seconds.
     """
     results: list[R | None] = [None] * len(things)
     left = deque(range(len(things)))
-    begun: list[int] = []
 
     def run() -> None:
         while left:
@@ -30,22 +117,16 @@ def run_each(things: Sequence[T], call: Callable[[T], R], patience: float, *, at
                 place = left.popleft()
             except IndexError:
                 return  # another thread took the last one
-            begun.append(place)
             results[place] = call(things[place])
 
-    def start() -> threading.Thread:
-        thread = threading.Thread(target=run, name="run each", daemon=True)
-        thread.start()
-        return thread
-
-    if at_once:
+    end = time.monotonic() + patience
+    running: list[_Call[None]] = [_Call(run) for _ in things] if at_once else []
+    while left and not at_once:
+        running.append(_Call(run))
+        running[-1].hangs(patience * _STALLED)
         end = time.monotonic() + patience
-        for thread in [start() for _ in things]:
-            thread.join(max(0.0, end - time.monotonic()))
-        return list(results)
-    while left:
-        thread, before = start(), -1
-        while thread.is_alive() and len(begun) != before:
-            before = len(begun)
-            thread.join(patience)
+    for one in running:
+        one.thread.join(max(0.0, end - time.monotonic()))
+        if not one.thread.is_alive():
+            one.result()  # nothing, or the error of a call that raised against its promise
     return list(results)

@@ -12,24 +12,33 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from spooltop.records import dataclass, field, fields
 
-from .engine.system.small_files import Content, NotRegular, read_small
+from .engine.system.small_files import Content, NotRegular, read_small, why_mistrusted
 from .errors import UsageError
-from .model.target import Target, full_name, has_password
+from .model.target import Target, full_name, has_password, has_scheme
 from .model.text import escape
 from .observe.thresholds import PREFIX, Thresholds
 
-__all__ = ["LISTS", "NAMES", "SECRET", "SYSTEM_FILE", "Settings", "SettingsFiles", "files_of", "from_environ", "load"]
+__all__ = [
+    "LISTS", "NAMES", "SECRET", "SYSTEM_FILE", "Settings", "SettingsFiles", "files_of", "from_environ", "load",
+    "why_not_read",
+]  # fmt: skip
 
 SYSTEM_FILE = "/etc/spooltop.toml"
 _MOST_BYTES = 1 << 20
 
-LISTS = {"paths": ":", "read_only": ":", "redact": ":,", "poll_log": ":", "cursor_files": ":", "redis_tickets": " "}
+LISTS = {
+    "paths": ":", "read_only": ":", "redact": ":,", "poll_log": ":", "cursor_files": ":", "redis_tickets": " ", "layouts": ":",
+}  # fmt: skip
 """Settings that are lists, and the characters that separate their items in the environment: paths and globs (what is opened
-without a path), globs of paths, names of JSON fields, ``[SOURCE=]GLOB``, paths, URLs."""
+without a path), globs of paths, names of JSON fields, ``[SOURCE=]GLOB``, paths, URLs, ``PATH=NAME`` of a layout."""
+_TABLE = "layouts"
+"""List that a file may write as a table, ``{PATH = NAME}``."""
 _NAMED = {":": "a colon", ":,": "a colon or a comma", " ": "a blank"}
 _WORDS = (
     "poll_line", "cursor_field", "who_writes", "syslog", "mouse", "claims_hosts", "claims_pids", "redis_user", "redis_password",
@@ -55,6 +64,41 @@ class Settings:
         parts = text.split() if separators == " " else re.split(f"[{separators}]", text)
         return tuple(part for part in parts if part)
 
+    def kind_of(self, path: str) -> str:
+        """Returns what ``path`` is by the setting ``layouts``: the name of a layout, or ``spool``; empty where it says nothing.
+        Raises ``UsageError`` for an item that is no ``PATH=NAME``."""
+        items = self.items(_TABLE)
+        if not items or has_scheme(path):
+            return ""
+        asked = {os.path.abspath(path), os.path.realpath(path)}
+        for item in items:
+            named, _, name = item.rpartition("=")
+            named = os.path.expanduser(named)
+            if not name or not named.startswith("/"):
+                where = self.origins.get(_TABLE, PREFIX + _TABLE.upper())
+                raise UsageError(f"{where}: {escape(item)} is not PATH=NAME", advice='write layouts = {"/var/spool/x" = "nq"}')
+            if asked & {os.path.abspath(named), os.path.realpath(named)}:
+                return name
+        return ""
+
+    def blamed(self, error: UsageError) -> UsageError:
+        """Names the file in an error about a setting that a file has, instead of the environment."""
+        for name, origin in self.origins.items():
+            variable = PREFIX + name.upper()
+            if origin != variable and re.search(rf"{variable}\b", error.what):
+                what = error.what.replace(f"{variable}=", f"{origin}: ").replace(variable, origin)
+                advice = re.sub(rf"{variable}=([^\s,;]*)", rf'{name} = "\1"', error.advice)
+                return UsageError(what, path=error.path, advice=advice)
+        return error
+
+    @contextmanager
+    def blaming(self) -> Iterator[None]:
+        """Raises an error of what uses these settings as ``blamed``."""
+        try:
+            yield
+        except UsageError as error:
+            raise self.blamed(error) from None
+
     @property
     def redact(self) -> tuple[str, ...]:
         """Names of the JSON fields whose values are hidden."""
@@ -74,10 +118,8 @@ class Settings:
         word = self.words.get(PREFIX + name.upper(), "").strip()
         if word in ("", "any", narrow):
             return word or "any"
-        raise UsageError(
-            f"{PREFIX}{name.upper()}={escape(word)} is neither any nor {narrow}",
-            advice=f"write {narrow} only where {only_where}",
-        )
+        what = f"{PREFIX}{name.upper()}={escape(word)} is neither any nor {narrow}"
+        raise self.blamed(UsageError(what, advice=f"write {narrow} only where {only_where}"))
 
     @property
     def syslog(self) -> bool:
@@ -98,7 +140,8 @@ class Settings:
             return False
         if not word:
             return default
-        raise UsageError(f"{variable}={escape(word)} is neither yes nor no", advice=f"write {variable}={int(not default)}")
+        what = f"{variable}={escape(word)} is neither yes nor no"
+        raise self.blamed(UsageError(what, advice=f"write {variable}={int(not default)}"))
 
     def why_read_only(self, target: Target) -> str | None:
         """Returns the glob that makes ``target`` read-only, and where it is set; None if none does. A glob also covers everything
@@ -133,13 +176,31 @@ def files_of(environ: Mapping[str, str]) -> tuple[str, ...]:
     return (*((os.path.join(base, "spooltop", "config.toml"),) if base else ()), SYSTEM_FILE)
 
 
+def why_not_read(file: str) -> str:
+    """Says why root does not read a settings file of its home: unless it and each folder above belong to root, and nobody else
+    may write them, somebody else decides by it what root does. Empty where it is read, and for every other user. A folder with
+    the sticky bit may be written by all: what is root's in it nobody else can replace."""
+    if os.geteuid() or file == SYSTEM_FILE:
+        return ""
+    for path in dict.fromkeys((os.path.abspath(file), os.path.realpath(file))):
+        for place in _above(path):
+            try:
+                found = os.stat(place or "/")
+            except OSError:
+                return ""  # there is nothing to read
+            sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX and not found.st_uid
+            if not sticky and (why := why_mistrusted(found, 0)):
+                return why if place == path else f"{escape(place)}: {why}"
+    return ""
+
+
 def load(environ: Mapping[str, str], files: Sequence[str] | None = None) -> Settings:
-    """Loads all settings. A missing file is skipped. Raises ``UsageError`` for a file that cannot be read or parsed: it may
-    contain ``read_only``, which its author relies on."""
+    """Loads all settings. A missing file is skipped, and so is one that root does not trust. Raises ``UsageError`` for a file
+    that cannot be read or parsed: it may contain ``read_only``, which its author relies on."""
     found = from_environ(environ)
     words, origins = dict(found.words), dict(found.origins)
     for file in files_of(environ) if files is None else files:
-        for name, text in _of_file(file).items():
+        for name, text in ({} if why_not_read(file) else _of_file(file)).items():
             if name not in origins:
                 words[PREFIX + name.upper()] = text
                 origins[name] = f"{name} in {escape(file)}"
@@ -180,10 +241,10 @@ def _of_file(file: str) -> dict[str, str]:
     if content is None:
         return {}
     data, status = content
-    import tomllib  # takes 15 ms, and most have no such file
+    from .model.toml import parse_toml  # most have no such file
 
     try:
-        parsed = tomllib.loads(data.decode())
+        parsed = parse_toml(data.decode())
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{escape(file)} is not valid TOML: {escape(str(error))}", advice="mend it, or move it away") from None
     found: dict[str, str] = {}
@@ -232,7 +293,9 @@ def _may_exist(file: str) -> bool:
 
 def _flat(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
     for name, value in table.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and f"{above}{name}" == _TABLE:
+            yield _TABLE, [f"{path}={kind}" if isinstance(kind, str) else None for path, kind in value.items()]
+        elif isinstance(value, dict):
             yield from _flat(value, f"{above}{name}_")
         else:
             yield f"{above}{name}", value

@@ -54,7 +54,8 @@ class SnapshotMaker:
                 return None
             from .observe.thresholds import Thresholds
 
-            self._observer.use(Thresholds.from_settings(found.words))
+            with found.blaming():
+                self._observer.use(Thresholds.from_settings(found.words))
             self._settings_trouble = ""
         except UsageError as error:
             self._settings_trouble = str(error)

@@ -14,15 +14,24 @@ from .model.target import Target, has_scheme
 
 if TYPE_CHECKING:
     from .model.vocabulary import Box
+    from .settings import Settings
 
 __all__ = ["conceal", "count_boxes", "find_targets", "identify_target", "is_spool_at"]
 
 
-def identify_target(spec: str, *, as_spool: bool = False, environ: Mapping[str, str] | None = None) -> Target:
+def identify_target(spec: str, *, as_kind: str = "", environ: Mapping[str, str] | None = None) -> Target:
     """Identifies what ``spec``, a path or a URL, names, and changes nothing. Raises as ``control.open_control``."""
-    words = os.environ if environ is None else environ
-    words = _with_files(words) if has_scheme(spec) else words
-    return registry.identify(spec, OpenAs(as_spool, environ=words))[1]
+    from .settings import load
+
+    return _identify(spec, as_kind, load(os.environ if environ is None else environ))
+
+
+def _identify(spec: str, as_kind: str, found: Settings) -> Target:
+    return registry.identify(spec, OpenAs(as_kind or found.kind_of(spec), environ=found.words))[1]
+
+
+def _is_queue(path: str, found: Settings) -> bool:
+    return bool(found.kind_of(path)) or registry.is_queue(path, environ=found.words)
 
 
 def _with_files(environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -37,7 +46,7 @@ def conceal(spec: str) -> str:
     return registry.conceal(spec)
 
 
-def find_targets(words: Iterable[str], as_spool: bool = False, *, strict: bool = False) -> list[str]:
+def find_targets(words: Iterable[str], as_kind: str = "", *, strict: bool = False) -> list[str]:
     """Returns the targets that ``words`` (paths, globs, directories that hold several spools, URLs) name, each once. A URL of
     which a server does not tell what it stands for is a target itself, so that whoever opens it hears why; with ``strict`` that
     is raised as ``SpooltopError``."""
@@ -45,8 +54,10 @@ def find_targets(words: Iterable[str], as_spool: bool = False, *, strict: bool =
     if all(map(has_scheme, names)):
         return list(dict.fromkeys(names))  # what finds directories takes as long to load as a server takes to look at
     from .backends.directory.find_targets import find_targets
+    from .settings import load
 
-    return find_targets(names, partial(identify_target, as_spool=as_spool), partial(registry.is_queue, environ=os.environ))
+    found = load(os.environ)
+    return find_targets(names, partial(_identify, as_kind=as_kind, found=found), partial(_is_queue, found=found))
 
 
 def _expanded(url: str, strict: bool) -> tuple[str, ...]:

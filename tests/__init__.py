@@ -26,8 +26,10 @@
 - ``test_records``, ``test_patterns``, ``test_run_each``, ``test_stop_event``, ``test_errors``: the modules below all packages
 - ``desk``             a spool, an operator on it, real consumers; ``clock``: one moment and a clock that stands at it
 - ``scratch``          a place in memory for what is thrown away, and trees laid out again and again
+- ``needs``            what a test needs beside Python: root, programs; what was missing is counted at the end of a run
 - ``keys``             the tables of keys of the README and of ``keys.md``
 
 A plain run leaves out the tests marked long and programs. ``.ci/run`` runs the long ones after the others, ``.ci/full`` those
-with other programs; ``--all``, ``-m`` and naming one run them too.
+with other programs; ``--all``, ``-m`` and naming one run them too. Where ``.ci/run`` runs as an ordinary user, it runs those
+marked root once more as root.
 """

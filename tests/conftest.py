@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from .clock import Clock
-from .scratch import scratch
+from .needs import is_root_missing, missing_things, need, summary
+from .scratch import extract, scratch
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs behind it; whoever is tested would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,7 +52,7 @@ def memory() -> Iterator[Path]:
 def real_spools(tmp_path: Path) -> Path:
     """Spools as other programs left them, one folder each, fresh for each test."""
     with tarfile.open(DATA / "spools.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+        extract(archive, tmp_path)
     return tmp_path
 
 
@@ -96,6 +97,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = early_first(wanted, workers) if workers > 1 else wanted
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if "root" in things_of(item):
+        item.add_marker("root")
+
+
+def things_of(item: pytest.Item) -> list[str]:
+    return [thing for mark in item.iter_markers("needs") for thing in mark.args]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    need(*things_of(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A test that is skipped for want of root has the mark by which the part for root finds it."""
+    report = yield
+    if report.skipped and is_root_missing(reason_of(report)) and item.get_closest_marker("root") is None:  # type: ignore[attr-defined]
+        report.outcome, report.longrepr = "failed", f"{item.nodeid} needs root and has no mark: @pytest.mark.root"  # type: ignore[attr-defined]
+    return report
+
+
+def reason_of(report: pytest.TestReport) -> str:
+    """The reason of a skipped test."""
+    return report.longrepr[-1] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Returns the number of workers for ``-n auto``: one more than there are cores, because many tests wait for a terminal or
@@ -105,16 +134,24 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
-    """Lists the skipped tests. A skipped test is a failure where all dependencies are available, which SPOOLTOP_NOTHING_SKIPPED
-    declares."""
-    skipped = terminalreporter.stats.get("skipped", [])
-    for report in skipped:
-        terminalreporter.write_line(f"skipped: {report.nodeid}: {report.longrepr[-1] if report.longrepr else ''}")
+    """Names what skipped tests needed, in one line; each that another reason kept from running gets a line of its own."""
+    skipped = {report.nodeid: reason_of(report) for report in terminalreporter.stats.get("skipped", [])}
+    for name, reason in skipped.items():
+        if "see above" in missing_things([reason]):
+            terminalreporter.write_line(f"skipped: {name}: {reason}")
+    if line := summary(skipped.values()):
+        terminalreporter.write_line(line)
     return (yield)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fails a run that skipped a test where all components are available: SPOOLTOP_MAY_SKIP names those that may be missing, and
+    is empty where none may."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and os.environ.get("SPOOLTOP_NOTHING_SKIPPED") and reporter.stats.get("skipped"):
+    allowed = os.environ.get("SPOOLTOP_MAY_SKIP")
+    if reporter is None or allowed is None:
+        return
+    missing = missing_things(map(reason_of, reporter.stats.get("skipped", [])))
+    if missing.keys() - {*allowed.split()}:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from .conftest import early_first, is_left_out
+from .needs import is_root_missing, missing_things, summary
 
 ROOT = Path(__file__).parents[1]
 
@@ -55,11 +55,20 @@ def test_early_tests_begin_the_share_of_each_worker() -> None:
     assert sorted(map(int, names(early_first(items[6:], 3)))) == [6, 7, 8, 9, 10]
 
 
-def test_the_long_tests_run_in_ci_after_the_others() -> None:
-    lines = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
-    texts = ('-c "\\$command"$', "-m long$")
-    quick, long = (next(at for at, line in enumerate(lines) if re.search(text, line)) for text in texts)
-    assert quick < long and all("SPOOLTOP_NOTHING_SKIPPED=1 " in lines[at] for at in (quick, long))
+def test_ci_runs_all_as_an_ordinary_user_and_the_rest_as_root() -> None:
+    lines = [line for line in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines() if "SPOOLTOP_MAY_SKIP=" in line]
+    quick, long, rest = lines
+    assert quick.startswith("as_user env SPOOLTOP_MAY_SKIP=root ") and quick.endswith('"$test"')
+    assert long.startswith("as_user env SPOOLTOP_MAY_SKIP=root ") and long.endswith(" -m long")
+    assert " SPOOLTOP_MAY_SKIP= " in rest and " -m 'root and " in rest and "long" in rest  # else the long ones are left out
+
+
+def test_what_needs_root_has_the_mark_that_selects_it_and_each_skip_names_what_is_missing() -> None:
+    reasons = ["Skipped: needs root", "Skipped: needs tmux", "Skipped: needs root", "Skipped: no overlay in this kernel"]
+    assert missing_things(reasons) == {"root": 2, "tmux": 1, "see above": 1}
+    assert [is_root_missing(reason) for reason in reasons] == [True, False, True, False]
+    assert summary(reasons) == "skipped for want of: root 2, tmux 1, see above 1 (apt-get install tmux)"
+    assert summary([]) == ""
 
 
 def test_those_with_other_programs_run_only_where_they_are_asked_for() -> None:

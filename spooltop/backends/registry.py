@@ -38,6 +38,13 @@ def _layouts() -> Backend:
     return LayoutsBackend(_surroundings)
 
 
+@cache
+def _named_layouts() -> Backend:
+    from .layouts.backend import LayoutsBackend
+
+    return LayoutsBackend(_surroundings, named=True)
+
+
 def _surroundings(pids: str) -> Surroundings:
     """Answers of this machine about processes. ``pids`` is the setting ``claims.pids``."""
     from .directory.liveness.pid_liveness import check_pids
@@ -54,10 +61,12 @@ def _redis() -> Backend:
     return RedisBackend(_surroundings)
 
 
-_BY_SCHEME: Mapping[str, Callable[[], Backend]] = {"redis": _redis, "rediss": _redis, "unix": _redis}
+_BY_SCHEME: Mapping[str, Callable[[], Backend]] = dict.fromkeys(("redis", "rediss", "valkey", "valkeys", "unix"), _redis)
 """Backends of URLs: scheme → function that loads the backend."""
 _OF_PATHS: tuple[Callable[[], Backend], ...] = (_directory, _layouts)
 """Backends of paths, in the order in which they are asked. For a path of none the hint of the last one that has one is shown."""
+_KEPT = ".spooltop/layout"
+"""File that names the layout of the directory, as ``layouts.kept_name`` writes it."""
 _further: list[Backend] = []
 _concealed: dict[str, str] = {}
 """URLs with a secret, by their names without."""
@@ -111,7 +120,7 @@ def _identify(spec: str, asked: OpenAs) -> tuple[Backend, Target]:
     if has_scheme(spec) and by_scheme is None and not os.path.lexists(spec):
         schemes = ", ".join(f"{scheme}://" for scheme in _BY_SCHEME)
         raise NotASpool("no queue is reached by such a URL", path=without_secrets(spec), advice=f"there are {schemes}, and paths")
-    for load in _OF_PATHS if by_scheme is None else (by_scheme,):
+    for load in (*_named_first(spec, asked), *_OF_PATHS) if by_scheme is None else (by_scheme,):
         backend = load()
         try:
             target = backend.identify(spec, asked)
@@ -121,6 +130,12 @@ def _identify(spec: str, asked: OpenAs) -> tuple[Backend, Target]:
         if target is not None:
             return backend, target
     raise hint or NotASpool("no kind of queue that is known", path=spec, advice="name a directory, or the URL of a server")
+
+
+def _named_first(spec: str, asked: OpenAs) -> tuple[Callable[[], Backend], ...]:
+    """The backend to ask before all others for a directory whose layout is named: it may look like a spool as well."""
+    named = asked.as_kind != "spool" if asked.as_kind else os.path.lexists(os.path.join(spec, _KEPT))
+    return (_named_layouts,) if named else ()
 
 
 def is_queue(path: str, environ: Mapping[str, str]) -> bool:

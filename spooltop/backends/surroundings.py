@@ -4,7 +4,7 @@ them, since kinds of queues do not know each other."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from spooltop.model.capabilities import Capabilities
@@ -13,7 +13,10 @@ from spooltop.model.look.locks import Holders
 from spooltop.model.look.observation import Viewer
 from spooltop.model.vocabulary import Verdict
 
-__all__ = ["Surroundings", "Users"]
+__all__ = ["Connection", "LocalClient", "Surroundings", "Users"]
+
+Connection = tuple[str, str]
+"""A TCP connection: its end at the client and its end at the server, ``ADDRESS:PORT`` each."""
 
 
 class Users(NamedTuple):
@@ -22,6 +25,14 @@ class Users(NamedTuple):
     pids: tuple[int, ...]
     complete: bool
     why: str = ""
+
+
+class LocalClient(NamedTuple):
+    """A process of this host, started at ``started`` (seconds since boot), and a connection that it has open."""
+
+    pid: int
+    started: float
+    connection: Connection
 
 
 class Surroundings(Protocol):
@@ -33,6 +44,14 @@ class Surroundings(Protocol):
 
     def pids(self, claims: Sequence[tuple[int, float]], root: int) -> list[tuple[Verdict, str]]:
         """Judges holders by their pid: (pid, time of the claim in epoch seconds) each."""
+        ...
+
+    def clients(self, pids: Collection[int], connections: Collection[Connection]) -> list[LocalClient]:
+        """Finds which of these processes have one of these connections open, as far as this user may look into them."""
+        ...
+
+    def has_ended(self, pid: int, started: float) -> bool | None:
+        """True where the process with this pid and start (seconds since boot) is gone; None where that is not visible."""
         ...
 
     def locks(self, root: int) -> Callable[[os.stat_result], Users]:

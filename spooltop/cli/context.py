@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spooltop.errors import SpooltopError, Unavailable, UsageError
 from spooltop.records import dataclass
@@ -17,7 +18,15 @@ if TYPE_CHECKING:
     from spooltop.model.look.snapshot import Snapshot
     from spooltop.monitor.spools_watch import SpoolsWatch
 
-__all__ = ["Context", "Dashboard", "Opener", "SpoolsDashboard", "answered", "here_or", "targets_of", "watching"]
+__all__ = ["PATIENCE", "Context", "Dashboard", "Opener", "SpoolsDashboard", "answered", "here_or", "targets_of", "watching"]
+
+R = TypeVar("R")
+
+PATIENCE = 10.0
+"""Seconds after which a file system is said not to answer: a disk that slept has spun up by then."""
+_FIRST = 1.0
+"""Seconds within which a path tells whether it is a target. One that does not is a target: whoever opens it says that it does not
+answer."""
 
 Opener = Callable[..., "Control"]
 Dashboard = Callable[["Control", argparse.Namespace], int]
@@ -57,6 +66,8 @@ class Context:
     open: Opener = _open_control
     dashboard: Dashboard = _no_dashboard
     spools: SpoolsDashboard = _no_spools
+    patience: float = PATIENCE
+    """Seconds after which a file system that a command reads does not answer."""
 
     def control(self, args: argparse.Namespace, path: str, *, watch: bool = False, owners: bool = True) -> Control:
         """Opens the target of a command that looks or changes once. With ``watch``, it also receives the changes that happen
@@ -66,7 +77,16 @@ class Context:
             more["syslog"] = True
         if not owners:
             more["owners"] = False
-        return self.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=watch, **more)
+        if self.patience != math.inf:
+            more["patience"] = self.patience
+        return self.open(path, read_only=args.read_only, as_kind=args.as_kind, watch=watch, **more)
+
+    def reach(self, path: str, call: Callable[[], R]) -> R:
+        """Returns the result of ``call``, the first one that touches ``path``. Raises ``DoesNotAnswer`` where that hangs."""
+        from spooltop.model.target import has_scheme
+        from spooltop.run_each import call_watched
+
+        return call_watched(call, math.inf if has_scheme(path) else self.patience, path)
 
 
 def watching(args: argparse.Namespace) -> dict[str, Any]:
@@ -76,36 +96,42 @@ def watching(args: argparse.Namespace) -> dict[str, Any]:
     return {name: given for name, option in names.items() if (given := getattr(args, option, None))}
 
 
-def here_or(path: str | None, as_spool: bool = False, cursor_files: Sequence[str] | None = None) -> str:
+def here_or(path: str | None, as_kind: str = "", cursor_files: Sequence[str] | None = None) -> str:
     """Returns ``path``; without one, the current directory if it can be opened, else the directory of the first of
     ``cursor_files``. Raises ``UsageError`` if there is none of these."""
     if path is not None:
         return path
+    from spooltop.run_each import run_each
     from spooltop.targets import identify_target
 
-    try:
-        identify_target(".", as_spool=as_spool)
-    except SpooltopError:
-        if cursor_files:
-            return os.path.dirname(cursor_files[0]) or "."
-        raise UsageError("no spool given, and the current directory is not one", advice="spooltop PATH, or spooltop -h") from None
-    return "."
+    def is_target(path: str) -> bool:
+        try:
+            identify_target(path, as_kind=as_kind)
+        except SpooltopError:
+            return False
+        return True
+
+    if run_each(["."], is_target, _FIRST) != [False]:
+        return "."
+    if cursor_files:
+        return os.path.dirname(cursor_files[0]) or "."
+    raise UsageError("no spool given, and the current directory is not one", advice="spooltop PATH, or spooltop -h")
 
 
 def targets_of(args: argparse.Namespace, context: Context, *, strict: bool = False) -> list[str]:
     """Returns the targets of a command that takes several, each once: those of its words, else those of the setting ``paths``,
     else as ``here_or``. ``strict`` as of ``targets.find_targets``."""
     named = args.paths or _named_in_settings(context)
-    as_spool = args.as_kind == "spool"
     if not named:
-        return [here_or(None, as_spool, args.cursor_file)]
+        return [here_or(None, args.as_kind, args.cursor_file)]
     if args.cursor_file:
         return list(dict.fromkeys(named))  # a cursor file makes a target of any directory
+    from spooltop.run_each import run_each
     from spooltop.targets import find_targets, is_spool_at
 
-    if len(named) == 1 and is_spool_at(named[0]):
+    if len(named) == 1 and run_each(named, is_spool_at, _FIRST) != [False]:
         return [named[0]]
-    return find_targets(named, as_spool, strict=strict)
+    return find_targets(named, args.as_kind, strict=strict)
 
 
 def _named_in_settings(context: Context) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from spooltop.errors import NotASpool, SpooltopError, Unreadable, UsageError
+from spooltop.errors import DoesNotAnswer, NotASpool, SpooltopError, Unreadable, UsageError
 from spooltop.model.text import escape
 from spooltop.records import replace
 
@@ -23,6 +24,8 @@ __all__ = ["Dashboard", "run", "show_help", "show_version"]
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 UNEXPECTED = 1
+_OPENS_WITHIN = 2.0
+"""Seconds after which the dashboard opens without its target."""
 
 
 def run(
@@ -103,11 +106,22 @@ def _run(words: Sequence[str], context: Context) -> int:
     args = parser_of(command).read(rest)
     _conceal_secrets(args, terminal)
     terminal.ascii = terminal.ascii or args.ascii
+    if os.geteuid() == 0 and (command is None or not command.runs.startswith("main:")):
+        _warn_of_mistrusted_settings(terminal)
     if command is None:
         return _dashboard(args, context)
     if command.name == "work":
         args.command = after
     return _called(command, args, context)
+
+
+def _warn_of_mistrusted_settings(terminal: Terminal) -> None:
+    """Says which settings file root does not read, and why."""
+    from spooltop.settings import SYSTEM_FILE, files_of, why_not_read
+
+    for file in files_of(terminal.environ):
+        if why := why_not_read(file):
+            terminal.error(f"warning: {escape(file)} is not read: {why}; root's settings: {SYSTEM_FILE}")
 
 
 def _called(command: Command, args: Namespace, context: Context) -> int:
@@ -132,6 +146,8 @@ def _conceal_secrets(args: Namespace, terminal: Terminal) -> None:
     single = {name: word for name in ("path", "to") if isinstance(word := getattr(args, name, None), str)}
     paths = getattr(args, "paths", None) or []
     words = (*single.values(), *paths)
+    if any(map(_is_misspelt_url, words)):
+        raise UsageError("that is not the URL of a server", advice="write redis://HOST:6379/0#STREAM/GROUP")
     if not any("://" in one for one in words):
         return
     from spooltop.model.target import has_password
@@ -143,6 +159,17 @@ def _conceal_secrets(args: Namespace, terminal: Terminal) -> None:
         setattr(args, name, conceal(word))
     if paths:
         args.paths = [conceal(one) for one in paths]
+
+
+def _is_misspelt_url(word: str) -> bool:
+    """True for what was meant as the URL of a server and is taken for a path, with what may be a password in it."""
+    before, at, _ = word.partition("@")
+    meant = before.startswith(("redis", "valkey", "unix:")) and ":" in before and bool(at)
+    if not meant:
+        return False
+    from spooltop.model.target import has_scheme
+
+    return not has_scheme(word) and not os.path.lexists(word)
 
 
 def show_version(args: Namespace, context: Context) -> int:
@@ -178,7 +205,16 @@ def _dashboard(args: Namespace, context: Context) -> int:
 
         path = targets[0]
         args.no_mouse = args.no_mouse or not load(terminal.environ).mouse
-        with context.open(path, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=True, **more) as control:
+        opened = partial(context.open, path, read_only=args.read_only, as_kind=args.as_kind, watch=True, **more)
+        try:
+            control = replace(context, patience=_OPENS_WITHIN).reach(path, opened)
+        except DoesNotAnswer:
+            from .several import spools_watch
+
+            # Its line in the Spools view says so, keys answer, and it opens from there once it does.
+            with spools_watch(targets, args, context, more) as spools:
+                return context.spools(spools, args)
+        with control:
             return context.dashboard(control, args)
     except NotASpool as error:
         path = args.paths[0] if args.paths else "."
@@ -205,8 +241,11 @@ def _read_opening(args: Namespace) -> None:
 def _refuse_misspelt_commands(words: Sequence[str]) -> None:
     """Raises ``UsageError`` for the first of several words that is neither a path nor the pattern of one: it is a command, with
     its path behind it."""
-    for word in words if len(words) > 1 else ():
-        if not set(word) & set("/*?[~") and not os.path.lexists(word):
+    from spooltop.run_each import run_each
+
+    several = words if len(words) > 1 else ()
+    for word, exists in zip(several, run_each(several, os.path.lexists, 1.0), strict=True):
+        if not set(word) & set("/*?[~") and exists is False:
             near = near_command(word)
             advice = f"did you mean spooltop {near}?" if near else f"give paths, or a command: {', '.join(COMMANDS)}"
             raise UsageError(f"unknown command {word!r}", advice=advice)

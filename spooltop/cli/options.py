@@ -14,6 +14,7 @@ BOXES = ("tmp", "new", "cur", "held", "rejected", "trash", "delivered")
 VIEWS = ("overview", "new", "claims", "tmp", "cursors", "locks", "aside", "consumers")
 COLUMNS = ("age", "held", "size", "source", "tries", "verdict", "name")
 VERDICTS = ("dead", "alive", "unknown", "writing", "abandoned")
+_YES = "do not ask; where a holder is unknown, only as --yes=COUNT with the number of the plan"
 
 
 def _seconds(text: str) -> float:
@@ -40,7 +41,10 @@ def _rate(text: str) -> float:
 def common(parser: ArgumentParser) -> None:
     """Adds the options of all commands."""
     parser.add_argument("-h", "--help", action="store_true", help="this help")
-    parser.add_argument("--as", dest="as_kind", choices=("spool",), metavar="spool", help="treat a mail folder as a job spool")
+    parser.add_argument(
+        "--as", dest="as_kind", default="", metavar="NAME",
+        help="what it is: spool, for a mail folder that is a job spool, or a layout of `spooltop layouts`",
+    )
     parser.add_argument("--read-only", action="store_true", help="refuse every change")
     parser.add_argument("--syslog", action="store_true", help="also send audit records to syslog")
     parser.add_argument("--ascii", action="store_true", help="ASCII only")
@@ -100,11 +104,11 @@ def _selection(parser: ArgumentParser) -> None:
 
 
 def _force(parser: ArgumentParser) -> None:
-    parser.add_argument("--force", action="store_true", help="also take claims from running holders")
+    parser.add_argument("--force", action="store_true", help="also take claims from running and from unknown holders")
 
 
 def _question(parser: ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help=_YES)
     parser.add_argument("--dry-run", action="store_true", help="show the plan and stop")
 
 
@@ -171,10 +175,16 @@ def status(parser: ArgumentParser) -> None:
 
 
 def check(parser: ArgumentParser) -> None:
+    from spooltop.monitor.plugin import VALUES
+
     _paths(parser, "TARGET")
-    where = "a value (depth, age, claims, dead, failing) outside RANGE, or a problem by its code, is"
-    for letter, name, state in (("-w", "warning", "a warning"), ("-c", "critical", "critical")):
-        parser.add_argument(letter, f"--{name}", action="append", metavar="NAME[=RANGE]", help=f"{where} {state}")
+    values = ", ".join(f"{value.name} ({value.does})" for value in VALUES)
+    parser.add_argument(
+        "-w", "--warning", action="append", metavar="NAME[=RANGE]",
+        help=f"warn of a problem by its code, or of a value outside RANGE: {values}",
+    )
+    parser.add_argument("-c", "--critical", action="append", metavar="NAME[=RANGE]", help="likewise, and it is critical")
+    parser.add_argument("--perfdata", metavar="NAME,…", help="only these values in the performance data; none leaves it out")
     parser.add_argument(
         "-t", "--timeout", type=float, default=10.0, metavar="SECONDS", help="a look that takes longer is UNKNOWN; default 10"
     )
@@ -303,10 +313,13 @@ def cursors(parser: ArgumentParser) -> None:
     parser.add_argument("--set", metavar="SOURCE=VALUE", help="store this value, after a plan and a question")
     parser.add_argument("--file", metavar="FILE", help="with --set: the cursor file, where several have the source")
     parser.add_argument(
-        "--type", choices=("json", "text"), default="", help="with --set: the type of VALUE; by default that of the present value"
+        "--type", choices=("json", "text"), default="",
+        help="with --set: the type of VALUE, where it is another one than that of the present value",
     )
-    parser.add_argument("--force", action="store_true", help="with --set: also a source that the file does not have yet")
-    parser.add_argument("--yes", action="store_true", help="with --set: do not ask")
+    parser.add_argument(
+        "--force", action="store_true", help="with --set: also a source that the file does not have yet, or another type"
+    )
+    parser.add_argument("--yes", action="store_true", help=f"with --set: {_YES}")
     parser.add_argument("--dry-run", action="store_true", help="with --set: show the plan and stop")
     parser.add_argument("--mute", metavar="SOURCE[=AGE]", help="hide its problems, for 1h by default")
     parser.add_argument("--unmute", metavar="SOURCE", help="unmute it")

@@ -14,6 +14,7 @@ from . import options
 __all__ = ["COMMANDS", "Command", "command_of", "dashboard_parser", "near_command", "overview", "parser_of"]
 
 _EXAMPLE = "example:"
+_YES = "--yes="
 
 
 def _narrow(prog: str) -> argparse.HelpFormatter:
@@ -45,6 +46,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             add_help=False,
         )
+        self.color = False  # from Python 3.14 on argparse colours help by itself, with colours that a light background hides
         options.common(self)
 
     def format_help(self) -> str:
@@ -55,8 +57,15 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, advice=f"{self.prog} -h shows how")
 
     def read(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parses the arguments; options may be anywhere. Raises ``UsageError``."""
-        return self.parse_intermixed_args(list(words))
+        """Parses the arguments; options may be anywhere. ``yes_count`` is the COUNT of ``--yes=COUNT``, None without one: to
+        argparse an option with a value that may be left out would take the id behind it. Raises ``UsageError``."""
+        end = words.index("--") if "--" in words else len(words)
+        counts = [word.removeprefix(_YES) for word in words[:end] if word.startswith(_YES)]
+        args = self.parse_intermixed_args([*(_YES[:-1] if one.startswith(_YES) else one for one in words[:end]), *words[end:]])
+        if any(not (one.isascii() and one.isdigit()) for one in counts) or len(set(counts)) > 1:
+            self.error(f"{_YES}{counts[-1]} is not a count")
+        args.yes_count = int(counts[0]) if counts else None
+        return args
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +107,11 @@ _TABLE = (
         "  spooltop move redis://queues/0#memex/work /var/spool/memex",
         "commands.move:move", options.move,
         "Between directories and streams, in both directions. Content and source stay; a message gets a new id and begins with\n"
-        "its first attempt. Claims that consumers hold stay where they are. Killed at any point nothing is lost and nothing is\n"
-        "there twice: the same command goes on, within a week.",
+        "its first attempt. What waits at the start is moved, and what dead consumers held. Claims of running consumers stay,\n"
+        "as do messages that wait for a delay or come meanwhile: they are counted, and the exit code is 1.\n\n"
+        "Killed at any point nothing is lost and nothing is there twice: the same command goes on. Until it ran, no consumer of\n"
+        "spooltop gets the message that was on its way, and requeue leaves it without --force. Of a stream, consumers of other\n"
+        "programs may take it over by its idle time, and a move that is stopped for longer than its lease may put one twice.",
     ),
     Command(
         "work", "PATH [options] -- CMD …",
@@ -212,9 +224,9 @@ _TABLE = (
         "cursors", "[PATH]", "list the cursors and how they move; set one, mute one",
         "  spooltop cursors /opt/memex --watch 2m\n  spooltop cursors /opt/memex --set imessage=89640\n"
         "  spooltop cursors /opt/memex --mute teams=8h", "commands.cursors:cursors", options.cursors,
-        "--set reads VALUE as JSON, else as text, and keeps the type of the present value; the plan shows the result. It is\n"
-        "stored under .cursors.lock, and only if the value is still the one that was shown. A mute holds for you and this PATH\n"
-        "alone; nothing is written beside the cursors.",
+        "--set reads VALUE as JSON, else as text, and keeps the type of the present value: an integer stays an integer, and\n"
+        "another type wants --type or --force. It is stored under .cursors.lock, and only if the value is still the one that\n"
+        "was shown. A mute holds for you and this PATH alone; nothing is written beside the cursors.",
     ),
     Command(
         "consumers", "[PATH]", "list who holds claims or waits for messages, the dead first",
@@ -330,7 +342,7 @@ def overview() -> str:
         "",
         "options:",
         "  --read-only           refuse every change",
-        "  --as spool            treat a mail folder as a job spool",
+        "  --as NAME             what it is: spool, or a layout of `spooltop layouts`",
         "  --ascii               ASCII only",
         "  --syslog              also send audit records to syslog",
         "  --view VIEW           open this view first: new, claims, cursors, …",
@@ -360,6 +372,9 @@ def overview() -> str:
         "redis_user and redis_password in a config.toml of mode 0600. A user of the",
         "server that may look, and change nothing, needs these rights (ACL SETUSER):",
         "  +@read +info +time +select +client|list +eval_ro %R~STREAM %R~{STREAM}:*",
+        "who works there, or operates (requeue, purge, hold …), these:",
+        "  +@read +@write -@dangerous +info +time +select +client|list +eval_ro +eval",
+        "  +evalsha +script|load +script|exists +multi +exec +role ~STREAM ~{STREAM}:*",
         "A stream does not say to how many entries its producers trim it: stream_maxlen",
         "does, and the Overview shows how many more may wait until some are dropped.",
         "",

@@ -68,9 +68,7 @@ def sort_of(text: str) -> Sort | None:
 def id_of(word: str) -> str:
     """Returns the id that was shown as ``word``. Raises ``UsageError``."""
     name = _unescaped(word, "an id")
-    if "/" in name:
-        raise UsageError(f"{word!r} is a path, not an id", advice="give the id alone, as `spooltop ls` lists it")
-    if not name or "\0" in name:
+    if not name:
         raise UsageError(f"{word!r} is not an id", advice="give the id as `spooltop ls` lists it")
     return name
 

@@ -30,11 +30,11 @@ def spools_watch(
     targets: Sequence[str], args: Namespace, context: Context, options: Mapping[str, Any]
 ) -> Iterator[SpoolsWatch]:
     """Watches ``targets``, and opens each as ``options`` say. Nothing can be changed through the glances."""
-    opened = partial(context.open, read_only=args.read_only, as_spool=args.as_kind == "spool", watch=True, **options)
+    opened = partial(context.open, read_only=args.read_only, as_kind=args.as_kind, watch=True, **options)
     live = len(targets) <= _LIVE_AT_MOST
 
     def glancing(target: str) -> Control:
-        return context.open(target, read_only=True, as_spool=args.as_kind == "spool", watch=live, owners=False)
+        return context.open(target, read_only=True, as_kind=args.as_kind, watch=live, owners=False)
 
     spools = SpoolsWatch(
         targets, glancing, opened, count=count_boxes, find=partial(targets_of, args, context, strict=True),

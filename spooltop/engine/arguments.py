@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable
 
 from spooltop.errors import UsageError
 
-__all__ = ["check_bytes", "check_number", "check_seconds", "check_text", "microseconds"]
+from .names import LATEST
+
+__all__ = ["absolute_path", "check_bytes", "check_clock", "check_number", "check_seconds", "check_text", "microseconds"]
+
+
+def absolute_path(path: str | os.PathLike[str]) -> str:
+    """Returns the absolute form of ``path``. Raises ``UsageError`` for an empty one, which would mean the working directory."""
+    decoded = os.fsdecode(path)
+    if not decoded:
+        raise UsageError("an empty path", advice="name the file or the directory; . is the working directory")
+    return os.path.abspath(decoded)
+
+
+def check_clock(clock: Callable[[], float]) -> None:
+    """Raises ``TypeError`` unless ``clock`` gives a number, and ``UsageError`` for a time before 1970 or past the year 5000: no
+    name can carry it."""
+    now = clock()
+    if isinstance(now, bool) or not isinstance(now, (int, float)):
+        raise TypeError(f"clock gives epoch seconds, not {type(now).__name__}: {now!r:.80}")
+    if not 0 <= now <= LATEST / 1e6:
+        raise UsageError(f"clock gives epoch seconds, not {now}", advice="a name carries times from 1970 to 5000")
 
 
 def check_text(what: str, value: object) -> None:

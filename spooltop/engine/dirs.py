@@ -48,6 +48,7 @@ class SpoolDirs:
         self.files = files or Files()
         self.errors: dict[Box, OSError] = {}
         self._own: dict[tuple[str, ...], int] = {}
+        self._removed: list[int] = []
         self._like: os.stat_result | None = None
         self._format_checked = False
         self._kind: str | None = None
@@ -167,6 +168,13 @@ class SpoolDirs:
         if fd is not None:
             self.files.close(fd)
 
+    def forget_removed(self) -> None:
+        """Forgets the directories below ``.spooltop`` that were removed, so that the next ``private_dir`` opens or makes them
+        anew. Their descriptors stay open until the end, as another thread may be using them."""
+        for parts, fd in list(self._own.items()):
+            if not self.files.is_linked(fd):
+                self._removed.append(self._own.pop(parts))
+
     def make_dir(self, name: str, parent: int, *, with_format: bool = False, durable: bool = True) -> None:
         """Makes a directory as ``make_dir`` does, with the owner and mode of ``owner_model``."""
         first = ("format", FORMAT) if with_format else None
@@ -200,10 +208,12 @@ class SpoolDirs:
 
     def close(self) -> None:
         """Closes all descriptors; a second call does nothing. One that fails to close keeps no other from being closed."""
-        fds = [fd for fd in (self.tmp, self.new, self.cur, *self._own.values(), self.root) if fd is not None and fd >= 0]
+        own = (*self._own.values(), *self._removed)
+        fds = [fd for fd in (self.tmp, self.new, self.cur, *own, self.root) if fd is not None and fd >= 0]
         self.tmp = self.new = self.cur = None
         self.root = -1
         self._own.clear()
+        self._removed.clear()
         close_all(self.files, fds)
 
     def __del__(self) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from spooltop.errors import NotASpool, Refused, Unreadable
 from spooltop.model.vocabulary import LIVE
 
-from .arguments import check_number, check_seconds
+from .arguments import absolute_path, check_clock, check_number, check_seconds
 from .closed import AfterClose
 from .consuming.claim_waiter import ClaimWaiter
 from .consuming.consumer import Consumer
@@ -24,10 +23,12 @@ from .mail import refuse_mail
 from .presence import ANY_MACHINE, check_hosts
 from .producing.producer import Producer
 from .system.files import Files
+from .system.forks import tell_in_children
 from .system.host import this_machine
 from .system.os_errors import advice, translate, translating
 
 if TYPE_CHECKING:
+    from spooltop.model.moves import QueueIdentity
     from spooltop.model.queue import Guarantee
 
 __all__ = ["SpoolLifetime", "make"]
@@ -112,7 +113,8 @@ class SpoolLifetime:
         check_number("max_attempts", max_attempts, 1)
         check_seconds("key_window", key_window)
         check_seconds("lock_timeout", lock_timeout)
-        self.path = os.path.abspath(os.fsdecode(path))
+        check_clock(clock)
+        self.path = absolute_path(path)
         self.durable = durable
         self._clock = clock
         self._host = host if host is not None else this_machine().host
@@ -129,9 +131,7 @@ class SpoolLifetime:
             if not as_spool:
                 refuse_mail(self._dirs)
             self._producer = Producer(self._dirs, clock, self._host, key_window, lock_timeout)
-            self._consumer = Consumer(
-                self._dirs, clock, self._host, durable=durable, max_attempts=max_attempts, as_spool=as_spool
-            )
+            self._consumer = self._new_consumer()
             self._waiter = ClaimWaiter(self._dirs, self._consumer, clock)
         except BaseException as error:
             try:
@@ -142,7 +142,13 @@ class SpoolLifetime:
                 raise translate(error, self.path, "open") from error
             raise
         self._closed = False
-        _spools.add(self)
+        tell_in_children(self, SpoolLifetime._forked)
+
+    def _new_consumer(self, moves_to: QueueIdentity | None = None) -> Consumer:
+        return Consumer(
+            self._dirs, self._clock, self._host, durable=self.durable, max_attempts=self._max_attempts,
+            as_spool=bool(self._options["as_spool"]), moves_to=moves_to,
+        )  # fmt: skip
 
     @property
     def name(self) -> str:
@@ -206,21 +212,9 @@ class SpoolLifetime:
     def _forked(self) -> None:
         if not self._closed:
             self._producer.forked()
-            self._consumer.forked()
             self._waiter.forked()
             self._recovering = threading.Lock()  # a thread of the parent may hold it
 
 
 def _opened_again(kind: type[SpoolLifetime], path: str, options: dict[str, Any]) -> SpoolLifetime:
     return kind(path, **options)
-
-
-_spools: weakref.WeakSet[SpoolLifetime] = weakref.WeakSet()
-
-
-def _in_child() -> None:
-    for spool in list(_spools):
-        spool._forked()
-
-
-os.register_at_fork(after_in_child=_in_child)

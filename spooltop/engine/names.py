@@ -70,14 +70,17 @@ LATEST = 95_617_584_000_000_000
 """The year 5000, in µs since the epoch: a later time would not be read back."""
 
 _PLAIN = pattern(r"[A-Za-z0-9._-]*\Z")
-_ENCODED = pattern(r"(?:[A-Za-z0-9._-]++|%[0-9A-F]{2})++\Z")
-_OWN_ID = pattern(r"[0-9]{16}\.P[0-9]{1,10}R[0-9a-f]{16}\.(?:[A-Za-z0-9._-]++|%[0-9A-F]{2})++\Z")
+# Each character can be taken in one way only, so a failed match is linear. No possessive group ("(?:…)++") does it: before
+# Python 3.11.5 those kept half of a part that failed, a "%" without its digits (cpython gh-106052).
+_VALUE = r"(?=[A-Za-z0-9._%-])[A-Za-z0-9._-]*(?:%[0-9A-F]{2}[A-Za-z0-9._-]*)*"
+_ENCODED = pattern(_VALUE + r"\Z")
+_OWN_ID = pattern(r"[0-9]{16}\.P[0-9]{1,10}R[0-9a-f]{16}\." + _VALUE + r"\Z")
 _ATTRIBUTES = pattern(
-    r"(?P<id>(?:[A-Za-z0-9._-]++|%[0-9A-F]{2})++)"
-    r"(?:,s=(?P<source>(?:[A-Za-z0-9._-]++|%[0-9A-F]{2})++))?"
+    r"(?P<id>" + _VALUE + r")"
+    r"(?:,s=(?P<source>" + _VALUE + r"))?"
     r"(?:,n=(?P<attempts>0|[1-9][0-9]{0,8}))?"
     r"(?:,t=(?P<not_before>[0-9]{1,17}))?"
-    r"(?:,e=(?=[^,]{1,24}(?:,|\Z))(?P<ended>(?:[A-Za-z0-9._-]++|%[0-9A-F]{2})++))?"
+    r"(?:,e=(?=[^,]{1,24}(?:,|\Z))(?P<ended>" + _VALUE + r"))?"
     r"(?P<canary>,x=1)?\Z"
 )
 _CLAIM = pattern(r",c=([0-9a-f]{32})\.([0-9]{1,17}):2,P([0-9]{1,10})\Z")

@@ -28,12 +28,14 @@ _WHO_AT_MOST = 64
 class PauseCheck:
     """Checks for a consumer if its spool is paused, at most once in ``CHECK_EVERY`` seconds of ``tick``, a monotonic clock."""
 
-    __slots__ = ("_paused", "_tick", "_until")
+    __slots__ = ("_paused", "_tick", "_until", "looks")
 
     def __init__(self, tick: Callable[[], float] = time.monotonic) -> None:
         self._tick = tick
         self._until = float("-inf")
         self._paused = False
+        self.looks = 0
+        """Number of times that the spool was looked at."""
 
     def paused(self, dirs: SpoolDirs) -> bool:
         """True if the spool is paused. Raises ``OSError`` if the system does not say."""
@@ -41,6 +43,7 @@ class PauseCheck:
         if now >= self._until:
             self._paused = _is_paused(dirs)
             self._until = now + CHECK_EVERY
+            self.looks += 1
         return self._paused
 
     def due_in(self) -> float | None:

@@ -14,6 +14,7 @@ import os
 from typing import Any, NamedTuple
 
 from spooltop.errors import UsageError
+from spooltop.model.moves import QueueIdentity
 from spooltop.model.text import escape
 from spooltop.model.untrusted import finite, json_object
 from spooltop.model.vocabulary import Owner, Verdict
@@ -43,7 +44,7 @@ CONSUMERS = "consumers"
 ANY_MACHINE = "any"
 THIS_MACHINE = "this-machine"
 """Values of the setting ``claims.hosts``: which machines ever mounted the spool."""
-_CAP = 4096
+_CAP = 32_768
 _COMMAND_CAP = 200
 _TRIES = 16
 _TYPES = {
@@ -62,7 +63,7 @@ class Presence(NamedTuple):
     proof. ``start`` is in clock ticks since boot (proc(5)); ``since`` is the epoch second at which the file was written.
     ``same_mount`` tells whether this check would have found the lock, as far as mounts go: it is True if the check used the mount
     on which the lock was taken, or a later mount of the same disk, and None if the file does not say. ``file`` and ``size`` are
-    those of the presence file itself.
+    those of the presence file itself. ``moves_to``: the queue into which it moves messages; None for any other consumer.
     """
 
     state: str
@@ -77,10 +78,12 @@ class Presence(NamedTuple):
     same_mount: bool | None = None
     file: tuple[int, int] | None = None
     size: int = 0
+    moves_to: QueueIdentity | None = None
 
     @property
     def owner(self) -> Owner:
-        return Owner(self.host, self.pid, self.since, self.command)
+        moves_to = None if self.moves_to is None else self.moves_to.name
+        return Owner(self.host, self.pid, self.since, self.command, moves_to=moves_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +154,16 @@ def _presence(state: str, record: dict[str, Any], found: os.stat_result, kind: s
     host, boot_id, pid_ns, machine_id, pid, start, command, device, file_system = fields
     return Presence(
         state, host, boot_id, pid_ns, machine_id, pid, start, command, finite(record.get("since")),
-        _same_mount(device, file_system, found.st_dev, kind), (found.st_dev, found.st_ino), found.st_size,
+        _same_mount(device, file_system, found.st_dev, kind), (found.st_dev, found.st_ino), found.st_size, _moves_to(record),
     )  # fmt: skip
+
+
+def _moves_to(record: dict[str, Any]) -> QueueIdentity | None:
+    if record.get("role") != "move":
+        return None
+    target, marks = record.get("target"), record.get("target_marks")
+    known = frozenset(mark for mark in marks if isinstance(mark, str)) if isinstance(marks, list) else frozenset()
+    return QueueIdentity(target if isinstance(target, str) else "", known)
 
 
 def _same_mount(device: int | None, kind: str | None, seen_device: int, seen: str) -> bool | None:
@@ -218,11 +229,13 @@ class PresenceLock:
 
     @classmethod
     def take(
-        cls, dirs: SpoolDirs, *, now: float, machine: Machine | None = None, command: str | None = None, durable: bool = False
-    ) -> PresenceLock:
+        cls, dirs: SpoolDirs, *, now: float, machine: Machine | None = None, command: str | None = None, durable: bool = False,
+        moves_to: QueueIdentity | None = None,
+    ) -> PresenceLock:  # fmt: skip
         """Creates and locks the presence file of a new token. ``OSError`` if it cannot be written.
 
         ``durable``: the file survives power loss, so that claims that survive it are recognised as those of a dead consumer.
+        ``moves_to``: the queue into which this consumer moves messages; ``recover`` leaves its claims alone.
         """
         files = dirs.files
         machine = machine or this_machine()
@@ -232,7 +245,7 @@ class PresenceLock:
         name = f".{token}"
         try:
             pid = os.getpid()
-            record = {
+            record: dict[str, object] = {
                 "lock": "ofd" if OFD_LOCKS else "flock",
                 "host": machine.host,
                 "machine_id": machine.machine_id,
@@ -245,6 +258,8 @@ class PresenceLock:
                 "command": (command if command is not None else command_line())[:_COMMAND_CAP],
                 "since": now,
             }
+            if moves_to is not None:
+                record |= {"role": "move", "target": moves_to.name, "target_marks": sorted(moves_to.marks)}
             files.write_all(fd, json.dumps(record).encode() + b"\n")
             # Whoever may read new may ask for the lock; nobody else may take one, so that nobody can make the dead look alive.
             files.copy_owner(fd, dirs.owner_model, 0o600 | (mode_like(dirs.owner_model, False) & 0o044))

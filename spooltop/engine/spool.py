@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from queue import Empty
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from spooltop.errors import ClaimLost
 from spooltop.model.look.pause import Pause
+from spooltop.model.moves import QueueIdentity
 from spooltop.model.vocabulary import Box
 
-from .arguments import microseconds
+from .arguments import absolute_path, check_seconds, microseconds
 from .consuming.claim import Claim
 from .consuming.recovery import recover
 from .consuming.waiting import ArrivalWatch
@@ -22,7 +23,11 @@ from .pausing import read_pause
 from .producing.producer import MessageId
 from .producing.tmp_writer import Data
 from .system.files import Files
+from .system.forks import iterated_by
 from .system.os_errors import translating
+
+if TYPE_CHECKING:
+    from .consuming.mover import SpoolMover
 
 __all__ = ["MAX_ATTEMPTS", "Spool"]
 
@@ -70,7 +75,7 @@ class Spool(SpoolLifetime):
         ['cur', 'new', 'tmp']
         """
         files = files or Files()
-        make(os.path.abspath(os.fsdecode(path)), files, durable=durable)
+        make(absolute_path(path), files, durable=durable)
         return cls(path, durable, files=files, **options)  # type: ignore[arg-type]  # passed on as they are
 
     # Producers
@@ -170,6 +175,8 @@ class Spool(SpoolLifetime):
         ...     (spool.claim(), spool.depth())
         (None, 1)
         """
+        if timeout != 0:
+            check_seconds("timeout", timeout)
         found = self._consumer.take(self)
         return found if found is not None or timeout == 0 else self._waiter.wait(timeout, self)
 
@@ -243,11 +250,16 @@ class Spool(SpoolLifetime):
         """Yields one claim after another; ends if no message came for ``timeout`` seconds (None: never), or after ``wake``.
 
         Waits with inotify(7) if available, and also checks every two seconds, as network file systems send no events. A program
-        that ends on a signal calls ``wake`` in the handler, finishes the current claim, and leaves the loop.
+        that ends on a signal calls ``wake`` in the handler, finishes the current claim, and leaves the loop. A forked child that
+        goes on with an iteration of its parent gets ``ClaimLost``.
         """
+        check_seconds("timeout", timeout)
+        forks, pid = self._consumer.forks, os.getpid()
         while (claim := self._consumer.take(self) or (self._waiter.wait(timeout, self) if timeout != 0 else None)) is not None:
             yield claim
             del claim  # one that the caller has dropped is not kept alive here
+            if self._consumer.forks != forks:
+                raise iterated_by(pid, self.path)
 
     def aclaims(self, timeout: float | None = 0) -> AsyncIterator[Claim]:
         """Version of ``claims`` for asyncio: ``async for claim in spool.aclaims(timeout=5)``. The event loop waits, and no thread
@@ -293,7 +305,7 @@ class Spool(SpoolLifetime):
         put back.
 
         A consumer is dead only if its presence lock is free and was taken on this machine; claims whose holder cannot be judged
-        stay as they are.
+        stay as they are. So do those of a ``spooltop move`` that was killed: the next move alone knows whether they were put.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, Spool.create(folder) as spool:
@@ -305,6 +317,10 @@ class Spool(SpoolLifetime):
                 self._dirs, self._clock, self._host, mine=self._consumer.token, durable=self.durable,
                 max_attempts=self._max_attempts, hosts=self._hosts,
             )  # fmt: skip
+
+    def claims_of_others(self) -> tuple[()]:
+        """Returns nothing: ``recover`` leaves no claim of a consumer that is known to have ended, and a look tells the others."""
+        return ()
 
     def presence_fd(self) -> int:
         """Returns the descriptor whose lock shows that this consumer is running. A child that inherits it keeps the claims
@@ -319,6 +335,37 @@ class Spool(SpoolLifetime):
         """Starts to watch ``new``, for callers that wait for more than a message. They close it."""
         with translating(self.path, "watch"):
             return ArrivalWatch(self._dirs.box(Box.NEW))
+
+    # Moving to another queue
+
+    @property
+    def identity(self) -> QueueIdentity:
+        """Device and inode of ``new`` and ``cur``: the same for every name of the spool, also behind a bind mount."""
+        dirs = self._dirs
+        with translating(self.path, "look"):
+            boxes = (dirs.files.fstat(dirs.box(box)) for box in (Box.NEW, Box.CUR))
+            return QueueIdentity(self.name, frozenset(f"{found.st_dev:x}:{found.st_ino}" for found in boxes))
+
+    def mover(self, target: QueueIdentity) -> SpoolMover:
+        """Opens a consumer that moves messages into ``target``; the caller closes it."""
+        from .consuming.mover import SpoolMover  # only for those who move
+
+        return SpoolMover(self._dirs, self._new_consumer(target), self._clock, self._hosts)
+
+    def was_put(self, key: str) -> bool:
+        """Returns whether a message was put with ``key``; completes the put if it was interrupted."""
+        with translating(self.path, "put"):
+            return self._producer.was_put(key, self.durable)
+
+    def forget_key(self, key: str) -> None:
+        """Forgets ``key``: another put with it makes another message."""
+        with translating(self.path, "put"):
+            self._producer.forget(key)
+
+    def forget_mover(self, mover: str) -> None:
+        """Forgets all keys of one mover (``spooltop.model.moves``)."""
+        with translating(self.path, "put"):
+            self._producer.forget_mover(mover)
 
     # Looking
 

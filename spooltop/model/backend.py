@@ -24,18 +24,27 @@ if TYPE_CHECKING:
     from .target import Target
     from .vocabulary import Action, Key
 
-__all__ = ["Backend", "LockSource", "OpenAs", "OpenSettings", "OpenedOperator", "OpenedTarget", "SideWatch"]
+__all__ = ["SPOOL", "Backend", "LockSource", "OpenAs", "OpenSettings", "OpenedOperator", "OpenedTarget", "SideWatch"]
+
+SPOOL = "spool"
+"""The word for a job spool, where others name a layout."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAs:
-    """Options that decide what a path is. ``as_spool`` treats a mail folder as a job spool, ``locks`` any other directory as one
-    of lock files. ``cursor_files`` make a target of any directory. ``environ`` says where the user's own layouts are."""
+    """Options that decide what a path is. ``as_kind`` names it: ``spool`` treats a mail folder as a job spool, any other word is
+    the layout of a directory. ``locks`` treats any other directory as one of lock files. ``cursor_files`` make a target of any
+    directory. ``environ`` says where the user's own layouts are."""
 
-    as_spool: bool = False
+    as_kind: str = ""
     locks: bool = False
     cursor_files: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def as_spool(self) -> bool:
+        """True if a mail folder is a job spool."""
+        return self.as_kind == SPOOL
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,18 @@ holds differs, and ``Queue.guarantees`` says it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self, TypeAlias
 
 from spooltop.records import dataclass, field
 
 if TYPE_CHECKING:
     from .look.pause import Pause
+    from .moves import MessageMover, QueueIdentity
 
-__all__ = ["Arrivals", "Content", "Guarantee", "Queue", "QueueClaim", "QueueOptions"]
+__all__ = ["Arrivals", "Content", "Guarantee", "OthersClaims", "Queue", "QueueClaim", "QueueOptions"]
 
 Content: TypeAlias = "bytes | bytearray | memoryview | BinaryIO"
 """Content of a message that is put: bytes, or a binary file that is read to its end."""
@@ -41,16 +42,25 @@ class Guarantee(StrEnum):
 class QueueOptions:
     """Options with which a queue is opened. ``action`` is the word for it in errors ("put"). ``durable`` asks for ``DURABLE``
     where the queue lets its users choose; ``hosts`` is the setting ``claims.hosts``; ``as_spool`` treats a mail folder as a job
-    spool. ``keys_kept``: seconds for which a key of ``put`` is remembered, None: as the queue does by itself. ``create``
-    makes what is missing on a server. ``words`` loads all settings as the environment writes them."""
+    spool. ``create`` makes what is missing on a server. ``words`` loads all settings as the environment writes them."""
 
     action: str = "open"
     durable: bool = True
     hosts: str = "any"
     as_spool: bool = False
-    keys_kept: float | None = None
     create: bool = False
     words: Callable[[], Mapping[str, str]] = field(default=dict)
+
+
+class OthersClaims(NamedTuple):
+    """Claims of one consumer, as ``evidence`` says. ``is_running``: it is known to work on them. ``ends_in``: it has ended, and
+    in so many seconds its claims can be recovered; None for others."""
+
+    holder: str
+    number: int
+    is_running: bool
+    evidence: str
+    ends_in: float | None = None
 
 
 class QueueClaim(Protocol):
@@ -152,6 +162,10 @@ class Queue(Protocol):
         """Puts back the claims of consumers that are known to be dead, and returns the ids."""
         ...
 
+    def claims_of_others(self) -> Sequence[OthersClaims]:
+        """Returns the claims of other consumers that ``recover`` leaves where they are, if they can be told from here."""
+        ...
+
     def depth(self) -> int:
         """Counts the messages that wait; inexact while others put or claim."""
         ...
@@ -167,6 +181,27 @@ class Queue(Protocol):
 
     def arrivals(self) -> Arrivals:
         """Starts to watch for arrivals; the caller closes it."""
+        ...
+
+    @property
+    def identity(self) -> QueueIdentity:
+        """Identity of the queue, whatever it is called."""
+        ...
+
+    def mover(self, target: QueueIdentity) -> MessageMover:
+        """Opens a consumer that moves messages into ``target``; the caller closes it. It takes nothing before its first claim."""
+        ...
+
+    def was_put(self, key: str) -> bool:
+        """Returns whether a message was put with ``key``; completes the put if it was interrupted."""
+        ...
+
+    def forget_key(self, key: str) -> None:
+        """Forgets ``key``: another put with it makes another message."""
+        ...
+
+    def forget_mover(self, mover: str) -> None:
+        """Forgets all keys of one mover (``model.moves``)."""
         ...
 
     def inherited_fds(self) -> tuple[int, ...]:

@@ -6,7 +6,9 @@ from collections.abc import Hashable
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["ASIDE", "DIED", "EXITED", "LIVE", "RUNNING", "Action", "Box", "Json", "Key", "Owner", "Ref", "Verdict"]
+__all__ = [
+    "ASIDE", "DIED", "EXITED", "LIVE", "NOT_A_CLAIM", "RUNNING", "Action", "Box", "Json", "Key", "Owner", "Ref", "Verdict"
+]  # fmt: skip
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -36,6 +38,8 @@ DIED = "died"
 """End of an attempt that its consumer did not end: ``recover`` or an operator took the claim away."""
 RUNNING, EXITED = "running", "exited"
 """Evidence that says no more than the verdict: the holder itself is running, or has exited."""
+NOT_A_CLAIM = "not a claim that spooltop knows: no holder in its name"
+"""Evidence on a file in ``cur`` that is not judged: other programs keep there what was read."""
 LIVE = (Box.TMP, Box.NEW, Box.CUR)
 ASIDE = (Box.HELD, Box.REJECTED, Box.TRASH)
 
@@ -74,7 +78,8 @@ class Action(StrEnum):
 
 class Owner(NamedTuple):
     """The holder of a claim or the writer of a file, according to its name or its presence file; ``start`` in epoch seconds.
-    ``name`` is that of a consumer in a queue that knows consumers by names, and not by processes."""
+    ``name`` is that of a consumer in a queue that knows consumers by names, and not by processes. ``moves_to`` names the queue
+    into which ``spooltop move`` was moving the message: only the same move may take its claim."""
 
     host: str | None = None
     pid: int | None = None
@@ -82,6 +87,7 @@ class Owner(NamedTuple):
     command: str | None = None
     user: str | None = None
     name: str | None = None
+    moves_to: str | None = None
 
     @property
     def called(self) -> str:

@@ -21,7 +21,7 @@ _GONE_FOR = 10.0
 _REMEMBERED = 10_000
 """Operations whose end was reported."""
 
-_Key = tuple[str, str | None, str | None]
+_Key = tuple[str | None, ...]
 
 
 class EventKind(StrEnum):
@@ -153,8 +153,8 @@ def as_json(event: QueueEvent) -> dict[str, Json]:
 
 
 def _key(problem: Problem) -> _Key:
-    box = problem.selection.box if problem.selection is not None else None
-    return problem.code, None if box is None else str(box), problem.subject
+    box, verdict = (None, None) if problem.selection is None else (problem.selection.box, problem.selection.verdict)
+    return problem.code, box and str(box), verdict and str(verdict), problem.subject
 
 
 def _differs(before: Problem, now: Problem) -> bool:

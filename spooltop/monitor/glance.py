@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from math import inf
 
 from spooltop.model.look.pause import pause_words
 from spooltop.model.look.problem import Problem, Severity
@@ -15,7 +17,11 @@ from spooltop.model.units import span
 from spooltop.model.vocabulary import ASIDE, Box
 from spooltop.records import dataclass
 
-__all__ = ["Glance", "Level", "worst_first"]
+__all__ = ["Glance", "Level", "natural", "worst_first"]
+
+_NUMBER = re.compile(r"([0-9]+)")
+_DIGITS = 20
+"""Digits that numbers in names are compared by; longer ones are compared as text."""
 
 
 class Level(IntEnum):
@@ -74,7 +80,7 @@ class Glance:
     def says(self) -> str:
         """The worst problem, or why nothing is known, in words whose names are escaped."""
         if self.silent_for is not None:
-            return f"no answer for {span(self.silent_for)}" + (f": {self.step}" if self.step else "")
+            return f"does not answer ({span(self.silent_for)})" + (f": {self.step}" if self.step else "")
         if self.error:
             return self.error
         if (worst := self.worst) is not None:
@@ -119,10 +125,11 @@ class Glance:
 
     @property
     def dead(self) -> int | None:
-        """The number of claims of dead consumers; None where it is not judged."""
-        if self.snapshot is None or not self.snapshot.observation.judges_claims or self._count(Box.CUR) is None:
+        """The number of claims of dead consumers; None where it is not judged, or nothing could prove it."""
+        observation = None if self.snapshot is None else self.snapshot.observation
+        if observation is None or not (observation.judges_claims and observation.proves_death) or self._count(Box.CUR) is None:
             return None
-        return self.snapshot.observation.counts.dead
+        return observation.counts.dead
 
     @property
     def oldest_at(self) -> float | None:
@@ -131,11 +138,19 @@ class Glance:
         return None if state is None or not state.count else state.oldest_at
 
 
-def _badness(one: Glance) -> tuple[int, int, str]:
-    worst = one.worst if one.level in (Level.CRITICAL, Level.WARNING, Level.NOTE) else None
-    return one.level, 0 if worst is None else 1 + worst.rank, one.target
+def natural(name: str) -> tuple[str, ...]:
+    """A key that sorts names by the numbers in them: ``spool2`` before ``spool10``."""
+    return tuple(part.zfill(_DIGITS) if at % 2 else part for at, part in enumerate(_NUMBER.split(name)))
+
+
+def _badness(one: Glance) -> tuple[int, int, float, tuple[str, ...]]:
+    count = len(one.snapshot.problems) if one.snapshot is not None else 0
+    # Without a problem the oldest message says nothing, and lines would change their places with each message that is taken.
+    oldest = inf if one.oldest_at is None or not count else one.oldest_at
+    return one.level, -count, oldest, natural(one.target)
 
 
 def worst_first(glances: Iterable[Glance]) -> list[Glance]:
-    """The glances, worst first; equally bad ones by name, so that lines keep their place while figures change."""
+    """The glances, worst first; equally bad ones by the number of their problems, then by the age of their oldest message in
+    ``new``, then by name."""
     return sorted(glances, key=_badness)

@@ -8,7 +8,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
@@ -20,9 +20,9 @@ from spooltop.model.cursors.state import VERDICTS, Cursor, cursor_keys
 from spooltop.model.look.observation import Ages, Observation
 from spooltop.model.look.problem import CODES
 from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.operations.plan import OperationRecord
+from spooltop.model.operations.plan import OperationRecord, Outcome
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Box
+from spooltop.model.vocabulary import Action, Box
 from spooltop.records import dataclass
 
 from .watching import OperationFeed
@@ -78,6 +78,7 @@ class _Operations:
         self._recent: dict[str, OperationRecord] = {}
         self._before: Counter[tuple[str, str]] = Counter()
         self._dropped_at = -math.inf
+        self._read = False
 
     @property
     def empty(self) -> bool:
@@ -85,6 +86,7 @@ class _Operations:
 
     def add(self, records: Iterable[OperationRecord]) -> None:
         """Adds operations, the oldest first; those that are known already count once."""
+        self._read = True
         for record in records:
             if record.operation in self._recent or record.at > self._dropped_at:
                 self._recent[record.operation] = record
@@ -94,7 +96,9 @@ class _Operations:
             self._dropped_at = oldest.at
 
     def counts(self) -> Counter[tuple[str, str]]:
-        found = Counter(self._before)
+        """Counts every action, so that the first of its kind is an increase too; none where no log was ever read."""
+        found = Counter(dict.fromkeys(product(map(str, Action), map(str, Outcome)), 0) if self._read else {})
+        found.update(self._before)
         for record in self._recent.values():
             found.update(_outcomes(record))
         return found
@@ -132,7 +136,8 @@ class TargetMetrics:
         records = self._feed.newest(control, None if self._operations.empty else _RECENT)
         with self._lock:
             self._snapshot, self._seconds, self._at, self._failed = snapshot, seconds, self._clock(), False
-            self._operations.add(reversed(records))
+            if records is not None:
+                self._operations.add(reversed(records))
             self._follow_sources(snapshot)
             flow = snapshot.observation.flow
             if flow.completions:
@@ -184,7 +189,8 @@ class TargetMetrics:
         if observation.judges_claims:
             counts = observation.counts
             for verdict, many in (("alive", counts.alive), ("dead", counts.dead), ("unknown", counts.unknown)):
-                families.claims.add_metric([target, verdict], many)
+                if verdict != "dead" or observation.proves_death:
+                    families.claims.add_metric([target, verdict], many)
             families.paused.add_metric([target], float(observation.paused is not None))
         if observation.ages is not None:
             for bound, share in _older_than(observation.ages):

@@ -3,33 +3,44 @@
 The rules are those of the monitoring plugins development guidelines: a line ``SERVICE STATE - text | performance data``, further
 lines with details, exit code 0 to 3. A label stands in quotes, has no ``=``, and a quote in it is doubled. The text has no ``;``,
 which separates the fields of Nagios's own log: it writes a colon instead.
+
+Nothing is OK that was not seen: a condition on what the look did not judge, or not all of, is UNKNOWN, with what would tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 from spooltop.errors import UsageError
-from spooltop.model.look.observation import Observation
 from spooltop.model.look.pause import pause_words
 from spooltop.model.look.problem import CODES, Severity
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.text import escape
 from spooltop.model.units import age, count
-from spooltop.model.vocabulary import Box
+from spooltop.model.vocabulary import LIVE, Box
 from spooltop.records import dataclass
 
 from .ranges import Range
 
-__all__ = ["MEASURES", "Condition", "Finding", "Measure", "State", "condition", "finding", "report", "unknown"]
+__all__ = [
+    "VALUES", "Condition", "Finding", "Measure", "State", "condition", "finding", "kept_values", "report", "unknown",
+]  # fmt: skip
 
-MEASURES = ("depth", "age", "claims", "dead", "failing")
-"""Values that a condition may name beside the codes of problems: messages in ``new``, the age of the oldest there in seconds,
-claims, claims of dead consumers, messages that fail again and again."""
 _BETWEEN = " - "
 _PAUSED = ("paused", "new-old", "new-growing")
 """Codes of problems whose text says that a spool is paused."""
+_BOXES = {
+    **dict.fromkeys(("no-consumer", "handed-back", "new-growing", "new-old"), (Box.NEW,)),
+    **dict.fromkeys(("poison", "claims-dead", "claim-long", "claims-unknown"), (Box.CUR,)),
+    **dict.fromkeys(("tmp-abandoned", "tmp-old"), (Box.TMP,)),
+    **dict.fromkeys(("failing",), (Box.NEW, Box.CUR)),
+    **dict.fromkeys(("paused",), ()),
+    **dict.fromkeys(("lost", "conflict"), LIVE),
+}
+"""Codes of the problems of messages, with the boxes that have to be seen to find one."""
 _RANK = ("OK", "WARNING", "UNKNOWN", "CRITICAL")
 _OF_SEVERITY = {Severity.CRITICAL: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
@@ -69,166 +80,327 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """State of one target, in words and in values."""
+    """State of one target, in words and in values. ``why`` are those of the words that explain the state."""
 
     state: State
     text: str
     measures: tuple[Measure, ...] = ()
+    why: str = ""
+
+
+class _Reading(NamedTuple):
+    """A value of a look, which lies between ``low`` and ``high``; ``low`` None: not known. ``why`` it is not known exactly, or
+    what would tell. ``most`` is the largest possible value."""
+
+    low: float | None
+    high: float = math.inf
+    why: str = ""
+    most: float | None = None
+
+    @classmethod
+    def exact(cls, value: float, most: float | None = None) -> _Reading:
+        return cls(value, value, most=most)
+
+    @classmethod
+    def at_least(cls, value: float, why: str) -> _Reading:
+        """A value that is exact unless there is a reason ``why`` not."""
+        return cls(value, math.inf if why else value, why)
+
+
+class _Value(NamedTuple):
+    """A value of the performance data, which a condition may name. It is left out where it is not known, unless ``always``."""
+
+    name: str
+    does: str
+    read: Callable[[Snapshot], _Reading]
+    unit: str = ""
+    always: bool = False
+
+
+def _box(box: Box) -> Callable[[Snapshot], _Reading]:
+    def read(snapshot: Snapshot) -> _Reading:
+        state = snapshot.observation.boxes.get(box)
+        if state is None:
+            return _Reading(None, why=f"there is no {box} here")
+        if state.count is None or state.error:
+            return _Reading(None, why=state.error or state.note or f"{box} is not visible")
+        return _Reading.at_least(state.count, _incomplete(snapshot, box))
+
+    return read
+
+
+def _age(snapshot: Snapshot) -> _Reading:
+    waiting = _box(Box.NEW)(snapshot)
+    new = snapshot.observation.boxes.get(Box.NEW)
+    if waiting.low is None or new is None:
+        return waiting
+    if not waiting.low or new.due == 0:
+        return _Reading.at_least(0.0, waiting.why)
+    if new.oldest_at is None:
+        return _Reading(None, why="nothing here says when a message was put")
+    return _Reading.at_least(max(0.0, snapshot.taken_at - new.oldest_at), waiting.why)
+
+
+def _dead(snapshot: Snapshot) -> _Reading:
+    observation = snapshot.observation
+    claims = _box(Box.CUR)(snapshot)
+    if claims.low is None:
+        return claims
+    if why := _not_there(snapshot, "claims-dead") or ("" if observation.proves_death else _not_judged(snapshot, "claims-dead")):
+        return _Reading(None, why=why)
+    counts = observation.counts
+    most = counts.dead + counts.unknown if observation.judged_all else math.inf
+    return _Reading(counts.dead, math.inf if math.isinf(claims.high) else most, _not_judged(snapshot, "claims-dead"))
+
+
+def _rate(name: str) -> Callable[[Snapshot], _Reading]:
+    def read(snapshot: Snapshot) -> _Reading:
+        value: float | None = getattr(snapshot.rates, name)
+        if value is None:
+            return _Reading(None, why="needs --watch")
+        return _Reading.at_least(value, "not all changes were seen" if snapshot.rates.lower_bound else "")
+
+    return read
+
+
+def _reverts(snapshot: Snapshot) -> _Reading:
+    reverts = sum(cursor.reverts for cursor in snapshot.cursors)
+    why = _not_there(snapshot, "cursor-reverted") or _not_judged(snapshot, "cursor-reverted")
+    return _Reading.at_least(reverts, why) if reverts or not why else _Reading(None, why=why)
+
+
+def _free(snapshot: Snapshot) -> _Reading:
+    space = next((one for one in snapshot.observation.capacities if one.unit == "bytes" and one.free is not None), None)
+    return _Reading(None, why="free space is not visible") if space is None else _Reading.exact(space.free or 0, space.total)
+
+
+def _of_code(code: str) -> Callable[[Snapshot], _Reading]:
+    """Reads how many items the problems with this code are about. A problem about nothing that is counted counts as one."""
+
+    def read(snapshot: Snapshot) -> _Reading:
+        found = [problem for problem in snapshot.problems if problem.code == code]
+        why = _not_there(snapshot, code) or _not_judged(snapshot, code)
+        if not found and why:
+            return _Reading(None, why=why)
+        why = why or ("there are more" if any(problem.at_least for problem in found) else "")
+        return _Reading.at_least(sum(max(1, problem.count) for problem in found), why)
+
+    return read
+
+
+def _problems(snapshot: Snapshot) -> _Reading:
+    found = sum(problem.severity is not Severity.NOTE for problem in snapshot.problems)
+    return _Reading.at_least(found, _incomplete(snapshot, *snapshot.observation.boxes))
+
+
+VALUES = (
+    _Value("depth", "messages in new", _box(Box.NEW), always=True),
+    _Value("age", "seconds that the oldest of them has waited", _age, "s", always=True),
+    _Value("claims", "messages in cur", _box(Box.CUR), always=True),
+    _Value("dead", "claims of dead consumers", _dead, always=True),
+    _Value("failing", "messages that fail again and again", _of_code("failing"), always=True),
+    *(_Value(str(box), f"messages in {box}", _box(box)) for box in (Box.TMP, Box.HELD, Box.REJECTED, Box.TRASH)),
+    _Value("in", "messages a second that come", _rate("in_per_s")),
+    _Value("done", "messages a second that are done", _rate("done_per_s")),
+    _Value("reverts", "lost updates of cursors", _reverts, "c"),
+    _Value("free", "free bytes", _free, "B"),
+    _Value("problems", "critical problems and warnings", _problems),
+)
+"""All values, in the order of the performance data."""
+_BY_NAME = {value.name: value for value in VALUES}
 
 
 def condition(text: str, state: State) -> Condition:
     """Parses ``NAME`` or ``NAME=RANGE``. Raises ``UsageError``."""
     name, equals, range = text.partition("=")
-    if name not in CODES and name not in MEASURES:
-        advice = f"values: {', '.join(MEASURES)}{_near(name)}"
-        raise UsageError(f"{name!r} is neither a value nor the code of a problem", advice=advice)
-    if not equals:
-        if name not in CODES:
+    if name not in CODES:
+        _known(name, CODES, "is neither a value nor the code of a problem", "the codes of problems stand in status --json")
+        if not equals:
             raise UsageError(f"{name} needs a range", advice=f"as in {name}=100")
-        return Condition(name, state)
-    return Condition(name, state, Range.of(range))
+    return Condition(name, state, Range.of(range) if equals else None)
+
+
+def kept_values(text: str) -> Collection[str]:
+    """Parses the names of the values that the performance data keep: ``NAME,NAME``, or ``none``. Raises ``UsageError``."""
+    names = [] if text == "none" else text.split(",")
+    for name in names:
+        _known(name, (), "is not a value of the performance data", "none leaves all out")
+    return names
+
+
+def _known(name: str, more: Sequence[str], what: str, advice: str) -> None:
+    if name not in _BY_NAME:
+        from difflib import get_close_matches  # only for what is misspelt
+
+        near = get_close_matches(name, [*_BY_NAME, *more], n=1)
+        advice = f"did you mean {near[0]}?" if near else advice
+        raise UsageError(f"{name!r} {what}", advice=f"values: {', '.join(_BY_NAME)}; {advice}")
 
 
 def finding(snapshot: Snapshot, conditions: Sequence[Condition] = ()) -> Finding:
     """Judges a snapshot. Without conditions each critical problem is critical and each warning a warning; with conditions they
     alone count."""
-    values = _values(snapshot)
-    measures = _measures(snapshot, values)
-    alerts = _alerts(snapshot, values, conditions) if conditions else _problems(snapshot)
-    worst = max((state for state, _ in alerts), key=lambda state: state.rank, default=State.OK)
-    words = [text for state, text in sorted(alerts, key=lambda alert: -alert[0].rank)]
-    if not words:
-        words.append("no problems detected" if not conditions else "all within their ranges")
+    readings = {value.name: _read(snapshot, value.read) for value in VALUES}
+    alerts = _alerts(snapshot, readings, conditions) if conditions else _problem_alerts(snapshot)
+    alerts.sort(key=lambda alert: -alert[0].rank)
+    worst = alerts[0][0] if alerts else State.OK
+    why = [text for _, text in alerts]
+    words = why or ["no problems detected" if not conditions else "all within their ranges"]
     named = {one.name for one in conditions if one.range is None} if conditions else set(CODES)
     reported = any(problem.code in _PAUSED and problem.code in named for problem in snapshot.problems)
-    words += _facts(snapshot.observation, values, reported=reported)
-    wanted = [one.name for one in conditions] or CODES
-    later = [code for code in snapshot.not_judged_codes if code in wanted]
-    if later:
-        words.append(f"not judged by {'one look' if not snapshot.watched_for else 'this look'}: {', '.join(later)}")
-    return Finding(worst, _BETWEEN.join(words), measures)
+    words = [*words, *_facts(snapshot, readings, reported=reported)]
+    words += [problem.text for problem in snapshot.problems if problem.code == "muted"]
+    if not conditions and (later := snapshot.not_judged_words()):
+        words.append(f"not judged: {', '.join(later)}")
+    return Finding(worst, _BETWEEN.join(words), tuple(_measures(snapshot, readings)), why[0] if why else "")
 
 
 def unknown(text: str) -> Finding:
     """The finding on a target of which nothing is known; ``text`` says why."""
-    return Finding(State.UNKNOWN, text)
+    return Finding(State.UNKNOWN, text, why=text)
 
 
-def report(found: Sequence[tuple[str, Finding]], conditions: Sequence[Condition] = ()) -> tuple[list[str], int]:
+def report(
+    found: Sequence[tuple[str, Finding]], conditions: Sequence[Condition] = (), kept: Collection[str] | None = None
+) -> tuple[list[str], int]:
     """The lines of the output, and the exit code, for at least one target with its finding. Several targets are summed up in the
-    first line and have a line each below; their labels begin with the target."""
+    first line, which names the worst, and have a line each below; their labels begin with the target. ``kept`` are the names of
+    the values that the performance data keep, None: all."""
+    data = _performance(found, conditions, kept)
     if len(found) == 1:
         ((_, only),) = found
-        return [_line(only.state, only.text) + _performance([("", only)], conditions)], int(only.state)
-    worst = max((one.state for _, one in found), key=lambda state: state.rank)
-    counts = [(state, sum(one.state is state for _, one in found)) for state in sorted(State, key=lambda state: -state.rank)]
-    first = ", ".join(f"{many} {state.name}" for state, many in counts if many)
+        return [_line(only.state, only.text) + data], int(only.state)
     ordered = sorted(found, key=lambda pair: -pair[1].state.rank)
-    lines = [_line(worst, f"{len(found)} targets: {first}") + _performance(found, conditions)]
+    target, worst = ordered[0]
+    counts = [(state, sum(one.state is state for _, one in found)) for state in sorted(State, key=lambda state: -state.rank)]
+    first = f"{len(found)} targets: {', '.join(f'{many} {state.name}' for state, many in counts if many)}"
+    if worst.why:
+        first += f"{_BETWEEN}{escape(target)}: {worst.why}"
+    lines = [_line(worst.state, first) + data]
     lines += [_line(one.state, f"{escape(target)}: {one.text}") for target, one in ordered]
-    return lines, int(worst)
-
-
-def _near(name: str) -> str:
-    from difflib import get_close_matches  # only for what is misspelt
-
-    near = get_close_matches(name, [*CODES, *MEASURES], n=1)
-    return f"; did you mean {near[0]}?" if near else "; the codes of problems stand in status --json"
+    return lines, int(worst.state)
 
 
 def _line(state: State, text: str) -> str:
     return f"SPOOL {state.name} - {text.replace('|', '/').replace(';', ',')}"
 
 
-def _values(snapshot: Snapshot) -> Mapping[str, float | None]:
-    """The values that conditions may name; None: not known. The oldest message of an empty box is 0 s old."""
+def _read(snapshot: Snapshot, read: Callable[[Snapshot], _Reading]) -> _Reading:
+    watch = snapshot.observation.watch  # what is shown of a server that is away is old
+    return _Reading(None, why=watch.reason) if watch.away else read(snapshot)
+
+
+def _not_there(snapshot: Snapshot, code: str) -> str:
+    """Why there is nothing here that could have a problem with this code; "" where there is."""
     observation = snapshot.observation
-    new, cur = observation.boxes.get(Box.NEW), observation.boxes.get(Box.CUR)
-    oldest = None
-    if new is not None and new.count is not None:
-        oldest = 0.0 if not new.count else None if new.oldest_at is None else max(0.0, snapshot.taken_at - new.oldest_at)
-    judged = observation.judges_claims and cur is not None and cur.count is not None
-    return {
-        "depth": None if new is None else new.count,
-        "age": oldest,
-        "claims": None if cur is None else cur.count,
-        "dead": observation.counts.dead if judged else None,
-        "failing": float(sum(problem.count for problem in snapshot.problems if problem.code == "failing")),
-    }
+    if code in _BOXES and not observation.judges_claims:
+        return "messages of a mail folder are not judged" if observation.is_mail else "there are no messages here"
+    return "there is no cursor here" if code.startswith("cursor-") and not snapshot.cursors else ""
 
 
-def _measures(snapshot: Snapshot, values: Mapping[str, float | None]) -> tuple[Measure, ...]:
-    observation, rates = snapshot.observation, snapshot.rates
-    boxes = bool(observation.boxes)
-    found = [Measure(name, values[name], "s" if name == "age" else "") for name in MEASURES] if boxes else []
-    found += [
-        Measure(str(box), state.count)
-        for box, state in observation.boxes.items()
-        if box in (Box.TMP, Box.HELD, Box.REJECTED, Box.TRASH)
+def _not_judged(snapshot: Snapshot, code: str) -> str:
+    """Why there may be a problem with this code that the look did not find; "" where there is none."""
+    if why := snapshot.not_judged_codes.get(code, ""):
+        return why
+    counts = snapshot.observation.counts
+    if code in ("claims-dead", "poison") and counts.unknown:
+        return f"it is unknown who holds {count(counts.unknown)}"
+    if code == "tmp-abandoned" and counts.tmp_unknown:
+        return f"it is unknown who writes {count(counts.tmp_unknown)}"
+    return _incomplete(snapshot, *_BOXES.get(code, ()))
+
+
+def _incomplete(snapshot: Snapshot, *boxes: Box) -> str:
+    """Why not all of ``boxes`` was read; "" where it was. What this kind of queue hides was told elsewhere."""
+    states = (snapshot.observation.boxes.get(box) for box in boxes)
+    state = next((one for one in states if one is not None and not one.note and (one.error or not one.complete)), None)
+    if state is None:
+        return ""
+    why = (state.error,) if state.error else snapshot.observation.hidden
+    return ": ".join((f"not all of {state.box} was read", *map(escape, why)))
+
+
+def _measures(snapshot: Snapshot, readings: Mapping[str, _Reading]) -> Sequence[Measure]:
+    boxes = bool(snapshot.observation.boxes)
+    return [
+        Measure(value.name, one.low, value.unit, one.most)
+        for value in VALUES
+        if (one := readings[value.name]).low is not None or (boxes and value.always)
     ]
-    for label, rate in (("in", rates.in_per_s), ("done", rates.done_per_s)):
-        if rate is not None:
-            found.append(Measure(label, rate))
-    if snapshot.cursors:
-        found.append(Measure("reverts", sum(cursor.reverts for cursor in snapshot.cursors), "c"))
-    space = next((one for one in observation.capacities if one.unit == "bytes" and one.free is not None), None)
-    if space is not None:
-        found.append(Measure("free", space.free, "B", space.total))
-    return (*found, Measure("problems", sum(problem.severity is not Severity.NOTE for problem in snapshot.problems)))
 
 
 def _alerts(
-    snapshot: Snapshot, values: Mapping[str, float | None], conditions: Sequence[Condition]
+    snapshot: Snapshot, readings: Mapping[str, _Reading], conditions: Sequence[Condition]
 ) -> list[tuple[State, str]]:
     """The findings of the conditions; of several on one name the worst counts."""
     found: dict[str, tuple[State, str]] = {}
     for one in conditions:
-        alert = _alert(snapshot, values, one)
+        reading = readings.get(one.name) or _read(snapshot, _of_code(one.name))
+        alert = _alert(snapshot, reading, one)
         if alert is not None and (one.name not in found or alert[0].rank > found[one.name][0].rank):
             found[one.name] = alert
     return list(found.values())
 
 
-def _alert(snapshot: Snapshot, values: Mapping[str, float | None], one: Condition) -> tuple[State, str] | None:
-    problems = [problem for problem in snapshot.problems if problem.code == one.name]
+def _alert(snapshot: Snapshot, reading: _Reading, one: Condition) -> tuple[State, str] | None:
     if one.range is None:
-        return (one.state, _BETWEEN.join(problem.text for problem in problems)) if problems else None
-    value = values[one.name] if one.name in MEASURES else float(sum(problem.count for problem in problems))
-    if value is None:
-        return State.UNKNOWN, f"{one.name} is not known"
-    if one.range.alerts(value):
-        return one.state, f"{one.name} is {_number(value)}{'s' if one.name == 'age' else ''} (range {one.range.text})"
-    if not snapshot.observation.complete:
-        return State.UNKNOWN, f"{one.name} is at least {_number(value)}: the look is not complete"
-    return None
+        if problems := [problem.text for problem in snapshot.problems if problem.code == one.name]:
+            return one.state, _BETWEEN.join(problems)
+        return (State.UNKNOWN, f"{one.name} was not judged: {reading.why}") if reading.high else None
+    if reading.low is None:
+        return State.UNKNOWN, f"{one.name} is not known: {reading.why}"
+    alerts = one.range.judges(reading.low, reading.high)
+    if alerts is False:
+        return None
+    unit = _BY_NAME[one.name].unit if one.name in _BY_NAME else ""
+    value = f"{_number(reading.low)}{'' if unit == 'c' else unit}"
+    if alerts:
+        return one.state, f"{one.name} is {value} (range {one.range.text})"
+    to = "or more" if math.isinf(reading.high) else f"to {_number(reading.high)}"
+    return State.UNKNOWN, f"{one.name} is {value} {to}: {reading.why}"
 
 
-def _problems(snapshot: Snapshot) -> list[tuple[State, str]]:
+def _problem_alerts(snapshot: Snapshot) -> list[tuple[State, str]]:
     found = [(State(_OF_SEVERITY[problem.severity]), problem.text) for problem in snapshot.problems]
     found = [alert for alert in found if alert[0] is not State.OK]
-    if not snapshot.observation.complete and not found:
-        found.append((State.UNKNOWN, "the look is not complete"))
+    if not found and not snapshot.observation.complete:
+        return [(State.UNKNOWN, ": ".join(("the look is not complete", *map(escape, snapshot.observation.hidden))))]
+    if not found and not snapshot.observation.judged_all:
+        return [(State.UNKNOWN, "not all holders were asked")]
     return found
 
 
-def _facts(observation: Observation, values: Mapping[str, float | None], *, reported: bool) -> list[str]:
+def _facts(snapshot: Snapshot, readings: Mapping[str, _Reading], *, reported: bool) -> list[str]:
     """``reported``: the words of a problem say already that the spool is paused."""
-    if not observation.boxes or values["depth"] is None:
+    depth, claims, dead = (_counted(readings[name]) for name in ("depth", "claims", "dead"))
+    if not depth:
         return []
-    waiting = f"new {count(int(values['depth']))}" + (f", oldest {age(values['age'])}" if values["depth"] else "")
-    pause = observation.paused
+    waiting = f"new {depth}" + (f", oldest {age(readings['age'].low)}" if readings["depth"].low else "")
+    pause = snapshot.observation.paused
     if pause is not None and not reported:
-        waiting = f"paused {pause_words(pause, observation.taken_at)}{_BETWEEN}{waiting}"
-    if values["dead"] is None:
+        waiting = f"paused {pause_words(pause, snapshot.taken_at)}{_BETWEEN}{waiting}"
+    if not claims or not snapshot.observation.judges_claims:
         return [waiting]
-    return [waiting, f"claims {count(int(values['claims'] or 0))}, dead {count(int(values['dead']))}"]
+    unproved = snapshot.observation.counts.unknown
+    parts = [f"claims {claims}", f"dead {dead}" if dead else "", f"unknown {count(unproved)}" if unproved else ""]
+    return [waiting, ", ".join(filter(None, parts))]
 
 
-def _performance(found: Sequence[tuple[str, Finding]], conditions: Sequence[Condition]) -> str:
+def _counted(reading: _Reading) -> str:
+    """The number with ``≥`` where there may be any more; "" where it is not known."""
+    return "" if reading.low is None else count(int(reading.low), complete=not math.isinf(reading.high))
+
+
+def _performance(
+    found: Sequence[tuple[str, Finding]], conditions: Sequence[Condition], kept: Collection[str] | None
+) -> str:
     words = []
     for target, one in found:
+        name = escape(target) if len(found) > 1 else ""
         for measure in one.measures:
-            label = f"{escape(target)} {measure.label}".strip().replace("=", "_").replace("'", "''").replace("|", "_")
+            if kept is not None and measure.label not in kept:
+                continue
+            label = f"{name} {measure.label}".strip().replace("=", "_").replace("'", "''").replace("|", "_")
             value = "U" if measure.value is None else f"{_number(measure.value)}{measure.unit}"
             ranges = [_range(conditions, measure.label, state) for state in (State.WARNING, State.CRITICAL)]
             fields = [value, *ranges, "0", "" if measure.most is None else _number(measure.most)]

@@ -45,4 +45,14 @@ class Range:
         return cls(text, start, end, bool(found["inside"]))
 
     def alerts(self, value: float) -> bool:
-        return (self.start <= value <= self.end) is self.inside
+        return bool(self.judges(value, value))
+
+    def judges(self, low: float, high: float) -> bool | None:
+        """Returns True where every value from ``low`` to ``high`` alerts, False where none does, None where some do.
+
+        >>> [Range.of("10").judges(low, math.inf) for low in (3, 11)], Range.of("@5:9").judges(0, 4)
+        ([None, True], False)
+        """
+        if self.start <= low and high <= self.end:
+            return self.inside
+        return not self.inside if high < self.start or low > self.end else None

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,7 +25,12 @@ _AGAIN = 15.0
 """Seconds after which a target that cannot be opened is tried again, and after which one without changes is looked at again."""
 _BUSY = 1.0
 """Seconds between two looks at least."""
+_REST_SHARE = 0.01
+"""Share of a core that the looks at targets without changes may take, all together, as long as they are not rarer than ``again``
+says."""
 _RESTS = 20
+_HEARD = 0.5
+"""Seconds that one system call waits: a signal that comes as the call begins does not end it, and is heard when it returns."""
 _STOPPED_WITHIN = 2.0
 """Seconds that a stop waits for the threads; one that hangs in a system call does not keep the process."""
 
@@ -49,8 +55,8 @@ class OperationFeed:
         self._monotonic = monotonic
         self._due = -math.inf
 
-    def newest(self, control: Control, most: int | None) -> list[OperationRecord]:
-        """Returns the newest operations, newest first; none while it rests, of a target without operations, or with a log that
+    def newest(self, control: Control, most: int | None) -> list[OperationRecord] | None:
+        """Returns the newest operations, newest first; none while it rests, or of a target without operations. None where the log
         may not be read."""
         began = self._monotonic()
         if began < self._due:
@@ -58,7 +64,7 @@ class OperationFeed:
         try:
             return control.operations(most=most)
         except SpooltopError:
-            return []
+            return None
         finally:
             ended = self._monotonic()
             self._due = ended + _RESTS * (ended - began)
@@ -78,16 +84,21 @@ def require_one(targets: Iterable[str], opened: Callable[[str], Control]) -> Non
 
 
 class Watching:
-    """Watches ``targets``, which ``opened`` opens, for their sinks. ``clock`` measures the time of a look."""
+    """Watches ``targets``, which ``opened`` opens, for their sinks. A target without changes is looked at again after ``again``
+    seconds, or after ``soon`` where that costs little: no change of a directory tells that a process has ended. ``clock``
+    measures the time of a look, ``spent`` what this thread has used of a processor."""
 
     def __init__(
-        self, targets: dict[str, Sink], opened: Callable[[str], Control], *, again: float = _AGAIN, busy: float = _BUSY,
-        clock: Callable[[], float] = time.monotonic,
+        self, targets: dict[str, Sink], opened: Callable[[str], Control], *, again: float = _AGAIN, soon: float | None = None,
+        busy: float = _BUSY, clock: Callable[[], float] = time.monotonic, spent: Callable[[], float] = time.thread_time,
     ) -> None:  # fmt: skip
         self._opened = opened
         self._again = again
+        self._soon = again if soon is None else soon
+        self._spent = spent
         self._busy = busy
         self._clock = clock
+        self._asked: SimpleQueue[None] = SimpleQueue()  # unlike Event.set, its put is safe in a signal handler amid a wait for it
         self._stop = threading.Event()
         self._controls: dict[str, Control] = {}
         self._lock = threading.Lock()
@@ -100,15 +111,24 @@ class Watching:
             thread.start()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Waits until it is stopped, at most ``seconds``; True if it is."""
-        return self._stop.wait(seconds)
+        """Waits until ``stop`` is called, at most ``seconds``; True if it was."""
+        end = math.inf if seconds is None else time.monotonic() + seconds
+        while True:
+            try:
+                self._asked.get(timeout=max(0.0, min(_HEARD, end - time.monotonic())))
+            except Empty:
+                if time.monotonic() >= end:
+                    return False
+                continue
+            self.stop()  # for the next wait
+            return True
 
     def stop(self) -> None:
-        """Ends all threads. May be called by a signal handler, and again."""
-        self._stop.set()
+        """Ends the wait. May be called by a signal handler, by any thread, and again."""
+        self._asked.put(None)
 
     def close(self) -> None:
-        """Stops, and waits for the threads."""
+        """Ends all threads, and waits for them."""
         self._stop.set()
         with self._lock:
             controls = list(self._controls.values())
@@ -132,11 +152,12 @@ class Watching:
             self._controls[target] = control
         try:
             while not self._stop.is_set():
-                began = self._clock()
+                began, spent = self._clock(), self._spent()
                 snapshot = control.look()
                 sink.look(control, snapshot, self._clock() - began)
+                cost = len(self._threads) * (self._spent() - spent)
                 if not self._stop.wait(self._busy):
-                    control.changes(self._again)
+                    control.changes(min(self._again, max(self._soon, cost / _REST_SHARE)))
         finally:
             with self._lock:
                 del self._controls[target]

@@ -96,7 +96,7 @@ class Observer:
             cell=CELL,
             rate_history=self._flow_history.cells(now),
             not_judged=tuple(not_judged(seen)),
-            not_judged_codes=tuple(not_judged_codes(seen)),
+            not_judged_codes=not_judged_codes(seen),
             not_visible=tuple(not_visible(seen)),
         )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from spooltop.model.operations.plan import Confirm, Plan
+from spooltop.model.operations.plan import Confirm
 
-__all__ = ["LARGE_FROM", "NUMBER_FROM", "accepts", "accepts_words", "confirm_for", "confirm_words"]
+__all__ = ["LARGE_FROM", "NUMBER_FROM", "accepts", "confirm_for", "confirm_words"]
 
 LARGE_FROM = 10
 NUMBER_FROM = 100
@@ -24,13 +24,9 @@ def confirm_for(count: int, *, uncertain: bool) -> Confirm:
     return Confirm.LARGE if count >= LARGE_FROM else Confirm.SMALL
 
 
-def accepts(plan: Plan, typed: str) -> bool:
-    """True if ``typed`` confirms the plan: ``y`` (``Y`` also works), ``Y``, or the number of its items."""
-    return accepts_words(plan.confirm, plan.count, typed)
-
-
-def accepts_words(confirm: Confirm, count: int, typed: str) -> bool:
-    """True if ``typed`` is the confirmation of ``count`` items that ``confirm`` requires."""
+def accepts(confirm: Confirm, count: int, typed: str) -> bool:
+    """True if ``typed`` is the confirmation of ``count`` items that ``confirm`` requires: ``y`` (``Y`` also works), ``Y``, or the
+    number."""
     typed = typed.strip()
     match confirm:
         case Confirm.SMALL:

@@ -35,7 +35,9 @@ from .syslog import to_syslog
 
 __all__ = ["Operations"]
 
-_UNCERTAIN = (Verdict.UNKNOWN, Verdict.ALIVE, Verdict.WRITING)
+_UNPROVEN = (Verdict.UNKNOWN, Verdict.ALIVE, Verdict.WRITING)
+_ASKS_WHEN_FORCED = (Action.RESTORE, Action.SET_CURSOR)
+"""Actions whose items have no holder: force does what is likely a slip."""
 _UNDOABLE = (
     Action.REQUEUE, Action.PURGE, Action.INJECT, Action.HOLD, Action.RELEASE, Action.RESTORE, Action.UNDO, Action.SET_CURSOR,
     Action.UNLOCK, Action.PAUSE, Action.RESUME,
@@ -142,18 +144,20 @@ class Operations:
             notes=notes,
             force=force,
             command=command_words(
-                action, self._path, selection, found.items, force=force, options=self._shown(chosen), flags=self._flags
+                action, self._path, selection, found.items, options=self._shown(chosen), flags=self._flags
             ),
             options=chosen,
             missing=found.missing,
             poison=found.poison,
             undone=undone,
             effect=found.effect,
+            has_no_undo=found.has_no_undo,
         )
-        uncertain = plan.deletes or (action is Action.RESTORE and force)
-        if action is not Action.UNDO:
-            uncertain = uncertain or not verdicts_of(found.items).isdisjoint(_UNCERTAIN)
-        return replace(plan, confirm=confirm_for(plan.count, uncertain=uncertain))
+        # An undo hands nothing to anybody: what was claimed becomes the claim of the same holder again.
+        verdicts = {} if action is Action.UNDO else verdicts_of(found.items)
+        unproven = sum(many for verdict, many in verdicts.items() if verdict in _UNPROVEN)
+        uncertain = plan.deletes or unproven > 0 or (force and action in _ASKS_WHEN_FORCED)
+        return replace(plan, confirm=confirm_for(plan.count, uncertain=uncertain), unproven=unproven)
 
     def with_rate(self, plan: Plan, rate: float | None) -> Plan:
         """Returns the plan with a limit of ``rate`` items per second; None: no limit."""
@@ -161,9 +165,8 @@ class Operations:
         if rate is not None:
             options["rate"] = rate
         command = command_words(
-            plan.action, self._path, plan.selection, plan.items, force=plan.force, options=self._shown(options),
-            flags=self._flags,
-        )  # fmt: skip
+            plan.action, self._path, plan.selection, plan.items, options=self._shown(options), flags=self._flags
+        )
         return replace(plan, options=options, command=command)
 
     def apply(
@@ -202,7 +205,7 @@ class Operations:
             done.add([ItemResult(missing, missing, Outcome.SKIPPED, why) for missing in plan.missing])
         if not plan.works_when_full:
             notes += [f"{many} of those done: {reason}" for reason, many in done.reasons.most_common(_MOST_REASONS)]
-        can_undo = plan.action in _UNDOABLE and not plan.deletes and len(done) > done.not_done.total
+        can_undo = plan.action in _UNDOABLE and not plan.deletes and not plan.has_no_undo and len(done) > done.not_done.total
         if plan.works_when_full and done.reasons:
             can_undo = False  # done without a line in the journal
         untried = max(0, plan.count - (len(done) - len(plan.missing)))

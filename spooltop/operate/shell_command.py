@@ -65,21 +65,21 @@ def command_words(
     selection: Selection,
     items: Sequence[Item],
     *,
-    force: bool,
     options: Mapping[str, Json],
     flags: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Words of the command: ``target`` as it was given, the ``flags`` that open it, and the ids of ``items``; an id that occurs
-    twice is replaced by the name. A text to inject that is not printable is escaped, as it is on the screen."""
+    twice is replaced by the name. A text to inject that is not printable is escaped, as it is on the screen. What is pasted asks
+    first: there is neither ``--yes`` nor ``--force`` in it."""
     rate = options.get("rate")
     slowly = ["--rate", f"{rate:.12g}"] if isinstance(rate, (int, float)) else []
     if action is Action.UNDO:
         return (*undo_words(target, str(options.get("undoes", "")), flags), *slowly)
     if action is Action.SET_CURSOR:
-        return _set_words(target, items, force=force, options=options, flags=flags)
+        return _set_words(target, items, options=options, flags=flags)
     if action is Action.UNLOCK:
         names = dict.fromkeys(str(item.row.key) for item in items)
-        return ("spooltop", "unlock", target, *flags, *(["--force"] if force else []), *map(id_word, names))
+        return ("spooltop", "unlock", target, *flags, *map(id_word, names))
     if action in (Action.PAUSE, Action.RESUME):
         text = str(options.get("reason") or "")
         reason = text if text.isprintable() else escape(text)
@@ -101,8 +101,8 @@ def command_words(
     box = boxes.pop() if len(boxes) == 1 else None
     if box is not None and not (action is Action.REQUEUE and box is Box.CUR):
         words += ["--box", str(box)]
-    if force:
-        words.append("--force")
+    if action is Action.REQUEUE and box is Box.NEW:
+        options = {**options, "copy": True}  # a message that waits can only be put again
     words += [f"--{option.replace('_', '-')}" for option in ("now", "hold_poison", "copy") if options.get(option)]
     words += slowly
     if len(items) > MOST_IDS:
@@ -112,7 +112,7 @@ def command_words(
 
 
 def _set_words(
-    target: str, items: Sequence[Item], *, force: bool, options: Mapping[str, Json], flags: Sequence[str]
+    target: str, items: Sequence[Item], *, options: Mapping[str, Json], flags: Sequence[str]
 ) -> tuple[str, ...]:
     """Words of the command that sets a cursor. The value is written as JSON, independent of the later content of the section, so
     that the copied command means the same whenever it is pasted."""
@@ -120,4 +120,4 @@ def _set_words(
     value = json.dumps(options.get("value"), ensure_ascii=True)
     words = ["spooltop", "cursors", target, *flags, "--set", f"{source}={value}", "--type", "json"]
     file = options.get("file") if not items or has_scheme(items[0].name) else items[0].name  # a server has no files
-    return (*words, *(["--file", escape(str(file))] if file is not None else []), *(["--force"] if force else []))
+    return (*words, *(["--file", escape(str(file))] if file is not None else []))

@@ -24,6 +24,8 @@ _WITH_VALUE = ("--as", "--cursor-file", "--filter", "--poll-log", "--redis-ticke
 _OPENS = ("new", "cursors.json", "seq")
 """Names that mark a target that can be opened: names in the directory, or the name of the target itself."""
 
+_ASKED_WITHIN = 0.5
+"""Seconds that a file system has to answer."""
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J"
 _LEAVE = "\x1b[?25h\x1b[?1049l"
 
@@ -38,9 +40,25 @@ def wanted(words: Sequence[str], environ: Mapping[str, str], ask: bool = True) -
     path = target(words)
     if "://" in path:
         return None  # nothing to count, and it may hold a password
-    if ask and os.path.basename(path) not in _OPENS and not any(os.path.exists(os.path.join(path, name)) for name in _OPENS):
+    if ask and os.path.basename(path) not in _OPENS and not _opens(path):
         return None
     return path if path.isascii() and path.isprintable() else ""
+
+
+def _opens(path: str) -> bool:
+    """Returns whether ``path`` holds a name that marks a target. False too where that is not known soon: a file system may never
+    answer."""
+    found: list[str] = []
+    asked = _thread.allocate_lock()
+    asked.acquire()
+
+    def ask() -> None:
+        found.extend(name for name in _OPENS if os.path.exists(os.path.join(path, name)))
+        asked.release()
+
+    _thread.start_new_thread(ask, ())
+    asked.acquire(timeout=_ASKED_WITHIN)
+    return bool(found)
 
 
 def target(words: Sequence[str]) -> str:
@@ -81,6 +99,10 @@ class Splash:
         try:
             _write(fds[2], _ENTER + splash._line())
             if words[:1] != ["demo"]:
+                # Before there are two threads: Python 3.13 puts another module in the place of this one while it is loaded, and a
+                # thread that waits for that gets the first one, which is empty.
+                import collections.abc  # noqa: F401
+
                 _thread.start_new_thread(splash.count, (os.path.join(target(words), "new"),))
         except OSError:
             return cls()

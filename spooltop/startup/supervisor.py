@@ -1,9 +1,10 @@
-"""Supervisor process between the shell and the dashboard, for a spool on a file system that may never answer.
+"""Supervisor process between the shell and the dashboard or a command, for a spool on a file system that may never answer.
 
 A thread that waits for a FUSE program that accepted a request, or for a server that is gone, may not react to any signal,
 including SIGKILL. Its process does not end, and neither does any process that waits for it. On a file system of this kind, the
-shell therefore waits for a supervisor, which touches no file and exits as soon as the dashboard has restored the terminal. A
-process that still hangs then ends by itself when the file system answers or is unmounted.
+shell therefore waits for a supervisor, which touches no file and exits as soon as the dashboard has restored the terminal, or
+the command has left its thread that hangs. A process that still hangs then ends by itself when the file system answers or is
+unmounted.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
     from signal import Signals
 
     Leave = Callable[[int], object]
-    """Reports to the supervisor that the terminal is restored and nothing is left to do, with the exit code."""
+    """Reports to the supervisor that nothing is left to do (the terminal is restored), with the exit code."""
 
 __all__ = ["fork_if_fs_may_hang", "may_hang"]
 
 _REMOTE = ("fuse", "nfs", "cifs", "smb", "9p", "virtiofs", "ceph", "afs", "lustre", "gpfs", "autofs")
 """Names, or beginnings of names, of file systems that ask another process or machine."""
+_PLAIN = frozenset(("-h", "--help", "-V", "--version"))
+_WITHOUT_A_PATH = ("completion", "config", "help", "version")
 _CONTROL = "fusectl"
 _LINKS = 40
 """Maximum number of symbolic links in the resolution of a path, path_resolution(7)."""
@@ -78,28 +81,33 @@ def may_hang(path: str, mountinfo: str) -> bool:
 
 
 def fork_if_fs_may_hang(words: Sequence[str], targets: Sequence[str], environ: Mapping[str, str]) -> Leave | None:
-    """Continues in a child if these words open ``targets`` on a terminal and one of them may hang; the parent exits with the
-    child's exit code. The returned function must be called before anything that may hang is closed. In all other cases there is
-    no supervisor, and the result is None."""
-    bare = [word for word in words if not word.startswith("-")]
-    is_command = len(bare) > 1 and words[0] == bare[0] and "/" not in bare[0]
-    if is_command or environ.get("TERM", "") in ("", "dumb") or not all(os.isatty(fd) for fd in (0, 1, 2)):
+    """Continues in a child if one of ``targets``, or another path among these words, may hang; the parent exits with the child's
+    exit code. The returned function must be called before anything that may hang is closed. In all other cases there is no
+    supervisor, and the result is None."""
+    if not _PLAIN.isdisjoint(words) or (words and words[0] in _WITHOUT_A_PATH):
         return None
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             mounts = file.read()
     except OSError:
         return None  # the mounts are unknown
-    if not any(may_hang(target, mounts) for target in targets):
+    values = [word.rpartition("=")[2] for word in words if "/" in word and "://" not in word]
+    if not any(may_hang(path, mounts) for path in (*targets, *values)) and not _may_hang_by_settings(words, mounts, environ):
         return None
     import signal
 
+    from spooltop.cli.parser import command_of
+
+    command = command_of(words)[0]
+    draws = environ.get("TERM", "") not in ("", "dumb") and all(os.isatty(fd) for fd in (0, 1, 2))
+    is_dashboard = draws and (command is None or command.name == "demo")
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by whoever called, it would take the exit code away
     signal.pthread_sigmask(signal.SIG_BLOCK, _handled_signals())
     read, write = os.pipe()
     supervisor, child = os.getpid(), os.fork()
     if child:
         os.close(write)
-        os._exit(_supervise(child, read))
+        os._exit(_supervise(child, read, is_dashboard=is_dashboard))
     os.close(read)
     _end_with_parent(supervisor)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _handled_signals())
@@ -112,9 +120,23 @@ def fork_if_fs_may_hang(words: Sequence[str], targets: Sequence[str], environ: M
     return leave
 
 
-def _supervise(child: int, leaving: int) -> int:
+def _may_hang_by_settings(words: Sequence[str], mounts: str, environ: Mapping[str, str]) -> bool:
+    """Returns whether one of the paths of the settings may hang, where ``words`` name none."""
+    if len([word for word in words if not word.startswith("-")]) > 1 or not may_hang("/", mounts):
+        return False
+    from spooltop.errors import SpooltopError
+    from spooltop.settings import load
+
+    try:
+        return any(may_hang(path, mounts) for path in load(environ).items("paths"))
+    except SpooltopError:
+        return False  # the command itself says what is wrong with them
+
+
+def _supervise(child: int, leaving: int, *, is_dashboard: bool) -> int:
     """Forwards signals to ``child`` and stops when it stops, until it has ended or has reported that it leaves. Returns the exit
-    code."""
+    code. A dashboard gets a moment to end; a command takes as long as it takes to end on Ctrl-C, and nothing is left to do once
+    it leaves."""
     import signal
 
     code, last, left = 128 + signal.SIGINT, None, False
@@ -133,9 +155,11 @@ def _supervise(child: int, leaving: int) -> int:
         elif info.si_signo == signal.SIGUSR1:
             if info.si_pid == child:
                 code, left, last = os.read(leaving, 1)[0], True, time.monotonic() + _GRACE
+                if not is_dashboard:
+                    return code
         elif info.si_code <= 0:
             os.kill(child, info.si_signo)  # sent by a process: what the terminal sends, the child gets itself
-        elif info.si_signo == signal.SIGINT:
+        elif info.si_signo == signal.SIGINT and is_dashboard:
             last = last or time.monotonic() + _GRACE
 
 

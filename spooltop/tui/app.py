@@ -228,7 +228,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.app_session.leaving.set()
         self.exit(return_code=code)
 
-    def _open_help(self, about: CommandContext) -> None:
+    def _open_help(self, about: Callable[[], CommandContext]) -> None:
         from .screens.help import HelpScreen
 
         self.push_screen(HelpScreen(self.app_session, about))

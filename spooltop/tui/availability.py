@@ -13,6 +13,7 @@ from .context import CommandContext, View
 from .draw.operating.plan import plan_words
 
 __all__ = [
+    "READING",
     "always",
     "among_spools",
     "anything_marked",
@@ -56,6 +57,8 @@ __all__ = [
     "which_key",
 ]  # fmt: skip
 
+READING = "the list is still being read"
+
 
 def always(context: CommandContext) -> str | None:
     return None
@@ -69,12 +72,16 @@ def which_key(context: CommandContext) -> str | None:
     return "d purges to the trash, r requeues, h holds; each opens a plan first. To end a process, use kill PID in a shell"
 
 
+def _no_row(context: CommandContext) -> str:
+    return READING if context.reading else "the list is empty"
+
+
 def has_rows(context: CommandContext) -> str | None:
-    return None if context.rows else "the list is empty"
+    return None if context.rows else _no_row(context)
 
 
 def sortable(context: CommandContext) -> str | None:
-    return None if context.rows > 1 else "there is nothing to sort"
+    return None if context.rows > 1 else READING if context.reading else "there is nothing to sort"
 
 
 def searchable(context: CommandContext) -> str | None:
@@ -134,7 +141,7 @@ def openable(context: CommandContext) -> str | None:
 def copyable(context: CommandContext) -> str | None:
     if context.view is View.OVERVIEW:
         return None if context.problem is not None else "nothing is chosen"
-    return None if context.rows or context.view in (View.MESSAGE, View.CURSOR) else "nothing is chosen: the list is empty"
+    return None if context.rows or context.view in (View.MESSAGE, View.CURSOR) else f"nothing is chosen: {_no_row(context)}"
 
 
 def requeue(context: CommandContext) -> str | None:
@@ -142,7 +149,7 @@ def requeue(context: CommandContext) -> str | None:
         return reason
     if context.view is View.CONSUMERS:
         return _of_a_consumer(context)
-    if context.target_box is Box.NEW:
+    if context.target_box is Box.NEW and Box.NEW not in context.capabilities.boxes.get(Action.REQUEUE, ()):
         return "requeue: messages in new wait already; 3 shows the claims"
     if context.target_box is Box.TMP and Action.REQUEUE not in context.capabilities.boxes:
         return "requeue: a file in tmp is not a complete message; d purges it"
@@ -265,13 +272,13 @@ def has_file(context: CommandContext) -> str | None:
         return on_a_source(context)
     if context.view is View.LOCKS:
         return None if context.lock is not None else "no lock file was found here"
-    return None if context.row is not None else "nothing is chosen: the list is empty"
+    return None if context.row is not None else f"nothing is chosen: {_no_row(context)}"
 
 
 def followable(context: CommandContext) -> str | None:
     if context.view is View.RESULT:
         return None if context.tracked else "none of its messages moves on by itself"
-    return None if context.row is not None else "nothing is chosen: the list is empty"
+    return None if context.row is not None else f"nothing is chosen: {_no_row(context)}"
 
 
 def inject(context: CommandContext) -> str | None:
@@ -280,7 +287,7 @@ def inject(context: CommandContext) -> str | None:
 
 def undo(context: CommandContext) -> str | None:
     if context.view is View.OPERATIONS and not context.rows:
-        return "no operation has been done here yet"
+        return READING if context.reading else "no operation has been done here yet"
     return _allowed(context, Action.UNDO) or (f"undo: {context.undoable}" if context.undoable else None)
 
 
@@ -380,5 +387,5 @@ def _chosen(context: CommandContext, action: Action) -> str | None:
             return f"{action}: this problem is not about messages; Enter shows its subject"
         return None
     if context.view is View.CONSUMERS:
-        return None if context.consumer is not None else f"{action}: the list is empty"
-    return None if context.marked or context.row is not None else f"{action}: the list is empty"
+        return None if context.consumer is not None else f"{action}: {_no_row(context)}"
+    return None if context.marked or context.row is not None else f"{action}: {_no_row(context)}"

@@ -131,7 +131,7 @@ COMMANDS: tuple[KeyCommand, ...] = (
             frozenset({View.OPERATIONS, View.OPERATION}), why.undo, dangerous=True, rank=2, group="change"),
     KeyCommand("open-operation", ("enter",), "open", "in the list of operations: what it did, and the command that undoes it",
             frozenset({View.OPERATIONS}), why.has_rows, rank=1, group="move"),
-    KeyCommand("copy-operation", ("y",), "copy",
+    KeyCommand("copy-operation", ("c",), "copy",
             "in the list of operations: copy its id; in one of them the command that undoes it",
             frozenset({View.OPERATIONS, View.OPERATION}), why.has_rows, rank=3, group="look"),
     KeyCommand("run", ("enter",), "run", "in the palette: run the chosen action", frozenset({View.PALETTE}), why.has_rows, rank=1,

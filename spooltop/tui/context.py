@@ -123,6 +123,8 @@ class CommandContext:
     among_spools: bool = True
     """True where the target was opened from the Spools view, or a panel does not know."""
     frozen: bool = False
+    reading: bool = False
+    """True where the list in front has not been read yet."""
 
     @property
     def capabilities(self) -> Capabilities:

@@ -29,6 +29,8 @@ class SessionState:
     """The newest snapshot, whatever the main screen shows."""
     results: list[Result] = field(default_factory=list)
     """The results of all operations so far, oldest first. The worker appends to it."""
+    early: str = ""
+    """The key that would confirm a plan and came before that plan was painted, as the last key; "" where none did."""
     next_view: str | None = None
     """The id of the command of the view for which the panels on the stack are being left."""
 
@@ -46,7 +48,7 @@ class AppSession:
     leaving: threading.Event
     """Set once the dashboard is being left; an operation under way stops after its current item."""
     leave: Callable[[int], object]
-    open_help: Callable[[CommandContext], object]
+    open_help: Callable[[Callable[[], CommandContext]], object]
     moment: float
     terminal: Callable[[], TerminalDriver | None]
     state: SessionState

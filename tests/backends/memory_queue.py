@@ -11,6 +11,7 @@ from typing import Any
 
 from spooltop.engine.producing.producer import MessageId
 from spooltop.errors import ClaimLost
+from spooltop.model.moves import QueueCounts, QueueIdentity
 from spooltop.model.queue import Guarantee
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner, Verdict
@@ -46,6 +47,21 @@ class MemoryClaim(AbstractContextManager["MemoryClaim"]):
 
     def __exit__(self, kind: object, value: BaseException | None, trace: object) -> None:
         self.ack() if value is None else self.release(ended=type(value).__name__)
+
+
+class MemoryMover(AbstractContextManager["MemoryMover"]):
+    """Moves out of a queue in memory. It dies with its queue, so that no move is ever interrupted."""
+
+    def __init__(self, store: MemoryQueue) -> None:
+        self.claim = store.claim
+        self.counts = lambda: QueueCounts(ready=store.depth(), running=len(store.judged(Box.CUR)))
+        self.interrupted = lambda: ()
+        self.key = lambda claim: f"move:{claim.id}"
+        self.holds = lambda claim: True
+        self.give_back = lambda claim: claim.release()
+
+    def __exit__(self, *error: object) -> None:
+        """There is nothing to close."""
 
 
 class MemoryQueue(threading.Event):
@@ -109,6 +125,24 @@ class MemoryQueue(threading.Event):
 
     def arrivals(self) -> MemoryQueue:
         return self
+
+    def claims_of_others(self) -> tuple[()]:
+        return ()
+
+    @property
+    def identity(self) -> QueueIdentity:
+        return QueueIdentity(self.name)
+
+    def mover(self, target: QueueIdentity) -> MemoryMover:
+        return MemoryMover(self)
+
+    def was_put(self, key: str) -> bool:
+        return key in self.data
+
+    def forget_key(self, key: str) -> None:
+        """A key is the id of its message here, and goes with it."""
+
+    forget_mover = forget_key
 
     def inherited_fds(self) -> tuple[int, ...]:
         return ()

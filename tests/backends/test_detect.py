@@ -21,6 +21,7 @@ from spooltop.engine import Spool
 from spooltop.errors import MailFolder, NotASpool, SpooltopError
 from spooltop.model.vocabulary import Box
 from tests.cli.streams import spooltop
+from tests.needs import needs
 from tests.programs.stored import STORED, unpacked
 
 ROOT = Path(__file__).parents[2]
@@ -349,9 +350,8 @@ def test_another_file_is_no_cursor_file(tmp_path: Path, name: str) -> None:
 def test_something_else_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "d" / "x").mkdir(parents=True)
     text = said(tmp_path / "d")
-    assert "no tmp/, new/ or cur/ here" in text
-    command = text.partition("make a spool in it: ")[2]
-    assert spooltop(*command.split()[1:]).code == 0 and identify(str(tmp_path / "d" / "spool")).kind == "spool"
+    assert "no tmp/, new/ or cur/ here" in text and "spooltop layouts lists them" in text
+    assert spooltop("layouts").code == 0
 
 
 def test_a_box_that_is_a_link_is_said_so(tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ def said_to_nobody(path: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+@needs("root")
 @pytest.mark.parametrize("closed", [".", "s", "s/new"])
 def test_no_permission_names_the_owner(shared_folder: Path, closed: str) -> None:
     inner = shared_folder / "deep"
@@ -415,8 +415,72 @@ def test_no_permission_names_the_owner(shared_folder: Path, closed: str) -> None
     assert f"sudo -u root spooltop {spool}" in text
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+@needs("root")
 def test_one_closed_box_still_opens(shared_folder: Path) -> None:
     spool = make(shared_folder / "s")
     (spool / "cur").chmod(0o700)
     assert said_to_nobody(spool).startswith("IdentifiedPath(kind='spool'")
+
+
+LAYOUTS = "spooltop layouts lists them"
+UNPLANNED: dict[str, tuple[list[str], str, str]] = {
+    "empty": ([], "an empty directory", "spooltop init {}"),
+    "a repository": (["HEAD", "config", "objects/", "refs/heads/main"], "not a spool: no tmp/", LAYOUTS),
+    "crontabs": (["alice", "root"], "not a spool: no tmp/", LAYOUTS),
+    "a hot folder": (["scan-1.pdf", "scan-2.pdf", ".part"], "not a spool: no tmp/", LAYOUTS),
+    "a hot folder with stages": (["in/a.mov", "work/", "done/b.mov", "failed/"], "not a spool: no tmp/", LAYOUTS),
+    "two boxes": (["tmp/", "cur/"], "new missing, only tmp and cur there", LAYOUTS),
+    "a root directory": (["bin/", "etc/", "tmp/", "var/"], "new and cur missing, only tmp there", LAYOUTS),
+    "a source tree": (["queue/a.ts", "processing/a.ts", "jobs/send.ts", "workers/pool.ts"], "not a spool: no tmp/", LAYOUTS),
+    "a source tree with results": (
+        ["queue/index.ts", "processing/a.ts", "jobs/send.ts", "workers/pool.ts", "results/a.ts", "errors/a.ts"],
+        "not a spool: no tmp/", LAYOUTS,
+    ),
+    "a source tree with a lock": (
+        ["queue/queue.py", "results/view.py", "schedule/a.py", ".lock"], "not a spool; a lock file inside", "spooltop locks {}",
+    ),
+    "a drained huey": (["queue/", ".lock"], "perhaps a huey FileStorage, but nothing is in it", "--as 'huey FileStorage' {}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", UNPLANNED)
+def test_a_directory_that_nobody_planned_for_gets_the_hint_that_fits(tmp_path: Path, what: str) -> None:
+    names, why, advice = UNPLANNED[what]
+    path = tmp_path / "it"
+    path.mkdir()
+    for name in names:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).mkdir() if name.endswith("/") else (path / name).write_text("x")
+    before = sorted(os.walk(path))
+    for command in ("status", "ls", "requeue"):
+        done = spooltop(command, path, *(["ALL", "--yes"] if command == "requeue" else []))
+        assert done.code == 5 and sorted(os.walk(path)) == before
+        assert done.err.startswith(f"spooltop: {path}: {why}") and advice.format(path) in done.err, done.err
+        assert ("init" in done.err) is (what == "empty")
+
+
+def test_proc_gets_no_advice_to_make_a_spool_in_it() -> None:
+    done = spooltop("status", "/proc")
+    assert done.code == 5 and "init" not in done.err and LAYOUTS in done.err
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["queue/ffff-01a1fb81560d", ".lock"],
+        ["queue/", "schedule/01a1fb8448d", ".lock"],
+        ["queue/", "results/c/4/c4ca4238a0b923820dcc509a6f75849b", ".lock"],
+        ["queue/", "counters/4a8a08f09d37b73795649038408b5f33", ".lock"],
+    ],
+)
+def test_a_huey_shows_itself_by_what_it_wrote(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).mkdir(exist_ok=True) if name.endswith("/") else (tmp_path / name).write_text("")
+    assert spooltop("status", tmp_path).code == 0
+
+
+def test_a_drained_job_queue_is_one(tmp_path: Path) -> None:
+    for name in ("queue", "processing", "jobs", "results", "errors", "workers", "notify"):
+        (tmp_path / name).mkdir()
+    assert spooltop("status", tmp_path).code == 0

@@ -10,6 +10,7 @@ import pytest
 from spooltop.backends.directory.find_targets import find_targets
 from spooltop.engine import Spool
 from spooltop.targets import find_targets as queues_of
+from tests.needs import needs
 from tests.programs.stored import unpacked
 
 
@@ -84,7 +85,7 @@ def test_home_is_replaced(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_targets(["~/a", "~/*"]) == [f"{root}/a", f"{root}/b", f"{root}/c"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+@needs("root")
 def test_a_directory_that_is_closed_is_kept_where_it_was_named(root: Path) -> None:
     """A closed directory may be a spool; nobody but its owner knows."""
     (root / "shut").mkdir(mode=0o700)

@@ -27,6 +27,7 @@ from spooltop.backends.redis.address import StreamAddress
 from spooltop.backends.redis.client import RedisClient
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.backends.redis.streams.reader import StreamReader
+from spooltop.backends.redis.streams.verdicts import PidJudge
 from spooltop.control import Control, open_control
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
@@ -55,7 +56,7 @@ while time.monotonic() < end:
 
 def reader_of(socket: str, names: StreamNames = NAMES) -> StreamReader:
     address = StreamAddress.parse(f"unix://{socket}#{names.stream}/{names.group}")
-    return StreamReader(address.endpoint(), names, address.shown, Around())  # type: ignore[arg-type]
+    return StreamReader(address.endpoint(), names, address.shown, PidJudge(Around(), "here"))  # type: ignore[arg-type]
 
 
 @contextmanager

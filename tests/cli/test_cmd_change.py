@@ -183,10 +183,10 @@ def test_what_the_door_refuses_is_3_in_one_line() -> None:
     assert (done.code, done.out, done.err) == (3, "", "spooltop: inject: this is a mail folder\n")
 
 
-def test_read_only_and_as_spool_reach_the_door() -> None:
+def test_read_only_and_what_it_is_reach_the_door() -> None:
     control = Remembering(row("m1"))
     spooltop("--read-only", "--as", "spool", "requeue", "/spool", "ALL", "--dry-run", opener=control)
-    assert control.opened == {"read_only": True, "as_spool": True, "watch": False}
+    assert control.opened == {"read_only": True, "as_kind": "spool", "watch": False, "patience": 10.0}
 
 
 def test_json_gives_one_object_with_every_result() -> None:
@@ -224,6 +224,19 @@ def test_no_lines_at_all_select_nothing() -> None:
     control = Remembering()
     assert spooltop("requeue", "/spool", "-", "--yes", opener=control).code == 4
     assert control.selection.ids == ()
+
+
+@pytest.mark.parametrize("line", ['{"box": "cur"}', '{"id": 7}', "{}"])
+def test_a_line_without_an_id_selects_nothing(line: str) -> None:
+    control = Remembering(row("m1"))
+    done = spooltop("requeue", "/spool", "-", "--dry-run", stdin=f"m1\n{line}\n".encode(), opener=control)
+    assert (done.code, "a line of stdin has no id" in done.err) == (2, True)
+
+
+def test_a_restore_can_be_forced() -> None:
+    control = Remembering(row("m1"))
+    assert spooltop("restore", "/spool", "m1", "--box", "trash", "--force", "--dry-run", opener=control).code == 0
+    assert control.force
 
 
 def test_purge_takes_the_box_of_the_lines() -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spooltop.backends.layouts import inside
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from tests.desk import new_desk
@@ -115,6 +121,8 @@ def test_a_problem_is_named_by_its_code(tmp_path: Path) -> None:
         (["-c", "deph=1"], "did you mean depth?"),
         (["-c", "claims-deda"], "did you mean claims-dead?"),
         (["-w", "depth"], "depth needs a range"),
+        (["-w", "rejecte=0"], "did you mean rejected?"),
+        (["--perfdata", "dept"], "did you mean depth?"),
         (["-w", "depth="], "no range: ''"),
         (["-w", "depth=20:10"], "starts above its end"),
         (["-t", "0"], "-t 0 is no time"),
@@ -137,7 +145,8 @@ def test_several_targets_have_a_line_each_the_worst_first(tmp_path: Path, spool:
     Spool.create(other).close()
     fill(other, 2)
     found = check(spool, other, tmp_path / "none", spool, "-c", "depth=1", code=2)
-    assert found.text == "3 targets: 1 CRITICAL, 1 UNKNOWN, 1 OK"
+    assert found.text.startswith("3 targets: 1 CRITICAL, 1 UNKNOWN, 1 OK - ")
+    assert found.text.endswith("o/d: depth is 2 (range 1)")
     assert [line.split(" - ")[0] for line in found.more] == ["SPOOL CRITICAL", "SPOOL UNKNOWN", "SPOOL OK"]
     assert str(other).replace("|", "/") in found.more[0]
     assert found.data[f"{spool} depth"][0] == "0"
@@ -156,7 +165,7 @@ def test_a_look_that_hangs_is_unknown_and_the_others_are_judged(spool: Path, tmp
         found = check("hangs", spool, "-t", "2", code=3, opener=opener)
     finally:
         hung.set()
-    assert found.text == "2 targets: 1 UNKNOWN, 1 OK"
+    assert found.text == "2 targets: 1 UNKNOWN, 1 OK - hangs: no answer within 2s"
     assert found.more[0] == "SPOOL UNKNOWN - hangs: no answer within 2s"
     assert "no problems" in found.more[1]
 
@@ -171,8 +180,116 @@ def test_a_defect_is_unknown_too(spool: Path) -> None:
 def test_a_box_that_cannot_be_counted_is_not_within_its_range(spool: Path) -> None:
     (spool / "cur").rmdir()
     found = check(spool, "-c", "claims=5", code=3)
-    assert (found.text.split(" - ")[0], found.data["claims"][0]) == ("claims is not known", "U")
+    assert (found.text.split(" - ")[0], found.data["claims"][0]) == ("claims is not known: cur is missing", "U")
     assert check(spool, "-c", "claims=5", "-c", "depth=@0", code=2).text.startswith("depth is 0")
+
+
+@pytest.mark.parametrize("name", ["rejected", "held", "tmp", "trash", "problems", "free"])
+def test_a_value_of_the_performance_data_is_a_threshold(spool: Path, name: str) -> None:
+    if name in ("rejected", "held", "trash"):
+        folder = spool / ".spooltop" / name / "0123456789"
+        folder.mkdir(parents=True)
+        for number in range(30):
+            (folder / f"m{number}").touch()
+    elif name == "tmp":
+        (spool / "tmp" / "draft").touch()
+    elif name == "problems":
+        (spool / "cur").rmdir()
+    found = check(spool, "-c", f"{name}={'@0:' if name == 'free' else '0'}", code=2)
+    assert re.match(rf"{name} is [1-9][0-9]*B? \(range ", found.text)
+    assert found.data[name][0] != "0" and found.data[name][3]
+
+
+def test_what_one_look_does_not_judge_says_how_long_to_watch(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPOOLTOP_NO_CONSUMER", "1s")
+    fill(spool, 3)
+    with Spool(spool) as consumer:
+        claim = consumer.claim()
+        assert claim is not None
+        claim.release()
+        found = check(spool, "-c", "no-consumer", code=3)
+        assert found.text.startswith("no-consumer was not judged: needs --watch 1s - ")
+        assert check(spool, "-c", "no-consumer", "--watch", "1s", code=2).text.startswith("no claim for 1s while 3 wait")
+
+
+def dirq(path: Path) -> Path:
+    """A queue of dirq with an element that its consumer has locked."""
+    element = path / "65a1b2c3" / "65a1b2c3d4e5f0"
+    element.parent.mkdir(parents=True)
+    element.write_bytes(b"x")
+    os.link(element, f"{element}.lck")
+    return element
+
+
+def mailman(path: Path) -> Path:
+    """Mailman's queues with a message that a runner works on."""
+    for name in ("in", "out", "pipeline", "shunt", "bad"):
+        (path / name).mkdir(parents=True)
+    claimed = path / "in" / f"{time.time():.0f}.0+{'ab' * 20}.bak"
+    claimed.write_bytes(b"x")
+    return claimed
+
+
+@pytest.mark.parametrize("queue", [dirq, mailman])
+def test_a_claim_that_nothing_can_prove_dead_warns_once_it_is_old(
+    queue: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed = queue(tmp_path / "queue")
+    path = tmp_path / "queue"
+    os.utime(claimed)
+    assert check(path, code=0).data["dead"][0] == "U"
+    assert "no problems detected" in spooltop("status", path).out
+    assert json.loads(spooltop("status", path, "--json").out)["claims"] == {"alive": 0, "dead": None, "unknown": 1}
+    Spool.create(tmp_path / "other").close()
+    shown = spooltop("status", path, tmp_path / "other").out
+    assert re.search(r"queue +0 +1 +\? ", shown), "what nothing can prove is not written as 0"
+    assert check(path, "-w", "claim-long", "-c", "claim-long=1", code=0)
+    for words in (["claims-dead"], ["dead=0"], ["claims-unknown"], ["poison"]):
+        assert "nothing here proves that a holder is dead" in check(path, "-c", *words, code=3).text
+    monkeypatch.setenv("SPOOLTOP_CLAIM_LONG", "0.001")  # the time of a change of name cannot be set
+    assert check(path, code=1).text.startswith("1 claim held ")
+    assert "holder unknown: its claim names nobody" in check(path, "-w", "claim-long", code=1).text
+    check(path, "-c", "claim-long=0", code=2)
+
+
+def test_a_kind_without_claims_says_that_it_cannot_tell(tmp_path: Path) -> None:
+    (tmp_path / "queue").mkdir()
+    (tmp_path / ".lock").touch()
+    (tmp_path / "queue" / f"8000000000000000-{int(time.time() * 1000):x}-ab").write_bytes(b"x")
+    check(tmp_path, code=0)
+    for words in ("claims-dead", "dead=0", "claim-long"):
+        assert "huey deletes tasks as it takes them" in check(tmp_path, "-c", words, code=3).text
+
+
+def test_a_folder_of_a_queue_that_may_not_be_read_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claimed = mailman(tmp_path)
+    claimed.rename(claimed.with_suffix(".pck"))
+    (tmp_path / "private").mkdir()
+    assert check(tmp_path, code=0).data["depth"][0] == "1"
+    entries = inside._entries
+
+    def closed(to: str, error: type[OSError]) -> None:
+        def refused(root: int, folder: str, most: int) -> list[tuple[str, bool]]:
+            if folder == to:
+                raise error(13, "Permission denied")
+            return entries(root, folder, most)
+
+        monkeypatch.setattr(inside, "_entries", refused)
+
+    closed("in", PermissionError)
+    assert check(tmp_path, code=3).text.startswith("the look is not complete: in/: Permission denied - new ≥0 - claims ≥0")
+    for words in ("depth=5", "claim-long", "new-old", "tmp-old"):
+        assert "Permission denied" in check(tmp_path, "-c", words, code=3).text
+    assert check(tmp_path, "-c", "depth=@0:", code=2)
+    closed("private", PermissionError)  # no message lies there
+    check(tmp_path, code=0)
+    closed("in", FileNotFoundError)  # it has just gone
+    check(tmp_path, code=0)
+
+
+def test_less_performance_data(spool: Path) -> None:
+    assert list(check(spool, "--perfdata", "age,depth", code=0).data) == ["depth", "age"]
+    assert check(spool, "--perfdata", "none", code=0).data == {}
 
 
 def test_a_pause_is_said_once_also_beside_old_messages(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:

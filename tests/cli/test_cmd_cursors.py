@@ -33,7 +33,7 @@ def test_a_plan_then_the_value_then_back(spool: Path) -> None:
     shown = spooltop("cursors", spool, "--set", "imessage=89640", "--dry-run")
     assert shown.code == 0
     assert f"imessage: 89632 → 89640 in {spool}/cursors.json" in shown.out
-    assert "note: the value is a number" in shown.out
+    assert "note: the value is an integer" in shown.out
     assert cursors(spool)["imessage"] == 89632
     done = spooltop("cursors", spool, "--set", "imessage=89640", "--yes", "--json")
     thing = json.loads(done.out)
@@ -58,7 +58,9 @@ def test_it_asks_on_a_terminal_and_refuses_without_one(spool: Path) -> None:
     [
         ("email=8", (), "email", "8"),
         ("email=8", ("--type", "json"), "email", 8),
-        ("imessage=tok", (), "imessage", "tok"),
+        ("imessage=tok", ("--type", "text"), "imessage", "tok"),
+        ("imessage=tok", ("--force",), "imessage", "tok"),
+        ("imessage=1e3", ("--type", "json"), "imessage", 1000.0),
         (r"odd\x3d=4", (), "odd=", {"last_id": 4, "n": "x"}),
         ("signal=1", ("--force",), "signal", 1),
     ],
@@ -66,6 +68,21 @@ def test_it_asks_on_a_terminal_and_refuses_without_one(spool: Path) -> None:
 def test_the_type_of_the_value(spool: Path, word: str, more: tuple[str, ...], source: str, value: object) -> None:
     assert spooltop("cursors", spool, "--set", word, "--yes", *more).code == 0
     assert cursors(spool)[source] == value
+
+
+@pytest.mark.parametrize("word", ["hello", "1e3", "1.0", "null", "true", '"89640"', "[1]", '{"id": 1}'])
+@pytest.mark.parametrize("tty", [False, True])
+def test_a_number_stays_a_number(spool: Path, word: str, tty: bool) -> None:
+    before = (spool / "cursors.json").read_bytes()
+    for more in (["--yes"], ["--yes=1"], []):
+        done = spooltop("cursors", spool, "--set", f"imessage={word}", *more, stdin=b"y\n", tty=tty)
+        said = " ".join(done.err.split())
+        assert (done.code, "its type would change from an integer to " in said, "--force sets it" in said) == (3, True, True)
+    assert (spool / "cursors.json").read_bytes() == before
+    left = spooltop("cursors", spool, "--set", f"imessage={word}", "--force", stdin=b"y\n", tty=True)
+    assert (left.code, (spool / "cursors.json").read_bytes()) == (3, before), "its number is typed"
+    assert spooltop("cursors", spool, "--set", f"imessage={word}", "--force", stdin=b"1\n", tty=True).code == 0
+    assert cursors(spool)["imessage"] == (word if word == "hello" else json.loads(word))
 
 
 def test_the_command_of_the_plan_does_the_same(spool: Path) -> None:

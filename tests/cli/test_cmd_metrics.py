@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -13,10 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from prometheus_client import start_http_server
 from prometheus_client.parser import text_string_to_metric_families
 
 from spooltop.cli.commands import metrics
-from spooltop.cli.commands.metrics import address
+from spooltop.cli.commands.metrics import address, close_idle
 from spooltop.engine import Spool
 from spooltop.errors import UsageError
 
@@ -121,6 +123,27 @@ def test_it_serves_what_changes_until_a_signal_ends_it(spool: Path, number: sign
             assert process.poll() is None
         process.send_signal(number)
         assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nHost: a\r\n"])
+def test_a_connection_on_which_nothing_comes_is_closed(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("spooltop.cli.commands.metrics._IDLE", 0.1)
+    server, thread = start_http_server(0, addr="127.0.0.1")
+    close_idle(server)
+    try:
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as client:
+            client.sendall(sent)
+            assert client.recv(1) == b""
+        server.RequestHandlerClass.timeout = 60.0  # a machine may be busy
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=60) as answer:
+            assert answer.status == 200
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert capfd.readouterr().err == ""
 
 
 def test_a_port_that_is_taken_is_one_line(spool: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from spooltop.cli.demo import demo_dir
 from spooltop.engine import Spool
 from spooltop.errors import NotASpool, Refused
+from tests.needs import needs
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_a_link_to_a_leftover_elsewhere_is_not_followed(tmp_path: Path, left_beh
     assert os.path.lexists(swept / left_behind.name)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="another owner needs root")
+@needs("root")
 @pytest.mark.parametrize("content", ["", demo_dir.MARKER])
 def test_what_another_user_owns_is_left_alone(tmp_path: Path, left_behind: Path, content: str) -> None:
     os.chown(left_behind / content, 65534, 65534)

@@ -31,6 +31,10 @@ HEAVY = {
     "tomllib", "traceback", "urllib", "uuid", "watchfiles",
 }  # fmt: skip
 """Modules that no look needs. What needs one imports it in its own function."""
+_PARSER = "import argparse, sys; argparse.ArgumentParser().add_argument('x'); print(*sys.modules)"
+_LOADED = subprocess.run([sys.executable, "-c", _PARSER], capture_output=True, text=True, check=True).stdout.split()
+HEAVY -= {*_LOADED} - {"shutil"}
+"""From Python 3.14 on the parser of arguments loads dataclasses."""
 
 
 def loaded(*words: str) -> set[str]:
@@ -67,6 +71,14 @@ def test_help_loads_no_spool(words: str) -> None:
     assert {name for name in ours if name.partition(".")[0] not in ("startup", "cli")} <= needed
     of_cli = {name.removeprefix("cli.") for name in ours if name.startswith("cli.")}
     assert of_cli == {"context", "main", "options", "parser", "terminal"} | ({"versions"} if versions else set())
+
+
+def test_a_put_reads_the_settings_and_loads_nothing_that_looks(tmp_path: Path) -> None:
+    Spool.create(str(tmp_path / "spool"), durable=False).close()
+    (tmp_path / "message").write_text("x")
+    found = loaded("put", str(tmp_path / "spool"), str(tmp_path / "message"))
+    assert {name for name in found if name.startswith("spooltop.observe.")} == {"spooltop.observe.thresholds"}
+    assert not any(name.startswith(("spooltop.operate", "spooltop.control", "spooltop.backends.layouts")) for name in found)
 
 
 @pytest.mark.parametrize("command", [["status"], ["status", "--json"], ["cursors"], ["locks"], ["tickets"]])

@@ -55,6 +55,7 @@ def test_status_json_has_what_is_promised(spool: Path) -> None:
     assert (done.code, done.err) == (0, "")
     assert thing["schema"] == 1
     assert thing["spool"] == str(spool)
+    assert thing["host"] == os.uname().nodename
     assert thing["complete"] is True
     assert isinstance(thing["taken_at"], float)
     assert set(thing["boxes"]) == {"tmp", "new", "cur", "held", "rejected", "trash"}
@@ -549,3 +550,26 @@ def test_what_makes_no_sense_is_said_before_anything_is_opened(tmp_path: Path, w
     assert done.code == 2
     assert done.err.startswith("spooltop: ")
     assert done.err.count("\n") == 1
+
+
+def test_what_names_no_holder_in_cur_is_shown_and_taken_by_force_only(tmp_path: Path) -> None:
+    """An inbox of agents (AMQ): cur is what was read, and a requeue would hand old instructions out again."""
+    for box, name in (("tmp", ""), ("new", ""), ("cur", "2026-07-01T10-02-03.123Z_pid4312_ab12.md"), ("cur", "b.md")):
+        (tmp_path / box).mkdir(exist_ok=True)
+        if name:
+            (tmp_path / box / name).write_text("do this")
+    lines = [json.loads(line) for line in spooltop("ls", tmp_path, "--box", "cur", "--json").out.splitlines()]
+    words = "not a claim that spooltop knows: no holder in its name"
+    assert [(line["verdict"], line["evidence"]) for line in lines] == [(None, words)] * 2
+    assert f"verdict   none: {words}" in spooltop("show", tmp_path, "b.md").out
+    status = json.loads(spooltop("status", tmp_path, "--json").out)
+    assert status["boxes"]["cur"]["count"] == 2 and set(status["claims"].values()) == {0}
+    assert [(one["severity"], one["code"], one["text"]) for one in status["problems"]] == [
+        ("note", "claims-unknown", "2 in cur are not claims that spooltop knows: no holder in their names")
+    ]
+    for command in ("requeue", "hold", "purge"):
+        done = spooltop(command, tmp_path, "--box", "cur", "ALL", "--yes")
+        assert done.code == 3 and words in done.out, done
+    assert len(os.listdir(tmp_path / "cur")) == 2
+    assert spooltop("requeue", tmp_path, "b.md", "--yes", "--force").code == 0
+    assert os.listdir(tmp_path / "new") == ["b.md"]

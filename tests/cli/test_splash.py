@@ -147,3 +147,19 @@ def test_hardly_anything_is_loaded_before_it_falls() -> None:
     code = "import sys; known = set(sys.modules); import spooltop.__main__; print(*sorted(set(sys.modules) - known))"
     loaded = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     assert [name for name in loaded if not name.startswith("spooltop")] == ["__future__"]
+
+
+def test_no_thread_loads_what_python_replaces_while_it_is_loaded(spool: str, ends: tuple[int, int]) -> None:
+    """Since Python 3.13 ``collections.abc`` is such a module: where two threads load it at once, one finds it empty."""
+    program = """if True:
+        import _thread, sys
+        sys.path[0] = sys.argv[1]
+        from spooltop.startup.splash import Splash
+        print("before", "collections.abc" in sys.modules, file=sys.stderr)
+        _thread.start_new_thread = lambda *_: print("thread", "collections.abc" in sys.modules, file=sys.stderr)
+        fd = int(sys.argv[3])
+        assert Splash.show([sys.argv[2]], {"TERM": "xterm"}, (fd, fd, fd), ask=False).up
+    """
+    words = [sys.executable, "-S", "-c", program, str(Path(__file__).parents[2]), spool, str(ends[1])]
+    done = subprocess.run(words, capture_output=True, text=True, pass_fds=ends[1:], check=False)
+    assert (done.returncode, done.stderr.splitlines()) == (0, ["before False", "thread True"])

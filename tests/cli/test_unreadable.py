@@ -20,6 +20,7 @@ from spooltop.errors import Unreadable
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.progress import Progress
 from spooltop.model.vocabulary import Action, Box
+from tests.needs import needs
 
 from .streams import spooltop
 
@@ -80,7 +81,7 @@ def test_what_the_system_refuses_is_one_line_with_what_to_do(spool: Path) -> Non
     assert "defect" not in done.err
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="root alone becomes another user, whom something is closed to")
+@needs("root")
 def test_a_trash_that_is_closed_to_us_is_not_empty(spool: Path) -> None:
     for box in ("new", "trash"):  # loads what is loaded late: the interpreter's own files may be closed to the other user
         assert spooltop("purge", spool, "--box", box, "ALL", "--yes").code == 0

@@ -103,6 +103,14 @@ def test_a_line_that_is_none_is_left_out_and_counted(forged: bytes) -> None:
     assert "3 MB of the audit log in the spool" in unread and "cut off" in torn and bad.startswith("2 lines")
 
 
+@pytest.mark.parametrize(
+    ("written", "force"), [({"force": True}, True), ({"force": False}, False), ({"force": 1}, False), ({}, False)]
+)
+def test_a_line_says_whether_it_was_forced(written: dict[str, object], force: bool) -> None:
+    [one] = trail_of([AuditLog([line(**written)], torn=False, unread=0, trusted=True)], "op1").lines
+    assert one.force is force
+
+
 DONE = [ItemResult("a", "a:2,P7", Outcome.DONE, "", "a"), ItemResult("\x1b", '"', Outcome.DONE, "", "\udcff")]
 
 

@@ -21,6 +21,7 @@ from spooltop.engine import FileTicketQueue, Spool
 from spooltop.engine.counters import COUNTERS
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.problem import CODES
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
 from spooltop.tui.draw.boxes import flow_lines
@@ -61,7 +62,7 @@ def test_while_a_consumer_lives_one_look_cannot_say_so_and_says_that(spool: Spoo
     assert status["consumers"] == 1 and "no-consumer" not in [one["code"] for one in status["problems"]]
     assert status["not_judged"] == ["no-consumer", "new-growing"]
     assert set(status["not_judged"]) <= set(CODES)
-    assert "not judged by one look: no-consumer, new-growing; use --watch 30s" in spooltop("status", spool.path).out.splitlines()
+    assert "not judged: no-consumer, new-growing (needs --watch 60s)" in spooltop("status", spool.path).out.splitlines()
 
 
 def test_a_foreign_producer_says_nothing_of_presence_locks(spool: Spool) -> None:
@@ -111,7 +112,7 @@ def test_cursors_that_were_seen_once_are_not_judged(spool: Spool) -> None:
     Path(spool.path, "cursors.json").write_text('{"imessage": 5}')
     status = json.loads(spooltop("status", spool.path, "--json").out)
     assert status["not_judged"] == [
-        "new-growing", "cursor-reverted", "cursor-stalled", "cursor-stopped", "cursor-rewound", "cursor-missing",
+        "new-growing", "cursor-reverted", "cursor-stalled", "cursor-stopped", "cursor-rewound", "cursor-missing", "unsafe-writer",
     ]  # fmt: skip
 
 
@@ -251,3 +252,18 @@ def test_what_can_be_removed_is_not_called_read_only(tmp_path: Path) -> None:
 
 def test_a_lower_bound_is_one_in_ascii_too() -> None:
     assert ASCII.text(" in   ≥0.0/s") == " in  >=0.0/s"
+
+
+def test_the_last_look_of_a_watch_begins_so_long_after_the_first(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, began = [0.0], list[float]()
+    with open_control(spool.path, watch=False) as control:
+        look = control.look
+
+        def slow() -> Snapshot:
+            began.append(now[0])
+            now[0] += 0.015
+            return look()
+
+        monkeypatch.setattr(control, "look", slow)
+        control.watch(0.02, monotonic=lambda: now[0])
+    assert began[-2] < 0.035 <= began[-1], "0.02 s after the end of the first look"

@@ -19,6 +19,7 @@ from spooltop.model.target import Target
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.settings import Settings, files_of, from_environ, load
 from tests.cli.streams import finish, spooltop
+from tests.needs import needs
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_a_file_of_settings_that_is_none_is_named_and_not_waited_for(tmp_path: P
         _ = from_environ({"SPOOLTOP_SYSLOG": "maybe"}).syslog
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="another user's home needs root")
+@needs("root")
 def test_settings_in_a_home_of_somebody_else_are_none_but_ones_own_unreadable_are_told(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     files = [tmp_path / "shut" / "config.toml", tmp_path / "open" / "config.toml"]
@@ -217,6 +218,11 @@ def test_what_is_redacted_is_in_no_payload(spool: Path) -> None:
 )  # fmt: skip
 def test_no_form_of_a_field_gets_through(data: bytes) -> None:
     assert b"CRET" not in redact(data, ["Token"])
+
+
+def test_a_name_that_is_no_clean_json_is_compared_as_it_stands() -> None:
+    assert b"CRET" not in redact(b'{"api\\key":"SECRET"}', ["api\\key"])
+    assert b"CRET" not in redact(b'{"cl\xff":"SECRET"}', ["cl\N{REPLACEMENT CHARACTER}"])
 
 
 def test_json_within_a_string_stays_json_and_only_its_field_goes() -> None:
@@ -378,7 +384,10 @@ def test_a_changed_settings_file_counts_from_the_next_look_on(
     "line", ['redis_password = "s3cret"', '[redis]\npassword = "s3cret"', 'redis_tickets = ["redis://h", "redis://me:s3cret@h"]']
 )
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
-def test_a_password_in_a_file_of_others_is_refused(tmp_path: Path, line: str, mode: int) -> None:
+def test_a_password_in_a_file_of_others_is_refused(
+    tmp_path: Path, line: str, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)  # root does not read a file that others may write
     file = tmp_path / "config.toml"
     file.write_text(line)
     file.chmod(mode)
@@ -395,3 +404,87 @@ def test_a_user_alone_is_no_secret(tmp_path: Path) -> None:
     file.write_text('redis_user = "viewer"\nredis_password = ""\nredis_tickets = ["redis://me@h"]')
     file.chmod(0o644)
     assert load({}, [str(file)]).words["SPOOLTOP_REDIS_USER"] == "viewer"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of another user, where root looks for settings."""
+    file = tmp_path / "home" / ".config" / "spooltop" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('[claims]\nhosts = "this-machine"\n')
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "home", 65534, 65534)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    return tmp_path / "home"
+
+
+def test_root_reads_no_settings_of_a_home_that_is_not_its_own(home: Path, spool: Path) -> None:
+    file = home / ".config" / "spooltop" / "config.toml"
+    assert load({"HOME": str(home)}).claims_hosts == "any"
+    done = spooltop("status", spool, environ={"TERM": "xterm", "HOME": str(home)})
+    assert done.code == 0
+    assert done.err.startswith(f"spooltop: warning: {file} is not read: ") and done.err.count("\n") == 1
+    assert "neither to you nor to root" in done.err and "/etc/spooltop.toml" in done.err
+    shown = spooltop("config", "show", environ={"TERM": "xterm", "HOME": str(home)})
+    assert f"{file}: not read: " in shown.out and "this-machine" not in shown.out
+
+
+def test_a_link_out_of_roots_home_is_not_followed_to_another_users_file(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / ".config").symlink_to(home / ".config")
+    assert load({"HOME": str(tmp_path / "root")}).claims_hosts == "any"
+
+
+@needs("root")
+@pytest.mark.parametrize(
+    ("what", "mode", "read"),
+    [("config.toml", 0o666, False), ("config.toml", 0o664, False), (".", 0o777, False), (".", 0o1777, True), (".", 0o755, True)],
+)
+def test_root_reads_what_nobody_else_may_write(home: Path, what: str, mode: int, read: bool) -> None:
+    os.chown(home, 0, 0)
+    folder = home / ".config" / "spooltop"
+    os.chown(folder / "config.toml", 0, 65534)
+    (folder / what).chmod(mode)
+    assert (load({"HOME": str(home)}).claims_hosts == "this-machine") is read
+
+
+def test_an_ordinary_user_reads_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert load({"HOME": str(home)}).claims_hosts == "this-machine"
+
+
+WRONG = [
+    ('claim_long = "soon"', "claim_long in {}: soon: invalid duration 'soon'"),
+    ('[claim]\nlong = "soon"', "claim_long in {}: soon: invalid duration 'soon'"),
+    ('disk_low = "x"', 'disk_low in {}: x is not a whole number; write disk_low = "3"'),
+    ('claims_hosts = "mine"', "claims_hosts in {}: mine is neither any nor this-machine"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), WRONG)
+@pytest.mark.parametrize("command", [["status"], ["config", "show"]])
+def test_a_wrong_value_names_the_file_that_has_it(
+    tmp_path: Path, spool: Path, line: str, said: str, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "spooltop" / "config.toml"
+    file.parent.mkdir()
+    file.write_text(line)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    done = spooltop(*command, *([] if command[0] == "config" else [spool]), environ=dict(os.environ))
+    assert done.code == 2 and done.err.startswith("spooltop: " + said.format(file)), done.err
+    assert "SPOOLTOP_" not in done.err
+
+
+def test_a_wrong_value_of_the_environment_names_the_variable(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPOOLTOP_CLAIM_LONG", "soon")
+    assert spooltop("status", spool, environ=dict(os.environ)).err.startswith("spooltop: SPOOLTOP_CLAIM_LONG=soon: ")
+
+
+def test_a_wrong_value_that_comes_later_names_the_file_too(tmp_path: Path, spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "spooltop" / "config.toml"
+    file.parent.mkdir()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with open_control(str(spool)) as control:
+        file.write_text('claim_long = "soon"')
+        (note,) = (one.text for one in control.look().problems if one.code == "settings")
+    assert f"claim_long in {file}: soon: " in note

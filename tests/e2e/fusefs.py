@@ -2,10 +2,10 @@
 event is sent, and while the program is stopped nobody who looks gets an answer. After SIGUSR1 it takes what it is asked and
 never answers: no signal ends such a request, not even SIGKILL. It ends with COMMAND, after SIGUSR1 only by a signal.
 
-    python -m tests.e2e.fusefs DIRECTORY MOUNTPOINT COMMAND…
+    python -m tests.e2e.fusefs [--silent | --silent-lists] DIRECTORY MOUNTPOINT COMMAND…
 
-mounts it, which needs a mount namespace of one's own, and becomes COMMAND; a child serves. Source of the words: fuse(4),
-linux/fuse.h of the protocol 7.31.
+mounts it (``--silent``: it never answers at all, ``--silent-lists``: no list of a directory), which needs a mount namespace of
+one's own, and becomes COMMAND; a child serves. Source of the words: fuse(4), linux/fuse.h of the protocol 7.31.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import signal
 import stat
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 
 _IN, _OUT = struct.Struct("IIQQIIII"), struct.Struct("IiQ")
@@ -96,8 +96,12 @@ class Served:
         return struct.pack("5Q4I24x", 1 << 20, 1 << 19, 1 << 19, 1 << 20, 1 << 19, 4096, 255, 4096, 0)
 
 
-def serve(fd: int, backing: Path, silent: list[int]) -> None:
-    """Answers until it is unmounted, or there is something in ``silent``."""
+_NEVER = {"--silent": range(4096), "--silent-lists": (_OPENDIR, _READDIR)}
+
+
+def serve(fd: int, backing: Path, silent: list[int], never: Container[int] = ()) -> None:
+    """Answers until it is unmounted, or there is something in ``silent``. Requests with an opcode of ``never`` are taken and
+    never answered, but the first of all."""
     served = Served(backing)
     while True:
         try:
@@ -107,12 +111,14 @@ def serve(fd: int, backing: Path, silent: list[int]) -> None:
         while silent:
             signal.pause()
         _, opcode, unique, node, *_ = _IN.unpack_from(request)
-        if opcode not in _SILENT:
+        if opcode not in _SILENT and (opcode == _INIT or opcode not in never):
             error, words = served.answer(opcode, node, request[_IN.size :])
             os.write(fd, _OUT.pack(_OUT.size + len(words), error, unique) + words)
 
 
-def main(backing: str, mountpoint: str, *command: str) -> None:
+def main(*words: str) -> None:
+    never = _NEVER.get(words[0], ())
+    backing, mountpoint, *command = words[1:] if never else words
     fd = os.open("/dev/fuse", os.O_RDWR)
     words = f"fd={fd},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -129,7 +135,7 @@ def main(backing: str, mountpoint: str, *command: str) -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # its own mount namespace lives as long as it does
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a ctrl+c is for who looks; a real server is not of his terminal
         os.closerange(0, 3)
-        serve(fd, Path(backing), silent)
+        serve(fd, Path(backing), silent, never)
         os._exit(0)
     os.close(fd)
     os.execvp(command[0], command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,44 @@ def rests(screen: Terminal) -> None:
 def cursor(text: str) -> list[tuple[int, str]]:
     """The line of a list that the cursor is on, with its place."""
     return [(place, line) for place, line in enumerate(text.split("\n")) if line.startswith("▌")]
+
+
+def cost(screen: Terminal, act: Callable[[], object]) -> int:
+    """Bytes written for ``act``."""
+    written = len(screen.raw)
+    act()
+    while len(screen.raw) == written:
+        assert screen.pump(20.0), "nothing was drawn"
+    rests(screen)
+    return len(screen.raw) - written
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50), (200, 60)], ids=str)
+@pytest.mark.parametrize("messages", [5, 300])
+def test_each_picture_is_sent_once(tmp_path: Path, dashboard: Dashboard, size: tuple[int, int], messages: int) -> None:
+    if messages > 5:
+        whole_spool(tmp_path / "spool", messages)
+    else:
+        with Spool.create(str(tmp_path / "spool"), durable=False) as spool:
+            spool.put_many([b"x"] * messages)
+    columns, rows = size
+    pictures = {}
+    for _ in range(3):  # on a busy machine there is more than one look before the key that freezes, and its news come on top
+        screen = dashboard(str(tmp_path / "spool"), cols=columns, rows=rows)
+        screen.wait_for("live · as of")
+        screen.type("Z")  # frozen: nothing but a key changes what is shown
+        screen.wait_for("FROZEN")
+        rests(screen)
+        first = len(screen.raw)
+        redraw = partial(screen.type, "\x0c")
+        pictures["first"] = first, cost(screen, redraw)
+        if first <= 1.3 * pictures["first"][1]:
+            break
+    for name, act in (
+        ("a size that came back", partial(screen.resize, columns, rows)), ("help", partial(screen.type, "?")),
+    ):  # fmt: skip
+        pictures[name] = cost(screen, act), cost(screen, redraw)
+    assert all(sent <= 1.3 * once for sent, once in pictures.values()), pictures
 
 
 @pytest.mark.long

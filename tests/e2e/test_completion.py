@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from spooltop.cli.commands.completion import script
+from tests.needs import need
 
 from .terminal import Terminal
 
@@ -30,8 +30,7 @@ TYPED = [
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_tab_completes(shell: str, tmp_path: Path) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell}")
+    need(shell)
     (tmp_path / "somewhere").mkdir()
     path = tmp_path / "script"
     path.write_text("\n".join(script(shell)) + "\n")

@@ -265,7 +265,8 @@ def test_a_mail_folder_is_looked_at_and_never_changed(path: Path) -> None:
     plan = json.loads(spooltop("requeue", path, "ALL", "--as", "spool", "--dry-run", "--json").out)
     assert plan["count"] == 1
     assert snapshot(path) == before
-    same = spooltop(*plan["command"][1:], "--yes", "--json")
+    assert spooltop(*plan["command"][1:], "--yes", "--json").code == 3, "nothing says who has read it"
+    same = spooltop(*plan["command"][1:], "--yes=1", "--json")
     assert same.code == 0 and len(os.listdir(path / "new")) == 1, "the command of the plan does the same"
     assert spooltop(*json.loads(same.out)["undo"][1:], "--yes").code == 0
 

@@ -75,7 +75,7 @@ def server_of(process: subprocess.Popen[str]) -> psutil.Process:
     while True:
         for one in demo.children(recursive=True):
             with suppress(psutil.NoSuchProcess):
-                if one.name() == "redis-server":
+                if one.name() in ("redis-server", "valkey-server"):
                     return one
         assert process.poll() is None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool
+from tests.needs import needs
 
 from .terminal import SPOOLTOP, Terminal
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="mounts need root and unshare(1)"),
+    needs("root", "unshare"),
 ]
 ROOT = Path(__file__).parents[2]
 Found = dict[str, dict[str, str]]
@@ -79,7 +79,7 @@ def test_boxes_on_two_mounts(tmp_path: Path) -> None:
     assert f"umount {tmp_path}/s/cur" in found["one-device"]["remedy"]
 
 
-@pytest.mark.skipif(shutil.which("mkfs.ext4") is None, reason="mkfs.ext4 is not installed")
+@needs("mkfs.ext4")
 def test_an_ext4_without_a_journal_and_one_without_barriers(tmp_path: Path) -> None:
     (tmp_path / "e").mkdir()
     place = tmp_path / "e" / "s"

@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import needs
+
 from .terminal import SPOOLTOP
 
 pytestmark = pytest.mark.long
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becoming other users is root's")
+needs_root = needs("root")
 ANN, BOB, STAFF = 65533, 65532, 65531
 """ANN owns the spool; BOB comes first; STAFF is a group."""
 

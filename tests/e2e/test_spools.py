@@ -86,7 +86,7 @@ def test_one_that_does_not_answer_blocks_no_other_and_no_key(root: Path, tmp_pat
         server = server_of(screen)
         server.send_signal(signal.SIGUSR1)
         person.press("R", "looking again")
-        person.sees("no answer for")
+        person.sees("does not answer")
         with Spool(root / "beta") as spool:
             spool.put_many([b"x"] * 40)
         person.sees(lambda text: any("beta" in line and " 41 " in line for line in text.splitlines()))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.needs import needs
+
 from .consumers import Consumer
 from .terminal import SPOOLTOP
 from .tmux import Tmux
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+pytestmark = needs("tmux")
 
 
 @pytest.fixture

@@ -14,12 +14,13 @@ from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.control import open_control
 from spooltop.errors import UsageError
 from spooltop.model.vocabulary import Verdict
+from tests.needs import needs
 
 from .terminal import SPOOLTOP
 
 CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc"]
 VOUCHED = {"SPOOLTOP_CLAIMS_PIDS": "this-host"}
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace of its own needs root")
+needs_root = needs("root")
 
 
 @pytest.fixture

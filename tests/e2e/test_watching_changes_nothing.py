@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.needs import needs
+
 from ..reliability.watched import LOOKING, changes, ended_well, filled, look_around, looked, state, traced
 from .terminal import Terminal
 
-pytestmark = [pytest.mark.long, pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")]
+pytestmark = [pytest.mark.long, needs("strace")]
 
 
 @pytest.fixture

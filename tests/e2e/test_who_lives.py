@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from spooltop.engine import FileTicketQueue
+from tests.needs import needs
 
 from .consumers import Consumer
 from .terminal import SPOOLTOP
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.long
 CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc")
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and other users need root")
+needs_root = needs("root")
 
 
 def claims(spool: Path, inside: Sequence[str] = ()) -> list[dict[str, object]]:

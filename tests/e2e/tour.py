@@ -1,7 +1,8 @@
 """The demo's tour as its last line names it, typed on a real terminal by somebody who looks before each key.
 
 ``python -m tests.e2e.tour 20`` plays it in as many demos, each begun some seconds later than the one before, and says how
-often every step worked.
+often every step worked. ``python -m tests.e2e.tour 1 COMMAND`` plays it in the demo that a shell's COMMAND ends in, such as the
+README's first, which installs spooltop before.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from spooltop.cli.demo.stages import BANNER
 
@@ -21,6 +22,8 @@ __all__ = ["play"]
 
 _STEP = 3.0
 """Seconds between the beginnings of the tours of two demos."""
+_INSTALLED = 300.0
+"""Seconds after which the demo must run, whatever was installed before."""
 
 
 def _chosen(word: str) -> Callable[[str], bool]:
@@ -47,12 +50,12 @@ def play(person: Person) -> None:
     person.press("1", all_of("PROBLEM", BANNER))
 
 
-def main(times: int) -> int:
+def main(times: int, command: Sequence[str]) -> int:
     worked = 0
     for turn in range(times):
-        with tempfile.TemporaryDirectory() as temp, Terminal([*SPOOLTOP, "demo"], rows=24, env={"TMPDIR": temp}) as screen:
+        with tempfile.TemporaryDirectory() as temp, Terminal(command, rows=24, env={"TMPDIR": temp}) as screen:
             person = Person(screen)
-            person.sees("live · as of")
+            screen.wait_for("live · as of", _INSTALLED)
             end = time.monotonic() + turn * _STEP
             while (left := end - time.monotonic()) > 0:
                 screen.pump(left)
@@ -67,4 +70,5 @@ def main(times: int) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 20))
+    shell = ["bash", "-euo", "pipefail", "-c", *sys.argv[2:]]
+    raise SystemExit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 20, shell if sys.argv[2:] else [*SPOOLTOP, "demo"]))

@@ -22,8 +22,8 @@ SYNCING = frozenset({"sync", "sync_dir", "sync_fs"})
 """Operations that make changes durable."""
 LOOKING = frozenset(
     {
-        "close", "content", "fstat", "inodes", "list", "lock", "lock_write", "open_dir", "open_read", "read", "regular", "reopen",
-        "scan", "stat", "write_locked",
+        "close", "content", "fstat", "inodes", "is_linked", "list", "lock", "lock_write", "open_dir", "open_read", "read",
+        "regular", "reopen", "scan", "stat", "write_locked",
     }
 )  # fmt: skip
 """Operations that change nothing."""

@@ -80,6 +80,47 @@ def test_put_refuses_what_no_name_can_carry(spool: Spool, wrong: dict[str, Any])
     assert places(Path(spool.path)) == {}
 
 
+@pytest.mark.parametrize("waiting", [False, True], ids=["empty", "with a message"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda spool, timeout: spool.claim(timeout), lambda spool, timeout: next(spool.claims(timeout)),
+        lambda spool, timeout: spool.get(timeout=timeout), lambda spool, timeout: spool.consume(print, timeout),
+        lambda spool, timeout: spool.aclaims(timeout),
+    ],
+)  # fmt: skip
+def test_no_call_waits_for_a_time_that_is_no_number(spool: Spool, call: Callable[[Any, float], object], waiting: bool) -> None:
+    spool.put_many([b""] * waiting)
+    with pytest.raises(UsageError, match="timeout takes seconds or None, not NaN"):
+        call(spool, float("nan"))
+    assert spool.depth() == waiting
+
+
+@pytest.mark.parametrize("opens", [Spool, Spool.create, CursorFile])
+def test_an_empty_path_is_not_the_working_directory(
+    opens: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Spool.create(tmp_path).close()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="an empty path; name the file or the directory"):
+        opens("")
+
+
+@pytest.mark.parametrize("now", [-5, -0.1, float("nan"), float("inf"), 1e12])
+def test_a_clock_whose_time_no_name_carries_is_refused(spool: Spool, now: float) -> None:
+    with pytest.raises(UsageError, match=f"clock gives epoch seconds, not {now}; a name carries"):
+        Spool(spool.path, clock=lambda: now)
+
+
+def test_a_clock_that_goes_back_before_1970_ends_puts(spool: Spool) -> None:
+    now = [0.0]
+    with Spool(spool.path, clock=lambda: now[0]) as other:
+        now[0] = -5.0
+        with pytest.raises(UsageError, match="the clock stands at -5 s; a name carries times from 1970 on"):
+            other.put(b"")
+    assert places(Path(spool.path)) == {}
+
+
 @pytest.mark.parametrize("messages", [b"ab", "ab", bytearray(b"ab"), io.BytesIO(b"ab")])
 def test_put_many_takes_several(spool: Spool, messages: Any) -> None:
     with pytest.raises(TypeError, match=r"messages takes an iterable of messages, not .*: for one message call put"):
@@ -96,6 +137,7 @@ def test_put_many_takes_several(spool: Spool, messages: Any) -> None:
         (lambda spool: next(spool.claims("5")), "timeout takes seconds or None, not str: '5'"),
         (lambda spool: spool.aclaims("5"), "timeout takes seconds or None, not str: '5'"),
         (lambda spool: spool.get(timeout="5"), "timeout takes seconds or None, not str: '5'"),
+        (lambda spool: Spool(spool.path, clock=lambda: "5"), "clock gives epoch seconds, not str: '5'"),
         (lambda spool: spool.ack_many("ab"), "claims takes claims, not str: 'a'"),
         (lambda spool: Spool(spool.path, max_attempts="3"), "max_attempts takes a whole number, not str: '3'"),
         (lambda spool: Spool(spool.path, key_window="3"), "key_window takes seconds or None, not str: '3'"),

@@ -15,6 +15,7 @@ import pytest
 
 from spooltop.engine import ClaimLost, Closed, Spool
 from spooltop.engine.consuming.claim import Claim
+from spooltop.model.moves import QueueIdentity
 from tests.engine.helpers import Interposed, places
 
 
@@ -49,12 +50,16 @@ OF_SPOOL: dict[str, Callable[[Spool], object]] = {
     "consume": lambda spool: spool.consume(print),
     "depth": lambda spool: spool.depth(),
     "empty": lambda spool: spool.empty(),
+    "forget_key": lambda spool: spool.forget_key("key"),
+    "forget_mover": lambda spool: spool.forget_mover("move:x"),
     "get": lambda spool: spool.get(),
     "get_nowait": lambda spool: spool.get_nowait(),
+    "identity": lambda spool: spool.identity,
     "inherited_fds": lambda spool: spool.inherited_fds(),
     "len": len,
     "paused": lambda spool: spool.paused,
     "locks_used": lambda spool: spool.locks_used(),
+    "mover": lambda spool: spool.mover(QueueIdentity("target")),
     "peek": lambda spool: spool.peek(),
     "presence_fd": lambda spool: spool.presence_fd(),
     "put": lambda spool: spool.put(b"secret"),
@@ -62,6 +67,7 @@ OF_SPOOL: dict[str, Callable[[Spool], object]] = {
     "qsize": lambda spool: spool.qsize(),
     "recover": lambda spool: spool.recover(),
     "suppressed": lambda spool: spool.suppressed(),
+    "was_put": lambda spool: spool.was_put("key"),
 }
 OF_CLAIM: dict[str, Callable[[Claim], object]] = {
     "ack": lambda claim: claim.ack(),
@@ -74,9 +80,11 @@ OF_CLAIM: dict[str, Callable[[Claim], object]] = {
 
 
 def test_every_method_of_a_spool_is_tried_below() -> None:
-    said_otherwise = {"close", "create", "guarantees", "name", "wake"}
+    said_otherwise = {"claims_of_others", "close", "create", "guarantees", "name", "wake"}
     assert public(Spool) == OF_SPOOL.keys() - {"len"} | said_otherwise
-    of_its_name = {"attempt", "base", "done", "end", "ended", "failed", "id", "name", "of", "parsed", "source", "token"}
+    of_its_name = {
+        "attempt", "base", "done", "end", "ended", "failed", "id", "move_on", "name", "of", "parsed", "source", "token"
+    }  # fmt: skip
     assert public(Claim) == OF_CLAIM.keys() - {"release with data"} | of_its_name
 
 

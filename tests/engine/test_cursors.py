@@ -20,6 +20,7 @@ from spooltop.engine.cursors.journal import JOURNAL, JOURNAL_MAX
 from spooltop.engine.cursors.sections import section_span
 from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, SpoolFull, UsageError
 from tests.engine.helpers import Interposed, in_child, killed_at
+from tests.needs import needs
 
 FILES = [JOURNAL, LOCK, "cursors.json"]
 
@@ -365,9 +366,8 @@ def test_owner_and_mode_are_kept(tmp_path: Path) -> None:
     assert after.st_ino != before.st_ino
 
 
+@needs("root")
 def test_root_makes_lock_and_journal_for_the_owner_of_the_directory(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
     os.chown(tmp_path, 4711, 4712)
     CursorFile(tmp_path / "cursors.json").advance("a", 1)
     assert {(path.stat().st_uid, path.stat().st_gid) for path in tmp_path.iterdir()} == {(4711, 4712)}

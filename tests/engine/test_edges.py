@@ -169,3 +169,21 @@ def test_a_claim_of_another_boot_is_put_back_where_no_other_machine_mounts_the_s
     for hosts, found in (("any", []), ("this-machine", [id])):
         with Spool(tmp_path / "spool", False, hosts=hosts) as spool:
             assert spool.recover() == found
+
+
+def test_a_claim_with_a_second_name_elsewhere_is_not_the_rest_of_an_interrupted_move(tmp_path: Path) -> None:
+    """What was set aside under the same id is another message: only the same inode tells that a move was interrupted."""
+    path = tmp_path / "spool"
+    with Spool.create(path) as spool:
+        spool.put(b"first", id="order-1")
+    dies_holding(tmp_path)
+    [claim] = (path / "cur").iterdir()
+    (tmp_path / "kept").hardlink_to(claim)
+    aside = path / ".spooltop" / "rejected" / "op"
+    aside.mkdir(parents=True)
+    (aside / "order-1").write_bytes(b"another")
+    with Spool(path) as spool:
+        assert spool.recover() == ["order-1"]
+        again = spool.claim()
+        assert again is not None and again.data == b"first"
+        again.ack()

@@ -15,6 +15,7 @@ from spooltop.engine import Spool, available, read_and_delete, write_atomic
 from spooltop.engine.system.files import Files
 from spooltop.errors import Refused, SpoolFull, SpooltopError
 from tests.engine.helpers import Interposed, in_child, killed_at
+from tests.needs import needs
 
 # write_atomic
 
@@ -38,9 +39,8 @@ def test_what_is_written_is_synced_before_it_has_the_name_and_the_directory_afte
     assert steps == ["write", "sync", "replace", "sync_dir"]
 
 
+@needs("root")
 def test_owner_group_and_mode_stay(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
     path = tmp_path / "state"
     path.write_bytes(b"old")
     os.chown(path, 4711, 4712)
@@ -231,3 +231,16 @@ def test_a_sync_reaches_the_system_and_tells_its_error() -> None:
     finally:
         os.close(reads)
         os.close(writes)
+
+
+def test_a_file_is_touched_and_not_what_a_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "link").symlink_to("file")
+    folder = os.open(tmp_path, os.O_RDONLY)
+    for name in ("file", "link"):
+        os.utime(tmp_path / name, (5, 5), follow_symlinks=False)
+    Files().touch("link", folder)
+    assert (tmp_path / "file").stat().st_mtime == 5 < (tmp_path / "link").lstat().st_mtime
+    Files().touch("file", folder)
+    assert (tmp_path / "file").stat().st_mtime > 5
+    os.close(folder)

@@ -214,3 +214,21 @@ def test_what_is_written_reads_the_same(tmp_path: Path) -> None:
         pause(tmp_path, encode_pause(one))
         with SpoolDirs(tmp_path) as dirs:
             assert read_pause(dirs) == one
+
+
+def test_a_wait_ends_when_the_pause_is_looked_for_again_or_a_delay_is_over(tmp_path: Path) -> None:
+    tick, now = Tick(), [1_000.0]
+    Spool.create(tmp_path).close()
+    with Spool(tmp_path, clock=lambda: now[0]) as spool:
+        waiter = spool._waiter
+        assert spool.claim() is None and waiter.due_in() is None
+        spool.put(b"")
+        claim = spool.claim()
+        assert claim is not None
+        claim.release(delay=40)
+        assert spool.claim() is None and waiter.due_in() == pytest.approx(40, abs=0.01)
+        now[0] += 50
+        assert waiter.due_in() == 0.0
+        pause(tmp_path)
+        waiter._consumer.pause = check = PauseCheck(tick)
+        assert spool.claim() is None and waiter.due_in() == check.due_in() == CHECK_EVERY

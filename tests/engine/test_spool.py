@@ -18,6 +18,7 @@ from spooltop.engine import Spool, names
 from spooltop.engine.system.files import Files
 from spooltop.errors import ClaimLost, MailFolder, NotASpool, PutUnknown, Refused, SpooltopError, Unreadable, UsageError
 from tests.engine.helpers import Interposed, in_child, places
+from tests.needs import needs
 
 
 def box(spool: Spool, name: str) -> list[str]:
@@ -343,9 +344,8 @@ def test_a_reject_syncs_what_is_known_before_the_move_and_both_folders_after_it(
         assert order == (["sync", "rename_noreplace", "sync_dir", "sync_dir"] if durable else ["rename_noreplace"])
 
 
+@needs("root")
 def test_root_leaves_nothing_that_locks_the_owner_out(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
     root = tmp_path / "spool"
     Spool.create(root).close()
     for path in (root, *root.iterdir()):
@@ -1128,3 +1128,9 @@ def test_nobody_else_puts_the_same_id_meanwhile(tmp_path: Path) -> None:
         free.clear()
         spool.put(b"", id="x")
     assert free == [False]
+
+
+def test_where_the_kernel_makes_no_directory_a_spool_is_refused_in_one_line() -> None:
+    with pytest.raises(Refused, match="no directory can be made there") as refused:
+        Spool.create("/proc/spool")
+    assert "choose a place on a disk" in str(refused.value)

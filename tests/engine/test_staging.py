@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.producing.tmp_writer import TmpWriter
 from spooltop.engine.system.files import Files
 from spooltop.engine.system.host import lacks_journal
 from spooltop.errors import SpooltopError
@@ -339,3 +341,30 @@ def test_a_journal_is_looked_up_by_the_device(tmp_path: Path, task: str | None, 
         assert lacks_journal(fd, str(tmp_path / "nothing")) is False
     finally:
         os.close(fd)
+
+
+@pytest.mark.parametrize(
+    ("uid", "gid", "mode", "given"),
+    [(0, 0, 0o755, False), (1, 0, 0o755, True), (0, 1, 0o755, True), (0, 1, 0o2755, False), (1, 1, 0o2755, True)],
+)
+def test_what_belongs_to_another_is_given_to_him(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, gid: int, mode: int, given: bool
+) -> None:
+    """``uid`` and ``gid`` are how far those of the spool are from the ones of this process. In a directory with setgid the kernel
+    gives a new file the group by itself."""
+
+    class Noting(Files):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gave: list[tuple[int, int]] = []
+
+        def copy_owner(self, fd: int, like: os.stat_result, mode: int) -> None:
+            self.gave.append((like.st_uid, like.st_gid))
+
+    Spool.create(tmp_path).close()
+    files = Noting()
+    with SpoolDirs(tmp_path, files) as dirs:
+        like = os.stat_result((stat.S_IFDIR | mode, 0, 0, 0, os.geteuid() + uid, os.getegid() + gid, 0, 0, 0, 0))
+        monkeypatch.setattr(SpoolDirs, "owner_model", property(lambda _: like))
+        TmpWriter(dirs).write_fresh("one", b"x", False)
+    assert files.gave == ([(like.st_uid, like.st_gid)] if given else [])

@@ -14,6 +14,7 @@ import pytest
 
 from spooltop.engine.tickets import FileTicketQueue, RedisTicketQueue
 from tests.engine.helpers import Interposed, in_child, killed_at
+from tests.needs import need
 from tests.reliability.tickets import redis_server
 
 
@@ -286,10 +287,10 @@ def test_one_owner_at_a_time_even_while_the_queue_is_cleaned_up(tmp_path: Path) 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    redis = pytest.importorskip("redis")
+    import redis
+
+    need("redis-server")
     with redis_server() as socket:
-        if socket is None:
-            pytest.skip("no redis-server here")
         with redis.Redis(unix_socket_path=socket) as client:
             yield client
 

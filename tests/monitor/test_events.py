@@ -13,7 +13,7 @@ from spooltop.model.look.observation import Observation
 from spooltop.model.look.problem import Problem, Severity
 from spooltop.model.look.snapshot import Rates, Snapshot
 from spooltop.model.operations.plan import OperationRecord
-from spooltop.model.vocabulary import Action, Box
+from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.monitor.events import QueueEvent, TargetEvents, as_json, as_text
 from tests.clock import NOW
 
@@ -53,6 +53,16 @@ def test_one_that_comes_and_goes_is_one_problem() -> None:
     assert look(events, dead()) == ["begins claims-dead"]
     for at in range(1, 60, 4):
         assert look(events, at=at) == look(events, dead(), at=at + 2) == []
+
+
+def test_long_claims_of_the_living_and_of_unknown_holders_are_two_problems() -> None:
+    def held(verdict: Verdict) -> Problem:
+        return Problem("claim-long", Severity.WARNING, "1 claim held 11m", 1, Selection(box=Box.CUR, verdict=verdict))
+
+    events, both = TargetEvents("/spool"), (held(Verdict.ALIVE), held(Verdict.UNKNOWN))
+    assert look(events, *both) == ["begins claim-long"] * 2
+    assert look(events, *both, at=5) == []
+    assert look(events, both[1], at=20) == ["ends claim-long"]
 
 
 def test_a_look_that_is_not_complete_ends_nothing() -> None:

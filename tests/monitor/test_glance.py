@@ -24,16 +24,28 @@ def snapshot(*problems: Problem, new: int | None = 3) -> Snapshot:
     return replace(Observer().add(look(0, new, states=states)), problems=problems)
 
 
-def test_the_worst_is_first_and_equals_are_by_name() -> None:
+def test_the_worst_is_first_then_more_problems_then_the_name() -> None:
     glances = [
         Glance("/pending"), Glance("/fine-b", snapshot=snapshot()), Glance("/note", snapshot=snapshot(UNKNOWN)),
         Glance("/old", snapshot=snapshot(OLD)), Glance("/dead", snapshot=snapshot(OLD, DEAD)),
         Glance("/poison", snapshot=snapshot(POISON)), Glance("/closed", error="permission denied"),
         Glance("/hung", snapshot=snapshot(), silent_for=41.0), Glance("/fine-a", snapshot=snapshot()),
     ]  # fmt: skip
-    names = "/hung /poison /dead /closed /old /note /fine-a /fine-b /pending"
+    names = "/hung /dead /poison /closed /old /note /fine-a /fine-b /pending"
     assert [one.target for one in worst_first(glances)] == names.split()
     assert [one.troubled for one in worst_first(glances)] == [True] * 5 + [False] * 4
+
+
+def test_equally_bad_ones_are_by_their_problems_then_their_oldest_message_then_the_number_in_their_name() -> None:
+    def one(name: str, *problems: Problem, age: float) -> Glance:
+        states = [BoxState(Box.NEW, 3, oldest_at=T0 - age)]
+        return Glance(name, snapshot=replace(Observer().add(look(0, 3, states=states)), problems=problems))
+
+    bad = [one(name, DEAD, age=age) for name, age in (("/spool10", 9), ("/spool2", 9), ("/z-old", 99))]
+    bad.append(one("/z-many", OLD, DEAD, age=1))
+    assert [each.target for each in worst_first(bad)] == ["/z-many", "/z-old", "/spool2", "/spool10"]
+    calm = [one("/b10", age=99), one("/b9", age=1)]
+    assert [each.target for each in worst_first(calm)] == ["/b9", "/b10"]
 
 
 def test_the_worst_problem_is_the_critical_one() -> None:
@@ -44,7 +56,7 @@ def test_the_worst_problem_is_the_critical_one() -> None:
 
 def test_what_does_not_answer_says_for_how_long_and_where() -> None:
     one = Glance("/q", snapshot=snapshot(DEAD), silent_for=41.0, step="readdir of new")
-    assert (one.says, one.level) == ("no answer for 41s: readdir of new", Level.SILENT)
+    assert (one.says, one.level) == ("does not answer (41s): readdir of new", Level.SILENT)
 
 
 def test_what_is_not_counted_is_not_written_as_none() -> None:
@@ -68,4 +80,4 @@ def test_a_paused_one_says_so_before_it_is_a_problem() -> None:
     assert (one.level, one.says, one.only_paused, one.troubled) == (Level.NOTE, "paused by ann for 5m: a test", True, False)
     assert not replace(one, snapshot=replace(paused, problems=(DEAD,))).only_paused
     order = [Glance("/fine", snapshot=calm), one, Glance("/note", snapshot=snapshot(UNKNOWN))]
-    assert [each.target for each in worst_first(order)] == ["/q", "/note", "/fine"]
+    assert [each.target for each in worst_first(order)] == ["/note", "/q", "/fine"]

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import json
 import shutil
 import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from queue import Empty
+from types import FrameType
+from typing import Any, ClassVar, cast
 
 import pytest
 from prometheus_client import generate_latest
@@ -24,7 +28,7 @@ from spooltop.errors import Refused
 from spooltop.model.cursors.state import VERDICTS, Cursor
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.flow import Completion, Flow
-from spooltop.model.look.observation import Observation
+from spooltop.model.look.observation import Observation, VerdictCounts
 from spooltop.model.look.snapshot import Rates, Snapshot
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.vocabulary import Action, Box
@@ -231,6 +235,22 @@ def test_operations_that_may_not_be_read_are_left_out() -> None:
     assert "spooltop_operations_total" not in samples(found)
 
 
+def test_what_has_not_happened_yet_is_0_so_that_the_first_is_an_increase() -> None:
+    target, found = looked(snapshot(cursors=(cursor("a"),)))
+    values = samples(found)
+    assert len(values["spooltop_operations_total"]) == 36 and set(values["spooltop_operations_total"].values()) == {0}
+    assert values["spooltop_cursor_reverts_total"] == {labels(source="a"): 0}
+    assert sum(values["spooltop_cursor_verdict"].values()) == 1
+    target.look(cast(Control, Journal(record(1, action=Action.HOLD))), snapshot(), 0.1)
+    assert samples(found)["spooltop_operations_total"][labels(action="hold", outcome="done")] == 1
+    assert len(samples(found)["spooltop_operations_total"]) == 36
+
+
+def test_the_dead_are_left_out_where_nothing_can_prove_a_death() -> None:
+    _, found = looked(snapshot(proves_death=False, counts=VerdictCounts(unknown=3)))
+    assert samples(found)["spooltop_claims"] == {labels(verdict="alive"): 0, labels(verdict="unknown"): 3}
+
+
 def test_hostile_names_are_escaped() -> None:
     target = TargetMetrics('/a"\\\n\udcff')
     target.look(cast(Control, Journal()), snapshot(cursors=(cursor('x"\n\udcff'),), suppressed={"\udcfe": 1}), 0.1)
@@ -302,6 +322,100 @@ def test_targets_are_watched_side_by_side_and_a_missing_one_is_tried_again(tmp_p
         running.stop()
         assert running.wait(60)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("watch ")]
+
+
+@pytest.mark.timeout(60)
+def test_a_signal_ends_the_wait_at_whatever_line_it_comes() -> None:
+    """The handler runs between two lines of the thread that waits. An event that is set there never ends if the thread was about
+    to wait for it, as both need its lock."""
+    came = True
+    for line in itertools.count(1):
+        running = Watching({}, lambda path: open_control(path, settings={}))
+        left = line
+
+        def trace(frame: FrameType, event: str, argument: object, running: Watching = running) -> Any:
+            nonlocal left
+            left -= event == "line"
+            if event == "line" and left == 0:
+                running.stop()
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            came = running.wait(0)
+        finally:
+            sys.settrace(before)
+        if left > 0:
+            break  # all lines of the wait have had their signal
+        assert came or running.wait(0), line
+    assert line > 2
+    assert not came
+
+
+def test_no_system_call_waits_for_long_as_a_signal_that_comes_when_it_begins_does_not_end_it() -> None:
+    class Asked:
+        waits: ClassVar[list[float | None]] = []
+
+        def get(self, timeout: float | None = None) -> None:
+            self.waits.append(timeout)
+            if len(self.waits) < 3:
+                raise Empty
+
+        def put(self, item: None) -> None:
+            self.waits.append(0.0)
+
+    watching = Watching({}, lambda target: pytest.fail(target))
+    watching._asked = Asked()  # type: ignore[assignment]
+    assert watching.wait()
+    assert len(Asked.waits) == 4 and all(wait is not None and wait <= 1.0 for wait in Asked.waits)
+
+
+@pytest.mark.parametrize(
+    ("targets", "cost", "rest"), [(1, 0.001, 0.5), (1, 0.02, 2.0), (1, 9.0, 5.0), (10, 0.002, 2.0), (300, 0.002, 5.0)]
+)
+def test_a_target_at_rest_is_looked_at_the_sooner_the_less_it_costs(targets: int, cost: float, rest: float) -> None:
+    waited: list[float] = []
+    used = itertools.count(0.0, cost)
+
+    class Resting:
+        """A control on which nothing changes; the first wait ends the watching."""
+
+        def __enter__(self) -> Resting:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+        def look(self) -> None:
+            return None
+
+        def changes(self, timeout: float) -> bool:
+            waited.append(timeout)
+            watching.stop()
+            return False
+
+        def wake(self) -> None:
+            return None
+
+    class Nothing(Looks):
+        def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
+            return None
+
+    asleep = threading.Event()
+
+    def opened(target: str) -> Control:
+        if target != "t0":
+            asleep.wait(60)  # one alone looks, and pays for the others
+        return cast(Control, Resting())
+
+    names = {f"t{number}": Nothing() for number in range(targets)}
+    watching = Watching(dict(names), opened, again=5.0, soon=0.5, busy=0.0, spent=lambda: next(used))
+    watching.start()
+    assert watching.wait(60)
+    asleep.set()
+    watching.close()
+    assert waited[0] == pytest.approx(rest)
 
 
 def test_the_server_answers_what_the_textfile_says(tmp_path: Path) -> None:

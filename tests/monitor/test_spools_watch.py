@@ -115,7 +115,7 @@ def test_one_that_hangs_says_so_and_blocks_no_other(spools: list[str]) -> None:
 
     with watching(spools, glancing=glancing, silent=0.2) as watch:
         until(lambda: seen(watch, spools[0]).level is Level.SILENT)
-        assert seen(watch, spools[0]).says.startswith("no answer for ")
+        assert seen(watch, spools[0]).says.startswith("does not answer (")
         until(lambda: all(seen(watch, target).snapshot is not None for target in spools[1:]))
         with Spool(spools[1], durable=False) as queue:
             queue.put(b"x")

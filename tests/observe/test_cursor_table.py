@@ -272,6 +272,9 @@ def test_each_lost_update_that_stands_at_a_look_is_found(rounds: list[tuple[str,
         assert newest.also_changed == (winner,)
 
 
+NO_NEWS = "not advancing for 2h, update interval not known yet; idle or stalled? give --poll-log"
+
+
 def _as(value: int, token: bool) -> Json:
     return f"tok{value * 7919 % 10_007}" if token else value
 
@@ -290,3 +293,15 @@ def test_a_cursor_of_a_server_is_judged_by_what_comes_after_it(
     verdict: str, evidence: str, behind: int, exact: bool, expected: tuple[str, str]
 ) -> None:
     assert on_a_server(verdict, evidence, behind, exact=exact) == expected
+
+
+@pytest.mark.parametrize(("in_file", "verdict"), [(False, ("idle", "nothing waits")), (True, ("not advancing", NO_NEWS))])
+def test_only_a_server_tells_that_nothing_waits(in_file: bool, verdict: tuple[str, str]) -> None:
+    disk, observer = CursorDisk(), Observer()
+    behind: dict[str, Any] = {"in_file": in_file, "behind": {"a": (0, True)}}
+    for at, value in ((0, 10), (60, 11), (120, 12)):
+        disk.put(at, {"a": value, "b": value})
+        observer.add(look(at + 0.3, cursors=(disk.read(**behind),)))
+    snapshot = observer.add(look(7500, cursors=(disk.read(**behind),)))
+    [cursor] = [cursor for cursor in snapshot.cursors if cursor.source == "a"]
+    assert (cursor.verdict, cursor.evidence) == verdict

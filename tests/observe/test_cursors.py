@@ -8,13 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spooltop.model.cursors.state import Cursor, CursorWrite
+from spooltop.model.cursors.state import Cursor, CursorSource, CursorWrite
 from spooltop.model.cursors.values import direction, order, pick, shown
 from spooltop.model.look.locks import LockHolder
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
 from spooltop.observe.cursors.history import CursorHistory, Write
+from spooltop.observe.cursors.watched_file import WatchedFile
 
 from .observations import T0, CursorDisk, look
 
@@ -486,3 +487,20 @@ def test_of_the_sources_that_change_in_one_write_each_keeps_a_bounded_list() -> 
     assert last == back == tuple(names[:64])
     assert cursors["source-150"].reverts == 1  # others went forward in the write that brought it back
     assert cursors["source-0"].reverts == 0
+
+
+def test_the_sources_gone_longest_are_forgotten_at_a_cost_that_grows_with_their_number() -> None:
+    class Counted(dict[str, float]):
+        asked = 0
+
+        def __getitem__(self, name: str) -> float:
+            self.asked += 1
+            return super().__getitem__(name)
+
+    file = WatchedFile("/cursors.json", True, lambda source: None, lambda: 6)
+    file.gone_since = asked = Counted()
+    for turn in range(4):
+        sections = {f"{turn}-{number}": number for number in range(1_500)}
+        file.add(CursorSource(file.path, True, sections, inode=turn, mtime=T0 + turn, size=turn), T0 + turn, T0 + turn - 1)
+    assert list(file.histories) == [f"2-{number}" for number in range(1_000, 1_500)] + [f"3-{number}" for number in range(1_500)]
+    assert asked.asked < 20_000

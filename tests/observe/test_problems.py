@@ -173,10 +173,43 @@ def test_a_long_claim_of_a_living_holder() -> None:
     assert both.text == "2 claims held long by running consumers, longest 55m by 5200 worker.py"
 
 
+@pytest.mark.parametrize("proves", [True, False])
+@pytest.mark.parametrize(("own", "at", "said"), [(None, -601, "10m"), (60.0, -61, "1m"), (7200.0, -7201, "2h")])
+def test_an_old_claim_of_an_unknown_holder_is_a_warning(proves: bool, own: float | None, at: int, said: str) -> None:
+    kind = {"claim_long": own, "proves_death": proves}
+    held = claim("a", Verdict.UNKNOWN, at, evidence="its claim names nobody")
+    fresh = claim("b", Verdict.UNKNOWN, at + 2)
+    found = raised(look(0, claims=(held,), **kind))
+    assert set(found) == {"claim-long"}
+    problem = found["claim-long"]
+    assert (problem.severity, problem.count) == (Severity.WARNING, 1)
+    assert problem.text == f"1 claim held {said}, holder unknown: its claim names nobody"
+    assert problem.selection is not None
+    assert problem.selection.words() == ["--box", "cur", "--verdict", "unknown", "--older-than", f"{own or 600:g}s"]
+    both = raised(look(0, claims=(held, fresh), **kind))
+    assert both["claim-long"].text == problem.text
+    assert set(both) == {"claim-long", "claims-unknown"} if proves else {"claim-long"}
+    two = raised(look(2, claims=(held, fresh), **kind))
+    assert two["claim-long"].text.startswith("2 claims held long by unknown holders, longest ")
+
+
+def test_a_young_claim_that_nothing_can_prove_is_no_problem() -> None:
+    assert raised(look(0, claims=(claim("a", Verdict.UNKNOWN, -599),), proves_death=False)) == {}
+    assert set(raised(look(0, claims=(claim("a", Verdict.UNKNOWN, -599),)))) == {"claims-unknown"}
+
+
+def test_an_old_claim_of_a_living_and_one_of_an_unknown_holder_are_two_lines() -> None:
+    claims = (claim("a", Verdict.ALIVE, -601), claim("b", Verdict.UNKNOWN, -601), claim("c", Verdict.UNKNOWN, -1))
+    problems = Observer().add(look(0, claims=claims)).problems
+    assert [(one.code, one.count) for one in problems] == [("claim-long", 1), ("claim-long", 1), ("claims-unknown", 2)]
+    kind = {"claim_long": 60.0}
+    assert "claim-long" in raised(look(0, claims=(claim("a", Verdict.ALIVE, -61),), **kind)), "of its kind for the living too"
+
+
 def test_unknown_holders_are_a_note_with_the_evidence() -> None:
-    one = claim("a", Verdict.UNKNOWN, LONG_AGO, pid=4242, evidence="no pid 4242 here", since_is_bound=True)
+    one = claim("a", Verdict.UNKNOWN, -480, pid=4242, evidence="no pid 4242 here", since_is_bound=True)
     problem = raised(look(0, claims=(one,)))["claims-unknown"]
-    assert problem.text == "1 claim of unknown holders, held ≤41m: no pid 4242 here"
+    assert problem.text == "1 claim of unknown holders, held ≤8m: no pid 4242 here"
     assert problem.severity is Severity.NOTE
     assert problem.selection is not None
     assert problem.selection.words() == ["--box", "cur", "--verdict", "unknown"]

@@ -18,7 +18,7 @@ from spooltop.operate.actor import Actor
 from spooltop.operate.confirm import accepts, confirm_for
 from spooltop.operate.defaults import with_defaults
 from spooltop.operate.operations import Operations
-from spooltop.operate.shell_command import command_words, id_word
+from spooltop.operate.shell_command import command_words, id_word, shell_lines
 
 WHO = Actor("ann", 1000, 77, sudo_user=None, ssh_connection="192.0.2.1 5 192.0.2.2 22", tty="/dev/pts/3")
 
@@ -238,9 +238,25 @@ def test_the_confirmation_grows_with_danger(count, verdict, confirm):
     answers = {"y": Confirm.SMALL, "Y": Confirm.LARGE, str(count): Confirm.NUMBER}
     for typed, means in answers.items():
         wanted = means is confirm or (typed == "Y" and confirm is Confirm.SMALL)
-        assert accepts(plan, typed) is wanted
-    assert not accepts(plan, "")
+        assert accepts(plan.confirm, plan.count, typed) is wanted
+    assert not accepts(plan.confirm, plan.count, "")
     assert confirm_for(count, uncertain=False) is not Confirm.NUMBER or count >= 100
+
+
+@pytest.mark.parametrize(
+    ("action", "verdicts", "unproven"),
+    [
+        (Action.REQUEUE, [Verdict.DEAD, Verdict.UNKNOWN, Verdict.ALIVE, None], 2),
+        (Action.PURGE, [Verdict.ABANDONED, Verdict.UNKNOWN, Verdict.WRITING], 2),
+        (Action.HOLD, [None, None], 0),
+        (Action.UNDO, [Verdict.UNKNOWN, Verdict.ALIVE], 0),
+    ],
+)
+def test_a_plan_counts_whose_holder_is_not_known_to_be_gone(action, verdicts, unproven):
+    known = [OperationRecord("abc", Action.REQUEUE, 1.0, "ann", 1, 1)]
+    operate = operations(FakeOperator([row(number, verdict=verdict) for number, verdict in enumerate(verdicts)], known=known))
+    plan = operate.plan(action, Selection(box=Box.CUR, older_than=0.0), force=True, options={"undoes": "abc"})
+    assert plan.unproven == unproven
 
 
 def test_undo_takes_the_beginning_of_an_id_that_is_the_only_one():
@@ -289,11 +305,10 @@ def test_the_command_of_a_plan():
     whole = Selection(everything=True)
 
     def words(action, chosen, selection=whole, **more):
-        return command_words(action, "/spool", selection, chosen, **{"force": False, "options": {}, **more})
+        return command_words(action, "/spool", selection, chosen, **{"options": {}, **more})
 
     assert words(Action.REQUEUE, items) == ("spooltop", "requeue", "/spool", "id0", "id1")
     assert words(Action.PURGE, items[:1]) == ("spooltop", "purge", "/spool", "--box", "cur", "id0")
-    assert words(Action.REQUEUE, items[:1], force=True) == ("spooltop", "requeue", "/spool", "--force", "id0")
     same_id = [Item(row(7), None), Item(Row(key="k", box=Box.CUR, id="id7", name="other"), None)]
     assert words(Action.REQUEUE, same_id)[-2:] == ("7", "other")
     assert words(Action.REQUEUE, items * 200)[-1] == "-"
@@ -304,6 +319,17 @@ def test_the_command_of_a_plan():
     assert words(Action.INJECT, [], options={"count": 2, "text": "a\nb", "canary": True}) == (
         "spooltop", "inject", "/spool", "--count", "2", "--text", "a\\x0ab", "--canary",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("action", Action)
+def test_no_command_that_is_printed_forces_or_confirms(action):
+    known = [OperationRecord("abc", Action.REQUEUE, 1.0, "ann", 1, 1)]
+    operate = operations(FakeOperator([row(1, verdict=Verdict.ALIVE)], known=known))
+    options = {"undoes": "abc", "source": "imessage", "value": 7, "hold_poison": True, "copy": True, "now": True}
+    plan = operate.plan(action, Selection(box=Box.CUR, older_than=0.0), force=True, options=options)
+    slow = operate.with_rate(plan, 5.0)
+    words = [*plan.command, *slow.command, *shell_lines(plan), *operate.apply(plan).undo]
+    assert words and not [word for word in words if "--force" in word or "--yes" in word]
 
 
 def test_a_plan_is_paced_without_another_look():

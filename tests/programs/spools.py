@@ -113,7 +113,7 @@ def make_dirq_simple(spool: Path) -> Made:
         third.dies("put", data="begun")
         (draft,) = (path for path in spool.glob("*/*.tmp"))
         made.boxes["tmp"] = [draft.name.removesuffix(".tmp")]
-        made.verdicts[draft.name.removesuffix(".tmp")] = ("abandoned", "nobody has it open")
+        made.verdicts[draft.name.removesuffix(".tmp")] = ("unknown", "nobody has it open; its holder may live all the same")
         assert element and one.ask("size") == 3
     return made
 

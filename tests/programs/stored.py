@@ -8,6 +8,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from ..scratch import extract
 from .spools import MAKERS, Made, read_made
 
 __all__ = ["STORED", "unpacked"]
@@ -19,7 +20,7 @@ _LEFT_OUT = ("private", "public", "dev", "etc", "lib", "usr")
 def unpacked(name: str, folder: Path) -> tuple[Path, Made]:
     """Unpacks the queue of that name; returns its directory and what is known of it."""
     with tarfile.open(STORED / f"{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        extract(archive, folder)
     return folder / name, read_made(folder / f"{name}.json")
 
 

@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import replace
 
-from . import PROOFS, operators, proof
+from . import PROOFS, moving, operators, proof
 from .figures import Figure, renew, store, table
 
 
@@ -20,19 +20,20 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(PROOFS)}; all without one")
     parser.add_argument("--quick", action="store_true", help="the part that the test suite runs")
     parser.add_argument("--write", action="store_true", help="keep the figures, renew RESULTS.md")
-    parser.add_argument("--seconds", type=float, metavar="N", help="how long the storm of operators lasts, instead of 60")
+    parser.add_argument("--seconds", type=float, metavar="N", help="how long the storm of operators, or of moves, lasts")
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in PROOFS]:
         parser.error(f"no proof {', '.join(unknown)}; there are {', '.join(PROOFS)}")
     if args.write and args.quick:
         parser.error("RESULTS.md shows whole proofs: --write without --quick")
-    if args.seconds is not None and (args.quick or args.names != ["operators"]):
-        parser.error("--seconds goes with operators alone, and without --quick")
+    lasting = {"operators": operators.last, "moving": moving.last}
+    if args.seconds is not None and (args.quick or len(args.names) != 1 or args.names[0] not in lasting):
+        parser.error("--seconds goes with operators or moving alone, and without --quick")
     figures: dict[str, Figure] = {}
     for name in args.names or PROOFS:
         began = time.monotonic()
         print(name, file=sys.stderr, flush=True)
-        found = proof(name).run(args.quick, say) if args.seconds is None else operators.last(args.seconds, say)
+        found = proof(name).run(args.quick, say) if args.seconds is None else lasting[name](args.seconds, say)
         figures[name] = replace(found, seconds=round(time.monotonic() - began, 1))
         say(f"{figures[name].seconds:.0f} s, {found.trials:,} trials, {found.violations} violations")
         if args.write:

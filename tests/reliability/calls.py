@@ -40,7 +40,7 @@ DOES: dict[str, set[str]] = {
     **{key: {"openat"} for key in ("open_dir", "create", "open_read", "open_lasting", "reopen")},
     **dict.fromkeys(("list", "scan", "inodes", "regular"), LISTING),
     **{key: {"fsync"} for key in ("sync", "sync_dir")},
-    **dict.fromkeys(("stat", "fstat"), STAT),
+    **dict.fromkeys(("stat", "fstat", "is_linked"), STAT),
     **{key: {"rename", "renameat", "renameat2"} for key in ("rename", "replace")},
     **{key: {"unlinkat"} for key in ("unlink", "rmdir")},
     **{key: {"flock"} for key in ("lock", "lock_coarse")},

@@ -14,6 +14,7 @@ import io
 import json
 import os
 import pkgutil
+import re
 import signal
 import socket
 import subprocess
@@ -28,12 +29,17 @@ import spooltop
 from spooltop.cli.main import run
 from spooltop.cli.terminal import Terminal
 
-__all__ = ["Ended", "Forked", "NotTraced", "command"]
+__all__ = ["Ended", "Forked", "NotTraced", "Threads", "command"]
 
 PR_SET_PTRACER = 0x59616D61
 LATE = ("encodings.idna", *(f"encodings.utf_{size}_{end}" for size in (16, 32) for end in ("be", "le")), "syslog", "pwd")
+_CLONED = re.compile(r"\bclone3?\b.*= (\d+)$")
 PATIENCE = 60
 """Seconds that a command may take, at the slowest call by call."""
+
+
+Threads = list[list[str]]
+"""What strace wrote of the calls of each thread of a process."""
 
 
 class NotTraced(OSError):
@@ -118,10 +124,12 @@ class Forked:
             answer += part
         return answer
 
-    def traced(self, commands: Sequence[Sequence[str]], *options: str) -> tuple[list[Ended], dict[int, list[str]]]:
-        """The same under strace with ``options``: how they ended, and what strace wrote of each process. Raises ``NotTraced``."""
+    def traced(self, commands: Sequence[Sequence[str]], traced: str, *options: str) -> tuple[list[Ended], dict[int, Threads]]:
+        """The same under strace, of the calls ``traced``, with ``options``: how they ended, and what strace wrote of each
+        process, thread by thread. Raises ``NotTraced``."""
         self._trace.unlink(missing_ok=True)
-        strace = ["strace", "-f", "-y", "-s", "200", "-o", str(self._trace), *options, "-p", str(self.pid)]
+        rules = ["-e", f"trace={traced},clone,clone3", *options]
+        strace = ["strace", "-f", "-y", "-s", "200", "-o", str(self._trace), *rules, "-p", str(self.pid)]
         with subprocess.Popen(strace, stderr=subprocess.PIPE) as tracer:
             assert tracer.stderr is not None
             said = b""
@@ -137,11 +145,21 @@ class Forked:
                 tracer.send_signal(signal.SIGINT)
                 tracer.stderr.read()
         lines: dict[int, list[str]] = {}
+        begun_by: dict[int, int] = {}
         with self._trace.open(errors="replace") as trace:
             for line in trace:
                 pid, _, rest = line.partition(" ")
                 lines.setdefault(int(pid), []).append(rest.strip())
-        return ended, lines
+                if (begun := _CLONED.search(rest)) is not None:
+                    begun_by[int(begun[1])] = int(pid)
+        threads: dict[int, Threads] = {one.pid: [] for one in ended}
+        for thread, calls in lines.items():
+            pid = thread
+            while pid not in threads and pid in begun_by:
+                pid = begun_by[pid]
+            if pid in threads:
+                threads[pid].append(calls)
+        return ended, threads
 
 
 def _parent(

@@ -108,6 +108,8 @@ class Found:
     undone: int = 0
     operated: Counter[str] = field(default_factory=Counter)
     """Actions reported by operators: an action → messages; ``untouched``: those they found gone, changed or alive."""
+    children: Counter[str] = field(default_factory=Counter)
+    """Children that were forked beside a claim, by how they ended."""
 
 
 @dataclass
@@ -165,6 +167,10 @@ def check(folder: Path, standing: Iterable[str], *, drained: bool = True) -> Fou
                     hold.sure = hold.sure or hold.begin
             elif word in ("R!", "J!"):
                 holds.pop(int(rest[0]))
+            elif word == "D":
+                found.children[rest[0]] += 1
+            elif word == "D!":
+                found.wrong.append(f"a child of {actor} failed: {' '.join(rest)}")
             elif word == "X":
                 found.wrong.append(f"{actor}: {' '.join(rest)}")
                 ended = True

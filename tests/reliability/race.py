@@ -79,9 +79,10 @@ def operate(path: str, folder: Path, number: int, wanted: int) -> None:
     """Operates at random, through the same API that the dashboard and the command line use, until ``wanted`` messages were
     changed. Leaves its counts in a file."""
     opening.STATE_DIR = str(folder / f"state{number}")  # where the journal of root lies
+    state = {"XDG_STATE_HOME": opening.STATE_DIR}
     counts: Counter[str] = Counter()
     done: list[str] = []
-    with open_control(f"unix://{path}#jobs/work", watch=False, settings={}) as control:
+    with open_control(f"unix://{path}#jobs/work", watch=False, settings=state) as control:
         while counts["changed"] < wanted:
             result = _undo(control, random.choice(done[-8:])) if done and random.random() < UNDOES else _choose(control)
             if result is None:

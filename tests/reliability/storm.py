@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -26,7 +27,10 @@ from tests.scratch import scratch
 from .figures import Figure
 from .history import Found, History, body, check, key_of, uid_of
 
-__all__ = ["BAR", "NAME", "Shared", "Troupe", "consume", "drained", "figured", "operate", "produce", "run", "standing", "storm"]
+__all__ = [
+    "BAR", "CHILDREN", "NAME", "Shared", "Troupe", "consume", "drained", "figured", "fork_child", "operate", "produce",
+    "run", "standing", "storm",
+]  # fmt: skip
 
 NAME = "storm: 8 producers, 8 consumers, 2 operators, killed at random"
 BAR = "0 lost, 0 held by two at once, every redelivery explained"
@@ -34,6 +38,8 @@ BAR = "0 lost, 0 held by two at once, every redelivery explained"
 PRODUCERS, CONSUMERS, OPERATORS = 8, 8, 2
 DEEP = 4000
 """So many waiting make producers pause."""
+FORKS = 400
+"""Children of consumers in one storm."""
 DRAIN = 120
 """Seconds for the rest to come out when no more is put."""
 
@@ -89,12 +95,89 @@ def produce(path: Path, history: History, shared: Shared, writer: int, quota: in
             shared.confirm(writer, len(uids))
 
 
+def _leaves_normally(spool: Spool, claim: Claim) -> None:
+    with spool, claim:
+        return
+
+
+def _leaves_by_an_error(spool: Spool, claim: Claim) -> None:
+    try:
+        with spool, claim:
+            raise ValueError
+    except ValueError:
+        return
+
+
+def _leaves_by_exit(spool: Spool, claim: Claim) -> None:
+    try:
+        with spool, claim:
+            sys.exit()
+    except SystemExit:
+        return
+
+
+def _acks(_spool: Spool, claim: Claim) -> None:
+    try:
+        claim.ack()
+    except ClaimLost:
+        return
+    raise AssertionError("a child has acked its parent's claim")
+
+
+CHILDREN: dict[str, Callable[[Spool, Claim], None]] = {
+    "normally": _leaves_normally, "by-error": _leaves_by_an_error, "by-exit": _leaves_by_exit, "acking": _acks,
+}  # fmt: skip
+"""How a child ends that was forked beside a claim: none of it ends the claim."""
+def fork_child(work: Callable[[], object], *, wait: bool = True) -> int:
+    """Does ``work`` in a forked child; returns its wait status, 0 where it is not waited for."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitpid(pid, 0)[1] if wait else 0
+
+
+ORPHANED = "orphaned"
+"""One that acks when its parent has been killed."""
+
+
+class Children:
+    """Forks children of a consumer. One at a time outlives it."""
+
+    def __init__(self, spool: Spool, history: History) -> None:
+        self._spool, self._history = spool, history
+        self._alive = -1
+        """A pipe that this process holds open as long as it lives."""
+
+    def fork(self, claim: Claim) -> None:
+        ending = random.choice([*CHILDREN, *([ORPHANED] if self._alive < 0 else [])])
+        self._history.tell("D", ending)
+        if ending != ORPHANED:
+            if (status := fork_child(partial(CHILDREN[ending], self._spool, claim))) != 0:
+                self._history.tell("D!", ending, status)
+            return
+        dead, alive = os.pipe()
+
+        def outlive() -> None:
+            os.close(alive)
+            os.read(dead, 1)
+            _acks(self._spool, claim)
+
+        fork_child(outlive, wait=False)
+        os.close(dead)
+        self._alive = alive
+
+
 def consume(
     path: Path, history: History, over: Callable[[], bool], *, recover: bool, between: Callable[[], object] = int,
-    rejects: float = 0.0,
+    rejects: float = 0.0, forks: float = 0.0,
 ) -> None:
     """Claims and acks; now and then slowly, now and then several with one sync, now and then a release. ``between`` is called
-    while a claim is held; a part of ``rejects`` is rejected."""
+    while a claim is held; a part of ``rejects`` is rejected, and beside a part of ``forks`` a child is forked."""
     number = 0
 
     def begin() -> tuple[int, Claim] | None:
@@ -126,6 +209,7 @@ def consume(
             history.tell(f"{word}!", *asked)
 
     with Spool(path, durable=False, max_attempts=1000) as spool:
+        children = Children(spool, history)
         if recover:
             history.tell("V?")
             history.tell("V!", *spool.recover())
@@ -136,6 +220,8 @@ def consume(
             mine, claim = found
             chance = random.random()
             between()
+            if random.random() < forks:
+                children.fork(claim)
             if chance < 0.05:
                 time.sleep(random.random() * (0.5 if chance < 0.003 else 0.04))  # at work
             if random.random() < rejects:
@@ -270,10 +356,11 @@ def storm(folder: Path, messages: int, kills: int, say: Callable[[str], None] = 
     shared = Shared(PRODUCERS)
     troupe = Troupe(histories)
     quota = messages // PRODUCERS
+    forks = FORKS / messages
     for number in range(PRODUCERS):
         troupe.start(f"producer{number}", partial(produce, path, shared=shared, writer=number, quota=quota))
     for number in range(CONSUMERS):
-        troupe.start(f"consumer{number}", partial(consume, path, over=shared.over, recover=number % 4 == 0))
+        troupe.start(f"consumer{number}", partial(consume, path, over=shared.over, recover=number % 4 == 0, forks=forks))
     for number in range(OPERATORS):
         troupe.start(f"operator{number}", partial(operate, path, over=shared.over))
     killed = 0
@@ -289,7 +376,9 @@ def storm(folder: Path, messages: int, kills: int, say: Callable[[str], None] = 
     drained(path, DRAIN)  # what is left over then is found by the check
     shared.end()
     troupe.end(DRAIN)
-    return check(histories, standing(path))
+    found = check(histories, standing(path))
+    found.wrong += [f"no child ended {ending}" for ending in (*CHILDREN, ORPHANED) if not found.children[ending]]
+    return found
 
 
 def drained(path: Path, seconds: float) -> bool:
@@ -328,4 +417,6 @@ def figured(
     operated = ", ".join(f"{what} {count:,}" for what, count in found.operated.most_common())
     explained = f"{found.kills:,} kills; {found.requeued:,} requeued; redelivered: {again or 'none'}"
     explained += f"; operators: {operated}" if operated else ""
+    forked = ", ".join(f"{count:,} {ending}" for ending, count in sorted(found.children.items()))
+    explained += f"; children forked beside a claim ended: {forked}" if forked else ""
     return Figure(name, bar, found.messages, len(found.wrong), explained=explained)

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from tests.scratch import scratch
@@ -22,7 +23,7 @@ from tests.scratch import scratch
 from .acts import NAMES, NOTHING, Ground, do
 from .calls import CHANGES
 from .figures import Figure
-from .forked import Ended, Forked, NotTraced
+from .forked import Ended, Forked, NotTraced, Threads
 
 __all__ = ["BAR", "NAME", "Shot", "judged", "planned", "run"]
 
@@ -32,7 +33,10 @@ BAR = "0 lost, 0 doubled, undo or a rerun finishes, a clear line each time"
 ERRORS = ("ENOSPC", "EDQUOT", "EIO", "EACCES", "EROFS", "EMFILE", "ESTALE")
 KILL = "KILL"
 CALL = re.compile(r"^(\w+)\((.*)$")
-NEVER = {"mmap", "munmap", "mremap", "dup2", "dup3", "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "execve"}
+NEVER = {
+    "mmap", "munmap", "mremap", "dup2", "dup3", "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "execve",
+    "clone", "clone3",
+}  # fmt: skip
 """Calls that do not concern files, or concern the process itself."""
 CODES = {0, 1, 3, 5}
 """Exit codes allowed for a command in which something failed; 4 is not among them, because there is something to match."""
@@ -41,8 +45,8 @@ WORKERS = 2
 
 @dataclass(frozen=True)
 class Shot:
-    """The ``number``-th ``call`` of that name (from 1) fails with ``what``, or the process is killed as it begins; ``acts`` do so
-    many of it."""
+    """The ``number``-th ``call`` of that name (from 1) in a thread fails with ``what``, or the process is killed as it begins;
+    ``acts`` do so many of it in one. A command reads in a thread that it may leave behind, and changes in the main thread."""
 
     call: str
     number: int
@@ -52,14 +56,14 @@ class Shot:
     @property
     def rule(self) -> tuple[str, ...]:
         how = "signal=KILL" if self.what == KILL else f"error={self.what}"
-        return "-e", f"trace={self.call}", "-e", f"inject={self.call}:{how}:when={self.number}"
+        return self.call, "-e", f"inject={self.call}:{how}:when={self.number}"
 
 
-def planned(lines: Mapping[str, Sequence[str]], base: str, what: str) -> list[Shot]:
+def planned(lines: Mapping[str, Sequence[Sequence[str]]], base: str, what: str) -> list[Shot]:
     """Lists the targets in the traces of the acts: for a kill every call that changes something, for an error every call that
     concerns a path below ``base``, among them the streams of the command, but not stderr."""
     acts: dict[tuple[str, int], list[str]] = {}
-    for act, trace in lines.items():
+    for act, trace in ((act, trace) for act, threads in lines.items() for trace in threads):
         seen: Counter[str] = Counter()
         for line in trace:
             found = CALL.match(line)
@@ -70,7 +74,8 @@ def planned(lines: Mapping[str, Sequence[str]], base: str, what: str) -> list[Sh
             changes = call in CHANGES or (call == "openat" and "O_CREAT" in rest)
             if ".err>" in rest or not (changes if what == KILL else base in rest):
                 continue
-            acts.setdefault((call, seen[call]), []).append(act)
+            of = acts.setdefault((call, seen[call]), [])
+            of += [act] if act not in of else []
     return [Shot(call, number, what, tuple(found)) for (call, number), found in acts.items()]
 
 
@@ -103,8 +108,8 @@ class Range:
             ground.finish()
         self.forked = Forked(folder, len(self.grounds), do)
 
-    def traces(self) -> dict[str, list[str]]:
-        ended, lines = self.forked.traced([ground.make() for ground in self.grounds.values()], "-e", "trace=%file,%desc")
+    def traces(self) -> dict[str, Threads]:
+        ended, lines = self.forked.traced([ground.make() for ground in self.grounds.values()], "%file,%desc")
         for ground, one in zip(self.grounds.values(), ended, strict=True):
             assert one.code == 0 and ground.done, (ground.act, one)
         return {act: lines[one.pid] for act, one in zip(self.grounds, ended, strict=True)}
@@ -115,7 +120,8 @@ class Range:
         ended, lines = self.forked.traced([ground.make() for ground in grounds], *shot.rule)
         hit, wrong = 0, []
         for ground, one in zip(grounds, ended, strict=True):
-            struck = [line for line in lines.get(one.pid, ()) if "(INJECTED)" in line or "killed by SIGKILL" in line]
+            calls = chain.from_iterable(lines[one.pid])
+            struck = [line for line in calls if "(INJECTED)" in line or "killed by SIGKILL" in line]
             hit += bool(struck)
             at = f"{ground.act}, {shot.what} at {shot.call} {shot.number}"
             outcome = struck[0][:160] if struck else "not struck"
@@ -133,7 +139,7 @@ def shots(what: Sequence[str]) -> list[Shot]:
     return found if WHOLE else [thinned(at, one, traces) for at, one in enumerate(found)]
 
 
-def thinned(at: int, shot: Shot, lines: Mapping[str, Sequence[str]]) -> Shot:
+def thinned(at: int, shot: Shot, lines: Mapping[str, Sequence[Sequence[str]]]) -> Shot:
     """Without the acts of which this call changes nothing, but for one: the next of them for the next error."""
     if shot.what == KILL:
         return shot
@@ -141,11 +147,11 @@ def thinned(at: int, shot: Shot, lines: Mapping[str, Sequence[str]]) -> Shot:
     return replace(shot, acts=tuple(act for act in shot.acts if act == turn or changes(lines[act], shot)))
 
 
-def changes(trace: Sequence[str], shot: Shot) -> bool:
+def changes(threads: Sequence[Sequence[str]], shot: Shot) -> bool:
     if shot.call in CHANGES:
         return True
-    same = [line for line in trace if line.startswith(f"{shot.call}(")]
-    return shot.call == "openat" and "O_CREAT" in same[shot.number - 1]
+    same = [[line for line in trace if line.startswith(f"{shot.call}(")] for trace in threads]
+    return shot.call == "openat" and any("O_CREAT" in calls[shot.number - 1] for calls in same if len(calls) >= shot.number)
 
 
 def struck(some: Sequence[Shot]) -> Iterator[tuple[Shot, int, list[str]]]:
@@ -196,6 +202,6 @@ def run(quick: bool, say: Callable[[str], None]) -> Figure:
     return Figure(NAME, BAR, hits.total(), violations, explained=seen)
 
 
-QUICK = 12
+QUICK = 11
 """Every so many of the shots belong to the quick part, each at one operation."""
 BATCHES = 40

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.backends.operate.tripwire import Tripwire
+from tests.needs import needs
 
-from .disks import Disk, missing
+from .disks import Disk
 from .power import cuts
 from .world import build
 
@@ -26,8 +27,6 @@ class NoDirectorySync(Tripwire):
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Disk:
     folder = tmp_path_factory.mktemp("template")
-    if why := missing("ext4", folder):
-        pytest.skip(why)
     disk = Disk("ext4", folder)
     disk.mount()
     try:
@@ -37,6 +36,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Disk:
     return disk
 
 
+@needs("root", "mkfs.ext4")
 @pytest.mark.parametrize(
     ("trap", "commit", "words"),
     [

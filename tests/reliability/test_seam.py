@@ -49,6 +49,7 @@ DO: dict[str, Callable[[LogFiles, int, int], object]] = {
     "content": lambda files, at, fd: files.content(fd),
     "stat": lambda files, at, fd: files.stat("a", at),
     "fstat": lambda files, at, fd: files.fstat(fd),
+    "is_linked": lambda files, at, fd: files.is_linked(fd),
     "list": lambda files, at, fd: files.list(at),
     "scan": lambda files, at, fd: list(files.scan(at)),
     "inodes": lambda files, at, fd: list(files.inodes(at)),

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool
+from tests.needs import needs
 
-from .disks import Disk, missing
+from .disks import Disk
 
 PER_GROUP = 1024
 """Inodes of a block group."""
@@ -18,8 +19,6 @@ PER_GROUP = 1024
 @pytest.fixture
 def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Path]:
     def mounted(*options: str) -> Path:
-        if why := missing("ext4", tmp_path):
-            pytest.skip(f"no ext4 of our own: {why}")
         # 16 block groups of 4 MB, of which ext4 sees each by itself.
         made = Disk("ext4", tmp_path / "disk", size=64 << 20, options=("-b", "1024", "-g", "4096", "-N", "16384", *options))
         made.mount()
@@ -40,6 +39,7 @@ def put_and_drain(path: Path) -> set[int]:
     return groups
 
 
+@needs("root", "mkfs.ext4")
 def test_without_a_journal_they_are_spread(disk: Callable[..., Path]) -> None:
     path = disk("-O", "^has_journal,^flex_bg") / "spool"
     assert len(put_and_drain(path)) > 6
@@ -47,6 +47,7 @@ def test_without_a_journal_they_are_spread(disk: Callable[..., Path]) -> None:
     assert len(folders) == 8 and all(list(folder.iterdir()) == [] for folder in folders)
 
 
+@needs("root", "mkfs.ext4")
 def test_with_a_journal_they_are_in_tmp(disk: Callable[..., Path]) -> None:
     path = disk("-O", "^flex_bg") / "spool"
     assert len(put_and_drain(path)) <= 3

@@ -193,7 +193,7 @@ SCENES: tuple[Scene, ...] = (
     _words("operation", Step(see=TITLE), OPERATIONS, _pressed("enter", see=("can be undone",))),
     _words("who", CLAIMS, _pressed("x", see=("root sees them",))),
     _words("follow", NEW, _pressed("F", see=("done after",))),
-    _words("set-cursor", CURSORS, _pressed(*"e89640", see=("a number",))),
+    _words("set-cursor", CURSORS, _pressed(*"e89640", see=("an integer",))),
     _words("palette", CLAIMS, _pressed("colon", see=("Enter run",)), _pressed("r", "e", see=(":re",))),
     Scene("spools", steps=(Step(see=("7 spools", "5 with problems")),), sizes=(SMALL, LARGE, *TINY), several=True),
     Scene("spools-ascii", steps=(Step(see=("7 spools",)),), sizes=(SMALL,), pictured=(), ascii=True, several=True),

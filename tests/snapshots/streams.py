@@ -18,7 +18,8 @@ from spooltop.backends.redis.streams.look import ConsumerState, GroupState, Look
 from spooltop.backends.redis.streams.reader import ABSENT
 from spooltop.backends.redis.streams.rows import PendingEntry, claim_row, entry_row
 from spooltop.backends.redis.streams.undelivered import Undelivered
-from spooltop.backends.redis.streams.verdicts import judged_consumers
+from spooltop.backends.redis.streams.verdicts import PidJudge, judged_consumers
+from spooltop.backends.surroundings import Surroundings
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.observation import Observation, Viewer, Watch
 from spooltop.model.look.snapshot import Snapshot
@@ -34,6 +35,8 @@ __all__ = ["ADDRESS", "SeenStream", "stream"]
 
 ADDRESS = "redis://queues/0#memex/workers"
 _NAMES = StreamNames("memex", "workers")
+_JUDGE = PidJudge(cast("Surroundings", None), "operator")
+"""No consumer here has the name of this host: no process is asked about."""
 _WATCHED = 300
 _IN, _OUT = 11.9, 10.1
 """Messages a second."""
@@ -72,7 +75,7 @@ class SeenStream:
         if plan.action is not Action.REQUEUE:
             return plan
         way = chosen_way(cast("OperatorConnection", _Server()), _NAMES, asked=False, groups=2)
-        maker = _ChangeMaker(plan.action, force=False, options={}, groups=2, way=way)
+        maker = _ChangeMaker(plan.target, plan.action, force=False, options={}, groups=2, way=way)
         chosen = [item.row for item in plan.items] + [one.row for one in plan.refused]
         rows = [row for row in self.rows if row in chosen]
         made = [maker.made(PinnedRow(row, row.id, row.owner.name or "" if row.owner else "", row.attempt or 0)) for row in rows]
@@ -88,7 +91,7 @@ class _Server:
     """A server that knows a worker of spooltop."""
 
     def ask(self, what: str, *commands: object) -> list[object]:
-        return [1]
+        return [[b"0", [b"worker", b"vm 1"]] if "HSCAN" in cast("tuple[object, ...]", commands[0]) else 1]
 
 
 def _id(at: float, number: int = 0) -> str:
@@ -118,7 +121,7 @@ def _look(at: float) -> Look:
 
 
 def _claims(look: Look) -> list[Row]:
-    judged = judged_consumers(look, "operator", lambda asked: [])
+    judged = judged_consumers(look, _JUDGE)
     found = []
     for number, (consumer, held, deliveries, source, _) in enumerate(_CLAIMS):
         put = NOW - held - (2.0 if held > 10 else 424.0)
@@ -129,7 +132,7 @@ def _claims(look: Look) -> list[Row]:
 
 def _observed(at: float, flow: CounterFlow) -> Observation:
     look = _look(at)
-    judged = judged_consumers(look, "operator", lambda asked: [])
+    judged = judged_consumers(look, _JUDGE)
     undelivered = Undelivered(look.group.lag or 0)
     claims = tuple(_claims(look))
     oldest = min(row.in_box_since or at for row in claims)
@@ -155,7 +158,7 @@ def stream() -> SeenStream:
     claims = _claims(look)
     waiting = [entry_row(_id(NOW - 424 + n * 0.084), 96 + n % 40, ("imessage", "email", "signal")[n % 3]) for n in range(300)]
     payloads = {row.key: _payload(row, number) for number, row in enumerate((*claims, *waiting))}
-    judged = judged_consumers(look, "operator", lambda asked: [])
+    judged = judged_consumers(look, _JUDGE)
     return SeenStream(snapshot, (*claims, *waiting), payloads, consumer_list(judged, claims, NOW))
 
 

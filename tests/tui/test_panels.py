@@ -140,7 +140,7 @@ async def test_a_value_is_typed_read_and_planned_for_its_own_file() -> None:
         await driver.press("e", "enter")
         await driver.see("type the value", "89632")
         await driver.press(*"89640")
-        await driver.see("89640, a number")
+        await driver.see("89640, an integer")
         await planned(driver, "enter")
         await driver.see("imessage: 89640 in /opt/memex/cursors.json")
         assert fake.planned[-1][0] is Action.SET_CURSOR
@@ -280,7 +280,7 @@ async def test_an_operation_is_opened_and_undone_only_by_its_own_key() -> None:
         await driver.see("Operation a0", "3 of 3 done", "1 can be undone", claim(99).id, "undo     spooltop undo")
         await driver.press("enter")
         await driver.see("Operation a0")
-        await driver.press("y")
+        await driver.press("c")
         await driver.see("copied: spooltop undo /var/spool/memex")
         await planned(driver, "z")
         assert fake.applied == []

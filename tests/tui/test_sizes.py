@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from textual.events import Resize
+from textual.geometry import Size
 
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.vocabulary import Action, Verdict
@@ -122,3 +124,21 @@ async def test_a_storm_of_sizes() -> None:
         await driver.until(lambda: len(driver.lines) == 23)
         await driver.see("New 120", "▌")
         assert driver.app.main.rows.cursor_item is not None
+
+
+@pytest.mark.timeout(60)
+async def test_two_sizes_on_their_way_at_once_come_to_rest() -> None:
+    """Textual tells a screen once more of each size that it was laid out in: without a check two sizes call each other up for
+    ever, and no key and no signal is heard any more."""
+    async with dashboard(control()) as driver:
+        sizes: list[tuple[int, int]] = []
+        screen = driver.app.screen
+        for columns, rows in ((100, 30), (80, 23), (100, 30), (90, 25)):
+            size = Size(columns, rows)
+            driver.app.post_message(Resize(size, size))
+            screen.post_message(Resize(size, size))
+            screen.call_later(lambda: sizes.append(screen.size))
+        await driver.until(lambda: len(sizes) == 4 and screen.size == (90, 25))
+        await driver.press("3")
+        await driver.see("Claims 7")
+        assert screen.size == (90, 25)

@@ -33,11 +33,11 @@ def spools() -> FakeSpools:
 
 
 @asynccontextmanager
-async def view(found: FakeSpools, size: tuple[int, int] = (80, 23)) -> AsyncIterator[Driver]:
+async def view(found: FakeSpools, size: tuple[int, int] = (80, 23), *, count: int = 4) -> AsyncIterator[Driver]:
     app = SpooltopApp(None, Options(), pace=Pace(0.2, 0.005), moment=0.0, spools=found)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, next(iter(found.controls.values())))
-        await driver.see("4 spools")
+        await driver.see(f"{count} spools")
         try:
             yield driver
         finally:
@@ -169,6 +169,32 @@ async def test_it_is_sorted_by_key_menu_and_click() -> None:
         assert names(driver)[0] == "quiet"
         await driver.pilot.click("#top", offset=(driver.lines[1].index("spool"), 1))
         await driver.see("spool↑")
+
+
+@pytest.mark.parametrize("moved", [(), ("slash", "u", "escape", "s", "escape")], ids=["no key", "keys that move nothing"])
+async def test_the_first_screen_shows_the_worst_until_the_cursor_is_moved(moved: tuple[str, ...]) -> None:
+    names_of_many = [f"q{number}" for number in range(60)]
+    found = FakeSpools({f"/var/spool/{name}": FakeControl([], target=f"/var/spool/{name}") for name in names_of_many}, [])
+    async with view(found, count=60) as driver:
+        assert names(driver)[:3] == ["q0", "q1", "q2"]
+        await driver.press(*moved)
+        for name in names_of_many[20:50]:  # as where they are judged one by one
+            found.controls[f"/var/spool/{name}"].problems = (DEAD,)
+        found.change()
+        await driver.until(lambda: names(driver)[:2] == ["q20", "q21"])
+        assert driver.app.spools_screen is not None and driver.app.spools_screen.rows.cursor_key == "/var/spool/q20"
+        await driver.press("j", "k")
+        found.controls["/var/spool/q59"].problems = (DEAD, OLD)
+        found.change()
+        await driver.until(lambda: driver.app.spools_screen.glances[59].worst is not None)
+        assert driver.app.spools_screen.rows.cursor_key == "/var/spool/q20"
+
+
+async def test_names_are_sorted_by_the_numbers_in_them() -> None:
+    found = FakeSpools({f"/var/spool/{name}": FakeControl([], target=f"/var/spool/{name}") for name in ("q10", "q9", "p")}, [])
+    async with view(found, count=3) as driver:
+        await driver.press("greater_than_sign")
+        assert names(driver) == ["p", "q9", "q10"]
 
 
 async def test_new_glances_keep_the_cursor_on_its_target() -> None:

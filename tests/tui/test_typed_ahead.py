@@ -16,6 +16,8 @@ from .driving import Driver, dashboard
 from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting
 from .test_plans import planned
 
+EARLY = "y came before the plan was painted; press it again"
+
 
 def at_once(driver: Driver, *keys: str) -> None:
     """Types all keys in one read of the terminal, as tmux and a paste send them."""
@@ -57,8 +59,119 @@ async def test_nothing_typed_with_the_key_of_a_plan_confirms_it(keys: tuple[str,
     async with dashboard(FakeControl([claim(1)])) as driver:
         at_once(driver, *keys)
         await planned(driver)
-        await driver.see("y requeue 1")
-        assert driver.control.applied == []
+        await driver.see("y requeue 1", EARLY)
+        assert driver.control.applied == [] and driver.app.clipboard == ""
+        await driver.press("y")
+        await driver.see("Requeued 1")
+
+
+async def hung(driver: Driver) -> None:
+    """Makes the thread that reads lists wait."""
+    driver.control.entered.clear()
+    driver.control.hang.clear()
+    driver.control.change()
+    await driver.until(driver.control.entered.is_set, "a look to begin")
+
+
+async def test_a_plan_and_its_y_typed_before_the_list_was_read_are_about_the_row_that_is_chosen_then() -> None:
+    async with dashboard(FakeControl([claim(1)])) as driver:
+        await hung(driver)
+        at_once(driver, "3", "r", "y")
+        await driver.see("y: no plan is open yet")
+        driver.control.hang.set()
+        await planned(driver)
+        await driver.see("y requeue 1", EARLY)
+        assert driver.control.applied == [] and driver.app.clipboard == ""
+        await driver.press("y")
+        await driver.see("Requeued 1")
+
+
+async def test_a_plan_that_waits_for_a_list_is_given_up_by_another_key() -> None:
+    async with dashboard(FakeControl([claim(1)])) as driver:
+        await hung(driver)
+        at_once(driver, "3", "r")
+        await driver.see("requeue: the list is still being read; the plan opens then")
+        await driver.press("2", "3")
+        driver.control.hang.set()
+        await driver.see("Claims 1", '"source"')
+        await driver.pilot.pause()
+        assert driver.control.planned == []
+
+
+async def test_a_y_typed_with_the_key_of_a_plan_that_is_refused_copies_nothing() -> None:
+    async with dashboard(FakeControl([waiting(1)])) as driver:
+        await driver.press("2")
+        await driver.see('"source"')
+        at_once(driver, "r", "y")
+        await driver.see("y: no plan was opened; requeue: messages in new wait already")
+        assert driver.app.clipboard == ""
+        await driver.press("y")
+        await driver.see(f"copied: {waiting(1).id}")
+
+
+async def test_in_the_operations_a_y_copies_nothing_and_says_so() -> None:
+    control = FakeControl([claim(1)])
+    control.records = [OperationRecord("a1", Action.PURGE, NOW - 60, "memex", 3, 3)]
+    async with dashboard(control) as driver:
+        at_once(driver, "z", "y")
+        await driver.see("Operations 1", "y: no plan is open; z opens the one that undoes this operation")
+        await driver.press("enter")
+        await driver.see("Operation a1", "1 can be undone")
+        at_once(driver, "z", "y")
+        await planned(driver)
+        await driver.see("y undo 1", EARLY)
+        assert control.applied == [] and driver.app.clipboard == ""
+        await driver.press("escape")
+        await driver.see("Operations 1")
+        await driver.press("c")
+        await driver.see("copied: a1")
+
+
+async def test_z_undoes_the_last_change_after_its_result_was_closed() -> None:
+    control = FakeControl([claim(1)])
+    async with dashboard(control) as driver:
+        await planned(driver, "r")
+        await driver.press("y")
+        await driver.see("operation op1")
+        await driver.press("escape")
+        await driver.gone("operation op1")
+        at_once(driver, "z", "y")
+        await planned(driver)
+        await driver.see("y undo 1", EARLY)
+        assert control.planned[-1][3] == {"undoes": "op1"} and len(control.applied) == 1
+        await driver.press("y")
+        await driver.until(lambda: len(control.applied) == 2, "the undo to be done")
+        await driver.see("operation op2")
+        await driver.press("escape")
+        await driver.see("Operations 2")
+        await driver.press("escape", "z")  # the same key does not undo the undo
+        await driver.see("Operations 2")
+        await driver.pilot.pause()
+        assert len(control.planned) == 2
+
+
+async def test_z_shows_the_operations_where_somebody_else_made_the_last_change() -> None:
+    control = FakeControl([claim(1)])
+    async with dashboard(control) as driver:
+        await planned(driver, "r")
+        await driver.press("y")
+        await driver.see("operation op1")
+        control.records.insert(0, OperationRecord("x9", Action.PURGE, NOW, "root", 3, 3))
+        await driver.press("escape", "z")
+        await driver.see("Operations 2")
+        await driver.pilot.pause()
+        assert len(control.planned) == 1
+
+
+async def test_help_asked_before_the_list_was_read_says_so_and_then_what_is_available() -> None:
+    async with dashboard(FakeControl([claim(1)]), size=(80, 60)) as driver:
+        await hung(driver)
+        at_once(driver, "3", "question_mark")
+        await driver.see("the list is still being read")
+        assert "the list is empty" not in driver.text
+        driver.control.hang.set()
+        await driver.gone("the list is still being read")
+        assert "the list is empty" not in driver.text
 
 
 async def test_what_is_typed_at_the_help_of_a_plan_does_not_confirm_it() -> None:
@@ -363,8 +476,8 @@ async def test_a_plan_typed_with_the_key_that_marks_all_is_about_all() -> None:
         await driver.see("Claims 3")
         at_once(driver, "a", "r", "y")
         await planned(driver)
-        await driver.see("y requeue 3")
-        assert driver.control.applied == []
+        await driver.see("y requeue 3", EARLY)
+        assert driver.control.applied == [] and driver.app.clipboard == ""
 
 
 async def test_a_view_that_was_left_meanwhile_opens_no_plan_for_what_was_marked_in_it() -> None:

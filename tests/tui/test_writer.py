@@ -117,6 +117,22 @@ def test_what_waits_is_forgotten_where_something_else_matters_more(pipe: tuple[i
     assert writer.end(PATIENCE)
 
 
+def test_after_what_waited_was_forgotten_as_much_may_wait_as_before(pipe: tuple[int, int]) -> None:
+    os.write(pipe[1], bytes(4096))
+    writer = ScreenWriter(pipe[1], lambda: None, at_most=3000)
+    for _ in range(3):
+        while writer.put(FRAME):
+            continue
+        writer.leave_out()
+    assert writer.put(FRAME)
+    writer.leave_out()
+    writer.put(b"the end", always=True)
+    got = bytearray()
+    while not got.endswith(b"the end"):
+        got += os.read(pipe[0], 65536)
+    assert writer.end(PATIENCE)
+
+
 def test_on_a_slow_terminal_the_end_is_waited_for(pipe: tuple[int, int]) -> None:
     writer = ScreenWriter(pipe[1], lambda: None)
     for _ in range(20):

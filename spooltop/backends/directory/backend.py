@@ -81,10 +81,7 @@ class DirectoryBackend:
             raise NotASpool(
                 f"{options.action}: these are {target.kind}, not messages", path=target.display_name, advice="name a spool"
             )
-        return Spool(
-            target.display_name, durable=options.durable, as_spool=options.as_spool, hosts=options.hosts,
-            key_window=options.keys_kept,
-        )  # fmt: skip
+        return Spool(target.display_name, durable=options.durable, as_spool=options.as_spool, hosts=options.hosts)
 
 
 def _open(place: _Place, writers: WriterWatch | None) -> OpenedTarget:

@@ -100,12 +100,12 @@ def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Ide
         return IdentifiedPath("tickets", path)  # a queue in which nobody waits
     if file_tickets(names) and _is_file(fd, "seq"):
         return IdentifiedPath("tickets", path)
-    from .hints import for_directory, spool_of_box
+    from .hints import for_directory, has_journal, spool_of_box
 
     if spool_of_box(whole := os.path.abspath(path)) is None:
         if os.path.basename(whole) == "cursors" and any(name.endswith(".json") for name in names):
             return IdentifiedPath("cursors", os.path.dirname(whole))
-        if otherwise is not None:
+        if otherwise is not None and not (otherwise == "locks" and has_journal(path, fd)):
             return IdentifiedPath(otherwise, path)
         if _only_locks(names):
             return IdentifiedPath("locks", path)

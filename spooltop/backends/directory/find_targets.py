@@ -43,9 +43,9 @@ def find_targets(
     is wrong with it; so is a glob that matches nothing. A URL stays as it is. Creates nothing.
     """
     matched: list[tuple[str, bool]] = []
-    for word in map(os.path.expanduser, words):
-        found = sorted(glob.glob(word)) if _is_glob(word) else []  # noqa: PTH207  words are text, and stay as they were typed
-        matched += [(path, True) for path in found] or [(word, False)]
+    expanded = [os.path.expanduser(word) for word in words]
+    for word, found in zip(expanded, run_each(expanded, _matches, _PATIENCE), strict=True):
+        matched += [(path, True) for path in found or ()] or [(word, False)]
     look = partial(_look, identify=identify, is_queue=is_queue)
     seen = run_each([path for path, _ in matched], look, _PATIENCE)
     targets: dict[str, str] = {}
@@ -59,8 +59,11 @@ def find_targets(
     return list(targets.values())
 
 
-def _is_glob(word: str) -> bool:
-    return "://" not in word and glob.has_magic(word) and not os.path.lexists(word)
+def _matches(word: str) -> Sequence[str]:
+    """Returns the paths that match a glob; none for any other word."""
+    if "://" in word or not glob.has_magic(word) or os.path.lexists(word):
+        return ()
+    return sorted(glob.glob(word))  # noqa: PTH207  words are text, and stay as they were typed
 
 
 def _look(path: str, identify: Callable[[str], object], is_queue: Callable[[str], bool] | None) -> _Seen:

@@ -90,6 +90,8 @@ def foreign_queue(path: str, fd: int, names: Sequence[str]) -> tuple[str, str] |
     for sign in _SIGNS:
         if have.issuperset(sign.have) and _matches(sign, names, inside):
             return sign.what, _filled(sign.advice, path)
+    if have.issuperset(("queue", ".lock")) and not inside("queue"):
+        return "perhaps a huey FileStorage, but nothing is in it", f"if it is: spooltop --as 'huey FileStorage' {quoted(path)}"
     if any(re.match(r"q[0-9]{5}\Z", name) for name in names) and "info" in have:
         return "a file queue of persist-queue", f"{_python(_PERSIST, path)} counts it"
     if "cache.db" in have:

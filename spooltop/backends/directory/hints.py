@@ -17,10 +17,13 @@ from .foreign import foreign_queue
 from .locks.lock_files import is_lock_name
 from .scan.peek import boxes_in, first_names, is_spool_at, is_spool_like, open_path
 
-__all__ = ["for_denied", "for_directory", "for_error", "for_file", "spool_of_box"]
+__all__ = ["for_denied", "for_directory", "for_error", "for_file", "has_journal", "spool_of_box"]
 
 _SIBLINGS = 2000
 """Maximum number of names beside a missing one that are compared with it to find a typo."""
+
+_JOURNALS = ("journal.jsonl", "messages.jsonl")
+"""Journals of operations on messages, in a spool and in another program's queue."""
 
 _NAME_ONE = "name the directory that holds tmp, new and cur"
 
@@ -113,11 +116,27 @@ def for_denied(culprit: str, found: os.stat_result, path: str | None = None) -> 
     return Unreadable(f"permission denied (owner {owner}, mode {mode:04o})", path=culprit, advice=advice)
 
 
+def has_journal(path: str, fd: int) -> bool:
+    """True for a directory (``fd``) in or beside which an operator left the journal of operations on messages."""
+    beside = f"../.{os.path.basename(os.path.realpath(path))}.spooltop"
+    for name in (f"{own}/{log}" for own in (".spooltop", beside) for log in _JOURNALS):
+        try:
+            os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            continue
+        return True
+    return False
+
+
 def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -> SpooltopError:
     """Returns the error for a directory (``fd``) with these first ``names`` that is not a spool."""
     if spool := spool_of_box(os.path.abspath(path)):
         box = os.path.basename(os.path.abspath(path))
         return NotASpool(f"only the box {box} of a spool", path=path, advice=f"open the spool: spooltop {quoted(spool)}")
+    if has_journal(path, fd):
+        what = "operations of spooltop are recorded here, and neither boxes nor a known layout are there"
+        advice = f"name what it is: spooltop ops {quoted(path)} --as NAME, as in spooltop layouts"
+        return NotASpool(what, path=path, advice=advice)
     if not names:
         return NotASpool("an empty directory", path=path, advice=f"make a spool of it: spooltop init {quoted(path)}")
     if foreign := foreign_queue(path, fd, names):
@@ -135,8 +154,8 @@ def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -
     there = [box for box in LIVE if stat.S_ISDIR(modes.get(box, 0))]
     missing = " and ".join(box for box in LIVE if box not in there)
     if there:
-        return NotASpool(f"{missing} missing, only {' and '.join(there)} there", path=path, advice=_near_or_init(path))
-    return NotASpool("not a spool: no tmp/, new/ or cur/ here", path=path, advice=_near_or_init(path))
+        return NotASpool(f"{missing} missing, only {' and '.join(there)} there", path=path, advice=_near_or_layouts(path))
+    return NotASpool("not a spool: no tmp/, new/ or cur/ here", path=path, advice=_near_or_layouts(path))
 
 
 def _for_missing(path: str) -> SpooltopError:
@@ -157,12 +176,13 @@ def _for_missing(path: str) -> SpooltopError:
     return NotASpool("no such directory", path=path, advice=f"check the path, or make a spool: spooltop init {quoted(path)}")
 
 
-def _near_or_init(path: str) -> str:
-    """Returns the advice for a directory with other content: a spool with a similar name, or how to make one."""
+def _near_or_layouts(path: str) -> str:
+    """Returns the advice for a directory with other content: a spool with a similar name, or what else it may be. Never to make
+    a spool in it: it may be anything."""
     near = [found for found in _near(os.path.abspath(path)) if is_spool_at(found)]
     if near:
         return "did you mean " + " or ".join(map(quoted, near)) + "?"
-    return f"open another path, or make a spool in it: spooltop init {quoted(os.path.join(path, 'spool'))}"
+    return "if it is another program's queue, a layout opens it: spooltop layouts lists them, spooltop layouts form begins one"
 
 
 def _near(path: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.look.capacity import Disk
@@ -12,7 +12,7 @@ from spooltop.model.look.observation import Viewer
 from spooltop.model.vocabulary import Verdict
 
 from ..access import user_name
-from ..surroundings import Users
+from ..surroundings import Connection, LocalClient, Users
 from .liveness.file_users import Asked, holders_of
 from .liveness.pid_liveness import BootClock, Certainty, judge_pid
 from .liveness.processes import Processes
@@ -23,6 +23,7 @@ from .storage.filesystem import is_local, mount_of
 __all__ = ["LocalSurroundings"]
 
 
+_UNNAMED = "somebody locks it whom the kernel does not name"
 _UNREADABLE = "the processes of other users cannot be seen"
 
 
@@ -53,14 +54,22 @@ class LocalSurroundings:
             for pid, since in claims
         ]  # fmt: skip
 
+    def clients(self, pids: Collection[int], connections: Collection[Connection]) -> list[LocalClient]:
+        return [LocalClient(*one) for one in self._processes.clients(pids, connections)]
+
+    def has_ended(self, pid: int, started: float) -> bool | None:
+        return self._processes.has_ended(pid, started)
+
     def locks(self, root: int) -> Callable[[os.stat_result], Users]:
         mount = mount_of(root)
         table = read_table(self._processes)
 
         def of(found: os.stat_result) -> Users:
             devices = [device_of(found)] + ([mount.device] if mount is not None else [])
-            pids = tuple(line.pid for line in table.of(devices, found.st_ino) if not line.waits and line.pid > 0)
-            return Users(pids, not table.unseen, table.unseen)
+            lines = [line for line in table.of(devices, found.st_ino) if not line.waits]
+            pids = tuple(line.pid for line in lines if line.pid > 0)
+            why = table.unseen or (_UNNAMED if len(pids) < len(lines) else "")
+            return Users(pids, not why, why)
 
         return of
 
@@ -78,10 +87,14 @@ class LocalSurroundings:
         # The kernel names the device of the mount, which on btrfs is not the one of the file's status.
         mount = mount_of(root)
         devices = {found.st_dev} | ({os.makedev(*mount.device)} if mount is not None else set())
-        pids, complete = self._processes.watchers({(device, found.st_ino) for device in devices})
+        seen = self._processes.watchers({(device, found.st_ino) for device in devices})
+        why = "" if seen.complete and self._processes.in_first_namespace() else _UNREADABLE
+        # Who has none left works without a watch, and tries again until there is one.
+        full = seen.full if found.st_mode & 0o022 else seen.full & {0, found.st_uid}
+        if full and not why:
+            why = f"user {user_name(min(full))} has no inotify watch left, so who works may have none"
         own = os.getpid()
-        everything = complete and self._processes.in_first_namespace()
-        return Users(tuple(pid for pid in pids if pid != own), everything, "" if everything else _UNREADABLE)
+        return Users(tuple(pid for pid in seen.pids if pid != own), not why, why)
 
     def holders(self, shown: str, found: os.stat_result, folder: int) -> Holders:
         return holders_of(shown, [Asked(found, folder)], self._processes, user=user_name(os.geteuid()))

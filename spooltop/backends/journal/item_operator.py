@@ -199,14 +199,14 @@ class ItemOperator(ABC, Generic[IntentT]):
         return False
 
     def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
-        operations = self._log.read(progress, begins=begins, most=most)[0]
+        operations = self._log.read(progress, required=bool(begins), begins=begins, most=most)[0]
         return newest_records(self._records(operations, undone_operations(operations, changed)), begins=begins, most=most)
 
     def _logged(
         self, operation: str
     ) -> tuple[LoggedOperation[IntentT, ItemOutcome] | None, list[LoggedOperation[IntentT, ItemOutcome]], tuple[str, ...]]:
         """The operation that is to be undone, None if there is none; those that undo it; and notes for the plan."""
-        operations, problems = self._log.read(begins=operation)
+        operations, problems = self._log.read(required=True, begins=operation)
         logged = operations.get(operation)
         missing = (f"no operation {operation} in {self._kind.what}",) if logged is None else ()
         return logged, undos_of(operations).get(operation, []), (*missing, *problems)

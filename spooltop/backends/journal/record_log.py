@@ -379,7 +379,10 @@ class RecordLog(Generic[IntentT, ResultT]):
                 for operation, logged in operations.items():
                     found.setdefault(operation, logged)
         except OSError as error:
-            problems.append(f"{what} cannot be read: {error.strerror}")
+            words = f"{what} cannot be read: {error.strerror}"
+            if required and not isinstance(error, PermissionError):  # whose log it is decides who may read it
+                raise Unreadable(words, path=self._store.path, advice=advice(error)) from error
+            problems.append(words)
         return found, problems
 
 

@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
-from spooltop.errors import NotASpool, Refused
+from spooltop.errors import NotASpool, Refused, UsageError
 from spooltop.model.backend import OpenedOperator, OpenedTarget
 from spooltop.model.target import Target
+from spooltop.model.text import escape
 
 from ..access import quoted
 
@@ -27,17 +28,19 @@ _LEVELS = 3
 
 class LayoutsBackend:
     """Implements ``model.backend.Backend``. ``around`` makes what answers questions about processes, for a setting
-    ``claims.pids``."""
+    ``claims.pids``. ``named``: it only knows directories whose layout is named, by whoever opens them or in themselves."""
 
     name = "layouts"
 
-    def __init__(self, around: Callable[[str], Surroundings]) -> None:
+    def __init__(self, around: Callable[[str], Surroundings], *, named: bool = False) -> None:
         self._around = around
+        self._named = named
 
     def identify(self, spec: str, asked: OpenAs) -> Target | None:
-        layout = layout_of(spec, asked.environ)
+        layout = _named_layout(spec, asked) if self._named else layout_of(spec, asked.environ)
         if layout is None:
-            _check_above(spec, asked.environ)
+            if not self._named:
+                _check_above(spec, asked.environ)
             return None
         return Target("layout", spec, os.path.realpath(spec), layout, layout.why_read_only or None, commands=layout.commands)
 
@@ -50,9 +53,9 @@ class LayoutsBackend:
         def operator() -> OpenedOperator:
             from .operator.operator import LayoutOperator
 
-            return OpenedOperator(
-                LayoutOperator(path, layout, around, clock=settings.clock, read_only=settings.read_only), keeps_trash=True
-            )
+            flags = ("--as", layout.name) if settings.asked.as_kind else ()
+            operator = LayoutOperator(path, layout, around, clock=settings.clock, read_only=settings.read_only)
+            return OpenedOperator(operator, flags, keeps_trash=True)
 
         return OpenedTarget(reader, operator)
 
@@ -74,17 +77,40 @@ def _check_above(path: str, environ: Mapping[str, str]) -> None:
             raise NotASpool(f"only a part of a queue ({layout.name})", path=path, advice=advice)
 
 
+def _named_layout(path: str, asked: OpenAs) -> Layout | None:
+    """Returns the layout that ``asked`` names, else the one that the directory ``path`` itself does; None where none is named, or
+    there is no such directory. Raises ``UsageError`` for a name of no layout."""
+    from .definition.library import find_layout
+
+    if not asked.as_kind:
+        return _known_layout(path, asked.environ, kept=True)
+    layout = find_layout(asked.as_kind, asked.environ)
+    if layout is None:
+        what = f"no layout is called {escape(asked.as_kind)}"
+        raise UsageError(what, advice="spooltop layouts lists them; spool is a job spool")
+    return layout if os.path.isdir(path) else None
+
+
 def layout_of(path: str, environ: Mapping[str, str]) -> Layout | None:
-    """Returns the first known layout that the directory ``path`` has; None for a directory that has none or cannot be read."""
+    """Returns the layout whose name is kept beside the directory ``path``, else the first known one that it has; None for a
+    directory that has none or cannot be read."""
+    return _known_layout(path, environ)
+
+
+def _known_layout(path: str, environ: Mapping[str, str], *, kept: bool = False) -> Layout | None:
     from .definition.library import layout_files
     from .detect import first_layout, open_root
+    from .kept_name import kept_layout
 
     try:
         root = open_root(path)
     except OSError:
         return None
     try:
-        return first_layout((file.layout for file in layout_files(environ) if file.layout is not None), root)
+        layouts = [file.layout for file in layout_files(environ) if file.layout is not None]
+        # Before it is asked whether it is a spool, somebody else's word must not hide that it is one.
+        found = kept_layout(path, layouts, by_owner=kept)
+        return first_layout(layouts, root) if found is None and not kept else found
     except OSError:
         return None
     finally:

@@ -27,7 +27,7 @@ def why_not(layout: Layout, root: int) -> str | None:
             return f"there is no {sign.template.text} in it (detect)"
     needs = layout.needs_any
     if not needs or any(
-        template.directory == entry.directory and template.match(entry.path)
+        template.directory == entry.directory and template.match(entry.path) is not None
         for template in needs
         for entry in walk(root, template.depth + 1, _SAMPLE)
     ):
@@ -44,7 +44,7 @@ def _has(sign: Sign, root: int) -> bool:
             return False
         return stat.S_ISDIR(mode) or not template.directory
     entries = walk(root, template.depth + 1, _SAMPLE)
-    return any(template.match(entry.path) and (entry.directory or not template.directory) for entry in entries)
+    return any(template.match(entry.path) is not None and (entry.directory or not template.directory) for entry in entries)
 
 
 def open_root(path: str) -> int:

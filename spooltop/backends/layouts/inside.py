@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from spooltop.engine.system.small_files import open_regular, read_small
@@ -70,18 +70,23 @@ def read_end(root: int, path: str, limit: int) -> bytes:
             os.close(fd)
 
 
-def walk(root: int, depth: int, most: int = MOST, *, without: str = "") -> Iterator[PathEntry]:
+def walk(
+    root: int, depth: int, most: int = MOST, *, without: str = "", unread: Callable[[str, OSError], object] = lambda *_: None
+) -> Iterator[PathEntry]:
     """Yields at most ``most`` names of the first ``depth`` levels, each directory before what lies in it, and leaves out the name
-    ``without`` in the root. Directories that cannot be read are passed over; the root raises ``OSError``."""
+    ``without`` in the root. A directory that cannot be read is passed over and given to ``unread``, one that has gone is not; the
+    root raises ``OSError``."""
     left = most
     waiting: list[tuple[str, int]] = [("", depth)]
     while waiting and left > 0:
         folder, levels = waiting.pop()
         try:
             entries = _entries(root, folder, left)
-        except OSError:
+        except OSError as error:
             if not folder:
                 raise
+            if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+                unread(folder, error)
             continue
         if not folder:
             entries = [entry for entry in entries if entry[0] != without]

@@ -30,11 +30,10 @@ _MESSAGES = (Action.REQUEUE, Action.PURGE, Action.HOLD, Action.RELEASE, Action.R
 
 def sources_of(layout: Layout, action: Action) -> tuple[Box, ...]:
     """The boxes that ``action`` takes messages from; none where the layout does not have it."""
-    if action in BUILT_IN:
-        sets_aside = {step.verb for one in layout.actions for step in one.steps}
-        return tuple(box for box in BUILT_IN[action] if box.value in sets_aside)
+    sets_aside = {step.verb for one in layout.actions for step in one.steps}
     boxes = dict.fromkeys(Box(box) for one in layout.actions if one.name == action.value for box in one.boxes)
-    if action in (Action.PURGE, Action.REQUEUE) and boxes and sources_of(layout, Action.RELEASE):
+    boxes |= dict.fromkeys(box for box in BUILT_IN.get(action, ()) if box.value in sets_aside)
+    if action in (Action.PURGE, Action.REQUEUE) and boxes and Box.HELD.value in sets_aside:
         boxes[Box.HELD] = None
     return tuple(boxes)
 

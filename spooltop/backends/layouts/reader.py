@@ -36,7 +36,7 @@ from .row_maker import RowMaker, box_of
 from .set_aside import BOXES as ASIDE_BOXES
 from .set_aside import messages_aside
 from .sort_files import QueueFile, fact_of, sort_files
-from .verdicts import HolderVerdict, judge
+from .verdicts import JUDGED_AT_MOST, judged_rows
 from .workers import consumers_of
 
 __all__ = ["LayoutReader"]
@@ -45,7 +45,6 @@ _PERIOD = 2.0
 """Seconds between two looks at least."""
 _SHARE = 20
 """Looks are apart by at least this many times the time that one takes."""
-_JUDGED_AT_MOST = 20_000
 
 
 class LayoutReader:
@@ -92,13 +91,16 @@ class LayoutReader:
         self._step = f"reading {self._path}"
         try:
             self._conditions.next_look()
-            files, self._complete = sort_files(self._layout, self._root, self._most, self._conditions)
+            files, hidden = sort_files(self._layout, self._root, self._most, self._conditions)
         except OSError as problem:
-            files, self._complete, error = [], False, os.strerror(problem.errno or 0)
+            files, error = [], os.strerror(problem.errno or 0)
+            hidden = error
+        self._complete = not hidden
         found = [file for file in files if file.match is not None]
         states = read_states(self._layout, self._root, files)
         rows = self._rows.rows(found, notes_of(self._layout, found, states))
-        rows = self._judged(found, rows, now)
+        self._step = f"asking who works on {self._path}"
+        rows = judged_rows(self._layout, self._root, found, rows, self._around, now)
         self._keep([*rows, *self._set_aside()])
         claims = self._listed.get(Box.CUR, [])
         writers = self._listed.get(Box.TMP, [])
@@ -111,11 +113,11 @@ class LayoutReader:
             taken_at=now,
             complete=self._complete,
             boxes=self._boxes(now, error),
-            claims=tuple(sorted(claims, key=_held)[:_JUDGED_AT_MOST]),
-            tmp=tuple(sorted(writers, key=_held)[:_JUDGED_AT_MOST]),
+            claims=tuple(sorted(claims, key=_held)[:JUDGED_AT_MOST]),
+            tmp=tuple(sorted(writers, key=_held)[:JUDGED_AT_MOST]),
             counts=_counts(claims, writers),
             ages=self._ages(now),
-            judged_all=max(len(claims), len(writers)) <= _JUDGED_AT_MOST,
+            judged_all=max(len(claims), len(writers)) <= JUDGED_AT_MOST,
             absent=self._absent,
             findings=findings(self._layout, self._root, files, lost),
             disk=self._around.disk(self._root),
@@ -124,6 +126,9 @@ class LayoutReader:
             capabilities=capabilities,
             watch=Watch("scan", "", _PERIOD, self._since),
             program=self._layout.name,
+            claim_long=self._layout.claim_long,
+            proves_death=self._layout.proves_death,
+            hidden=(hidden,) if hidden and not error else (),
             generation=self._generation,
         )
         self._rest = max(_PERIOD, _SHARE * (self._monotonic() - began))
@@ -181,19 +186,6 @@ class LayoutReader:
             return rows  # the directory is gone: the boxes say so
         return rows
 
-    def _judged(self, files: Sequence[QueueFile], rows: Sequence[Row], now: float) -> list[Row]:
-        """The rows with verdicts, those of claims and of files that are being written."""
-        self._step = f"asking who works on {self._path}"
-        asked = [
-            (file, row.in_box_since or row.enqueued_at or now)
-            for file, row in zip(files, rows, strict=True)
-            if row.box in (Box.CUR, Box.TMP)
-        ][:_JUDGED_AT_MOST]
-        verdicts = judge(self._layout, self._root, asked, self._around, now)
-        return [
-            row if (one := verdicts.get(file.path)) is None else _with(row, one) for file, row in zip(files, rows, strict=True)
-        ]
-
     def _keep(self, rows: Sequence[Row]) -> None:
         listed: dict[Box, list[Row]] = {}
         for row in rows:
@@ -223,7 +215,7 @@ class LayoutReader:
         if error:
             return BoxState(box, None, complete=False, error=error, as_of=now)
         due = [row for row in rows if row.not_before is None or row.not_before <= now] if box is Box.NEW else rows
-        times = [at for row in due if (at := _since(row)) is not None]
+        times = [row.in_box_since for row in due if row.in_box_since is not None]
         sizes = [row.size for row in rows]
         total = None if any(size is None for size in sizes) else sum(size for size in sizes if size is not None)
         return BoxState(
@@ -359,18 +351,8 @@ def _has(layout: Layout, box: Box) -> bool:
     return any(step.verb == box.value for action in layout.actions for step in action.steps)
 
 
-def _since(row: Row) -> float | None:
-    """The time that the age of a box counts from: of the put for ``new``, of the claim and the like for the others."""
-    return row.enqueued_at if row.box is Box.NEW else row.in_box_since or row.enqueued_at
-
-
 def _held(row: Row) -> float:
     return row.in_box_since or row.enqueued_at or 0.0
-
-
-def _with(row: Row, judged: HolderVerdict) -> Row:
-    owner = row.owner if judged.pid is None or row.owner is None else row.owner._replace(pid=judged.pid)
-    return row.judged(judged.verdict, judged.evidence, owner)
 
 
 def _counts(claims: Sequence[Row], writers: Sequence[Row]) -> VerdictCounts:

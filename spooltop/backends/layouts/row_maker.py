@@ -93,15 +93,18 @@ class RowMaker:
         box = Box.TRASH if file.match is None else box_of(file.match.box)
         owner = file.fields.get("owner")
         pid = pid if len(pid := file.fields.get("pid", "")) <= _PID_DIGITS else ""
-        since = _time(facts.get("since"))
-        if since is None and box is not Box.NEW and found is not None:
+        since, enqueued_at = _time(facts.get("since")), _time(facts.get("enqueued_at"))
+        is_bound = since is None and box is not Box.NEW
+        if since is None and box is Box.NEW:
+            since = enqueued_at  # what waits is there since its put, as in a spool and a stream
+        elif since is None and found is not None:
             since = found.st_mtime if box is Box.TMP else found.st_ctime
         attempts = _int(facts.get("attempts"))
         reason = facts.get("reason")
         return Row(
             key=(box.value, file.path), box=box, id=file.id, name=file.path,
             size=_int(facts.get(_SIZE)) if _is_directory(found) else None if found is None else found.st_size,
-            enqueued_at=_time(facts.get("enqueued_at")), in_box_since=since, since_is_bound=facts.get("since") is None,
+            enqueued_at=enqueued_at, in_box_since=since, since_is_bound=is_bound,
             source=_text(facts.get("source")) or file.fields.get("source"),
             attempt=attempts if attempts is not None and attempts >= 0 else None,
             owner=Owner(pid=int(pid) if pid else None, command=owner) if owner or pid else None, note=note,

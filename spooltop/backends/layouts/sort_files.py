@@ -40,14 +40,23 @@ class QueueFile:
 
 def sort_files(
     layout: Layout, root: int, most: int = MOST, conditions: Conditions | None = None
-) -> tuple[list[QueueFile], bool]:
-    """Returns the files below ``root`` (a descriptor), and False where there are more than ``most`` names, which are then left
-    out. Directories are left out unless a match takes them, and so is spooltop's own. Raises ``OSError`` where the root cannot be
-    read."""
-    entries = list(walk(root, layout.depth, most, without=layout.side_dir))
+) -> tuple[list[QueueFile], str]:
+    """Returns the files below ``root`` (a descriptor), and why these may not be all of them, "" if they are: at most ``most``
+    names are read, and only directories that may be. Directories are left out unless a match takes them, and so is spooltop's
+    own. Raises ``OSError`` where the root cannot be read."""
+    hidden: list[str] = []
+
+    def unread(folder: str, error: OSError) -> None:
+        if any(match.template.leads_through(folder) for match in layout.matches):
+            hidden.append(f"{folder}/: {error.strerror or error}")
+
+    entries = list(walk(root, layout.depth, most, without=layout.side_dir, unread=unread))
     asked = conditions or Conditions(root)
     found = (_sorted(layout, asked, entry) for entry in entries)
-    return [file for file in found if file is not None], len(entries) < most
+    files = [file for file in found if file is not None]
+    if len(entries) >= most:
+        return files, f"more than {most:,} names"
+    return files, hidden[0] + (f", and {len(hidden) - 1} more" if len(hidden) > 1 else "") if hidden else ""
 
 
 def _sorted(layout: Layout, conditions: Conditions, entry: PathEntry) -> QueueFile | None:

@@ -1,6 +1,8 @@
 """Verdicts on the holders of messages and the writers of files, by the evidence that a layout names.
 
-A lease that ended proves nothing, nor does age. Where nothing is proved the verdict is ``unknown``, with what was seen.
+``dead`` is proof: nobody can produce the evidence while the holder lives. Where a layout names several pieces, all must say it.
+Age proves nothing; the end of a lease does, unless the layout says that nobody renews it. What was moved or replaced while the
+evidence was read is not judged. Where nothing is proved the verdict is ``unknown``, with what was seen.
 """
 
 from __future__ import annotations
@@ -8,8 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
+from spooltop.model.row import Row
 from spooltop.model.units import age
-from spooltop.model.vocabulary import Verdict
+from spooltop.model.vocabulary import Box, Verdict
 from spooltop.records import dataclass
 
 from ..surroundings import Surroundings, Users
@@ -18,10 +21,15 @@ from .definition.units import time_of
 from .inside import read, status
 from .sort_files import QueueFile
 
-__all__ = ["HolderVerdict", "judge"]
+__all__ = ["JUDGED_AT_MOST", "HolderVerdict", "judge", "judged_rows"]
+
+JUDGED_AT_MOST = 20_000
+"""Maximum number of claims and of files that are being written that are judged in one look."""
 
 _SMALL = 64
 _NOBODY = "its claim names nobody"
+_CHANGED = "it moved or changed while its holder was looked for"
+_MAY_LIVE = "its holder may live all the same"
 _WRITER = {Verdict.ALIVE: Verdict.WRITING, Verdict.DEAD: Verdict.ABANDONED, Verdict.UNKNOWN: Verdict.UNKNOWN}
 
 
@@ -35,19 +43,49 @@ class HolderVerdict:
 
 
 def judge(
-    layout: Layout, root: int, files: Sequence[tuple[QueueFile, float]], around: Surroundings, now: float
+    layout: Layout, root: int, files: Sequence[QueueFile], around: Surroundings, now: float
 ) -> dict[str, HolderVerdict]:
-    """Returns the verdicts by path. ``files`` are those in ``cur`` and ``tmp``, each with the time since which it lies there
-    (epoch seconds). What several files have in common is asked once."""
+    """Returns the verdicts on ``files``, those in ``cur`` and ``tmp``, by path. What several have in common is asked once."""
+    before = {file.path: found for file in files if (found := _status(root, file.path)) is not None}
     judging = _Judging(layout, root, around, now)
-    judging.ask(files)
-    found = {file.path: judging.judge(file, since) for file, since in files}
-    writers = {file.path for file, _ in files if file.match is not None and file.match.box == "tmp"}
-    return {path: _of_writer(one) if path in writers else one for path, one in found.items()}
+    judging.ask(files, before)
+    judged = {}
+    for file in files:
+        one = judging.judge(file, before.get(file.path))
+        if one.verdict is Verdict.DEAD and not _is_same(before.get(file.path), _status(root, file.path)):
+            one = HolderVerdict(Verdict.UNKNOWN, _CHANGED, one.pid)
+        if file.match is not None and file.match.box == "tmp":
+            one = HolderVerdict(_WRITER[one.verdict], one.evidence, one.pid)
+        judged[file.path] = one
+    return judged
 
 
-def _of_writer(one: HolderVerdict) -> HolderVerdict:
-    return HolderVerdict(_WRITER[one.verdict], one.evidence, one.pid)
+def _status(root: int, path: str) -> os.stat_result | None:
+    try:
+        return status(root, path)
+    except OSError:
+        return None  # gone: who had it has moved it on
+
+
+def _is_same(before: os.stat_result | None, after: os.stat_result | None) -> bool:
+    """True for a file that stands as it stood before the evidence was read: nobody has acked it or taken it anew meanwhile."""
+    return before is not None and after is not None and (
+        (before.st_dev, before.st_ino, before.st_ctime_ns) == (after.st_dev, after.st_ino, after.st_ctime_ns)
+    )  # fmt: skip
+
+
+def judged_rows(
+    layout: Layout, root: int, files: Sequence[QueueFile], rows: Sequence[Row], around: Surroundings, now: float
+) -> list[Row]:
+    """Returns the rows of ``files``, in the same order, with the verdicts on claims and on files that are being written."""
+    asked = [file for file, row in zip(files, rows, strict=True) if row.box in (Box.CUR, Box.TMP)][:JUDGED_AT_MOST]
+    verdicts = judge(layout, root, asked, around, now)
+    return [row if (one := verdicts.get(file.path)) is None else _with(row, one) for file, row in zip(files, rows, strict=True)]
+
+
+def _with(row: Row, judged: HolderVerdict) -> Row:
+    owner = row.owner if judged.pid is None or row.owner is None else row.owner._replace(pid=judged.pid)
+    return row.judged(judged.verdict, judged.evidence, owner)
 
 
 class _Judging:
@@ -65,39 +103,44 @@ class _Judging:
         self._pids: dict[tuple[int, float], tuple[Verdict, str]] = {}
         self._opened: dict[str, Users] = {}
 
-    def ask(self, files: Sequence[tuple[QueueFile, float]]) -> None:
+    def ask(self, files: Sequence[QueueFile], found: Mapping[str, os.stat_result]) -> None:
         """Asks for all files at once what may read all processes."""
         pids: dict[tuple[int, float], None] = {}
         statuses: dict[str, os.stat_result] = {}
-        for file, since in files:
-            if (rule := _rule(file)) is None:
+        for file in files:
+            if (rule := _rule(file)) is None or _is_alive(self._by_flock(rule, file)):
                 continue
-            if rule.pid and _proves_nothing(self._by_flock(rule, file)):
-                pids[int(file.fields[rule.pid]), since] = None
+            if rule.pid and (here := found.get(file.path)) is not None:
+                pids[int(file.fields[rule.pid]), here.st_ctime] = None
             if rule.open is not None and (path := rule.open.path_of(_fields(file))) is not None:
-                try:
-                    statuses[path] = status(self._root, path)
-                except OSError:
-                    continue  # its verdict says so
+                other = found.get(path) or _status(self._root, path)
+                if other is not None:
+                    statuses[path] = other
         if pids:
             self._pids = dict(zip(pids, self._around.pids([*pids], self._root), strict=True))
         if statuses:
             self._opened = dict(zip(statuses, self._around.opened([*statuses.values()]), strict=True))
 
-    def judge(self, file: QueueFile, since: float) -> HolderVerdict:
+    def judge(self, file: QueueFile, found: os.stat_result | None) -> HolderVerdict:
+        """``found`` is the status of the file before the evidence was read, None if it had gone."""
+        if found is None:
+            return HolderVerdict(Verdict.UNKNOWN, _CHANGED)
+        nobody = HolderVerdict(Verdict.UNKNOWN, _NOBODY)
         if (rule := _rule(file)) is None:
-            return HolderVerdict(Verdict.UNKNOWN, _NOBODY)
+            return nobody
         fields = _fields(file)
-        judged = self._by_flock(rule, file)
-        if rule.pid and _proves_nothing(judged):
-            judged = self._by_pid(int(fields[rule.pid]), since)
-        if rule.pidfile:
-            judged = self._once("pidfile", rule.pidfile, self._by_pidfile)
-        if rule.open is not None:
-            judged = self._once("open", rule.open.path_of(fields), self._by_open)
-        if rule.lease is not None or rule.watched:
-            judged = self._by_lease(rule, fields)
-        return judged or HolderVerdict(Verdict.UNKNOWN, _NOBODY)
+        locked = self._by_flock(rule, file)
+        if locked is not None and locked.verdict is Verdict.ALIVE:
+            return locked
+        opened = None if rule.open is None else self._once("open", rule.open.path_of(fields), self._by_open)
+        leased = self._by_lease(rule, fields) if rule.lease is not None or rule.watched else None
+        # The time of the last rename or later: a process that was started after it took another claim than this one.
+        by_pid = [self._by_pid(int(fields[rule.pid]), found.st_ctime)] if rule.pid else []
+        by_pid += [named] if (named := self._once("pidfile", rule.pidfile or None, self._by_pidfile)) is not None else []
+        judged = _all_of([one for one in (locked, opened, leased) if one is not None], by_pid) or nobody
+        if judged.verdict is Verdict.DEAD and rule.proves_nothing and not rule.watched:
+            return HolderVerdict(Verdict.UNKNOWN, f"{judged.evidence}; {_MAY_LIVE}", judged.pid)
+        return judged
 
     def _by_flock(self, rule: VerdictRule, file: QueueFile) -> HolderVerdict | None:
         return None if rule.flock is None else self._once("flock", rule.flock.path_of(_fields(file)), self._by_lock)
@@ -133,7 +176,7 @@ class _Judging:
     def _by_pidfile(self, path: str) -> HolderVerdict:
         try:
             pid = int(read(self._root, path, _SMALL).split()[0])
-            since = status(self._root, path).st_mtime
+            since = status(self._root, path).st_ctime
         except (OSError, ValueError, IndexError):
             return HolderVerdict(Verdict.UNKNOWN, f"{path} names no process")
         return self._by_pid(pid, since)
@@ -150,9 +193,11 @@ class _Judging:
 
     def _by_lease(self, rule: VerdictRule, fields: Mapping[str, str]) -> HolderVerdict:
         path = None if rule.lease is None else rule.lease.path_of(fields)
-        lease = "" if path is None else self._lease(path, rule.lease_unit)
+        left, lease = (None, "") if path is None else self._lease(path, rule.lease_unit)
         if not rule.watched:
-            return HolderVerdict(Verdict.UNKNOWN, lease or _NOBODY)
+            if rule.proves_nothing or left is None or (left < 0 and not self._local):
+                return HolderVerdict(Verdict.UNKNOWN, lease or _NOBODY)  # the clock of another machine may be behind
+            return HolderVerdict(Verdict.DEAD if left < 0 else Verdict.ALIVE, f"its {lease}")
         if self._watching is None:
             try:
                 self._watching = self._around.watching(status(self._root, self._layout.watched), self._root)
@@ -170,15 +215,16 @@ class _Judging:
             return HolderVerdict(Verdict.UNKNOWN, _joined(f"nobody here watches {folder}; another machine may", lease))
         return HolderVerdict(Verdict.DEAD, _joined(f"no process watches {folder}, so no worker runs", lease))
 
-    def _lease(self, path: str, unit: str) -> str:
+    def _lease(self, path: str, unit: str) -> tuple[float | None, str]:
+        """The seconds that a lease still runs, None where that cannot be told, and the same in words."""
         try:
             until = time_of(unit, read(self._root, path, _SMALL).decode("ascii", "replace"))
         except OSError:
-            return "no lease"
+            return None, "no lease"
         if until is None:
-            return "its lease cannot be read"
+            return None, "its lease cannot be read"
         left = until - self._now
-        return f"lease ended {age(-left)} ago" if left < 0 else f"lease runs {age(left)} more"
+        return left, f"lease ended {age(-left)} ago" if left < 0 else f"lease runs {age(left)} more"
 
 
 def _rule(file: QueueFile) -> VerdictRule | None:
@@ -189,8 +235,25 @@ def _fields(file: QueueFile) -> Mapping[str, str]:
     return {**file.fields, "path": file.path, "name": os.path.basename(file.path)}
 
 
-def _proves_nothing(judged: HolderVerdict | None) -> bool:
-    return judged is None or judged.verdict is Verdict.UNKNOWN
+def _is_alive(judged: HolderVerdict | None) -> bool:
+    return judged is not None and judged.verdict is Verdict.ALIVE
+
+
+def _all_of(uses: Sequence[HolderVerdict], pids: Sequence[HolderVerdict]) -> HolderVerdict | None:
+    """The verdict of several pieces of evidence, None without any. ``uses`` are those that only a process at work can give, by a
+    lock, an open file or a lease; a number of ``pids`` may be that of another process by now."""
+    judged = [*uses, *pids]
+    alive = next(filter(_is_alive, uses), None)
+    if alive is not None or not judged:
+        return alive
+    running, dead = next(filter(_is_alive, pids), None), [one for one in judged if one.verdict is Verdict.DEAD]
+    numbers = [f"pid {one.pid}: {one.evidence}" if uses else one.evidence for one in pids]
+    words = "; ".join([*(one.evidence for one in uses), *numbers])
+    if running is not None:
+        return HolderVerdict(Verdict.UNKNOWN, words, running.pid) if dead else running
+    if len(dead) == len(judged):
+        return HolderVerdict(Verdict.DEAD, words, pids[0].pid if pids else None)
+    return next(one for one in judged if one.verdict is not Verdict.DEAD)
 
 
 def _joined(words: str, lease: str) -> str:

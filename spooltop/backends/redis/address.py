@@ -9,7 +9,7 @@ from spooltop.errors import UsageError
 from spooltop.records import dataclass
 
 from .client import Endpoint
-from .urls import Login, endpoint, parse_url, without_secrets
+from .urls import Login, as_redis, endpoint, parse_url, without_secrets
 
 __all__ = ["StreamAddress"]
 
@@ -45,7 +45,8 @@ class StreamAddress:
             shown = without_secrets(parts)
             raise UsageError("no stream is named", path=shown, advice=f"write {shown}#{_FORM}")
         pattern = re.search(r"[*?\[]", stream) is not None
-        return cls(spec.partition("#")[0], without_secrets(parts), _plain(stream), _plain(group) if slash else None, pattern)
+        url = as_redis(spec.partition("#")[0])
+        return cls(url, without_secrets(parts), _plain(stream), _plain(group) if slash else None, pattern)
 
     @property
     def shown(self) -> str:

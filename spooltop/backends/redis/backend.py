@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["RedisBackend", "find_targets"]
 
 
+_THIS_HOST = "this-host"
+"""Value of the setting ``claims.pids``: numbers in the names of consumers of this host are pids."""
+
+
 class RedisBackend:
     """Implements ``model.backend.Backend``. A target is one consumer group of one stream. ``around`` makes what answers questions
     about processes, for a setting ``claims.pids``."""
@@ -43,17 +47,21 @@ class RedisBackend:
         return Target("stream", address.shown, address.shown, address, None, Labels(who="who holds the claim"))
 
     def open(self, target: Target, settings: OpenSettings) -> OpenedTarget:
+        from socket import gethostname
+
         from .permission_probe import PermissionProbe
         from .streams.reader import StreamReader
         from .streams.server.find import resolved
+        from .streams.verdicts import PidJudge
 
         login = Login.from_settings(settings.words)
         address = resolved(cast("StreamAddress", target.where), login)
         assert address.group is not None
         endpoint, names = address.endpoint(login), StreamNames(address.stream, address.group)
+        judge = PidJudge(self._around(settings.pids), gethostname(), vouched=settings.pids == _THIS_HOST)
         probe = PermissionProbe(endpoint, names, address.shown)
         reader = StreamReader(
-            endpoint, names, address.shown, self._around(settings.pids), clock=settings.clock, retention=settings.retention,
+            endpoint, names, address.shown, judge, clock=settings.clock, retention=settings.retention,
             maxlen=_maxlen(settings.words), read_only=settings.read_only, capabilities=probe.found, watch=settings.watch,
         )  # fmt: skip
 
@@ -61,7 +69,7 @@ class RedisBackend:
             from .operator.opening import open_operator
 
             made = open_operator(
-                endpoint, names, address.shown, reader.judge_pids, here=reader.here, clock=settings.clock, state=settings.state,
+                endpoint, names, address.shown, judge, clock=settings.clock, state=settings.state,
                 read_only=settings.read_only,
             )
             return OpenedOperator(made, keeps_trash=True)
@@ -70,21 +78,20 @@ class RedisBackend:
 
     def queue(self, target: Target, options: QueueOptions) -> Queue:
         from .queue.connection import connect
-        from .queue.stream_queue import KEY_WINDOW, StreamQueue
+        from .queue.stream_queue import StreamQueue
 
         address = cast("StreamAddress", target.where)
         if address.pattern:
             advice = "name one; %2A is a star in a name"
             raise UsageError(f"{options.action}: the name stands for several streams", path=address.shown, advice=advice)
         connection = connect(address.url, Login.from_settings(options.words()))
-        kept = KEY_WINDOW if options.keys_kept is None else options.keys_kept
         make = partial(StreamQueue, connection, address.stream, address.group)
         if options.create:
             if address.group is None:
                 advice = f"write {address.shown}/GROUP"
                 raise UsageError(f"{options.action}: no group is named", path=address.shown, advice=advice)
             make = partial(StreamQueue.create, connection, address.stream, address.group)
-        return make(address=address.shown, durable=options.durable, key_window=kept)
+        return make(address=address.shown, durable=options.durable)
 
 
 def find_targets(spec: str, words: Mapping[str, str]) -> list[str]:

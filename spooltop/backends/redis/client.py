@@ -95,6 +95,15 @@ class RedisClient:
         return self._socket is not None
 
     @property
+    def ends(self) -> tuple[str, str] | None:
+        """Both ends of its TCP connection, the own one first, as a server spells them in CLIENT LIST; None without one."""
+        over = self._socket
+        if over is None or over.family not in (socket.AF_INET, socket.AF_INET6):
+            return None
+        (own, own_port), (other, other_port) = over.getsockname()[:2], over.getpeername()[:2]
+        return _end(own, own_port), _end(other, other_port)
+
+    @property
     def seconds_left(self) -> float:
         return self._deadline - time.monotonic()
 
@@ -288,6 +297,10 @@ class _Resolver(threading.Thread):
 def _spelled(words: Sequence[str | bytes | int]) -> bytes:
     parts = [word if isinstance(word, bytes) else str(word).encode("utf-8", "surrogateescape") for word in words]
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+
+
+def _end(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _whole(text: bytes) -> int:

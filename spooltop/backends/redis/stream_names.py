@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
+from spooltop.model.moves import QueueIdentity
+from spooltop.model.units import age
+from spooltop.model.untrusted import json_object
 from spooltop.records import dataclass
 
-__all__ = ["HANDED_BACK", "LATER", "StreamNames"]
+__all__ = ["HANDED_BACK", "HANDED_IDLE", "LATER", "LeaseRecord", "StreamNames", "gone_words"]
 
 HANDED_BACK = "~spooltop"
 """Consumer of each group that is no program: it holds what was handed back, which may be claimed at once."""
+HANDED_IDLE = 86_400.0
+"""Seconds for which it seems idle from the beginning on, so that whoever uses XAUTOCLAIM takes what it holds at once."""
 LATER = "~later"
 """Consumer that is no program either: it holds what waits for its delay."""
 
@@ -54,7 +61,7 @@ class StreamNames:
 
     @property
     def consumers(self) -> str:
-        """Hash of the consumers that hold leases: name, and ``HOST PID`` of its process."""
+        """Hash of the consumers that hold leases: name, and a ``LeaseRecord``."""
         return f"{self.prefix}:spooltop:consumers:{self.group}"
 
     @property
@@ -73,3 +80,50 @@ class StreamNames:
     def put_key(self, key: str) -> str:
         """Record of a put with ``key``: the id of its message."""
         return f"{self.prefix}:spooltop:key:{key}"
+
+    def moved(self, mover: str) -> str:
+        """Hash of the records of a mover's puts: claim, and id of its message."""
+        return f"{self.prefix}:spooltop:moved:{mover}"
+
+
+def gone_words(seconds: float) -> str:
+    """Says of a worker of this host why its claims are not dead yet: its lease runs for so many ``seconds`` more."""
+    return f"its process is gone, its lease runs {age(seconds)} more"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """Record of a consumer that holds leases: ``HOST PID`` of its process. That of a mover goes on with JSON:
+    ``begin`` is the beginning of its keys, which outlives a restart of the server, ``moves_to`` the queue into which it moves
+    messages; None for any other consumer. Anybody who may write the server can write it."""
+
+    host: str
+    pid: int | None
+    begin: str = ""
+    moves_to: QueueIdentity | None = None
+
+    def __str__(self) -> str:
+        words = f"{self.host} {self.pid}"
+        if self.moves_to is None:
+            return words
+        name, marks = self.moves_to
+        return f"{words} {json.dumps({'role': 'move', 'begin': self.begin, 'target': name, 'target_marks': sorted(marks)})}"
+
+    @classmethod
+    def parse(cls, text: str) -> LeaseRecord:
+        """Never fails.
+
+        >>> record = LeaseRecord("vm", 7, "move:x", QueueIdentity("/srv/b"))
+        >>> LeaseRecord.parse(str(record)) == record, LeaseRecord.parse("vm 7").pid, LeaseRecord.parse("").pid
+        (True, 7, None)
+        """
+        host, _, rest = text.partition(" ")
+        pid, _, more = rest.partition(" ")
+        number = int(pid) if pid.isascii() and pid.isdecimal() and len(pid) <= 7 else None
+        found = json_object(more.encode("utf-8", "surrogatepass")) if more else {}
+        if found.get("role") != "move":
+            return cls(host, number)
+        begin, target, marks = found.get("begin"), found.get("target"), found.get("target_marks")
+        known = frozenset(mark for mark in marks if isinstance(mark, str)) if isinstance(marks, list) else frozenset()
+        identity = QueueIdentity(target if isinstance(target, str) else "", known)
+        return cls(host, number, begin if isinstance(begin, str) else "", identity)

@@ -105,6 +105,10 @@ def trouble_of_reply(text: str) -> Trouble:
     shown = escape(text)
     if word == "NOPERM":
         return Trouble(Kind.DENIED, _denied(rest), _RIGHTS)
+    if "ACL failure in script" in text or "user executing the script" in text:  # 7.0 does not say which command
+        named = "'" in rest.partition("in script")[2]
+        what = _denied(rest) if named else "this user of the server may not run a command that a script of spooltop needs"
+        return Trouble(Kind.DENIED, what, _RIGHTS)
     if word in ("NOGROUP", "WRONGTYPE") or "no such key" in text:
         return Trouble(Kind.NO_STREAM, shown, _STREAM)
     if word in ("MOVED", "ASK"):

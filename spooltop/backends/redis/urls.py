@@ -10,19 +10,34 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from spooltop.errors import UsageError
+from spooltop.model.text import escape
 
 from .client import Endpoint
 
-__all__ = ["Login", "check_ca_file", "endpoint", "parse_url", "without_secrets"]
+__all__ = ["Login", "as_redis", "check_ca_file", "endpoint", "parse_url", "without_secrets"]
+
+_OPTIONS = frozenset({"db", "username", "password"})
+_TLS_OPTIONS = frozenset({"ssl_ca_certs", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile"})
+_ALIASES = {"valkey": "redis", "valkeys": "rediss"}
+
+
+def as_redis(url: str) -> str:
+    """Returns the URL with the scheme that all programs know.
+
+    >>> as_redis("valkeys://host#a"), as_redis("unix:///s#a")
+    ('rediss://host#a', 'unix:///s#a')
+    """
+    scheme, mark, rest = url.partition("://")
+    return _ALIASES.get(scheme, scheme) + mark + rest
 
 
 def parse_url(url: str, *, queue: str) -> SplitResult:
     """Parses a URL whose fragment names a ``queue``, as the advice of the error writes it. Raises ``UsageError`` for anything
-    else than ``redis://``, ``rediss://`` and ``unix://``."""
+    else than ``redis://``, ``rediss://``, ``valkey://``, ``valkeys://`` and ``unix://``, and for an option that is not known."""
     # The complaint goes without the URL, which may have a password in it.
     bad = UsageError("not the URL of a Redis server", advice=f"write redis://HOST:6379/0#{queue}, or unix:///SOCKET#{queue}")
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(as_redis(url))
         port = parts.port
     except ValueError:
         raise bad from None
@@ -30,6 +45,12 @@ def parse_url(url: str, *, queue: str) -> SplitResult:
         raise bad
     if not (parts.path if parts.scheme == "unix" else parts.hostname):
         raise bad
+    known = _OPTIONS | _TLS_OPTIONS if parts.scheme == "rediss" else _OPTIONS
+    for name in parse_qs(parts.query, keep_blank_values=True):
+        if name not in known:
+            others = ", ".join(sorted(_OPTIONS | _TLS_OPTIONS))
+            advice = "write rediss:// for TLS" if name in _TLS_OPTIONS else f"there are {others}"
+            raise UsageError(f"no option {escape(name)} in the URL of a server", path=without_secrets(parts), advice=advice)
     return parts
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import argparse
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from spooltop.control import Control
 from spooltop.errors import Refused, Stopped, UsageError
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome, Plan, Result
+from spooltop.model.operations.plan import Confirm, Outcome, Plan, Result
 from spooltop.model.target import has_scheme
 from spooltop.model.text import escape
 from spooltop.model.units import duration
@@ -27,15 +27,18 @@ from ..selecting import path_of, selection_of
 from ..signals import signals_to
 from ..terminal import Terminal
 
-__all__ = ["change", "hold", "inject", "pause", "purge", "release", "requeue", "restore", "resume", "undo", "unlock"]
+__all__ = ["change", "confirm", "hold", "inject", "pause", "purge", "release", "requeue", "restore", "resume", "undo", "unlock"]
 
 DONE, SOME, REFUSED, NOTHING_MATCHED, INTERRUPTED = 0, 1, 3, 4, 130
 
 
 def requeue(args: argparse.Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal)
-    if selection.box in (Box.NEW, Box.TRASH):
-        raise UsageError(f"requeue: messages in {selection.box} are not claims", advice="--box cur, rejected or held")
+    again = selection.box is Box.NEW and args.copy and has_scheme(args.path)  # what was handed back, and nobody takes
+    if selection.box in (Box.NEW, Box.TRASH) and not again:
+        of_stream = selection.box is Box.NEW and has_scheme(args.path)
+        advice = "--copy puts again what was handed back" if of_stream else "--box cur, rejected or held"
+        raise UsageError(f"requeue: messages in {selection.box} are not claims", advice=advice)
     if args.copy and not has_scheme(args.path):
         raise UsageError("requeue: --copy is for streams", advice="leave it out: a message keeps its id and its place")
     options: dict[str, Json] = {name: True for name in ("hold_poison", "copy") if getattr(args, name)}
@@ -179,8 +182,9 @@ def change(
         if args.json:
             terminal.out(snapshot_json.dumps(changes_json.outcome(plan, None, dry_run=True)))
         return DONE
-    if not args.yes:
-        _confirm(plan, terminal, shown=not args.json)
+    what = f"{plan.action} {plan.count}" if plan.action not in (Action.PAUSE, Action.RESUME) else str(plan.action)
+    shown = [] if not args.json else changes_text.plan(plan)
+    confirm(what, plan.count, plan.confirm, args, terminal, unproven=0 if plan.force else plan.unproven, shown=shown)
     began = control.now() if traced else 0.0
     result = _apply(control, plan, terminal)
     document = changes_json.outcome(plan, result, dry_run=False) if args.json else {}
@@ -213,9 +217,10 @@ def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
         return REFUSED
     if plan.refused:
         forceable = any(refusal.forceable for refusal in plan.refused) and not plan.force
+        it = "sets it" if plan.action is Action.SET_CURSOR else "takes them"
         terminal.error(
             f"{plan.action}: nothing done, all {len(plan.refused)} refused: {plan.refused[0].reason}"
-            f"{' …' if len(plan.refused) > 1 else ''}{'; --force takes them anyway' if forceable else ''}"
+            f"{' …' if len(plan.refused) > 1 else ''}{f'; --force {it} anyway' if forceable else ''}"
         )
         return REFUSED
     if plan.action is Action.UNLOCK:
@@ -225,6 +230,10 @@ def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
     where = f" in {plan.selection.box}" if plan.selection.box else ""
     advice = "spooltop ls shows what is there"
     if plan.action is Action.UNDO:
+        if plan.missing:  # what the journal says of it was not read, or not all of it
+            why = "; ".join(map(escape, plan.missing))
+            terminal.error(f"{escape(plan.target)}: undo: {why}; spooltop ops shows what is known")
+            return SOME
         terminal.error(f"{escape(plan.target)}: undo: nothing is left to undo; spooltop ops shows what was undone")
         return NOTHING_MATCHED
     if plan.action in (Action.PURGE, Action.EMPTY) and plan.selection.older_than is not None:
@@ -234,21 +243,28 @@ def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
     return NOTHING_MATCHED
 
 
-def _confirm(plan: Plan, terminal: Terminal, *, shown: bool) -> None:
-    """Asks for the confirmation that ``plan.confirm`` requires. Raises ``Refused`` for any other answer, and if nobody can be
-    asked."""
+def confirm(
+    what: str, count: int, wanted: Confirm, args: argparse.Namespace, terminal: Terminal, *, unproven: int = 0,
+    shown: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Returns if ``args`` confirm a change of ``count`` items, else asks for what is ``wanted``. ``what`` begins with the action.
+    Of ``unproven`` items nothing proves that the holder is gone: a bare ``--yes`` does not cover them. ``shown`` are lines to be
+    read before the answer. Raises ``Refused``."""
+    nothing = f"{what.partition(' ')[0]}: nothing done"
+    if args.yes_count not in (None, count):
+        raise Refused(f"{nothing}: {args.yes_count:,} confirmed, and the plan has {count:,}", advice="look at the plan again")
+    if args.yes and (args.yes_count is not None or not unproven):
+        return
+    if args.yes:
+        advice = "look at them, then give the number of the plan with --yes=N, or add --force"
+        raise Refused(f"{nothing}: it is unknown who holds {unproven:,} of {count:,}", advice=advice)
     if not terminal.can_ask:
-        raise Refused(
-            f"{plan.action}: nothing done: no terminal to confirm on",
-            advice="add --yes to do it, or --dry-run to see the plan only",
-        )
-    if not shown:
-        for line in changes_text.plan(plan):
-            terminal.err(line)
-    wants = confirm_words(plan.confirm, plan.count)
-    what = f"{plan.action} {plan.count}" if plan.action not in (Action.PAUSE, Action.RESUME) else str(plan.action)
-    if not accepts(plan, terminal.ask(f"{what}? Type {wants}, anything else cancels: ")):
-        raise Refused(f"{plan.action}: nothing done, not confirmed", advice=f"type {wants} to confirm")
+        raise Refused(f"{nothing}: no terminal to confirm on", advice="add --yes to do it, or --dry-run to see the plan only")
+    for line in shown:
+        terminal.err(line)
+    wants = confirm_words(wanted, count)
+    if not accepts(wanted, count, terminal.ask(f"{what}? Type {wants}, anything else cancels: ")):
+        raise Refused(f"{nothing}, not confirmed", advice=f"type {wants} to confirm")
 
 
 def _plan(

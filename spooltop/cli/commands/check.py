@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
+import time
 
 from spooltop.errors import SpooltopError, UsageError
 from spooltop.model.units import parse_age
-from spooltop.monitor.plugin import Condition, Finding, State, condition, finding, report, unknown
+from spooltop.monitor.plugin import Condition, Finding, State, condition, finding, kept_values, report, unknown
+from spooltop.records import replace
 from spooltop.run_each import run_each
 
 from ..context import Context, targets_of
@@ -15,18 +17,24 @@ from .status import watched
 
 __all__ = ["check", "failed"]
 
+_LEAST = 0.5
+"""Seconds that the looks have at least, however long it took to find the targets."""
+
 
 def check(args: argparse.Namespace, context: Context) -> int:
     """Looks at all targets at once, each in a thread of its own: one that hangs is UNKNOWN after ``-t`` seconds, the others are
     judged all the same."""
     conditions = [condition(text, state) for state, texts in _given(args) for text in texts]
-    targets = targets_of(args, context)
+    kept = None if args.perfdata is None else kept_values(args.perfdata)
     if not 0 < args.timeout < math.inf:
         raise UsageError(f"-t {args.timeout:g} is no time", advice="as in -t 10")
-    patience = args.timeout + (parse_age(args.watch) if args.watch else 0.0)
-    found = run_each(targets, lambda target: _finding(args, context, target, conditions), patience, at_once=True)
+    end = time.monotonic() + args.timeout + (parse_age(args.watch) if args.watch else 0.0)
+    targets = targets_of(args, context)
+    looking = replace(context, patience=math.inf)  # all of them are left behind together, at the end
+    patience = max(end - time.monotonic(), _LEAST)
+    found = run_each(targets, lambda target: _finding(args, looking, target, conditions), patience, at_once=True)
     late = unknown(f"no answer within {args.timeout:g}s")
-    lines, code = report([(target, one or late) for target, one in zip(targets, found, strict=True)], conditions)
+    lines, code = report([(target, one or late) for target, one in zip(targets, found, strict=True)], conditions, kept)
     for line in lines:
         context.terminal.out(line)
     return code

@@ -9,7 +9,7 @@ import re
 from spooltop.model.text import escape
 from spooltop.observe.thresholds import PREFIX, Thresholds
 from spooltop.records import fields
-from spooltop.settings import NAMES, SECRET, Settings, files_of, load
+from spooltop.settings import NAMES, SECRET, Settings, files_of, load, why_not_read
 
 from ..context import Context
 from ..render import snapshot_json
@@ -26,7 +26,8 @@ def config(args: argparse.Namespace, context: Context) -> int:
     command that uses it."""
     environ = context.terminal.environ
     found = load(environ)
-    defaults, limits = Thresholds(), Thresholds.from_settings(found.words)
+    with found.blaming():
+        defaults, limits = Thresholds(), Thresholds.from_settings(found.words)
     durations = {field.name for field in fields(Thresholds) if field.type != "int"}
     _ = found.claims_hosts, found.claims_pids, found.syslog, found.mouse  # these raise where they make no sense
     rows = []
@@ -39,7 +40,8 @@ def config(args: argparse.Namespace, context: Context) -> int:
             context.terminal.out(snapshot_json.dumps(line))
         return 0
     for path in files_of(environ):
-        context.terminal.out(f"{escape(path)}: {'read' if os.path.exists(path) else 'not there'}")
+        why = why_not_read(path)
+        context.terminal.out(f"{escape(path)}: {f'not read: {why}' if why else 'read' if os.path.exists(path) else 'not there'}")
     context.terminal.out("")
     widths = [max(len(row[place] or _NONE) for row in rows) for place in (0, 1)]
     for name, value, origin in rows:

@@ -21,7 +21,7 @@ NOTHING_MATCHED = 4
 
 
 def consumers(args: argparse.Namespace, context: Context) -> int:
-    path = here_or(args.path, args.as_kind == "spool")
+    path = here_or(args.path, args.as_kind)
     seconds = None if args.watch is None else parse_age(args.watch)
     if seconds is not None and not 0 < seconds <= 365 * 86_400.0:
         raise UsageError(f"--watch {args.watch!r} is not between 1s and 365d", advice="as in --watch 40s")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from spooltop.errors import NotASpool, Refused, SpooltopError, UsageError
+from spooltop.errors import DoesNotAnswer, NotASpool, Refused, SpooltopError, UsageError
 from spooltop.model.target import full_name, has_scheme, without_secrets
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
@@ -32,10 +33,11 @@ def open_for(args: argparse.Namespace, context: Context, *, action: str, hosts: 
 
     if args.read_only:
         raise Refused(f"{action}: refused by --read-only", path=without_secrets(args.path))
-    return open_queue(
-        args.path, action=action, durable=not args.no_durable, hosts=hosts, as_spool=args.as_kind == "spool",
+    opened = partial(
+        open_queue, args.path, action=action, durable=not args.no_durable, hosts=hosts, as_kind=args.as_kind,
         environ=context.terminal.environ,
     )  # fmt: skip
+    return context.reach(args.path, opened)
 
 
 def init(args: argparse.Namespace, context: Context) -> int:
@@ -48,7 +50,8 @@ def init(args: argparse.Namespace, context: Context) -> int:
     if has_scheme(path):
         return _init_on_a_server(args, context)
     try:
-        target = identify_target(path, as_spool=args.as_kind == "spool", environ=context.terminal.environ)
+        environ = context.terminal.environ
+        target = context.reach(path, partial(identify_target, path, as_kind=args.as_kind, environ=environ))
     except NotASpool as error:
         _may_become_one(path, error)
     else:
@@ -125,16 +128,21 @@ def put(args: argparse.Namespace, context: Context) -> int:
                         terminal.err("the message, and Ctrl-D at its end:")
                     done = _put(queue, terminal.binary_in(), args, name)
                 else:
-                    with Path(file).open("rb") as data:
+                    with context.reach(file, partial(_opened, file)) as data:
                         done = _put(queue, data, args, name)
-            except OSError as error:
+            except (OSError, DoesNotAnswer) as error:
                 line.close()
-                terminal.error(f"put: {escape(file)}: {os.strerror(error.errno or 0)}; not enqueued")
+                why = os.strerror(error.errno or 0) if isinstance(error, OSError) else error.what
+                terminal.error(f"put: {escape(file)}: {why}; not enqueued")
                 failed += 1
                 continue
             terminal.out(_json(done) if args.json else escape(done))
             terminal.flush()
     return SOME if failed else 0
+
+
+def _opened(file: str) -> BinaryIO:
+    return Path(file).open("rb")
 
 
 def _json(id: str) -> str:

@@ -24,7 +24,7 @@ MUTED_FOR = "1h"
 
 
 def cursors(args: argparse.Namespace, context: Context) -> int:
-    args.path = here_or(args.path, args.as_kind == "spool", args.cursor_file)
+    args.path = here_or(args.path, args.as_kind, args.cursor_file)
     asked = [name for name in ("set", "mute", "unmute") if getattr(args, name) is not None]
     if len(asked) > 1:
         raise UsageError(f"--{asked[0]} and --{asked[1]} together", advice="one at a time")
@@ -63,6 +63,8 @@ def _set(args: argparse.Namespace, context: Context) -> int:
         options: dict[str, Json] = {"source": source, "value": value}
         if file is not None:
             options["file"] = file
+        if args.type:
+            options["type"] = args.type
         return change(control, Action.SET_CURSOR, Selection(), args, context, options, said=f"the value is {words}")
 
 

@@ -35,7 +35,7 @@ def doctor(args: argparse.Namespace, context: Context) -> int:
     from ..demo.demo_dir import left_behind
 
     terminal = context.terminal
-    path = here_or(args.path, args.as_kind == "spool", args.cursor_file)
+    path = here_or(args.path, args.as_kind, args.cursor_file)
     watch = 0.0 if args.watch is None else parse_age(args.watch)
     if args.watch is not None and not 0 < watch <= _LONGEST:
         raise UsageError(f"--watch {args.watch!r} is not between 1s and 1d", advice="as in --watch 10s")

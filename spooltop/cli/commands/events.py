@@ -22,8 +22,9 @@ from ..terminal import Terminal
 __all__ = ["events"]
 
 _MOST_OPERATIONS = 100
-_AGAIN = 5.0
-"""Seconds after which a target without changes is looked at again: the end of a process is no change in a directory."""
+_SOON, _AGAIN = 0.5, 5.0
+"""Seconds after which a target without changes is looked at again, at least and at most, besides the second between two looks:
+the end of a process is no change in a directory."""
 _COMMAND_WITHIN = 60.0
 """Seconds after which a command of ``--exec`` is killed: one that hangs must not keep back the events after it."""
 _WAITING = 1_000
@@ -39,7 +40,7 @@ def events(args: argparse.Namespace, context: Context) -> int:
         return context.control(args, target, watch=True)
 
     require_one(names, opened)
-    watching = Watching({name: _Sink(name, told) for name in names}, opened, again=_AGAIN)
+    watching = Watching({name: _Sink(name, told) for name in names}, opened, again=_AGAIN, soon=_SOON)
     with stopped_by_signals(watching):
         watching.wait()
     if runner is not None:
@@ -88,7 +89,7 @@ class _Sink:
         self._feed = OperationFeed()
 
     def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
-        self._told(self._events.look(snapshot, self._feed.newest(control, _MOST_OPERATIONS)))
+        self._told(self._events.look(snapshot, self._feed.newest(control, _MOST_OPERATIONS) or ()))
 
     def failed(self, why: str, at: float) -> None:
         self._told(self._events.failed(why, at))

@@ -6,15 +6,16 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from spooltop.errors import UsageError
-from spooltop.layouts import SortedFile, form_text, known_layouts, layout_text, try_layout
+from spooltop.layouts import SortedFile, form_text, known_layouts, layout_text, layout_warnings, try_layout
 from spooltop.model import units
+from spooltop.model.row import Row
 from spooltop.model.text import escape
 
 from ..context import Context
-from ..render import snapshot_json
+from ..render import snapshot_json, snapshot_text
 
 __all__ = ["layouts"]
 
@@ -52,7 +53,7 @@ def _list(as_json: bool, context: Context) -> int:
         if as_json:
             line = {
                 "schema": snapshot_json.SCHEMA, "name": one.name or None, "file": escape(one.path), "ships": one.ships,
-                "shadowed": one.shadowed, "boxes": list(one.boxes), "error": one.error or None,
+                "shadowed": one.shadowed, "boxes": list(one.boxes), "error": one.error or None, "warnings": list(one.warnings),
             }  # fmt: skip
             out(snapshot_json.dumps(line))
         elif one.error:
@@ -61,15 +62,19 @@ def _list(as_json: bool, context: Context) -> int:
             where = "comes with spooltop" if one.ships else escape(one.path)
             where += ", not used: another layout of this name comes first" if one.shadowed else ""
             out(f"{escape(one.name):<22} {' '.join(one.boxes):<{widest}} {where}")
+            _warn(one.warnings, context)
     return 1 if any(one.error for one in known) else 0
 
 
 def _try(file: str, path: str, as_json: bool, context: Context) -> int:
     now = time.time()
     counts: Counter[str] = Counter()
-    for found in try_layout(file, path, context.terminal.environ):
+    warnings = context.reach(file, lambda: list(layout_warnings(file, context.terminal.environ)))
+    if not as_json:
+        _warn(warnings, context)
+    for found in context.reach(path, lambda: list(try_layout(file, path, context.terminal.environ))):
         counts[found.box] += 1
-        context.terminal.out(_json(found) if as_json else _text(found, now))
+        context.terminal.out(_json(found, now) if as_json else _text(found, now))
     if not as_json:
         boxes = " · ".join(f"{box} {count:,}" for box, count in counts.items() if box) or "no file lies in a box"
         context.terminal.out(f"{boxes} · in no box {counts['']:,}")
@@ -78,8 +83,25 @@ def _try(file: str, path: str, as_json: bool, context: Context) -> int:
 
 def _text(found: SortedFile, now: float) -> str:
     box = found.box or "—"
-    facts = " ".join(_facts(found.facts, now))
+    facts = " ".join((*_judged(found.row, now), *_facts(found.facts, now)))
     return f"{box:<9} {escape(found.path)}  [{escape(found.rule)}]{'  ' if facts else ''}{facts}"
+
+
+def _judged(row: Row | None, now: float) -> Iterator[str]:
+    """Age in its box, holder and verdict, as the lists show them."""
+    if row is None:
+        return
+    yield f"age={snapshot_text.held(row, now)}"
+    if row.owner is not None:
+        named = (escape(row.owner.command or ""), "" if row.owner.pid is None else f"pid {row.owner.pid}")
+        yield f"holder={' '.join(filter(None, named))}"
+    if row.verdict is not None:
+        yield f"{snapshot_text.verdict(row)} ({escape(row.evidence)})"
+
+
+def _warn(warnings: Iterable[str], context: Context) -> None:
+    for warning in warnings:
+        context.terminal.err(f"spooltop: warning: {warning}")
 
 
 def _facts(facts: Mapping[str, float | int | str], now: float) -> list[str]:
@@ -93,9 +115,15 @@ def _facts(facts: Mapping[str, float | int | str], now: float) -> list[str]:
     return words
 
 
-def _json(found: SortedFile) -> str:
-    line = {
+def _json(found: SortedFile, now: float) -> str:
+    line: dict[str, object] = {
         "schema": snapshot_json.SCHEMA, "path": escape(found.path), "box": found.box or None, "id": escape(found.id) or None,
         "rule": found.rule, **found.facts,
     }  # fmt: skip
+    if (row := found.row) is not None:
+        line |= {
+            "in_box_age": row.in_box_age(now), "in_box_is_bound": row.since_is_bound,
+            "verdict": None if row.verdict is None else str(row.verdict), "evidence": row.evidence,
+            "owner": None if row.owner is None else {"pid": row.owner.pid, "command": escape(row.owner.command or "") or None},
+        }  # fmt: skip
     return snapshot_json.dumps(line)

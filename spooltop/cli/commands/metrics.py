@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from typing import TYPE_CHECKING
 
-from spooltop.errors import SpooltopError, Unreadable, UsageError
+from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model.units import parse_age
 from spooltop.monitor.watching import Watching, require_one, stopped_by_signals
+from spooltop.records import replace
+from spooltop.run_each import run_each
 
-from ..context import Context, targets_of
+from ..context import PATIENCE, Context, targets_of
 from ..render import snapshot_json
 
 if TYPE_CHECKING:
+    from wsgiref.simple_server import WSGIServer
+
     from spooltop.control import Control
     from spooltop.monitor.metrics import Metrics, TargetMetrics
 
-__all__ = ["address", "metrics"]
+__all__ = ["address", "close_idle", "metrics"]
 
 _LOOPBACK = "127.0.0.1"
+_IDLE = 10.0
+"""Seconds after which a connection on which nothing comes is closed: a scrape is one request, sent at once."""
 
 
 def metrics(args: argparse.Namespace, context: Context) -> int:
@@ -74,18 +81,43 @@ def address(text: str) -> tuple[str, int]:
 def _once(args: argparse.Namespace, context: Context, targets: dict[str, TargetMetrics], found: Metrics) -> int:
     from prometheus_client import generate_latest
 
-    failed = 0
-    for name, target in targets.items():
+    looking = replace(context, patience=math.inf)  # each is left behind by itself
+
+    def look(name: str) -> str:
+        """Looks at a target; returns why that failed, "" if it did not."""
         began = time.monotonic()
         try:
-            with context.control(args, name) as control:
-                target.look(control, control.look(), time.monotonic() - began)
+            with looking.control(args, name) as control:
+                targets[name].look(control, control.look(), time.monotonic() - began)
         except SpooltopError as error:
-            target.failed(str(error), time.time())
-            context.terminal.error(str(error))
-            failed += 1
+            return str(error)
+        return ""
+
+    errors = [
+        str(DoesNotAnswer("looking at it", PATIENCE, path=name)) if error is None else error
+        for name, error in zip(targets, run_each(list(targets), look, PATIENCE), strict=True)
+    ]
+    for target, error in zip(targets.values(), errors, strict=True):
+        if error:
+            target.failed(error, time.time())
+            context.terminal.error(error)
     context.terminal.out(generate_latest(found.registry).decode().rstrip("\n"))
-    return Unreadable.exit_code if failed else 0
+    return Unreadable.exit_code if any(errors) else 0
+
+
+def close_idle(server: WSGIServer) -> None:
+    """Closes connections on which nothing comes for ``_IDLE`` seconds, instead of keeping a thread for each for ever."""
+
+    class Handler(server.RequestHandlerClass):  # type: ignore[name-defined, misc]  # that of prometheus_client, which logs nothing
+        timeout = _IDLE
+
+        def handle(self) -> None:
+            try:
+                super().handle()
+            except TimeoutError:
+                self.close_connection = True
+
+    server.RequestHandlerClass = Handler
 
 
 def _serve(found: Metrics, host: str, port: int, watching: Watching, context: Context) -> None:
@@ -95,6 +127,7 @@ def _serve(found: Metrics, host: str, port: int, watching: Watching, context: Co
         server, thread = start_http_server(port, addr=host, registry=found.registry)
     except OSError as error:
         raise Unreadable(f"cannot listen on {host}:{port}: {error.strerror or error}", advice="choose another port") from None
+    close_idle(server)
     try:
         where = f"[{host}]" if ":" in host else host
         context.terminal.err(f"spooltop: serving http://{where}:{server.server_port}/metrics until it is stopped")

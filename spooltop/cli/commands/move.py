@@ -4,88 +4,134 @@ from __future__ import annotations
 
 import argparse
 import signal
+from collections.abc import Mapping
 from functools import partial
+from math import ceil
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from spooltop.errors import Refused, UsageError
 from spooltop.model.text import escape
-from spooltop.operate.confirm import accepts_words, confirm_for, confirm_words
+from spooltop.operate.confirm import confirm_for
+from spooltop.records import replace
 
 from ..context import Context
 from ..progress import ProgressLine
 from ..render import snapshot_json
 from ..signals import signals_to
+from .change import confirm
 
 if TYPE_CHECKING:
+    from spooltop.model.moves import QueueCounts
+    from spooltop.model.queue import Queue
     from spooltop.moving import Moved
 
 __all__ = ["move"]
 
-DONE, NOTHING_MATCHED, INTERRUPTED = 0, 4, 130
+DONE, LEFT, NOTHING_MATCHED, INTERRUPTED = 0, 1, 4, 130
 
 
 def move(args: argparse.Namespace, context: Context) -> int:
-    from spooltop.moving import KEYS_KEPT, move_messages
+    from spooltop.moving import Moved, forget_ended, move_messages, to_move
     from spooltop.queues import open_queue
     from spooltop.settings import load
-    from spooltop.targets import identify_target
 
     terminal = context.terminal
     if args.read_only:
         raise Refused("move: refused by --read-only")
-    from_target, to_target = (identify_target(path, environ=terminal.environ) for path in (args.path, args.to))
-    if from_target.key == to_target.key:
-        raise UsageError("move: both are the same queue", path=from_target.display_name, advice="name another one to move to")
     hosts = load(terminal.environ).claims_hosts
     opened = partial(open_queue, action="move", durable=not args.no_durable, hosts=hosts, environ=terminal.environ)
-    with opened(args.path) as source, opened(args.to, keys_kept=KEYS_KEPT) as target:
-        waiting = source.depth()
-        if not waiting:
-            terminal.error(f"{escape(source.name)}: move: no message waits there")
-            return NOTHING_MATCHED
-        where = f"from {escape(source.name)} to {escape(target.name)}"
-        plan = f"move: {_messages(waiting)} {where}; they get new ids and begin with their first attempt"
-        if args.dry_run:
-            terminal.out(snapshot_json.dumps(_planned(source.name, target.name, waiting)) if args.json else plan)
-            return DONE
-        if not args.yes:
-            terminal.err(plan)
-            _confirm(waiting, context)
-        received: list[int] = []
-        line = ProgressLine(terminal, "move", total=waiting, hint="Ctrl-C stops between two messages")
-        with line, signals_to(received.append, signal.SIGINT, signal.SIGTERM):
-            done = move_messages(source, target, from_target.key, stop=lambda: bool(received), on_progress=line.advance)
-        terminal.out(snapshot_json.dumps(_planned(source.name, target.name, waiting, done)) if args.json else _words(done))
-    return INTERRUPTED if done.stopped else DONE
+    taking = context.reach(args.path, partial(opened, args.path))
+    with taking as source, context.reach(args.to, partial(opened, args.to)) as target:
+        if source.identity.is_same(target.identity):
+            what = "move: both are the same queue" + ("" if source.name == target.name else f", as {escape(target.name)} too")
+            raise UsageError(what, path=source.name, advice="name another one to move to")
+        with source.mover(target.identity) as mover:
+            waiting, counts, elsewhere = context.reach(args.path, partial(to_move, mover, target))
+            left = _left(Moved(0, 0, 0, replace(counts, ready=0, dead=0), elsewhere), source)
+            if not waiting:
+                if not args.dry_run:
+                    forget_ended(mover, target)
+                terminal.error(f"{escape(source.name)}: move: {'; '.join(left) if left else 'no message waits there'}")
+                return LEFT if left else NOTHING_MATCHED
+            where = f"from {escape(source.name)} to {escape(target.name)}"
+            plan = f"move: {_messages(waiting)} {where}; they get new ids and begin with their first attempt"
+            plan = "; ".join([plan, *left])
+            if args.dry_run:
+                terminal.out(snapshot_json.dumps(_planned(source.name, target.name, waiting)) if args.json else plan)
+                return DONE
+            confirm(f"move {waiting}", waiting, confirm_for(waiting, uncertain=False), args, terminal, shown=[plan])
+            received: list[int] = []
+            line = ProgressLine(terminal, "move", total=waiting, hint="Ctrl-C stops between two messages")
+            with line, signals_to(received.append, signal.SIGINT, signal.SIGTERM):
+                done = move_messages(source, target, mover, stop=lambda: bool(received), on_progress=line.advance)
+            left = _left(done, source)
+            words = "; ".join([*_done(done, target), *left])
+            terminal.out(snapshot_json.dumps(_planned(source.name, target.name, waiting, done)) if args.json else words)
+    return INTERRUPTED if done.stopped else LEFT if left or done.taken else DONE
 
 
-def _confirm(waiting: int, context: Context) -> None:
-    terminal = context.terminal
-    if not terminal.can_ask:
-        raise Refused(
-            "move: nothing done: no terminal to confirm on", advice="add --yes to do it, or --dry-run to see the number"
-        )
-    confirm = confirm_for(waiting, uncertain=False)
-    wants = confirm_words(confirm, waiting)
-    if not accepts_words(confirm, waiting, terminal.ask(f"move {waiting}? Type {wants}, anything else cancels: ")):
-        raise Refused("move: nothing done, not confirmed", advice=f"type {wants} to confirm")
-
-
-def _words(done: Moved) -> str:
+def _done(done: Moved, target: Queue) -> list[str]:
     said = [f"moved {_messages(done.moved)}"]
     if done.known:
         said.append(f"{done.known:,} had been put by an earlier run")
-    if done.left:
-        said.append(f"{done.left:,} left: they wait for a delay, or came meanwhile")
-    return "; ".join(said) + ("; stopped, and the same command goes on" if done.stopped else "")
+    if done.taken:
+        verb = "was" if done.taken == 1 else "were"
+        said.append(f"{done.taken:,} {verb} taken back by force meanwhile, and {verb} put into {escape(target.name)} as well")
+    if done.stopped:
+        said.append("stopped, and the same command goes on")
+    return said
+
+
+def _left(done: Moved, source: Queue) -> list[str]:
+    """Says what is left in the source, and what helps."""
+    counts, said = done.left, []
+    more = counts.ready + counts.dead
+    if more and not done.stopped:
+        pause = source.paused
+        helps = "run it again" if pause is None else f"the queue is paused: spooltop resume {quote(escape(source.name))}"
+        said.append(f"{more:,} came meanwhile: {helps}" if pause is None else f"{_many(more, 'waits', 'wait')}: {helps}")
+    if counts.delayed:
+        said.append(f"{_many(counts.delayed, 'waits for its', 'wait for their')} delay")
+    if counts.unclaimable:
+        said.append(f"{counts.unclaimable:,} cannot be claimed: the name is too long")
+    if counts.running:
+        again = "" if counts.leases_end is None else f", again in {ceil(counts.leases_end)} s"
+        said.append(f"{_claimed(counts.running, 'a running consumer', 'running consumers')}{again}")
+    if counts.unknown:
+        said.append(_claimed(counts.unknown, "an unknown holder", "unknown holders"))
+    for name, number in sorted(done.elsewhere.items()):
+        to = quote(escape(name))
+        again = f"run that move again: spooltop move {quote(escape(source.name))} {to}"
+        said.append(f"{_many(number, 'is left of a move', 'are left of a move')} to {to} that was killed, {again}")
+    return said
+
+
+def _claimed(number: int, one: str, many: str) -> str:
+    return f"{_many(number, 'is', 'are')} claimed by {one if number == 1 else many}"
+
+
+def _many(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
 
 
 def _messages(number: int) -> str:
-    return f"{number:,} message{'' if number == 1 else 's'}"
+    return _many(number, "message", "messages")
 
 
 def _planned(source: str, target: str, waiting: int, done: Moved | None = None) -> dict[str, object]:
     found: dict[str, object] = {"schema": 1, "from": escape(source), "to": escape(target), "waiting": waiting}
     if done is not None:
-        found |= {"moved": done.moved, "known": done.known, "left": done.left, "stopped": done.stopped}
+        counts = done.left
+        found |= {
+            "moved": done.moved, "known": done.known, "taken": done.taken, "left": _total(counts, done.elsewhere),
+            "came": counts.ready + counts.dead, "delayed": counts.delayed, "unclaimable": counts.unclaimable,
+            "running": counts.running, "unknown": counts.unknown,
+            "elsewhere": {escape(name): number for name, number in done.elsewhere.items()}, "stopped": done.stopped,
+        }  # fmt: skip
     return found
+
+
+def _total(counts: QueueCounts, elsewhere: Mapping[str, int]) -> int:
+    others = counts.delayed + counts.unclaimable + counts.running + counts.unknown
+    return counts.ready + counts.dead + others + sum(elsewhere.values())

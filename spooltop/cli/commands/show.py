@@ -41,7 +41,7 @@ def _sort_of(column: str | None, box: Box, *, invert: bool) -> Sort:
 def ls(args: argparse.Namespace, context: Context) -> int:
     if args.most is not None and args.most < 0:
         raise UsageError("-n needs a number from 0 up")
-    args.path = here_or(args.path, args.as_kind == "spool")
+    args.path = here_or(args.path, args.as_kind)
     selection = selection_of(args, context.terminal)
     boxes = (selection.box,) if selection.box else LIVE
     with context.control(args, args.path) as control:
@@ -127,7 +127,7 @@ def show(args: argparse.Namespace, context: Context) -> int:
 
 
 def ops(args: argparse.Namespace, context: Context) -> int:
-    with context.control(args, here_or(args.path, args.as_kind == "spool")) as control:
+    with context.control(args, here_or(args.path, args.as_kind)) as control:
         most = None if args.all or args.operation is not None else _OPERATIONS + 1
         records = control.operations(begins=args.operation or "", most=most)
         now = control.now()
@@ -202,7 +202,7 @@ def _failures(locks: Sequence[Lock], context: Context) -> int:
 
 
 def _look(args: argparse.Namespace, context: Context) -> Snapshot:
-    with context.control(args, here_or(args.path, args.as_kind == "spool")) as control:
+    with context.control(args, here_or(args.path, args.as_kind)) as control:
         return _look_at(control, context)
 
 

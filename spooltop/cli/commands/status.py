@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from spooltop.errors import SpooltopError, Unreadable, UsageError
+from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.units import parse_age
+from spooltop.records import replace
 
-from ..context import Context, answered, targets_of
+from ..context import PATIENCE, Context, answered, targets_of
 from ..progress import while_waiting
 from ..render import snapshot_text
 
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["progress_of", "report", "status", "watched"]
 
 _LONGEST = 365 * 86400.0
-_PATIENCE = 10.0
-"""Seconds after which one of several targets is said not to answer."""
 
 
 def status(args: argparse.Namespace, context: Context) -> int:
@@ -53,18 +53,22 @@ def _several(args: argparse.Namespace, context: Context, targets: Sequence[str])
 
     from ..render.several import as_json, as_lines, glance_of
 
+    looking = replace(context, patience=math.inf)  # each is left behind by itself
+
     def look(target: str) -> tuple[Snapshot | SpooltopError, int]:
         try:
-            return answered(watched(args, context, target), target), 0
+            return answered(watched(args, looking, target), target), 0
         except SpooltopError as error:
             return error, error.exit_code
         except OSError as error:
             return Unreadable(error.strerror or str(error), path=target), Unreadable.exit_code
 
     seconds = parse_age(args.watch) if getattr(args, "watch", None) else 0.0
-    found = run_each(targets, look, _PATIENCE + seconds, at_once=bool(seconds))
-    late = Unreadable(f"no answer within {_PATIENCE:g}s"), Unreadable.exit_code
-    looks = [one or late for one in found]
+    found = run_each(targets, look, PATIENCE + seconds, at_once=bool(seconds))
+    looks = [
+        one or (DoesNotAnswer("looking at it", PATIENCE, path=target), DoesNotAnswer.exit_code)
+        for target, one in zip(targets, found, strict=True)
+    ]
     ordered = worst_first(glance_of(target, seen) for target, (seen, _) in zip(targets, looks, strict=True))
     for line in map(as_json, ordered) if args.json else as_lines(ordered):
         context.terminal.out(line)

@@ -2,7 +2,8 @@
 claims.
 
 Each command runs in its own process group with the message as its stdin. It inherits a copy of the consumer's presence
-descriptor where the queue has one, so that the claim lasts as long as the command runs.
+descriptor where the queue has one, so that the claim lasts as long as the command runs. Where it has none, the claim of a killed
+worker is delivered again while its command still ran: a guard ends the command then.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from typing import TYPE_CHECKING
 from spooltop.engine.consuming.claim import backoff
 from spooltop.engine.consuming.waiting import LONGEST, nonblocking_pipe
 from spooltop.engine.limits import MAX_ATTEMPTS
-from spooltop.errors import ClaimLost, SpoolFull, SpooltopError, Unavailable, UsageError
+from spooltop.errors import ClaimLost, Refused, SpoolFull, SpooltopError, Unavailable, UsageError
 from spooltop.model.look.pause import Pause, pause_words
 from spooltop.model.text import escape
 from spooltop.model.units import duration, parse_age
 from spooltop.records import dataclass, field
 from spooltop.settings import load
 
+from ..command_guard import CommandGuard
 from ..context import Context
 from ..signals import signal_group, signal_name, signals_handled, wait_for_wakeup
 from ..terminal import Terminal, printable
@@ -115,15 +117,20 @@ class CommandWorker:
     _stops: int = 0
     _failures: int = 0
     _broken: SpooltopError | None = None
-    _waits: str = ""
+    _waits: set[str] = field(default_factory=set)
+    """Errors that it has said it waits for, since it could go on last."""
     _unsaid: list[tuple[_Job, int]] = field(default_factory=list)
     """Commands that ended while the queue did not answer, with their exit codes: their claims are still to be ended."""
+    _kept: list[QueueClaim] = field(default_factory=list)
+    """Claims that could not be ended: one that is dropped is handed back at once, and taken again."""
     _pause: Pause | None = None
     _recovered_at: float | None = None
+    _guard: CommandGuard = field(default_factory=CommandGuard)
+    _left_until: float | None = None
 
     def run(self) -> int:
-        """Returns 0, or 1 if a drain left a message that was not done. If the worker cannot continue, it waits for the running
-        commands and raises ``SpooltopError``."""
+        """Returns 0, or 1 if a drain left a message that was not done and that nobody is known to work on. If the worker cannot
+        continue, it waits for the running commands and raises ``SpooltopError``."""
         watch = self.queue.arrivals()
         pipe, wakeup_fd = nonblocking_pipe()
         try:
@@ -131,6 +138,7 @@ class CommandWorker:
                 while self._turn(watch, pipe):
                     pass
         finally:
+            self._guard.close()
             watch.close()
             os.close(wakeup_fd)
             os.close(pipe)
@@ -149,7 +157,7 @@ class CommandWorker:
             if self._take():
                 return True
             self._look_for_pause()
-            over = self._stopping or (self.drain and self.queue.peek() is None)
+            over = self._stopping or (self.drain and self.queue.peek() is None and self._nothing_is_left())
         except Unavailable as error:
             over = self._stopping or self.drain
             if self.drain:
@@ -165,6 +173,24 @@ class CommandWorker:
             wait_for_wakeup(pipe, self._next_deadline())
         else:
             watch.wait(min(self._next_deadline(), LONGEST if self._pause is None else PAUSE_CHECK))
+        return True
+
+    def _nothing_is_left(self) -> bool:
+        """True where a drain is over. Claims of consumers that have ended come back with the end of their leases: these are
+        waited for, and recovered. Other claims are named."""
+        if self._running:
+            return True
+        others, now = self.queue.claims_of_others(), self.tick()
+        waits = max((one.ends_in for one in others if one.ends_in is not None), default=None)
+        if waits is not None and self.recover:
+            self._left_until = now + waits + LONGEST if self._left_until is None else self._left_until
+            if now < self._left_until:
+                return False
+        for one in others:
+            self._failures += not one.is_running
+            if not self.quiet:
+                what = f"{one.number:,} claimed by {escape(one.holder)} {'is' if one.number == 1 else 'are'} left"
+                self.terminal.error(f"{printable(self.queue.name)}: {what}: {printable(one.evidence)}")
         return True
 
     def _look_for_pause(self) -> None:
@@ -206,16 +232,19 @@ class CommandWorker:
             return False
         if self._waits and not self.quiet:
             self.terminal.error(f"{printable(self.queue.name)} goes on")
-        self._waits = ""
+        self._waits.clear()
         if claim is None:
             return False
         try:
             with claim.open() as message:
+                inherited = self.queue.inherited_fds()
+                if not inherited:
+                    self._guard.start()
                 process = subprocess.Popen(
                     self.command,
                     stdin=message,
                     env=self._environment(claim),
-                    pass_fds=self.queue.inherited_fds(),
+                    pass_fds=inherited,
                     process_group=0,
                 )
         except ClaimLost:
@@ -226,13 +255,14 @@ class CommandWorker:
             raise SpooltopError(what, advice=f"message {escape(claim.id)} was released") from error
         now = self.tick()
         self._running.append(_Job(claim, process, now, None if self.timeout is None else now + self.timeout))
+        self._guard.watch(job.process.pid for job in self._running)
         return True
 
     def _wait_for(self, error: SpooltopError, what: str) -> None:
-        """Says once what it waits for."""
-        if self._waits != what:
+        """Says once what it waits for, and why."""
+        if str(error) not in self._waits:
             self.terminal.error(f"{error}; waiting for {what}")
-        self._waits = what
+        self._waits.add(str(error))
 
     def _environment(self, claim: QueueClaim) -> Mapping[str, str]:
         return {
@@ -248,8 +278,9 @@ class CommandWorker:
                 continue
             if job.ended_by:
                 signal_group(job.process.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
-            code = job.process.wait()
             self._running.remove(job)
+            self._guard.watch(one.process.pid for one in self._running)
+            code = job.process.wait()
             self._finish(job, code)
 
     def _finish_again(self) -> None:
@@ -281,6 +312,9 @@ class CommandWorker:
             return
         except (SpooltopError, OSError) as error:
             said = f"kept ({how}; {printable(str(error))})"  # it is put back when this worker ends
+            self._kept.append(claim)
+            if isinstance(error, Refused):  # as all others would be: their commands would run in vain
+                self._broken = error
         if said != "done":
             self._failures += 1
         if not self.quiet:

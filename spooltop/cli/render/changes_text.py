@@ -80,7 +80,7 @@ def plan(plan: Plan) -> list[str]:
     if plan.rate_text:
         lines.append(plan.rate_text)
     if plan.command and plan.count and len(plan.items) <= SAMPLE:
-        lines.append(f"as a command: {shlex.join(plan.command)}")
+        lines.append(f"as a command{', without force' if plan.force else ''}: {shlex.join(plan.command)}")
     return lines
 
 

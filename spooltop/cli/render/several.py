@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from spooltop.errors import SpooltopError
 from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.target import full_name, without_secrets
+from spooltop.model.target import without_secrets
 from spooltop.model.text import escape
 from spooltop.model.units import age, clock_time, count
 from spooltop.model.vocabulary import Box
@@ -34,9 +34,8 @@ def as_json(one: Glance) -> str:
     """The object of one target, as ``status --json`` has it; of one that cannot be looked at, the reason."""
     if one.snapshot is not None:
         return snapshot_json.dumps(snapshot_json.status(one.snapshot, without_secrets(one.target)))
-    spool = escape(full_name(without_secrets(one.target)))
-    line = {"schema": snapshot_json.SCHEMA, "spool": spool, "complete": False, "error": one.says, "problems": []}
-    return snapshot_json.dumps(line)
+    head = snapshot_json.status_head(without_secrets(one.target))
+    return snapshot_json.dumps({**head, "complete": False, "error": one.says, "problems": []})
 
 
 def as_lines(glances: Sequence[Glance]) -> Iterator[str]:

@@ -23,7 +23,9 @@ from spooltop.model.target import full_name
 from spooltop.model.text import escape, escape_text
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key
 
-__all__ = ["SCHEMA", "cursors", "dumps", "holders", "locks", "message", "named", "put", "row", "selection", "status"]
+__all__ = [
+    "SCHEMA", "cursors", "dumps", "holders", "locks", "message", "named", "put", "row", "selection", "status", "status_head",
+]  # fmt: skip
 
 SCHEMA = 1
 """Schema version in every object."""
@@ -40,6 +42,11 @@ def dumps(thing: Mapping[str, Any]) -> str:
         return json.dumps(_finite(thing), allow_nan=False)
 
 
+def status_head(target: str) -> dict[str, Any]:
+    """The first members of each object of ``status --json``: what is looked at, and on which host."""
+    return {"schema": SCHEMA, "spool": escape(full_name(target)), "host": escape(os.uname().nodename)}
+
+
 def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
     """The complete object of ``status --json``."""
     observation = snapshot.observation
@@ -48,8 +55,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
     counts = observation.counts
     ids = {row.key: row.id for row in (*observation.claims, *observation.tmp, *observation.irregular)}
     return {
-        "schema": SCHEMA,
-        "spool": escape(full_name(target)),
+        **status_head(target),
         "layout": observation.layout,
         **({"program": observation.program} if observation.program else {}),
         "taken_at": now,
@@ -58,7 +64,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
         # Of a mail folder nothing is judged, and what was not counted is not 0.
         "claims": dict.fromkeys(("alive", "dead", "unknown"))
         if observation.is_mail
-        else {"alive": counts.alive, "dead": counts.dead, "unknown": counts.unknown},
+        else {"alive": counts.alive, "dead": counts.dead if observation.proves_death else None, "unknown": counts.unknown},
         "tmp": {"writing": counts.writing, "abandoned": counts.abandoned, "unknown": counts.tmp_unknown},
         "judged_all": observation.judged_all,
         "rates": {

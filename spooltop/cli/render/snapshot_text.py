@@ -96,6 +96,8 @@ def message(row: Row, payload: Payload, now: float) -> list[str]:
     ]
     if row.verdict is not None:
         facts.append(("verdict", f"{verdict(row)}, {printable(row.evidence)}"))
+    elif row.evidence:
+        facts.append(("verdict", f"none: {printable(row.evidence)}"))
     if row.not_before is not None and row.not_before > now:
         facts.append(("waits", f"for {duration(row.not_before - now)} more"))
     facts += [("reason", printable(row.reason))] if row.reason else []
@@ -205,11 +207,8 @@ def _holder(one: LockHolder) -> str:
 
 def _problems(snapshot: Snapshot) -> list[str]:
     problems = sorted(snapshot.problems, key=lambda problem: problem.rank)
-    codes = ", ".join(snapshot.not_judged_codes)
-    if snapshot.watched_for < 1:
-        unjudged = f"not judged by one look: {codes}; use --watch 30s" if codes else ""
-    else:
-        unjudged = f"not judged in {duration(snapshot.watched_for)}: {codes}" if codes else ""
+    codes = snapshot.not_judged_words()
+    unjudged = f"not judged: {'; '.join(codes)}" if codes else ""
     unseen = f"not visible: {'; '.join(map(printable, snapshot.not_visible))}" if snapshot.not_visible else ""
     rest = [line for line in (unjudged, unseen) if line]
     if not problems:
@@ -222,12 +221,13 @@ def _problems(snapshot: Snapshot) -> list[str]:
 def _boxes(snapshot: Snapshot) -> list[str]:
     observation = snapshot.observation
     counts = observation.counts
+    dead = f"{counts.dead} {'DEAD' if counts.dead else 'dead'} " if observation.proves_death else ""
     words = {
         Box.TMP: f"{counts.writing} writing {counts.abandoned} abandoned {counts.tmp_unknown} unknown",
         Box.NEW: f"{rate(snapshot.rates.new_per_s, signed=True)} over {duration(snapshot.rates.slope_window)}"
         if snapshot.rates.new_per_s is not None
         else "",
-        Box.CUR: f"{counts.alive} alive {counts.dead} {'DEAD' if counts.dead else 'dead'} {counts.unknown} unknown",
+        Box.CUR: f"{counts.alive} alive {dead}{counts.unknown} unknown",
     }
     lines = ["box          depth  oldest    bytes"]
     for box in Box:

@@ -51,7 +51,8 @@ class Claim:
 
     ``name`` is its exact name in ``cur``: the compare-and-swap of every later step. If somebody took the claim away, each step
     raises ``ClaimLost``. A claim that is dropped without ack, release or reject goes back to ``new``, with a warning. So does a
-    claim whose spool is closed; each later step, including the end of ``with claim:``, then raises ``Closed``.
+    claim whose spool is closed; each later step, including the end of ``with claim:``, then raises ``Closed``. The process that
+    claimed is the holder: in a forked child each step raises ``ClaimLost``, and leaving the block does nothing.
 
     >>> import tempfile
     >>> from spooltop.engine import Spool
@@ -68,6 +69,7 @@ class Claim:
     __slots__ = ("__weakref__", "_consumer", "_keep", "_parsed", "base", "done", "failed", "name", "token")
 
     def __init__(self, consumer: Consumer, base: str, name: str, token: str, failed: int, keep: object) -> None:
+        self.done = True  # until its consumer knows it
         self._consumer = consumer
         self._keep = keep  # a spool that its owner lets go of stays open for the claims that he holds
         self._parsed: Name | None = None
@@ -75,7 +77,6 @@ class Claim:
         self.name = name
         self.token = token
         self.failed = failed
-        self.done = False
 
     @property
     def parsed(self) -> Name:
@@ -108,15 +109,17 @@ class Claim:
         consumer = self._consumer
         if self.done:
             consumer.check(self)
-        boxes = consumer.boxes
+        boxes, name = consumer.boxes, self.name
         files = boxes.files
         try:
-            fd = files.open_read(self.name, boxes.cur)
+            fd = files.open_read(name, boxes.cur)
             try:
                 return files.content(fd)
             finally:
                 files.close(fd)
         except FileNotFoundError:
+            if consumer.has_moved_on(self, name):
+                return self.data
             raise consumer.lost(self) from None
         except OSError as error:
             raise consumer.unreadable(error) from None
@@ -179,6 +182,12 @@ class Claim:
         """
         self._consumer.reject(self, reason, ended)
 
+    def move_on(self, name: str, token: str) -> None:
+        """Takes another name in ``cur``, with the ``token`` that the consumer has now."""
+        self._parsed = None
+        self.name = name
+        self.token = token
+
     def of(self, consumer: Consumer) -> bool:
         """True for a claim of this consumer."""
         return self._consumer is consumer
@@ -222,7 +231,7 @@ class Claim:
         return f"<Claim {self.id!r} attempt {self.attempt}{' ended' if self.done else ''}>"
 
     def __del__(self) -> None:
-        if not self.done and self._consumer.holds(self):
+        if not getattr(self, "done", True) and self._consumer.holds(self):  # an interrupt may have kept it from being made
             self._consumer.drop(self)  # before the warning, which may be made an error
             warn_dropped(self.id)
 

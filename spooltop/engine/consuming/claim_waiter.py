@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -14,6 +15,7 @@ from spooltop.model.vocabulary import Box
 from ..arguments import check_seconds
 from ..closed import AfterClose
 from ..dirs import SpoolDirs
+from ..system.forks import iterated_by
 from .claim import Claim
 from .consumer import Consumer
 from .waiting import ArrivalWatch
@@ -63,7 +65,14 @@ class ClaimWaiter:
         from .aio import aclaims  # loads asyncio: only for those who use it
 
         check_seconds("timeout", timeout)
-        return aclaims(self, lambda: self._consumer.take(keep), timeout)
+        forks, pid = self._consumer.forks, os.getpid()
+
+        def take() -> Claim | None:
+            if self._consumer.forks != forks:
+                raise iterated_by(pid, self._dirs.path)
+            return self._consumer.take(keep)
+
+        return aclaims(self, take, timeout)
 
     def new_watch(self) -> ArrivalWatch:
         """Begins a watch of ``new`` for one iterator; it ends when nothing refers to it any more."""

@@ -10,17 +10,19 @@ from typing import BinaryIO, NoReturn, cast
 from weakref import ref
 
 from spooltop.errors import ClaimLost, Closed, SpooltopError, UsageError
+from spooltop.model.moves import QueueIdentity
 
 from ..arguments import check_seconds, check_text
 from ..closed import AfterClose, closed
 from ..dirs import OpenBoxes, SpoolDirs
 from ..mail import refuse_mail
-from ..names import LATEST, is_mail_name, parse, requeued_name
+from ..names import LATEST, in_cur, is_mail_name, parse, requeued_name
 from ..pausing import PauseCheck
 from ..presence import PresenceLock
 from ..producing.id_generator import IdGenerator
 from ..producing.tmp_writer import Data, SourceFailed, TmpWriter, check_data, not_regular
 from ..set_aside import reject
+from ..system.forks import is_its_child, tell_in_children
 from ..system.os_errors import translate
 from .backlog import Backlog
 from .claim import Claim, as_file, warn_dropped
@@ -32,7 +34,7 @@ __all__ = ["Consumer"]
 class Consumer:
     """Claims of one process on one spool, under one token at a time. Mail is not claimed, unless ``as_spool``. Thread-safe,
     ``close`` included: a call that is under way in another thread ends as it would have, and every later one raises
-    ``Closed``."""
+    ``Closed``. With ``moves_to``, the queue into which it moves messages, no claim goes back by itself."""
 
     def __init__(
         self,
@@ -43,7 +45,9 @@ class Consumer:
         durable: bool,
         max_attempts: int,
         as_spool: bool = False,
+        moves_to: QueueIdentity | None = None,
     ) -> None:
+        self._moves_to = moves_to
         self._path = dirs.path
         self.boxes = OpenBoxes(dirs)
         self._clock = clock
@@ -56,12 +60,18 @@ class Consumer:
         self.pause = PauseCheck()
         self._lock = threading.RLock()
         self._hold: PresenceLock | None = None
+        self._lost_hold: PresenceLock | None = None
+        """Presence whose file was removed, until all claims have the token of its successor."""
+        self._looks = 0
         self._open: dict[str, ref[Claim]] = {}
         self._failures: dict[str, int] = {}
         self._last_us = 0
         self._uncertain = UncertainClaims(self.backlog, self._path)
         self._closed = False
         self._given_back: frozenset[str] = frozenset()
+        self.forks = 0
+        """Number of forks between the process that opened the spool and this one."""
+        tell_in_children(self, Consumer._forked)  # by itself: another thread may be closing the spool at the fork
 
     # Presence
 
@@ -71,7 +81,7 @@ class Consumer:
             if self._hold is None:
                 boxes = self.boxes
                 try:
-                    hold = PresenceLock.take(boxes.dirs, now=self._clock(), durable=self._durable)
+                    hold = PresenceLock.take(boxes.dirs, now=self._clock(), durable=self._durable, moves_to=self._moves_to)
                 except OSError as error:
                     raise translate(error, self._path, "claim") from error
                 if self._closed:  # by a signal handler, since this call began
@@ -84,28 +94,41 @@ class Consumer:
     def token(self) -> str | None:
         return self._hold.token if self._hold else None
 
-    def forked(self) -> None:
-        """Forgets all claims in a forked child: everything that is held belongs to the parent."""
+    def _forked(self) -> None:
+        """Ends and forgets all claims in a forked child, on no disk: everything that is held belongs to the parent."""
+        self.forks += 1
         self._lock = threading.RLock()
-        if self._hold is not None:
-            self._hold.abandon()
-            self._hold = None
+        for reference in self._open.values():
+            if (claim := reference()) is not None:
+                claim.end()
+        for hold in (self._hold, self._lost_hold):
+            if hold is not None:
+                hold.abandon()
+        self._hold = self._lost_hold = None
         self._open.clear()
         self._uncertain.names.clear()
         self.backlog.clear()
 
     def close(self) -> None:
-        """Releases the claims that are still held, with a warning, and frees the presence and the descriptors."""
+        """Releases the claims that are still held, with a warning, and frees the presence and the descriptors. Claims of which an
+        interrupt kept the caller from hearing go back without."""
         with self._lock:
             self._closed = True
             boxes = self.boxes
-            dropped = [claim for reference in list(self._open.values()) if (claim := reference()) is not None]
+            # A mover's may have been put into the target by the claim before: the next move asks.
+            while self._moves_to is None and (found := self._uncertain.settled(boxes, self._open)) is not None:
+                del self._uncertain.names[found[1]]
+                self._put_back(boxes, *found)
+            held = () if self._moves_to is not None else list(self._open.values())
+            dropped = [claim for reference in held if (claim := reference()) is not None]
             self._given_back = frozenset(claim.name for claim in dropped)
             for claim in dropped:
                 self.drop(claim)
             self._open.clear()
             hold, self._hold = self._hold, None
             try:
+                if self._lost_hold is not None:
+                    self._lost_hold.drop(boxes.dirs, remove=False)
                 if hold is not None:
                     mine = f",c={hold.token}."
                     left = any(mine in name for name in boxes.files.scan(boxes.cur))
@@ -114,6 +137,61 @@ class Consumer:
                 self.boxes = cast("OpenBoxes", AfterClose(self._path))
         if dropped:
             warn_dropped(*(claim.id for claim in dropped))
+
+    def _keep_presence(self, boxes: OpenBoxes) -> None:
+        """Takes a new presence if the file of this one was removed (a restore without it), and renames the claims to its token:
+        nobody could see any more that their holder is running, or ever that it is dead.
+
+        An interrupted or failed call is completed by the next one. Raises ``OSError``, ``SpooltopError``.
+        """
+        if self._lost_hold is None:
+            if self._hold is None or boxes.files.is_linked(self._hold.fd):
+                return
+            boxes.dirs.forget_removed()
+            self._lost_hold, self._hold = self._hold, None
+        token, uncertain = self.hold().token, self._uncertain.names
+        for name, base in list(uncertain.items()):
+            to = self._with_token(name, base, token)
+            uncertain[to] = base
+            del uncertain[name if to == name or self._moved_on(boxes, name, to) else to]
+        for reference in list(self._open.values()):
+            claim = reference()
+            if claim is None or claim.done or claim.token == token:
+                continue
+            before, to = claim.name, self._with_token(claim.name, claim.base, token)
+            if self._moved_on(boxes, before, to):
+                self._open[to] = reference
+                claim.move_on(to, token)
+                self._open.pop(before, None)
+        if self._durable:
+            boxes.files.sync_dir(boxes.cur)
+        self._lost_hold.drop(boxes.dirs, remove=False)
+        self._lost_hold = None
+
+    def _with_token(self, name: str, base: str, token: str) -> str:
+        return in_cur(base, token, parse(name, claimed=True).claimed_us or 0, os.getpid())
+
+    def _moved_on(self, boxes: OpenBoxes, name: str, to: str) -> bool:
+        """Renames a claim. False if it was taken away, or has ended."""
+        try:
+            boxes.files.rename(name, boxes.cur, to, boxes.cur)
+        except FileNotFoundError:
+            try:
+                boxes.files.stat(to, boxes.cur)  # renamed by a call that was interrupted
+            except FileNotFoundError:
+                return False
+        return True
+
+    def has_moved_on(self, claim: Claim, name: str) -> bool:
+        """True if ``claim`` has another name than ``name`` by now, which was not found: its consumer took a new token."""
+        with self._lock:  # until all claims are renamed
+            return claim.name != name
+
+    def _put_back(self, boxes: OpenBoxes, name: str, claimed: str) -> None:
+        try:
+            boxes.files.move(claimed, boxes.cur, name, boxes.new)
+        except OSError:
+            return  # it stays in cur, where recover finds it when the lock of this consumer is free
 
     # Claims
 
@@ -124,37 +202,70 @@ class Consumer:
             if self._closed:
                 raise closed(self._path)
             boxes = self.boxes
-            files, new, cur = boxes.files, boxes.new, boxes.cur
-            if self._uncertain.names and self._hold is not None and (found := self._uncertain.settled(boxes)) is not None:
-                return self._begin(*found, self._hold, keep)
             try:
-                if self.pause.paused(boxes.dirs):
-                    return None
+                return self._take(boxes, keep)
+            except SpooltopError:
+                raise
+            except BaseException:
+                self.backlog.clear()  # an interrupt came, maybe to a name that had just left it
+                raise
+
+    def _take(self, boxes: OpenBoxes, keep: object) -> Claim | None:
+        files, new, cur = boxes.files, boxes.new, boxes.cur
+        uncertain = self._uncertain.names
+        if uncertain and self._hold is not None and (found := self._uncertain.settled(boxes, self._open)) is not None:
+            return self._begin(*found, self._hold, keep)
+        try:
+            paused = self.pause.paused(boxes.dirs)
+            if self._looks != self.pause.looks:
+                self._keep_presence(boxes)
+                self._looks = self.pause.looks
+            if paused:
+                return None
+        except OSError as error:
+            raise translate(error, self._path, "claim") from error
+        while (name := self._oldest("claim")) is not None:
+            if name[10:11] == "." and not self._takes_mail_names and is_mail_name(name):
+                self._refuse_mail(name)
+            hold = self._hold or self.hold()
+            us = int(self._clock() * 1e6)
+            self._last_us = us = us if us > self._last_us else self._last_us + 1
+            claimed = name + hold.before_us + str(us) + hold.after_us
+            uncertain[claimed] = name
+            try:
+                # Nobody can have this name: it holds a random token of 128 bits, and a time that the token never had.
+                # So there is nothing to replace, and plain rename(2) is as safe as RENAME_NOREPLACE, and quicker.
+                files.rename(name, new, claimed, cur)
             except OSError as error:
-                raise translate(error, self._path, "claim") from error
-            while (name := self._oldest("claim")) is not None:
-                if name[10:11] == "." and not self._takes_mail_names and is_mail_name(name):
-                    self._refuse_mail(name)
-                hold = self._hold or self.hold()
-                us = int(self._clock() * 1e6)
-                self._last_us = us = us if us > self._last_us else self._last_us + 1
-                claimed = name + hold.before_us + str(us) + hold.after_us
-                try:
-                    # Nobody can have this name: it holds a random token of 128 bits, and a time that the token never had.
-                    # So there is nothing to replace, and plain rename(2) is as safe as RENAME_NOREPLACE, and quicker.
-                    files.rename(name, new, claimed, cur)
-                except OSError as error:
-                    if not self._uncertain.was_made(error, name, claimed, boxes):
-                        continue
-                if self._hold is not hold:  # a signal handler closed it meanwhile: this holder would not be seen as alive
-                    files.move(claimed, cur, name, new)
-                    raise closed(self._path)
+                if not self._uncertain.was_made(error, name, claimed, boxes):
+                    continue
+            if self._closed:  # by a signal handler meanwhile: this holder would not be seen as alive
+                self._put_back(boxes, name, claimed)
+                raise closed(self._path)
+            if claimed in uncertain:  # else a signal handler that claims was handed this message
                 return self._begin(name, claimed, hold, keep)
-            return None
+        return None
+
+    def adopt(self, other: str) -> Claim | None:
+        """Takes over the claim ``other`` of a dead consumer, by its exact name; None if it is gone."""
+        with self._lock:
+            boxes, hold = self.boxes, self.hold()
+            base = parse(other, claimed=True).base
+            self._last_us = us = max(int(self._clock() * 1e6), self._last_us + 1)
+            claimed = f"{base}{hold.before_us}{us}{hold.after_us}"
+            self._uncertain.names[claimed] = base
+            try:
+                boxes.files.rename(other, boxes.cur, claimed, boxes.cur)
+            except FileNotFoundError:
+                del self._uncertain.names[claimed]
+                return None
+            return self._begin(base, claimed, hold, None)
 
     def _begin(self, name: str, claimed: str, hold: PresenceLock, keep: object) -> Claim:
         claim = Claim(self, name, claimed, hold.token, self._failures.get(name, 0), keep)
         self._open[claimed] = ref(claim)
+        claim.done = False  # in this order: after an interrupt the claim is either uncertain or given back by its finaliser
+        del self._uncertain.names[claimed]
         return claim
 
     def _refuse_mail(self, name: str) -> None:
@@ -188,15 +299,17 @@ class Consumer:
             raise translate(error, self._path, doing) from error
 
     def holds(self, claim: Claim) -> bool:
-        """True while the claim is this process's to end: not after a fork, not after closing."""
-        return self._hold is not None and self._hold.token == claim.token
+        """True while the claim is this process's to end: not after closing."""
+        return not self._closed
 
     def open(self, claim: Claim) -> BinaryIO:
         self.check(claim)
-        boxes = self.boxes
+        boxes, name = self.boxes, claim.name
         try:
-            fd = boxes.files.open_read(claim.name, boxes.cur)
+            fd = boxes.files.open_read(name, boxes.cur)
         except FileNotFoundError:
+            if self.has_moved_on(claim, name):
+                return self.open(claim)
             raise self.lost(claim) from None
         except OSError as error:
             raise self.unreadable(error) from None
@@ -215,12 +328,13 @@ class Consumer:
         if self._failures:
             self._unlink(boxes, claim)
         else:  # the same without the detours: most of what a consumer does
+            name = claim.name
             try:
-                boxes.files.unlink(claim.name, boxes.cur)
+                boxes.files.unlink(name, boxes.cur)
             except OSError as error:
-                self._must_be_gone(boxes, claim, error)
+                self._must_be_gone(boxes, claim, name, error)
             claim.done = True
-            self._open.pop(claim.name, None)
+            self._open.pop(name, None)
         if self._durable:
             self._settle(boxes)
 
@@ -241,18 +355,20 @@ class Consumer:
         if self._durable:
             self._settle(boxes)
         if lost:
+            ids = ", ".join(repr(claim.id) for claim in lost[:10])
             raise ClaimLost(
-                f"{len(lost)} of {len(claims)} claims were taken away: {', '.join(repr(claim.id) for claim in lost[:10])}",
+                f"{len(lost)} of {len(claims)} claims were {_whose(lost[0]) or 'taken away'}: {ids}",
                 names=[claim.name for claim in lost],
                 path=self._path,
             )
 
     def _unlink(self, boxes: OpenBoxes, claim: Claim) -> None:
         self.check(claim)
+        name = claim.name
         try:
-            boxes.files.unlink(claim.name, boxes.cur)
+            boxes.files.unlink(name, boxes.cur)
         except OSError as error:
-            self._must_be_gone(boxes, claim, error)
+            self._must_be_gone(boxes, claim, name, error)
         self._forget(claim)
         self._failures.pop(claim.base, None)
 
@@ -263,12 +379,15 @@ class Consumer:
             what = f"ack: done, but its sync failed ({os.strerror(error.errno or 0)})"
             raise SpooltopError(what, path=self._path, advice="after a power cut it may come again") from error
 
-    def _must_be_gone(self, boxes: OpenBoxes, claim: Claim, error: OSError) -> None:
+    def _must_be_gone(self, boxes: OpenBoxes, claim: Claim, name: str, error: OSError) -> None:
         if isinstance(error, FileNotFoundError):
+            if self.has_moved_on(claim, name):
+                self._unlink(boxes, claim)
+                return
             raise self.lost(claim) from None
         # A server may have done it and yet report an error.
         try:
-            boxes.files.stat(claim.name, boxes.cur)
+            boxes.files.stat(name, boxes.cur)
         except FileNotFoundError:
             return
         except OSError:
@@ -279,12 +398,15 @@ class Consumer:
         """Puts ``data`` in place of the content of a claim that is held, in one step."""
         check_data(data)
         self.check(claim)
-        boxes, draft = self.boxes, IdGenerator(self._host).next(self._clock)
+        boxes, name, draft = self.boxes, claim.name, IdGenerator(self._host).next(self._clock)
         try:
-            TmpWriter(boxes.dirs).swap_in(draft, data, claim.name, boxes.cur, durable=self._durable)
+            TmpWriter(boxes.dirs).swap_in(draft, data, name, boxes.cur, durable=self._durable)
         except SourceFailed as failed:
             raise failed.error from None
         except FileNotFoundError:
+            if self.has_moved_on(claim, name):  # but a file that gave the data has been read
+                what = "release: the claim was renamed meanwhile, as .spooltop was removed"
+                raise SpooltopError(what, path=self._path, advice="it is still held; release it again") from None
             raise self.lost(claim) from None
         except OSError as error:
             raise translate(error, self._path, "release") from error
@@ -296,7 +418,7 @@ class Consumer:
             self.reject(claim, f"given back after {claim.attempt} attempts", ended)
             return
         self.check(claim)
-        boxes = self.boxes
+        boxes, held_as = self.boxes, claim.name
         parsed = claim.parsed
         until = int(min((self._clock() + delay) * 1e6, LATEST)) if delay > 0 else None
         name = requeued_name(parsed, not_before=until, ended=ended)
@@ -305,8 +427,11 @@ class Consumer:
             if until is not None:
                 self.backlog.delay(name, until)
         try:
-            boxes.files.move(claim.name, boxes.cur, name, boxes.new, inode=self._inode(boxes, claim))
+            boxes.files.move(held_as, boxes.cur, name, boxes.new, inode=boxes.files.stat(held_as, boxes.cur).st_ino)
         except FileNotFoundError:
+            if self.has_moved_on(claim, held_as):
+                self.release(claim, delay, ended)
+                return
             raise self.lost(claim) from None
         except FileExistsError:
             raise SpooltopError(
@@ -328,24 +453,45 @@ class Consumer:
     def reject(self, claim: Claim, reason: str, ended: str | None = None) -> None:
         check_text("reason", reason)
         self.check(claim)
-        boxes = self.boxes
+        boxes, name = self.boxes, claim.name
         try:
             reject(
-                boxes.dirs, claim.name, self._inode(boxes, claim), reason, operation=f"engine.{claim.token}", at=self._clock(),
+                boxes.dirs, name, boxes.files.stat(name, boxes.cur).st_ino, reason,
+                operation=f"engine.{claim.token}", at=self._clock(),
                 who=f"pid {os.getpid()} on {self._host}", attempt=claim.attempt, durable=self._durable,
                 ended=ended,
             )  # fmt: skip
         except FileNotFoundError:
+            if self.has_moved_on(claim, name):
+                self.reject(claim, reason, ended)
+                return
             raise self.lost(claim) from None
         except OSError as error:
             raise translate(error, self._path, "reject") from error
         self._forget(claim)
 
-    def _inode(self, boxes: OpenBoxes, claim: Claim) -> int:
-        return boxes.files.stat(claim.name, boxes.cur).st_ino
+    def give_back(self, claim: Claim) -> None:
+        """Moves a claim back to the name that it had in ``new``: nothing was tried, and no attempt is counted."""
+        boxes = self.boxes
+        inode = boxes.files.stat(claim.name, boxes.cur).st_ino
+        boxes.files.move(claim.name, boxes.cur, claim.base, boxes.new, inode=inode)
+        self._forget(claim)
+        self._sync(boxes)
+
+    def leave(self, claim: Claim) -> None:
+        """Ends a claim for this process only: it stays in ``cur``."""
+        self._forget(claim)
+
+    def sync_claims(self) -> None:
+        """Makes the claims that were made durable, if this consumer is."""
+        if self._durable:
+            self._sync_acks(self.boxes)
 
     def drop(self, claim: Claim) -> None:
         """Gives back a claim that the caller forgot; called by its finaliser."""
+        if self._moves_to is not None:
+            self._forget(claim)  # whether it was put is known to the target alone
+            return
         try:
             self.release(claim, 0)
         except (ClaimLost, SpooltopError, OSError):
@@ -363,6 +509,8 @@ class Consumer:
         if self.gave_back(claim):
             what = f"the Spool was closed while the claim on {claim.id!r} was held"
             raise Closed(what, path=self._path, advice="the message went back to new and will be claimed again")
+        if whose := _whose(claim):
+            raise ClaimLost(f"{claim.id!r} was {whose}", names=[claim.name], path=self._path, advice="leave it to that process")
         raise ClaimLost(f"the claim on {claim.id!r} has ended already", names=[claim.name], path=self._path)
 
     def lost(self, claim: Claim) -> ClaimLost:
@@ -393,3 +541,9 @@ class Consumer:
             # Target first: cut off in between, the message is in both places and never in none.
             boxes.files.sync_dir(boxes.new)
             boxes.files.sync_dir(boxes.cur)
+
+
+def _whose(claim: Claim) -> str:
+    """Says whose claim it is if a parent of this process made it, else ""."""
+    pid = claim.parsed.pid
+    return "" if pid == os.getpid() else is_its_child("claimed", pid)

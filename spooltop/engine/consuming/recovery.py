@@ -11,11 +11,11 @@ from spooltop.model.vocabulary import ASIDE, Box, Verdict
 
 from ..dirs import SpoolDirs
 from ..names import DIED, Name, parse, requeued_name
-from ..presence import ANY_MACHINE, CONSUMERS, Vantage, judge, look
+from ..presence import ANY_MACHINE, CONSUMERS, Presence, Vantage, judge, look
 from ..set_aside import entries, folder, reject
 from ..system.files import is_inode
 
-__all__ = ["recover"]
+__all__ = ["has_other_name", "recover"]
 
 _GOING = ".gone-"
 """Prefix of a presence file's name while the file is being removed."""
@@ -35,13 +35,14 @@ def recover(
     ``Spool``.
 
     Only claims of our own protocol whose holder is proved dead; the attempt is counted, and at the limit the message is rejected.
+    Those of ``spooltop move`` are left to the next move: only that asks whether they were put.
     """
     files, cur, new = dirs.files, dirs.box(Box.CUR), dirs.box(Box.NEW)
     # In this order: claims listed before the locks are tried cannot belong to a consumer that appeared in between.
     claims = [parse(name, claimed=True) for name in files.list(cur) if ",c=" in name]
     tokens = {claim.token for claim in claims if claim.token is not None and claim.token != mine}
     vantage = Vantage.of(dirs, hosts)
-    dead = {token for token in tokens if judge(look(dirs, token), vantage)[0] is Verdict.DEAD}
+    dead = {token for token in tokens if _is_dead(look(dirs, token), vantage)}
     back: list[str] = []
     set_aside = False
     for claim in sorted((claim for claim in claims if claim.token in dead), key=lambda claim: claim.enqueued_us or 0):
@@ -49,7 +50,7 @@ def recover(
             found = files.stat(claim.raw, cur)
             if not stat.S_ISREG(found.st_mode):
                 continue
-            if found.st_nlink > 1 and _has_other_name(dirs, claim, found.st_ino):
+            if found.st_nlink > 1 and has_other_name(dirs, claim, found.st_ino):
                 files.unlink(claim.raw, cur)
                 continue
             attempt = (claim.attempts or 0) + 1
@@ -81,6 +82,10 @@ def recover(
     return back
 
 
+def _is_dead(presence: Presence, vantage: Vantage) -> bool:
+    return presence.moves_to is None and judge(presence, vantage)[0] is Verdict.DEAD
+
+
 def _must_be_sticky(error: OSError) -> None:
     """Accepts EPERM, which a sticky directory causes for another user's file: the file is left for its owner or the owner of the
     spool. Raises any other ``error``, including the one that says that nothing may be moved at all."""
@@ -88,8 +93,8 @@ def _must_be_sticky(error: OSError) -> None:
         raise error
 
 
-def _has_other_name(dirs: SpoolDirs, claim: Name, inode: int) -> bool:
-    """True if the file already exists at the destination of an interrupted move."""
+def has_other_name(dirs: SpoolDirs, claim: Name, inode: int) -> bool:
+    """True if the file already exists at the destination of a rename that was cut off."""
     for name in dirs.files.list(dirs.box(Box.NEW)):
         if _begins_alike(name, claim) and is_inode(dirs.files, name, dirs.box(Box.NEW), inode):
             return True
@@ -143,7 +148,7 @@ def _tidy_presence(dirs: SpoolDirs, mine: str | None, vantage: Vantage) -> None:
     files = dirs.files
     listed = files.list(consumers)
     tokens = [token for token in listed if not token.startswith(".") and token != mine]
-    dead = {token for token in tokens if judge(look(dirs, token), vantage)[0] is Verdict.DEAD}
+    dead = {token for token in tokens if _is_dead(look(dirs, token), vantage)}
     going = {name.removeprefix(_GOING) for name in listed if name.startswith(_GOING)}  # left by one that was cut off
     if not dead and not going:
         return

@@ -21,7 +21,7 @@ from spooltop.model.cursors.values import same_json
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 
-from ..arguments import check_seconds, check_text
+from ..arguments import absolute_path, check_seconds, check_text
 from ..atomic import make_file, publish
 from ..closed import OwnedDescriptor, closed
 from ..counters import lock_within
@@ -76,7 +76,7 @@ class CursorFile:
         clock: Callable[[], float] = time.time,
         folder: int | None = None,
     ) -> None:
-        self.path = os.path.abspath(os.fsdecode(path))
+        self.path = absolute_path(path)
         self._folder, self._name = os.path.split(self.path)
         self.single = single if single is not None else os.path.basename(self._folder) == "cursors"
         self._files = files or Files()

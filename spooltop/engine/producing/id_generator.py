@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from spooltop.errors import UsageError
+
 from ..names import encode_host
 
 __all__ = ["IdGenerator"]
@@ -51,7 +53,11 @@ class IdGenerator:
             us = _last + 1
         _last = us
         rest = self._middle + _random() + self._tail
-        return f"{us}{rest}" if us >= _DIGITS_16 else f"{us:016d}{rest}"
+        if us >= _DIGITS_16:
+            return f"{us}{rest}"
+        if us < 0:
+            raise UsageError(f"the clock stands at {us / 1e6:g} s", advice="a name carries times from 1970 on: set the clock")
+        return f"{us:016d}{rest}"
 
     def forget(self) -> None:
         """Takes the pid of a forked child into its ids; called in the child."""

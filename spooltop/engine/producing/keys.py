@@ -16,12 +16,14 @@ import json
 import os
 from collections.abc import Callable
 
+from spooltop.model.moves import mover_of
 from spooltop.model.untrusted import finite, json_object
 from spooltop.records import dataclass
 
 from ..atomic import open_shared, publish_new
 from ..dirs import SpoolDirs
 from ..names import parse
+from ..system.files import Files
 from ..system.small_files import NotRegular, read_small
 
 __all__ = ["KEYS", "KeyRecords"]
@@ -69,10 +71,7 @@ class KeyRecords:
             record = self._read(called)
             if record is None or self._valid(record):
                 return record
-            try:
-                files.unlink(called, keys)
-            except FileNotFoundError:
-                pass  # only an operator can have removed it; gone is what we want
+            _remove(files, called, keys)
             return None
         finally:
             files.close(fd)
@@ -87,6 +86,17 @@ class KeyRecords:
             return False
         self._sweep()
         return True
+
+    def forget(self, key: str) -> None:
+        """Removes the record of ``key``: another put with it makes another message."""
+        _remove(self._dirs.files, _called(key), self._keys())
+
+    def forget_mover(self, mover: str) -> None:
+        """Removes the records of all keys of one mover (``model.moves``), also one that it had only begun to write."""
+        keys, begin = self._keys(), _called_by(mover)
+        for called in self._dirs.files.list(keys):
+            if called.removeprefix(".").startswith(begin):
+                _remove(self._dirs.files, called, keys)
 
     def _sweep(self) -> None:
         now = self._clock()
@@ -120,4 +130,20 @@ class KeyRecords:
 def _called(key: str) -> str:
     from hashlib import sha256  # loads OpenSSL: only for those who use keys
 
-    return sha256(os.fsencode(key)).hexdigest()
+    digest = sha256(os.fsencode(key)).hexdigest()
+    moved = mover_of(key)
+    return digest if moved is None else f"{_called_by(moved[0])}{digest}"
+
+
+def _called_by(mover: str) -> str:
+    """Returns the beginning of the names of all records of one mover: what it left behind is found by it."""
+    from hashlib import sha256  # as above
+
+    return f"move-{sha256(os.fsencode(mover)).hexdigest()[:32]}-"
+
+
+def _remove(files: Files, called: str, keys: int) -> None:
+    try:
+        files.unlink(called, keys)
+    except FileNotFoundError:
+        return  # somebody was quicker; gone is what we want

@@ -257,7 +257,27 @@ class Producer:
             return True  # not known to be absent
         return known is not None and known.name == name
 
+    def was_put(self, key: str, durable: bool) -> bool:
+        """Returns whether ``key`` has a message; completes its put if that was cut off."""
+        known = self._keys.find(key)
+        if known is not None:
+            self._complete(known, durable)
+        return known is not None
+
+    def forget(self, key: str) -> None:
+        """Forgets a key. See ``KeyRecords.forget``."""
+        self._keys.forget(key)
+
+    def forget_mover(self, mover: str) -> None:
+        """Forgets the keys of a mover. See ``KeyRecords.forget_mover``."""
+        self._keys.forget_mover(mover)
+
     def _finish(self, known: Record, source: str | None, durable: bool) -> MessageId:
+        self._complete(known, durable)
+        self._count(DUPLICATE, source or "")
+        return MessageId(known.id, duplicate=True)
+
+    def _complete(self, known: Record, durable: bool) -> None:
         try:
             found = self._files.stat(known.name, self._tmp)
             if stat.S_ISREG(found.st_mode):
@@ -268,8 +288,6 @@ class Producer:
             self._writer.discard(known.name)  # the id is in new: a second copy of it is nothing that anyone waits for
         if durable:
             self._writer.settle(known.id, emptied=True)  # whoever moved it may not have synced it yet
-        self._count(DUPLICATE, source or "")
-        return MessageId(known.id, duplicate=True)
 
     def _count(self, what: str, of: str) -> None:
         own = self._dirs.private_dir(create=True)

@@ -158,6 +158,15 @@ class Files(FileLocks):
 
     fstat = staticmethod(os.fstat)
 
+    def is_linked(self, fd: int) -> bool:
+        """False if an open file or directory was removed, and has no name any more."""
+        try:
+            return self.fstat(fd).st_nlink > 0
+        except OSError as error:
+            if error.errno == errno.ESTALE:  # removed by another client of an NFS server
+                return False
+            raise
+
     def list(self, dir_fd: int) -> list[str]:
         """Lists all names of a directory, in no order."""
         fd = self._again(dir_fd)

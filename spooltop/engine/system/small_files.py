@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .files import READ_CAP, REAL_FILES, Files
 
-__all__ = ["IRREGULAR", "Content", "NotRegular", "open_regular", "read_small"]
+__all__ = ["IRREGULAR", "Content", "NotRegular", "open_regular", "read_small", "why_mistrusted"]
 
 IRREGULAR = frozenset({errno.EINVAL, errno.ELOOP, errno.ENXIO})
 """Errors of ``open_regular`` for anything other than a regular file: ``NotRegular`` (EINVAL), a symbolic link (ELOOP), a socket
@@ -33,6 +33,16 @@ class Content(NamedTuple):
 
     data: bytes
     status: os.stat_result
+
+
+def why_mistrusted(found: os.stat_result, uid: int) -> str:
+    """Says why ``uid`` does not trust a file or folder; empty where it does. A user's own group may write it, as the umask of
+    many systems lets it; for root no other group may."""
+    if found.st_uid not in (0, uid):
+        return f"it belongs to user {found.st_uid}, neither to you nor to root"
+    if found.st_mode & stat.S_IWOTH or (not uid and found.st_mode & stat.S_IWGRP and found.st_gid):
+        return "others than its owner may write it"
+    return ""
 
 
 def open_regular(

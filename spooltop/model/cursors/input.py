@@ -35,7 +35,7 @@ def parse_value(text: str, present: Json, kind: str = "", field: str | None = No
     (89640, '89640', {'last_id': 7, 'n': 'x'})
     """
     if kind == "text":
-        return ParsedValue(text, "a text, as asked")
+        return ParsedValue(text, "a string, as asked")
     if kind == "json":
         return ParsedValue(_json(text), "JSON, as asked")
     if isinstance(present, dict) and (name := field_of(present, field)) is not None:
@@ -49,9 +49,9 @@ def parse_value(text: str, present: Json, kind: str = "", field: str | None = No
     try:
         value = _json(text)
     except ValueError:
-        return ParsedValue(text, "a text")
+        return ParsedValue(text, "a string")
     if isinstance(present, str) and _NUMBER.fullmatch(text.strip()):
-        return ParsedValue(text, "a text, as it is now")
+        return ParsedValue(text, "a string, as it is now")
     return ParsedValue(value, kind_of(value))
 
 

@@ -12,13 +12,17 @@ from spooltop.patterns import pattern
 from ..text import escape
 from ..vocabulary import Json
 
-__all__ = ["cursor_fields", "direction", "field_of", "kind_of", "order", "pick", "same_json", "shown"]
+__all__ = ["cursor_fields", "direction", "field_of", "kind_of", "order", "pick", "same_json", "shown", "type_change"]
 
 _NAMED = ("cursor", "value", "offset", "id")
 _POSITION = pattern(r"id|seq|cursor|offset|row|pos", re.IGNORECASE)
 _DIGITS = pattern(r"-?[0-9]{1,4000}")
 _DATE = pattern(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?", re.DOTALL)
 _DEEPEST = 4
+_KINDS = {
+    type(None): "null", bool: "a boolean", int: "an integer", float: "a decimal number", str: "a string", list: "a list",
+    dict: "an object",
+}  # fmt: skip
 
 
 def pick(value: Json, field: str | None = None, *, depth: int = 0) -> Json:
@@ -112,12 +116,25 @@ def shown(value: Json, field: str | None = None) -> str:
 
 
 def kind_of(value: Json) -> str:
-    """Names the type of a value: "a number", "text", "an object"."""
-    if isinstance(value, bool) or value is None:
-        return json.dumps(value)
-    if isinstance(value, (int, float)):
-        return "a number"
-    return {str: "a text", list: "a list"}.get(type(value), "an object")
+    """Names the type of a value: "an integer", "a string", "an object"."""
+    return _KINDS[type(value)]
+
+
+def type_change(before: Json, after: Json) -> str:
+    """Describes a change of type, "" if there is none. Members that both objects have are compared one by one; null has no type
+    to keep, and an integer may take the place of a decimal number.
+
+    >>> type_change(146, "hello"), type_change({"id": 146, "at": 1.5}, {"id": 1000.0, "at": 2}), type_change(146, 147)
+    ('from an integer to a string', 'from an integer to a decimal number in its field id', '')
+    """
+    pairs: list[tuple[str, Json, Json]] = [("", before, after)]
+    while pairs:
+        field, one, two = pairs.pop()
+        if isinstance(one, dict) and isinstance(two, dict):
+            pairs += [(name, one[name], two[name]) for name in reversed(one) if name in two]
+        elif one is not None and type(one) is not type(two) and (type(one), type(two)) != (float, int):
+            return f"from {kind_of(one)} to {kind_of(two)}" + (f" in its field {escape(field)}" if field else "")
+    return ""
 
 
 def same_json(one: Json, other: Json) -> bool:

@@ -59,7 +59,7 @@ class Selection:
                 and (ids is None or row.id in ids or row.name in ids)
                 and (source is None or row.source == source)
                 and (verdict is None or row.verdict is verdict)
-                and (older_than is None or self.old_enough(_age_in_box(row, now)))
+                and (older_than is None or self.old_enough(row.in_box_age(now)))
                 and (wanted is None or wanted.match(row, now))
             )
 
@@ -97,9 +97,3 @@ class Selection:
         if self.everything:
             out.append("ALL")
         return out
-
-
-def _age_in_box(row: Row, now: float) -> float | None:
-    """Seconds in its box. What waits is there since its put, where nothing else is known."""
-    age = row.in_box_age(now)
-    return row.age(now) if age is None and row.box is Box.NEW else age

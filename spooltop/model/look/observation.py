@@ -151,7 +151,8 @@ class Watch:
 @dataclass(frozen=True, slots=True)
 class QueueFinding:
     """A problem that only this kind of queue has. ``code`` is one of ``model.look.problem.CODES``, ``text`` contains escaped
-    names only. It is about ``count`` messages, ``ids``; ``paths`` are their keys' names where they lie in ``box``."""
+    names only. It is about ``count`` messages, ``ids``; ``paths`` are their keys' names where they lie in ``box``, or ``filter``
+    is the query that finds them there."""
 
     code: str
     text: str
@@ -159,6 +160,8 @@ class QueueFinding:
     ids: tuple[str, ...] = ()
     box: Box | None = None
     paths: tuple[str, ...] = ()
+    filter: str = ""
+    is_note: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,10 @@ class Observation:
     judged_all: bool = True
     claims_all: bool = True
     """False if ``claims`` are only some of those that ``counts`` has: a queue that counts them itself lists no more."""
+    claim_long: float | None = None
+    """Seconds from which on a claim in this kind of queue has been held for long; None: as the setting says."""
+    proves_death: bool = True
+    """False where nothing in this kind of queue can show that the holder of a claim is dead."""
     tried: tuple[Tried, ...] = ()
     """Messages that were tried before, according to their names; ``tried_all`` is False if there may be more. Canaries are left
     out."""

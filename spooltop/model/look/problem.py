@@ -12,10 +12,11 @@ from ..vocabulary import Box
 __all__ = ["CODES", "Problem", "Severity"]
 
 CODES = (
-    "blind", "disk-full", "fs-readonly", "no-consumer", "poison", "failing", "claims-dead", "paused", "new-growing", "new-old",
+    "blind", "disk-full", "fs-readonly", "no-consumer", "poison", "failing", "claims-dead", "paused",
+    "handed-back", "new-growing", "new-old",
     "cursor-unreadable", "cursor-reverted", "cursor-stalled", "cursor-stopped", "cursor-rewound", "cursor-missing",
     "lock-blocked", "lock-failures", "claim-long", "tmp-abandoned", "tmp-old", "lock-stale", "ticket-orphan",
-    "unsafe-writer", "lost", "conflict", "clock-skew", "claims-unknown", "muted", "settings",
+    "unsafe-writer", "lost", "conflict", "clock-skew", "untrimmed", "claims-unknown", "muted", "settings",
 )  # fmt: skip
 """All codes, worst first: the order of the list of problems."""
 

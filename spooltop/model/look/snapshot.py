@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from spooltop.records import dataclass, field
 
@@ -10,7 +10,7 @@ from ..cursors.state import Cursor
 from ..vocabulary import Box
 from .locks import Lock
 from .observation import Observation
-from .problem import Problem
+from .problem import CODES, Problem
 
 __all__ = ["Percentiles", "RateHistory", "Rates", "Snapshot"]
 
@@ -82,8 +82,8 @@ class Snapshot:
     rate_history: RateHistory = field(default_factory=RateHistory)
     not_judged: tuple[str, ...] = ()
     """Statements that cannot be made yet, in words ("rates (need 60s)")."""
-    not_judged_codes: tuple[str, ...] = ()
-    """Codes of problems that cannot be detected yet, or not from here."""
+    not_judged_codes: Mapping[str, str] = field(default_factory=dict)
+    """Codes of problems that cannot be detected yet, or not from here, each with what would tell, or why nothing does."""
     not_visible: tuple[str, ...] = ()
     lock_problems: Mapping[str, str] = field(default_factory=dict)
     """Locks with a problem: path → its code."""
@@ -93,6 +93,14 @@ class Snapshot:
     @property
     def taken_at(self) -> float:
         return self.observation.taken_at
+
+    def not_judged_words(self, codes: Container[str] = CODES) -> list[str]:
+        """Says which of ``codes`` were not judged, grouped by what would tell: ``new-growing (needs --watch 60s)``."""
+        groups: dict[str, list[str]] = {}
+        for code, why in self.not_judged_codes.items():
+            if code in codes:
+                groups.setdefault(why, []).append(code)
+        return [f"{', '.join(group)} ({why})" for why, group in groups.items()]
 
     def lock_verdict(self, lock: Lock) -> str:
         """Returns ``BLOCKED`` or ``STALE`` if there is such a problem. A lock with waiters that was taken just now is held."""

@@ -98,10 +98,10 @@ def boxes_of(items: Sequence[Item]) -> Set[Box]:
     return known if isinstance(known, Set) else {item.box for item in items}
 
 
-def verdicts_of(items: Sequence[Item]) -> Set[Verdict | None]:
-    """Returns the verdicts of the items, likewise by ``items.verdicts``."""
+def verdicts_of(items: Sequence[Item]) -> Mapping[Verdict | None, int]:
+    """Counts the items with each verdict, likewise by ``items.verdicts``."""
     known = getattr(items, "verdicts", None)
-    return known if isinstance(known, Set) else {item.verdict for item in items}
+    return known if isinstance(known, Mapping) else Counter(item.verdict for item in items)
 
 
 def oldest_of(items: Sequence[Item]) -> float | None:
@@ -124,7 +124,8 @@ class Refusal:
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """Items and refusals that a backend finds for a selection. ``missing`` are named ids that no message here has. ``effect``
-    says what happens to the messages, in a sentence, where that differs from what ``operate.effect`` says of a directory."""
+    says what happens to the messages, in a sentence, where that differs from what ``operate.effect`` says of a directory.
+    ``has_no_undo``: nothing of it can be reversed."""
 
     items: Sequence[Item]
     refused: Sequence[Refusal] = ()
@@ -132,6 +133,7 @@ class Candidates:
     missing: tuple[str, ...] = ()
     poison: int = 0
     effect: str = ""
+    has_no_undo: bool = False
 
 
 class Confirm(StrEnum):
@@ -153,7 +155,8 @@ class Plan:
     …; undo: ``undoes``; requeue: ``hold_poison``; purge: ``now``). ``missing`` are named ids that no message here has (not
     escaped). ``poison`` counts the items that so many consumers died on that they may be the cause: a requeue with
     ``hold_poison`` holds these and requeues the others. ``undone`` is the action that an undo reverses. ``effect`` is
-    the sentence of the operator for what will happen, empty where the usual one is right.
+    the sentence of the operator for what will happen, empty where the usual one is right. ``unproven`` counts the items whose
+    holder or writer is not known to be gone. ``has_no_undo``: nothing of it can be reversed.
     """
 
     operation: str
@@ -172,6 +175,8 @@ class Plan:
     poison: int = 0
     undone: Action | None = None
     effect: str = ""
+    unproven: int = 0
+    has_no_undo: bool = False
 
     @property
     def deletes(self) -> bool:

@@ -173,7 +173,7 @@ def _machines(place: PlaceFacts) -> Diagnosis:
         hosts = ", ".join(map(escape, presence.other_hosts[:5])) + (" …" if len(presence.other_hosts) > 5 else "")
         return warning(
             "machines", f"consumers of other machines or containers worked here: {hosts}; whether they run is not visible here",
-            f"look there too; after one is gone for good: spooltop requeue {quoted(place.path)} --verdict unknown --force",
+            f"look there too; after one is gone for good: spooltop requeue {quoted(place.path)} --verdict unknown",
         )  # fmt: skip
     if not presence.complete:
         return ok("machines", "not all presence files could be read, so that other machines may work here")

@@ -206,9 +206,10 @@ class WatchedFile:
 
     def _forget_gone(self) -> None:
         """Forgets the sources that have been gone longest, if there are too many."""
-        while len(self.histories) > _SOURCES and self.gone_since:
-            gone = min(self.gone_since, key=lambda name: self.gone_since[name])
-            del self.histories[gone], self.gone_since[gone]
+        too_many = len(self.histories) - _SOURCES
+        if too_many > 0:
+            for gone in sorted(self.gone_since, key=self.gone_since.__getitem__)[:too_many]:
+                del self.histories[gone], self.gone_since[gone]
 
     def _note_content(self, sections: Mapping[str, Json], changed: Sequence[str]) -> None:
         self._contents.append(self._content)

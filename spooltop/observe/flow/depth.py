@@ -8,13 +8,14 @@ from collections.abc import Sequence
 
 from spooltop.records import dataclass
 
-__all__ = ["CELL", "CELLS", "DepthHistory", "Trend", "TrendWatch", "least_squares"]
+__all__ = ["CELL", "CELLS", "SLOPE_FROM", "DepthHistory", "Trend", "TrendWatch", "least_squares"]
 
 CELL = 15.0
 CELLS = 20
 _HOLDS = 60.0
 _SLOPE_WINDOW = 300.0
-_SLOPE_FROM = 30.0
+SLOPE_FROM = 30.0
+"""Least number of seconds over which a slope is measured."""
 _FEWEST_SAMPLES = 5
 
 
@@ -101,7 +102,7 @@ class TrendWatch:
     def trend(self) -> Trend:
         samples = list(self._samples)
         window = samples[-1][0] - samples[0][0] if samples else 0.0
-        if window < _SLOPE_FROM or len(samples) < _FEWEST_SAMPLES:
+        if window < SLOPE_FROM or len(samples) < _FEWEST_SAMPLES:
             return Trend(window=window)
         slope, noise = least_squares(samples)
         middle = samples[0][0] + window / 2

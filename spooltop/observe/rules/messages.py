@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.pause import pause_words
 from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.moves import again_words
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.units import age, at_most, count, fit, interval, rate
-from spooltop.model.vocabulary import DIED, Box, Verdict
+from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Box, Verdict
 
 from ..failing import Failing
 from .rule_input import RuleInput
@@ -103,23 +104,34 @@ def _claims(seen: RuleInput) -> Iterator[Problem]:
         one = dead == 1
         text = f"{_most(dead, observation.judged_all)} {'claim of a dead consumer' if one else 'claims of dead consumers'}"
         text += _pids(of[Verdict.DEAD]) + _longest(of[Verdict.DEAD], seen.now, one=one)
+        text += _moved(of[Verdict.DEAD], observation.target)
         selection = Selection(box=Box.CUR, verdict=Verdict.DEAD)
         yield Problem("claims-dead", Severity.CRITICAL, text, dead, selection, at_least=not observation.judged_all)
-    selection = Selection(box=Box.CUR, verdict=Verdict.ALIVE, older_than=limits.claim_long)
-    long = _chosen(of[Verdict.ALIVE], selection, seen.now)
-    if long:
-        more = not observation.claims_all
-        text = _long_words(long, seen.now, more=more)
-        yield Problem("claim-long", Severity.WARNING, text, len(long), selection, at_least=more)
+    claim_long = limits.claim_long if observation.claim_long is None else observation.claim_long
+    long: list[Row] = []
+    for verdict in (Verdict.ALIVE, Verdict.UNKNOWN):
+        selection = Selection(box=Box.CUR, verdict=verdict, older_than=claim_long)
+        if long := _chosen(of[verdict], selection, seen.now):
+            more = not observation.claims_all
+            text = _long_words(long, seen.now, verdict, more=more)
+            yield Problem("claim-long", Severity.WARNING, text, len(long), selection, at_least=more)
     selection = Selection(box=Box.CUR, verdict=Verdict.UNKNOWN, older_than=limits.claim_unknown or None)
     unknown = _chosen(of[Verdict.UNKNOWN], selection, seen.now)
-    if unknown:
-        every = observation.judged_all and observation.claims_all
-        text = f"{_most(len(unknown), every)} {'claim' if len(unknown) == 1 else 'claims'} of unknown holders"
-        text += _longest(unknown, seen.now, one=len(unknown) == 1)
-        if len(unknown) == 1 and unknown[0].evidence:
+    # Where nothing can be proved, an unknown holder is the usual case. Those that are all old were reported just before.
+    if observation.proves_death and len(unknown) > len(long):
+        # A queue that lists only some claims counts them all the same, unless their ages matter.
+        many = len(unknown) if limits.claim_unknown else max(len(unknown), observation.counts.unknown)
+        every = observation.judged_all and (observation.claims_all or not limits.claim_unknown)
+        text = f"{_most(many, every)} {'claim' if many == 1 else 'claims'} of unknown holders"
+        text += _longest(unknown, seen.now, one=many == 1)
+        if many == 1 and unknown[0].evidence:
             text += f": {escape(unknown[0].evidence)}"
-        yield Problem("claims-unknown", Severity.NOTE, text, len(unknown), selection, at_least=not every)
+        yield Problem("claims-unknown", Severity.NOTE, text, many, selection, at_least=not every)
+    if others := [row for row in observation.claims if row.verdict is None and row.evidence == NOT_A_CLAIM]:
+        text = f"{_most(len(others), observation.claims_all)} in cur "
+        text += f"is {NOT_A_CLAIM}" if len(others) == 1 else "are not claims that spooltop knows: no holder in their names"
+        selection = Selection(box=Box.CUR, keys=tuple(row.key for row in others))
+        yield Problem("claims-unknown", Severity.NOTE, text, len(others), selection, at_least=not observation.claims_all)
 
 
 def _poison_words(poison: Sequence[Row], worst: Row, deaths: int) -> str:
@@ -149,9 +161,13 @@ def _failing(failing: Failing) -> Problem:
     return Problem("failing", Severity.CRITICAL, text, many, selection, at_least=failing.at_least)
 
 
-def _long_words(rows: Sequence[Row], now: float, *, more: bool) -> str:
+def _long_words(rows: Sequence[Row], now: float, verdict: Verdict, *, more: bool) -> str:
     oldest = max(rows, key=lambda row: row.in_box_age(now) or 0.0)
     held = _held(oldest, now)
+    if verdict is Verdict.UNKNOWN:
+        if len(rows) == 1 and not more:
+            return f"1 claim held {held}, holder unknown" + (f": {escape(oldest.evidence)}" if oldest.evidence else "")
+        return f"{_most(len(rows), not more)} claims held long by unknown holders, longest {held}"
     owner = oldest.owner
     who = escape(owner.label) if owner is not None else ""
     by = f" by {fit(who, min(24, len(who)), cut='right').rstrip()}" if who else ""
@@ -219,6 +235,15 @@ def _pids(rows: Sequence[Row]) -> str:
     return f", {'pid ' if pids else ''}{named}"
 
 
+def _moved(rows: Sequence[Row], path: str) -> str:
+    """Says how the claims of killed moves get on."""
+    targets = [row.owner.moves_to for row in rows if row.owner is not None and row.owner.moves_to is not None]
+    if not targets:
+        return ""
+    whose = "" if len(targets) == len(rows) else f"{len(targets)} of them: "
+    return f"; {whose}{again_words(path, targets[0])}"
+
+
 def _longest(rows: Sequence[Row], now: float, *, one: bool) -> str:
     aged = [row for row in rows if row.in_box_since is not None]
     if not aged:
@@ -242,4 +267,6 @@ def _found_by_kind(seen: RuleInput) -> Iterator[Problem]:
     for one in seen.observation.findings:
         keys = tuple((one.box.value, path) for path in one.paths) if one.box is not None else ()
         selection = Selection(box=one.box, keys=keys) if keys else Selection(ids=one.ids) if one.code == "lost" else None
-        yield Problem(one.code, Severity.WARNING, one.text, one.count, selection)
+        if one.filter:
+            selection = Selection(box=one.box, filter=one.filter)
+        yield Problem(one.code, Severity.NOTE if one.is_note else Severity.WARNING, one.text, one.count, selection)

@@ -27,7 +27,7 @@ def problem_hint(problem: Problem, capabilities: Capabilities) -> tuple[str, str
         action: Action | None = None
         if problem.code == "poison":
             action = Action.HOLD
-        elif box is Box.CUR and (chosen.verdict is Verdict.DEAD or problem.code == "claims-dead"):
+        elif problem.code in ("claims-dead", "handed-back") or (box is Box.CUR and chosen.verdict is Verdict.DEAD):
             action = Action.REQUEUE
         elif problem.code in ("tmp-abandoned", "lost"):
             action = Action.PURGE

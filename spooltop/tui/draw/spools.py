@@ -9,7 +9,7 @@ from spooltop.model import units
 from spooltop.model.target import full_name, without_secrets
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, Box
-from spooltop.monitor.glance import Glance, Level, worst_first
+from spooltop.monitor.glance import Glance, Level, natural, worst_first
 from spooltop.records import dataclass
 
 from .boxes import spark
@@ -188,7 +188,7 @@ def in_order(glances: Sequence[Glance], sort: str, *, descending: bool) -> list[
     if sort == "worst":
         return worst if descending else worst[::-1]
     if sort == "name":
-        return sorted(glances, key=lambda one: one.target, reverse=descending)
+        return sorted(glances, key=lambda one: natural(one.target), reverse=descending)
     values = {one.target: _sort_value(one, sort) for one in worst}
     known = [one for one in worst if values[one.target] is not None]
     known.sort(key=lambda one: values[one.target] or 0.0, reverse=descending)

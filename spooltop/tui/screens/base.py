@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
-from textual.events import Click, Key, MouseScrollDown, MouseScrollUp, Paste, Resize
+from textual.events import Click, Event, Key, MouseScrollDown, MouseScrollUp, Paste, Resize
 from textual.screen import Screen, ScreenResultType
 
 from ..command_lists import footer
@@ -22,7 +22,7 @@ from ..widgets import WHEEL, LinesView
 from .footer import footer_line
 from .input import LineEdit
 
-__all__ = ["LEAST", "LEAVING", "TableScreen", "too_small"]
+__all__ = ["ANYWHERE", "CONFIRMING", "LEAST", "LEAVING", "TableScreen", "early_words", "too_small"]
 
 T = TypeVar("T")
 
@@ -31,8 +31,15 @@ LEAST = (40, 10)
 LEAVING = ("escape", "q", "ctrl+c", "f10", "ctrl+z")
 """Keys that go back or quit: the only ones that work in a window that is too small."""
 WAY_OUT = ("ctrl+c", "f10")
+CONFIRMING = ("y", "Y")
+"""Keys that confirm a plan. Where they come before it was painted they do nothing, and that is said."""
 ANYWHERE = (*WAY_OUT, "ctrl+z", "ctrl+l")
 """Keys that work while text is typed, too."""
+
+
+def early_words(key: str) -> str:
+    """The notice on a key that would have confirmed a plan."""
+    return f"{key} came before the plan was painted; press it again"
 
 
 def too_small(width: int, height: int) -> list[Line]:
@@ -166,6 +173,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
             return
         if (self.small and event.key not in LEAVING) or self.ignores(event):
             return
+        self.session.state.early = ""
         notice, self.message = self.message, ""
         if not self.typed(event):
             self.command(event.key)
@@ -238,11 +246,25 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         if event.key in WAY_OUT:
             self.do_quit()
             return
-        if front is self or not isinstance(front, TableScreen) or self.PINNED or front.PINNED:
+        if front is self or not isinstance(front, TableScreen):
+            return
+        if self.PINNED or front.PINNED:
+            front.refuse_early(event)
             return
         again = Key(event.key, event.character)
         again.time = event.time
         front.post_message(again)
+
+    def refuse_confirming(self, event: Key, why: str) -> bool:
+        """True, with a notice, for a key that would confirm a plan, where none is in front; one that opens says so again."""
+        if event.key not in CONFIRMING or self.edited is not None:
+            return False
+        self.show_notice(f"{event.key}: {why}")
+        self.session.state.early = event.key
+        return True
+
+    def refuse_early(self, event: Key) -> None:
+        """Does nothing with a key that came before this screen was seen; a plan says that it would have been confirmed."""
 
     def command(self, key: str) -> None:
         """Runs the command of a key, or says why it is not available."""
@@ -274,15 +296,20 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
 
     def open_screen(self, screen: Screen[T], done: Callable[[T | None], Any] | None = None) -> None:
         """Puts another screen in front; ``done`` is called with its result, None where it was left without one."""
+        self.message = ""  # it was about what opens now
         self.app.push_screen(screen, done)
 
     def copy_text(self, text: str) -> None:
         """Copies to the terminal's clipboard (OSC 52)."""
         self.app.copy_to_clipboard(text)
 
+    async def on_event(self, event: Event) -> None:
+        """Ignores a size that is no longer the terminal's. A screen sends itself each size that it was laid out in: two of them
+        on their way at once would call each other up for ever, and nothing else would be heard, not even SIGTERM."""
+        if not isinstance(event, Resize) or event.size == self.app.size:
+            await super().on_event(event)
+
     def on_resize(self, event: Resize) -> None:
-        if event.size == self.outer_size:
-            self.do_redraw()  # the terminal had another size for a moment, and may have lost what did not fit
         self.set_class(self.small, "-small")
         self.call_after_refresh(self.paint)
 
@@ -313,7 +340,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
             terminal.paint_all()
 
     def do_help(self) -> None:
-        self.session.open_help(self.context())
+        self.session.open_help(self.context)
 
     @property
     def view(self) -> View:

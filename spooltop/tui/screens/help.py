@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from textual.events import Key
 
 from ..command_lists import help_lines
@@ -13,6 +16,9 @@ from ..draw.help import help_lines as draw_help
 from ..session import AppSession
 from ..widgets import LinesView
 from .scrolling import ScrollingScreen
+
+if TYPE_CHECKING:
+    from ..threads.messages import Found
 
 __all__ = ["HelpScreen"]
 
@@ -34,22 +40,26 @@ def sections(context: CommandContext, *, mouse: bool) -> list[HelpSection]:
 
 
 class HelpScreen(ScrollingScreen[None]):
-    """``about`` is the context of the screen that help was asked from."""
+    """``about`` gives the context of the screen that help was asked from, which changes while help is shown: lists are read."""
 
     FIXED_LINES = 2
 
-    def __init__(self, session: AppSession, about: CommandContext) -> None:
+    def __init__(self, session: AppSession, about: Callable[[], CommandContext]) -> None:
         super().__init__(session)
         self.about = about
 
     def _sections(self) -> list[HelpSection]:
-        return sections(self.about, mouse=self.session.options.mouse)
+        return sections(self.about(), mouse=self.session.options.mouse)
 
     def on_mount(self) -> None:
         self.paint()
 
     def context(self) -> CommandContext:
-        return CommandContext(View.HELP, snapshot=self.about.snapshot, depth=1, rows=1)
+        return CommandContext(View.HELP, snapshot=self.about().snapshot, depth=1, rows=1)
+
+    def take(self, found: Found) -> None:
+        """Says what is available now."""
+        self.paint()
 
     def paint(self) -> None:
         if not self.ready:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from textual.app import ComposeResult
 from textual.events import Key
@@ -44,7 +44,8 @@ _ASCENDING = ("name",)
 
 @dataclass(slots=True)
 class SpoolsState:
-    """The choices of the user, which stay while a target is open. ``opening`` is the target that is being opened."""
+    """The choices of the user, which stay while a target is open. ``opening`` is the target that is being opened, ``moved`` is
+    True once the cursor was moved or a target was opened: until then it is on the first line, whichever that is."""
 
     filter: str = ""
     sort: str = "worst"
@@ -52,6 +53,7 @@ class SpoolsState:
     troubled: bool = False
     frozen_at: float | None = None
     opening: str = ""
+    moved: bool = False
 
 
 class SpoolsScreen(TableScreen[None]):
@@ -66,6 +68,8 @@ class SpoolsScreen(TableScreen[None]):
         self.now = 0.0
         self.glances: list[Glance] = []
         self._generation = 0
+        self._placed: Hashable = None
+        """The row that the cursor was on at the end of the last update."""
         self._frame: tuple[tuple[str, ...], int, Frame] | None = None
 
     def body(self) -> ComposeResult:
@@ -98,10 +102,14 @@ class SpoolsScreen(TableScreen[None]):
         found = matching(self.glances, self.state.filter, self._layout().distinct, troubled=self.state.troubled)
         found = in_order(found, self.state.sort, descending=self.state.descending)
         key = self.rows.cursor_key
+        self.state.moved = self.state.moved or key != self._placed  # the mouse moves it, too
         at = next((place for place, one in enumerate(found) if one.target == key), None)
         self._generation += 1
         self.rows.empty = plain(f"   {self._why_empty()}", self.window_size[0], Style.DIM)
         self.rows.set_list(len(found), self._generation, cursor=at, anchor=key, items=found)
+        if not self.state.moved:
+            self.rows.home()
+        self._placed = self.rows.cursor_key
         self.paint()
 
     def _why_empty(self) -> str:
@@ -203,6 +211,10 @@ class SpoolsScreen(TableScreen[None]):
                 self._sort_by(column)
 
     # Commands
+
+    def run_command(self, id: str) -> None:
+        self.state.moved = self.state.moved or (by_id(id).group == "move" and id not in ("back", "leave"))
+        super().run_command(id)
 
     def do_step(self, lines: int) -> None:
         self.rows.move_by(lines)

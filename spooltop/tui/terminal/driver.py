@@ -6,9 +6,11 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import signal
 import sys
 from codecs import getincrementaldecoder
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 from textual._xterm_parser import XTermParser
@@ -59,6 +61,14 @@ class TerminalDriver(LinuxDriver):
         if self._key_thread is None or not self._key_thread.is_alive():
             self.exit_event = self._leaving = StopEvent()
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        report_size = signal.getsignal(signal.SIGWINCH)
+
+        def resized(number: int, frame: FrameType | None) -> None:
+            if callable(report_size):
+                report_size(number, frame)
+            self._loop.call_soon_threadsafe(self._paint_if_size_is_back)
+
+        signal.signal(signal.SIGWINCH, resized)
 
     def run_input_thread(self) -> None:
         """Hands on what is typed, and sleeps until something is. The parser (of Textual 8.2) waits for a time only within an
@@ -106,6 +116,12 @@ class TerminalDriver(LinuxDriver):
         """Writes every cell, whatever is on the terminal."""
         self._image.forget()
         self._draw()
+
+    def _paint_if_size_is_back(self) -> None:
+        """Writes every cell where the terminal had another size for a moment: it may have lost what did not fit. A frame comes
+        where the size is another than before."""
+        if self._image.size == self._get_terminal_size():
+            self.paint_all()
 
     def _fit(self, size: tuple[int, int]) -> None:
         """Prepares for a frame of this size. A terminal with another size than before may show anything."""

@@ -22,6 +22,7 @@ from spooltop.model.operations.plan import Plan, Result
 from spooltop.model.vocabulary import Action, Box
 from spooltop.operate.operations import Operations
 from tests.backends.layouts.test_reader import Around
+from tests.scratch import extract
 
 DATA = Path(__file__).parents[2] / "data" / "spools.tar.gz"
 ID = "0b0c3f6e-1c1e-4e7c-9d7e-1f3b5a7c9d0e"
@@ -48,7 +49,7 @@ def _unpacked(name: str) -> Path:
     atexit.register(folder.cleanup)
     with tarfile.open(DATA) as archive:
         members = [one for one in archive.getmembers() if one.name.partition("/")[0] == name]
-        archive.extractall(folder.name, members, filter="data")
+        extract(archive, folder.name, members)
     return Path(folder.name)
 
 
@@ -102,9 +103,9 @@ def mailman(path: Path) -> None:
 
 def nq(path: Path) -> None:
     path.mkdir(parents=True)
-    (path / ",1a1fb81560d.77").write_text("exec nq true\n\n[exited with status 3.]\n")
-    (path / ",1a1fb81560d.77").chmod(0o600)
-    (path / ",1a1fb81560e.78").write_text("exec nq never\n")
+    (path / ",1a1fb81560d.4000077").write_text("exec nq true\n\n[exited with status 3.]\n")
+    (path / ",1a1fb81560d.4000077").chmod(0o600)
+    (path / ",1a1fb81560e.4000078").write_text("exec nq never\n")
 
 
 def nullmailer(path: Path) -> None:
@@ -129,7 +130,7 @@ ACTIONS: Sequence[tuple[str, Action, Box, bool]] = (
     ("job-queue", Action.HOLD, Box.NEW, False),
     ("dirq-simple", Action.REQUEUE, Box.CUR, True),
     ("dirq-simple", Action.PURGE, Box.NEW, False),
-    ("dirq-simple", Action.PURGE, Box.TMP, False),
+    ("dirq-simple", Action.PURGE, Box.TMP, True),
     ("dirq-simple", Action.HOLD, Box.NEW, False),
     ("dirq-normal", Action.REQUEUE, Box.CUR, True),
     ("dirq-normal", Action.PURGE, Box.NEW, False),
@@ -153,6 +154,8 @@ ACTIONS: Sequence[tuple[str, Action, Box, bool]] = (
     ("nq", Action.PURGE, Box.DELIVERED, False),
     ("nq", Action.PURGE, Box.CUR, False),
     ("nullmailer", Action.REQUEUE, Box.REJECTED, False),
+    ("nullmailer", Action.PURGE, Box.NEW, False),
+    ("nullmailer", Action.PURGE, Box.REJECTED, False),
     ("nullmailer", Action.HOLD, Box.NEW, False),
 )
 """Every action of the layouts that ship: the layout, the action, the box, and whether it needs force."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.backends.layouts.definition.layout import Fact
 from spooltop.backends.layouts.definition.library import SHIPPED, folders, layout_files, read_layout
 from spooltop.backends.layouts.definition.load import parse_layout
 from spooltop.errors import UsageError
@@ -78,6 +79,8 @@ HOLD = BASE + '[[action]]\nname = "hold"\nfrom = "new"\n'
         (BASE.replace("queue/{id}", "../{id}"), 5, "path = '../{id}': it has an empty part, . or .."),
         (BASE + 'when = "exists:../x"', 6, "when = '../x': it must lie below the directory"),
         (BASE + 'when = "size:3"', 6, "when = 'size:3': write exists:PATH, flock:PATH, tail:TEXT or mode:x"),
+        (BASE.replace('"mine"', '"mine"\nclaim_long = "soon"'), 2, "claim_long = 'soon': "),
+        (BASE.replace('"mine"', '"mine"\nclaim_long = 600'), 2, "claim_long must be a text"),
         (BASE + 'order = "seq"', 6, "order = 'seq': there are name, id"),
         (BASE + 'metadata = { since = "atime" }', 6, "since = 'atime': write mtime, ctime, json:, file:, tail:, record:, name:"),
         (BASE + 'metadata = { since = "id" }', 6, "since: the type of {id} is no time"),
@@ -119,6 +122,109 @@ def test_a_mistake_is_named_with_its_line(text: str, line: int, why: str) -> Non
         parse_layout("mine.toml", text)
     assert str(raised.value).startswith(f"mine.toml: line {line}: {why}")
     assert "\n" not in str(raised.value)
+
+
+HELD = BASE + """\
+[[match]]
+box = "held"
+path = "{held}"
+[[action]]
+name = "hold"
+from = "new"
+steps = [{steps}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("new", "held", "steps", "back"),
+    [
+        ("queue/{id}", "hold/{id}", '"rename {path} hold/{name}"', "queue/{id}"),
+        ("queue/{put:sec}-{id}.job", "hold/{id}.job", '"rename {path} hold/{name}"', "queue/{name}"),
+        ("queue/{put:sec}-{id}.job", "hold/{put:sec}-{id}", '"rename {path} hold/{put}-{id}"', "queue/{put}-{id}.job"),
+        ("{put:sec}.{id}", "hold/{put:sec}.{id}", '"rename {path} hold/{name}"', "{put}.{id}"),
+        ("{source:a|b}/{id:hex4}", "hold/{source:a|b}-{id:hex4}", '"rename {path} hold/{source}-{id}"', "{source}/{id}"),
+    ],
+)
+def test_a_folder_of_held_messages_has_the_inverse_rename_as_its_release(new: str, held: str, steps: str, back: str) -> None:
+    text = HELD.replace("queue/{id}", new).replace("{held}", held).replace("{steps}", steps)
+    _, release = parse_layout("mine.toml", text).actions
+    assert (release.name, release.boxes) == ("release", ("held",))
+    assert [(step.verb, [word.text for word in step.words]) for step in release.steps] == [("rename", ["{path}", back])]
+
+
+@pytest.mark.parametrize(
+    ("new", "held", "steps", "why"),
+    [
+        ("{source:a|b}/{id}", "hold/{id}", '"rename {path} hold/{name}"', "the name in hold/{name} does not tell its place"),
+        ("queue/{put:sec}-{id}", "hold/{id}", '"rename {path} hold/{id}"', "the name in hold/{id} does not tell its"),
+        ("queue/{id}", "hold/{id}", '"rename {path} hold/{name}", "write state/{id} held"', "hold does more than the rename"),
+        ("queue/{id}", "hold/{id}.h", '"rename {path} hold/{name}"', "hold/x, as hold names a message, fits no [[match]]"),
+        ("queue/{id}", "hold/{id}", '"rename {path} queue/{name}.held"', "queue/{name}.held is a place of new messages"),
+    ],
+)  # fmt: skip
+def test_a_way_back_that_cannot_be_told_is_none_and_a_warning(new: str, held: str, steps: str, why: str) -> None:
+    layout = parse_layout("mine.toml", HELD.replace("queue/{id}", new).replace("{held}", held).replace("{steps}", steps))
+    assert [action.name for action in layout.actions] == ["hold"]
+    (warning,) = [one for one in layout.warnings if "release" in one]
+    assert warning.startswith("mine.toml: line ") and f": no release: {why}" in warning
+
+
+def test_two_folders_that_are_held_in_one_have_no_release() -> None:
+    text = HELD.replace("{held}", "hold/{id}").replace("{steps}", '"rename {path} hold/{name}"')
+    text = text.replace('[[match]]\nbox = "held"', '[[match]]\nbox = "new"\npath = "later/{id}"\n[[match]]\nbox = "held"')
+    layout = parse_layout("mine.toml", text)
+    assert [action.name for action in layout.actions] == ["hold"]
+    assert "the place of a held message may be queue/{id} or later/{id}" in layout.warnings[-1]
+
+
+@pytest.mark.parametrize("action", ["hold", "requeue"])
+@pytest.mark.parametrize("to", ["hold/{name}", "queue/deep/{name}", "{name}"])
+def test_a_move_to_a_folder_that_no_match_names_is_refused(action: str, to: str) -> None:
+    text = f'{BASE}[[action]]\nname = "{action}"\nfrom = "new"\nsteps = ["rename {{path}} {to}"]\n'
+    with pytest.raises(UsageError) as refused:
+        parse_layout("mine.toml", text)
+    why = f"{action} moves queue/{{id}} to {to}, a folder that no [[match]] names: nobody would see it there"
+    assert why in str(refused.value)
+    parse_layout("mine.toml", text.replace(f'"{action}"', '"purge"'))  # whoever removes wants it out of sight
+
+
+def test_a_message_that_says_no_time_is_as_old_as_its_file_and_loading_says_so() -> None:
+    layout = parse_layout("mine.toml", BASE)
+    assert layout.matches[0].facts["enqueued_at"] == Fact("mtime")
+    (warning,) = layout.warnings
+    why = "queue/{id} says no time of the put, so that of the file (mtime) counts: name enqueued_at"
+    assert warning == f"mine.toml: line 5: {why}"
+    for told in ('metadata = { enqueued_at = "mtime" }', 'metadata = { enqueued_at = "ctime" }'):
+        assert parse_layout("mine.toml", f"{BASE}{told}\n").warnings == ()
+    assert parse_layout("mine.toml", GOOD.split("[[action]]")[0].replace(', else = "watched"', "")).warnings == ()
+    assert not [warning for file in layout_files({}, uid=0) if file.layout is not None for warning in file.layout.warnings]
+
+
+def test_a_layout_names_how_long_its_claims_usually_last() -> None:
+    assert parse_layout("mine.toml", BASE).claim_long is None
+    assert parse_layout("mine.toml", 'claim_long = "2h"\n' + BASE).claim_long == 7200.0
+
+
+@pytest.mark.parametrize(
+    ("verdict", "proves"),
+    [
+        ("", False), ('{ proves = "nothing" }', False), ('{ lease = "w/{id}:ms" }', True),
+        ('{ lease = "w/{id}:ms", proves = "nothing" }', False),
+        ('{ open = "{path}", proves = "nothing" }', False),
+        ('{ lease = "w/{id}:ms", proves = "nothing", else = "watched" }', True), ('{ flock = "{path}" }', True),
+        ('{ open = "{path}" }', True), ('{ pidfile = "x.pid" }', True),
+    ],
+)  # fmt: skip
+def test_a_layout_says_if_anything_in_it_can_prove_a_death(verdict: str, proves: bool) -> None:
+    text = 'watched = "a"\n' + BASE.replace('box = "new"', 'box = "cur"') + (f"verdict = {verdict}\n" if verdict else "")
+    assert parse_layout("mine.toml", text).proves_death is proves
+
+
+def test_which_shipped_layouts_can_prove_a_death() -> None:
+    layouts = [read_layout(os.path.join(SHIPPED, name)) for name in sorted(os.listdir(SHIPPED))]
+    assert {one.name for one in layouts if one.proves_death} >= {"job-queue FileStorage", "nq", "Postfix queue"}
+    none = {one.name for one in layouts if not one.proves_death}
+    assert none >= {"dirq simple", "dirq normal", "Mailman queue", "huey FileStorage", "kombu filesystem"}
 
 
 def test_a_file_that_strangers_may_write_is_not_read(tmp_path: Path) -> None:
@@ -181,3 +287,8 @@ def test_the_users_own_layouts_come_first_and_an_invalid_one_is_named(tmp_path: 
     files = [file for file in layout_files({"HOME": str(tmp_path)}, uid=uid) if file.path.startswith(str(folder))]
     assert [(os.path.basename(file.path), file.layout is None) for file in files] == [("a.toml", True), ("b.toml", False)]
     assert "line 1: not valid TOML" in str(files[0].error)
+
+
+def test_a_key_of_many_parts_is_refused_with_its_line() -> None:
+    with pytest.raises(UsageError, match=r"mine\.toml: line 2: not valid TOML: A key of more than 32 parts"):
+        parse_layout("mine.toml", 'name = "mine"\n' + ".".join(["a"] * 15_000) + " = 1\n")

@@ -13,11 +13,14 @@ import pytest
 
 from spooltop.backends.journal.log_files import LogFiles
 from spooltop.backends.layouts.definition.library import SHIPPED, read_layout
+from spooltop.backends.layouts.operator.changes import FileChange, Verb, decode_changes
+from spooltop.backends.layouts.queue_dirs import ASIDE
+from spooltop.backends.layouts.reader import LayoutReader
 from spooltop.errors import Refused
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm
 from spooltop.model.protocols import ListQuery
-from spooltop.model.vocabulary import Action, Box
+from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.effect import effect_of
 from tests.backends.layouts.queues import (
     ACTIONS,
@@ -60,6 +63,26 @@ def test_an_action_is_offered_for_a_box_exactly_where_it_is_not_refused(memory: 
                 assert able.why_not_from(action, box), (action, box)
             else:
                 assert able.why_not_from(action, box) is None, (action, box)
+
+
+@pytest.mark.parametrize("layout", sorted(name for name, action, _, _ in ACTIONS if action is Action.HOLD))
+def test_an_age_means_the_same_in_the_column_the_filter_the_selection_and_the_board(memory: Path, layout: str) -> None:
+    queue, now = memory / "queue", time.time() + 7 * 86400  # later than each put: the library wrote some
+    QUEUES[layout](queue)
+    look = LayoutReader(str(queue), read_layout(os.path.join(SHIPPED, f"{layout}.toml")), Around(), clock=lambda: now)
+    state = look.see().boxes[Box.NEW]
+    rows = look.listing(ListQuery(Box.NEW)).window(0, 9)
+    ages = {row.id: row.in_box_age(now) for row in rows}
+    look.close()
+    assert ages and state.oldest_at is not None
+    oldest = max(age for age in ages.values() if age is not None)
+    assert now - state.oldest_at == oldest
+    ops = operations(queue, layout, now=now)
+    for seconds in (int(oldest), int(oldest) + 1):
+        older = {id for id, age in ages.items() if age is not None and age >= seconds}
+        chosen = Selection(box=Box.NEW, filter=f"age:>={seconds}s"), Selection(box=Box.NEW, older_than=seconds)
+        assert [{item.row.id for item in ops.plan(Action.HOLD, one).items} for one in chosen] == [older, older]
+    assert not older
 
 
 @pytest.mark.parametrize(("layout", "action", "box", "force"), ACTIONS, ids=NAMES)
@@ -121,6 +144,62 @@ def test_a_claim_whose_worker_may_run_needs_force_and_the_number(memory: Path, a
     forced = planned(ops, Action.REQUEUE, force=True)
     assert forced.confirm is Confirm.NUMBER
     assert outcomes(ops.apply(forced)) == [("done", "")]
+
+
+@pytest.mark.parametrize("value", [None, {}, [], "x", [5], [{"do": "move"}], [{"do": "move", "path": "a", "to": "../b"}]])
+def test_what_is_no_list_of_changes_is_none(value: object) -> None:
+    with pytest.raises(ValueError, match=r"change|path|None"):
+        decode_changes(value)
+
+
+@pytest.mark.parametrize(
+    ("layout", "action", "box", "force", "verdict"),
+    [
+        ("kombu", Action.REQUEUE, Box.DELIVERED, True, Verdict.UNKNOWN),
+        ("job-queue", Action.REQUEUE, Box.CUR, True, Verdict.UNKNOWN),
+        ("kombu", Action.HOLD, Box.NEW, False, None), ("job-queue", Action.PURGE, Box.NEW, False, None),
+    ],
+)  # fmt: skip
+def test_what_only_force_moves_has_an_unknown_holder(
+    memory: Path, layout: str, action: Action, box: Box, force: bool, verdict: Verdict | None
+) -> None:
+    queue = memory / "queue"
+    QUEUES[layout](queue)
+    items = planned(operations(queue, layout, around=Around(seen=False)), action, box=box, force=force).items
+    assert items
+    for item in items:
+        assert item.row.verdict is verdict
+        assert bool(item.row.evidence) is bool(item.warning) is (verdict is not None)
+
+
+@pytest.mark.parametrize(
+    ("change", "aside", "back"),
+    [
+        (FileChange(Verb.MOVE, "queue/a", f"{ASIDE}held/op/a"), True, False),
+        (FileChange(Verb.MOVE, f"{ASIDE}held/op/a", "queue/a"), False, True),
+        (FileChange(Verb.MOVE, f"{ASIDE}held/op/a", f"{ASIDE}trash/op/a"), False, False),
+        (FileChange(Verb.MOVE, "queue/a", "queue/b"), False, False),
+        (FileChange(Verb.LINK, "queue/a", f"{ASIDE}held/op/a"), False, False),
+    ],
+)
+def test_only_a_move_sets_aside_or_brings_back(change: FileChange, aside: bool, back: bool) -> None:
+    assert (change.sets_aside, change.brings_back) == (aside, back)
+
+
+@pytest.mark.parametrize("spoilt", [{"user": 7}, {"user": None}, {"action": 7}, {"time": "now"}, {"time": 1e12}, {"time": -1}])
+def test_a_note_that_somebody_spoilt_says_nothing(memory: Path, spoilt: dict[str, object]) -> None:
+    queue = memory / "queue"
+    job_queue(queue)
+    operations(queue, "job-queue", now=1795220990.0).apply(planned(operations(queue, "job-queue"), Action.HOLD, box=Box.NEW))
+    notes = [path for path in queue.parent.rglob("*") if path.name == ".meta"]
+    assert notes
+    for note in notes:
+        note.write_text(json.dumps({"action": "hold", "user": "ann", "time": 5.0, **spoilt}))
+    look = reader(queue, "job-queue")
+    look.see()
+    rows = look.listing(ListQuery(Box.HELD)).window(0, 9)
+    assert {row.reason for row in rows} == {""} and len(rows) == 2
+    look.close()
 
 
 def test_a_worker_that_starts_after_the_plan_keeps_its_claim(memory: Path) -> None:
@@ -307,6 +386,19 @@ def test_a_worker_of_nullmailer_is_poked(memory: Path) -> None:
     finally:
         os.close(listening)
     assert (queue / "queue/1795220921.78").exists()
+
+
+def test_a_message_of_nullmailer_is_purged_and_comes_back(memory: Path) -> None:
+    queue = memory / "queue"
+    QUEUES["nullmailer"](queue)
+    ops = operations(queue, "nullmailer")
+    for box, name in ((Box.NEW, "queue/1795220920.77"), (Box.REJECTED, "failed/1795220921.78")):
+        plan = planned(ops, Action.PURGE, box=box)
+        assert ("nullmailer-send has begun to send" in " ".join(plan.notes)) is (box is Box.NEW)
+        done = ops.apply(plan)
+        assert outcomes(done) == [("done", "")] and not (queue / name).exists()
+        assert outcomes(ops.apply(ops.plan(Action.UNDO, Selection(), options={"undoes": done.operation}))) == [("done", "")]
+        assert (queue / name).exists()
 
 
 def test_nothing_is_changed_through_a_link(memory: Path) -> None:

@@ -32,12 +32,15 @@ NOW = 1795220990.0
 
 
 class Around:
-    """A machine on which ``watching`` processes watch, ``locking`` lock and ``alive`` live; ``seen``: all are visible."""
+    """A machine on which ``watching`` processes watch, ``locking`` lock and ``alive`` live; ``seen``: all are visible, ``sure``:
+    a pid that is gone here is gone everywhere. ``claims`` are those whose pids were asked for."""
 
     def __init__(
         self, *, watching: Sequence[int] = (), locking: Sequence[int] = (), opening: Sequence[int] = (),
-        alive: Sequence[int] = (), seen: bool = True, local: bool = True,
+        alive: Sequence[int] = (), seen: bool = True, local: bool = True, sure: bool = True,
     ) -> None:  # fmt: skip
+        self.sure = sure
+        self.claims: list[tuple[int, float]] = []
         self.users = {"watching": tuple(watching), "locking": tuple(locking), "opening": tuple(opening)}
         self.alive = alive
         self.seen = seen
@@ -50,7 +53,9 @@ class Around:
         return self.is_local
 
     def pids(self, claims: Sequence[tuple[int, float]], root: int) -> list[tuple[Verdict, str]]:
-        return [(Verdict.ALIVE, "running") if pid in self.alive else (Verdict.DEAD, "exited") for pid, _ in claims]
+        self.claims += claims
+        gone = (Verdict.DEAD, "exited") if self.sure else (Verdict.UNKNOWN, "no such pid here")
+        return [(Verdict.ALIVE, "running") if pid in self.alive else gone for pid, _ in claims]
 
     def locks(self, root: int) -> Callable[[os.stat_result], Users]:
         users = self._users("locking")

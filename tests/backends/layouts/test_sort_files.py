@@ -131,7 +131,7 @@ def test_no_link_leads_out_of_the_queue(tmp_path: Path) -> None:
     (secret / "deep").mkdir(parents=True)
     (secret / "deep" / "4-a.msg").write_text('{"createdAt": 1795220920720}')
     queue = tmp_path / "spool"
-    for name in ("queue", "processing", "jobs", "workers"):
+    for name in ("queue", "processing", "jobs", "workers", "results", "errors", "notify"):
         (queue / name).mkdir(parents=True)
     (queue / "processing" / "w").symlink_to(secret / "deep")
     (queue / "queue" / "4-b.msg").symlink_to(secret / "deep" / "4-a.msg")

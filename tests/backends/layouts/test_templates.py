@@ -142,3 +142,16 @@ def test_the_time_of_a_scheduled_task_of_huey(zone: str, hours: float, monkeypat
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("template", "folder", "leads"),
+    [
+        ("in/{id}", "in", True), ("in/{id}", "out", False), ("in/{id}", "in/a", False), ("{id}", "in", False),
+        ("{queue:in|out}/{hash}/{id:hex14}", "out", True), ("{queue:in|out}/{hash}/{id:hex14}", "out/0", True),
+        ("{queue:in|out}/{hash}/{id:hex14}", "private", False), ("{dir:hexsec}/{id:hex14}/", "65a1b2c3", True),
+        ("{dir:hexsec}/{id:hex14}/", "65a1b2c3/65a1b2c3d4e5f0", False),
+    ],
+)  # fmt: skip
+def test_which_folders_lead_to_a_match(template: str, folder: str, leads: bool) -> None:
+    assert Template.parse(template).leads_through(folder) is leads

@@ -31,12 +31,14 @@ from spooltop.model.operations.plan import Outcome, Plan, Result
 from spooltop.model.vocabulary import Action, Json
 from spooltop.operate.operations import Operations
 from tests.clock import Clock
+from tests.needs import needs
 
 NOBODY = 65534
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user's rights need root")
+needs_root = needs("root")
 
 HOLDER = """
 import fcntl, os, sys
+from tests.needs import needs
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
 fcntl.flock(fd, fcntl.LOCK_EX)
 print("has it", flush=True)
@@ -138,15 +140,29 @@ def test_the_plan_says_what_it_is_and_what_it_will_be(desk: CursorDesk) -> None:
     [
         (89600, None, "goes back below 89632, the highest seen"),
         (89640, 89700, "goes back below 89700, the highest seen"),
-        ("89640", None, "its type changes: it is a number and becomes a text"),
-        (None, None, "its type changes: it is a number and becomes null"),
+        ("89640", None, "its type changes from an integer to a string"),
+        (None, None, "its type changes from an integer to null"),
     ],
 )
 def test_the_plan_warns_of_what_may_be_a_slip(desk: CursorDesk, value: Json, highest: Json, warning: str) -> None:
     desk.write({"imessage": 89632})
-    plan = desk.plan("imessage", value, highest=highest)
+    plan = desk.plan("imessage", value, highest=highest, type="json")
     assert warning in plan.items[0].warning
     assert any(warning[5:] in note for note in plan.notes)
+
+
+def test_another_type_is_refused_and_force_wants_the_number(desk: CursorDesk) -> None:
+    desk.write({"imessage": 89632, "email": {"last_id": 5, "n": "x"}})
+    for source, value in (("imessage", "hello"), ("imessage", 1000.0), ("email", {"last_id": "5", "n": "x"}), ("email", 5)):
+        plan = desk.plan(source, value)
+        (refusal,) = plan.refused
+        assert (plan.count, refusal.forceable) == (0, True) and refusal.reason.startswith("its type would change from an ")
+        assert desk.plan(source, value, force=True).confirm == "number"
+        assert desk.plan(source, value, type="json").confirm == "y"
+    done = desk.set("imessage", "hello", force=True)
+    assert desk.read()["imessage"] == "hello"
+    desk.operations.apply(desk.undo(done.operation))
+    assert desk.read()["imessage"] == 89632
 
 
 def test_what_was_written_since_the_plan_stays(desk: CursorDesk) -> None:
@@ -434,7 +450,7 @@ def test_set_and_undo_meet_again(sections: dict[str, Json], data: st.DataObject)
         (Path(folder) / "memex").mkdir()
         desk = CursorDesk(Path(folder) / "memex", Path(folder) / "state")
         desk.write(sections)
-        plan = desk.plan(source, value)
+        plan = desk.plan(source, value, type="json")
         if not plan.count:
             assert json.dumps(sections[source], sort_keys=True) == json.dumps(value, sort_keys=True)
             return

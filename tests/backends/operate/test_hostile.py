@@ -49,11 +49,12 @@ from spooltop.observe.thresholds import Thresholds
 from spooltop.opening import ControlParts
 from spooltop.operate.operations import Operations
 from spooltop.snapshot_maker import SnapshotMaker
+from tests.needs import needs
 
 NOBODY = 65534
 HUGE = 10 << 30
 PATIENCE = 30
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="devices are made, and users changed, by root alone")
+pytestmark = needs("root")
 
 
 class Ground:

@@ -11,6 +11,7 @@ from spooltop.errors import UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome
 from spooltop.model.vocabulary import Action, Box
+from tests.needs import needs
 
 
 def inject(desk, **options):
@@ -91,7 +92,7 @@ def test_nonsense_is_a_usage_error_before_anything_happens(desk, options):
     assert not (desk.path / ".spooltop").exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@needs("root")
 def test_root_leaves_nothing_that_locks_the_owner_out(desk):
     for path in (desk.path, *(desk.path / box for box in ("tmp", "new", "cur"))):
         os.chown(path, 12345, 23456)

@@ -17,6 +17,8 @@ import pytest
 
 from spooltop.backends.directory.liveness.processes import Process, Processes
 from spooltop.backends.directory.locks.operator import LockOperator
+from spooltop.backends.directory.locks.soft_lock_liveness import Judge
+from spooltop.backends.directory.locks.ticket_queues import ticket_queue
 from spooltop.backends.directory.options import OpenOptions
 from spooltop.backends.journal.log_files import LogFiles
 from spooltop.backends.journal.log_store import StateLogs
@@ -28,10 +30,11 @@ from spooltop.model.operations.plan import Confirm, Outcome, Plan, Result
 from spooltop.model.vocabulary import Action
 from spooltop.operate.operations import Operations
 from tests.clock import NOW, Clock
+from tests.needs import needs
 from tests.worlds import opening
 
 DEAD, ALIVE, IMPOSSIBLE = 77, 78, 9_999_999_999
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user's rights need root")
+needs_root = needs("root")
 
 
 class Table(Processes):
@@ -372,11 +375,29 @@ def test_a_lock_of_two_names_is_gone_by_itself_where_the_first_is(desk: LockDesk
     assert sorted(os.listdir(claims)) == (["intent-v1-0f.claim"] if goes == "held" else [])
 
 
+def test_a_ticket_that_was_served_meanwhile_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "q").mkdir()
+    folder = os.open(tmp_path, os.O_RDONLY)
+    served = f"{1:020d}.{ALIVE}.{1:032x}"
+    monkeypatch.setattr("spooltop.backends.directory.locks.ticket_queues.os.listdir", lambda fd: ["seq", served])
+    lock = ticket_queue("q", "q", folder, Judge(Table(ALIVE)), local=True)
+    assert lock is not None and (lock.verdict, lock.holders, lock.waiters) == ("free", (), ())
+    os.close(folder)
+
+
 def test_a_living_head_is_not_evicted_by_force(desk: LockDesk) -> None:
     desk.ticket(1, ALIVE)
     desk.ticket(2, DEAD)
     plan = desk.plan("job.lock.queue", force=True)
     assert (plan.count, plan.refused[0].reason) == (0, f"pid {ALIVE} is running and has the first ticket")
+
+
+def test_force_takes_a_head_that_is_not_known_to_be_gone_and_no_second_one(desk: LockDesk) -> None:
+    desk.ticket(1, IMPOSSIBLE)
+    desk.ticket(2, IMPOSSIBLE)
+    assert desk.plan("job.lock.queue").count == 0
+    forced = desk.plan("job.lock.queue", force=True)
+    assert forced.count == 1 and forced.items[0].row.id == "job.lock.queue/1"
 
 
 def test_a_ticket_does_not_come_back_into_a_queue_that_began_anew(desk: LockDesk) -> None:
@@ -431,6 +452,20 @@ def test_a_forged_journal_leads_nowhere(desk: LockDesk, tmp_path: Path) -> None:
             assert desk.undo(done.operation).count == 0
     assert list(outside.iterdir()) == []
     assert desk.names() == []
+
+
+@pytest.mark.parametrize("content", ["YWJj!YWJj", "YWJ", "YWJj\\u00e9"])
+def test_a_record_of_a_lock_whose_content_is_spoilt_is_none(desk: LockDesk, content: str) -> None:
+    desk.lock("a.lock", STALE)
+    done = desk.unlock("a.lock")
+    (folder,) = desk.state.iterdir()
+    journal = folder / "locks.jsonl"
+    lines = [json.loads(line) for line in journal.read_text().replace("\0", "").splitlines()]
+    for line in lines:
+        if "content" in line:
+            line["content"] = content.encode().decode("unicode_escape")
+    journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert done.operation not in [record.operation for record in desk.operations.records()]
 
 
 @needs_root

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from spooltop.backends.directory.journal.journal import MOVES
 from spooltop.backends.journal.append_log import AppendLog
-from spooltop.backends.journal.log_files import LogFiles, open_path
+from spooltop.backends.journal.log_files import LogFiles, open_path, plain_but_for_draft
 from spooltop.backends.journal.log_lines import LogLines
 from spooltop.backends.journal.log_store import SpoolLogs
 from spooltop.backends.journal.record_log import RecordLog
@@ -21,9 +22,10 @@ from spooltop.errors import AuditFailed, SpooltopError, Unreadable
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box
+from tests.needs import needs
 
 NOBODY = 65534
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to somebody else, which root alone may")
+root_only = needs("root")
 
 
 def purge_one(desk, name="one"):
@@ -60,6 +62,48 @@ def test_nothing_is_changed_where_something_else_stands_in_place_of_a_log(desk, 
         purge_one(desk)
     assert desk.names(Box.NEW) == ["one"]
     assert other.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_a_log_with_a_third_name_is_not_read(desk, tmp_path, draft):
+    """A log that is being replaced has its draft as its second name, and no other."""
+    own = desk.path / ".spooltop"
+    own.mkdir()
+    other = tmp_path / "other"
+    other.write_text("mine\n")
+    (own / "journal.jsonl").hardlink_to(other)
+    if draft:
+        (own / ".journal.jsonl.1").hardlink_to(other)
+    with pytest.raises(AuditFailed, match=r"journal\.jsonl"):
+        purge_one(desk)
+    assert desk.names(Box.NEW) == ["one"] and (own / ".journal.jsonl.1").exists() is draft
+
+
+@pytest.mark.parametrize("planted", ["link", "third name", "second name", "fifo", "draft"])
+def test_what_is_read_as_a_log_is_a_plain_file_or_one_that_is_being_replaced(tmp_path, folder, planted):
+    other = tmp_path / "other"
+    other.write_text("mine\n")
+    log = tmp_path / "log"
+    match planted:
+        case "link":
+            log.symlink_to(other)
+        case "second name":
+            log.hardlink_to(other)
+        case "third name" | "draft":
+            log.hardlink_to(other)
+            (tmp_path / ".log.1").hardlink_to(other)
+            if planted == "draft":
+                other.unlink()
+        case "fifo":
+            os.mkfifo(log)
+    files = LogFiles()
+    with ExitStack() as stack:
+        if planted != "draft":
+            stack.enter_context(pytest.raises(OSError, match=r"log|symbolic"))
+        fd = files.open_read("log", folder)
+        stack.callback(os.close, fd)
+        plain_but_for_draft(files, fd, folder, "log")
+    assert log.is_symlink() or log.exists()
 
 
 @pytest.mark.parametrize("linked", [".spooltop", ".spooltop/trash"])

@@ -95,7 +95,7 @@ def test_a_lock_that_an_earlier_version_removed_is_put_back(desk: LogDesk) -> No
 
 def test_a_set_cursor_is_written_in_the_same_bytes(desk: LogDesk) -> None:
     (desk.path / "cursors.json").write_text(json.dumps({"bé": 7}))
-    plan = desk.cursors.plan(Action.SET_CURSOR, Selection(), options={"source": "bé", "value": "neü"})
+    plan = desk.cursors.plan(Action.SET_CURSOR, Selection(), options={"source": "bé", "value": "neü", "type": "text"})
     desk.cursors.apply(plan)
     assert (desk.logs / "cursors.jsonl").read_text() == desk.lines(SET, plan.operation)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from spooltop.backends.access import user_name
 from spooltop.backends.directory.operator.permission import can_change
 from spooltop.backends.directory.pausing.consumers import pause_notes, resume_notes
 from spooltop.backends.directory.pausing.operator import PauseOperator
@@ -30,8 +31,9 @@ from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Owner, Verdict
 from spooltop.operate.operations import Operations
 from tests.clock import NOW, Clock
+from tests.needs import needs
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user's rights need root")
+needs_root = needs("root")
 
 
 class PauseDesk:
@@ -271,7 +273,7 @@ def test_on_a_full_disk_a_pause_is_refused_and_a_resume_goes_on(tmp_path: Path, 
         assert desk.paused is None
         store.full = False
         if action is Action.RESUME:
-            desk.file.write_text(json.dumps({"by": "root", "at": NOW + 1, "reason": "why"}))
+            desk.file.write_text(json.dumps({"by": user_name(os.geteuid()), "at": NOW + 1, "reason": "why"}))
 
 
 # Notes

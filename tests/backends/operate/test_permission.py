@@ -4,10 +4,9 @@ import os
 import tempfile
 from pathlib import Path
 
-import pytest
-
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.vocabulary import Action
+from tests.needs import needs
 
 NOBODY = 65534
 
@@ -33,7 +32,7 @@ def as_nobody(ask) -> str:
     return said
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@needs("root")
 def test_who_may_not_write_is_told_whose_it_is_and_what_helps(desk):
     with tempfile.TemporaryDirectory(dir="/tmp") as open_to_all:
         os.chmod(open_to_all, 0o755)

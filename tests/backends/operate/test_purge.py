@@ -16,6 +16,7 @@ from spooltop.model.operations.plan import Confirm, Outcome
 from spooltop.model.operations.progress import BATCH
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
+from tests.needs import needs
 
 
 def undo(operations, operation):
@@ -364,7 +365,7 @@ def test_what_was_set_aside_by_more_operations_than_there_are_descriptors_comes_
     assert len(desk.names(Box.REJECTED)) == 300
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="acts as root on the spool of somebody else")
+@needs("root")
 @pytest.mark.parametrize("umask", [0, 0o077])
 def test_root_leaves_everything_to_whom_the_spool_belongs(desk, umask):
     for path in (desk.path, *desk.path.iterdir()):

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -291,6 +293,36 @@ def test_ids_that_are_not_there_are_named_in_the_result(desk):
     result = operations.apply(plan)
     assert [(one.id, one.outcome) for one in result.items] == [("a", Outcome.DONE), ("b", Outcome.SKIPPED)]
     assert result.untried == 0
+
+
+def orphaned(desk, *ids, at=1795222800.0, pid=None):
+    """Claims of a consumer without a presence file, made ``at`` so many epoch seconds by the process ``pid``, else this one."""
+    token = "0123456789abcdef" * 2
+    return [
+        desk.put(names.in_cur(id, token, int(at * 1e6) + us, pid or os.getpid()), box=Box.CUR) for us, id in enumerate(ids)
+    ]
+
+
+def test_an_unknown_claim_whose_pid_runs_here_wants_force(desk):
+    claims = orphaned(desk, "one,n=0", "two,n=0", at=time.time())
+    other = desk.put(names.in_cur("three,n=0", "f" * 32, int(time.time() * 1e6), 4_194_303), box=Box.CUR)  # nobody has that pid
+    operations = desk.operations(clock=time.time)
+    plan = operations.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True))
+    assert [item.row.name for item in plan.items] == [other]
+    assert [(one.row.name, one.forceable) for one in plan.refused] == [(claim, True) for claim in claims]
+    assert all(
+        re.fullmatch(rf"pid {os.getpid()} \(.+\) is running here and may be its holder: its presence file is missing", one.reason)
+        for one in plan.refused
+    )
+    forced = operations.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True), force=True)
+    assert operations.apply(forced).count(Outcome.DONE) == 3
+    assert desk.names(Box.NEW) == ["one,n=1,e=died", "three,n=1,e=died", "two,n=1,e=died"]
+
+
+def test_a_pid_that_was_given_to_another_process_since_is_not_the_holder(desk):
+    [claim] = orphaned(desk, "one,n=0")
+    plan = desk.operations().plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True))
+    assert [item.row.name for item in plan.items] == [claim] and not plan.refused
 
 
 def test_selections_hold_together(desk):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes, ProcessUse
+from spooltop.backends.directory.liveness.procfs import ProcOwner
 from spooltop.backends.directory.reader import DirectoryReader
 from spooltop.engine.system.host import Machine
 from spooltop.model.look.observation import Observation
@@ -24,7 +25,7 @@ class FakeProcesses(Processes):
         self.offset = 1_795_000_000.0
         self.open_files: dict[tuple[int, int], tuple[int, ...]] = {}
         self.only_read: set[int] = set()
-        self.all_seen = True
+        self.unread: tuple[ProcOwner, ...] | None = ()
         self.table = b""
         self.sweeps = 0
         self.used: dict[int, float] = {}
@@ -72,7 +73,7 @@ class FakeProcesses(Processes):
     def descriptors(self, files: set[tuple[int, int]]) -> Descriptors:
         opened = {key: pids for key, pids in self.open_files.items() if key in files}
         found = {key: tuple(Descriptor(pid, 3, pid not in self.only_read) for pid in pids) for key, pids in opened.items()}
-        return Descriptors(found, self.all_seen)
+        return Descriptors(found, self.unread)
 
     def locks(self) -> bytes | None:
         return self.table

@@ -174,12 +174,18 @@ def test_claim_that_ended_between_listing_and_test_is_not_dead(spool: Path) -> N
         assert look(judge, dirs, 1) == []
 
 
-def test_claim_without_an_owner_is_unknown(spool: Path) -> None:
+def test_what_names_no_holder_is_not_judged_and_what_names_an_impossible_one_is_unknown(spool: Path) -> None:
     claim(spool, "nobody")
     claim(spool, "x:2,P0")
+    claim(spool, "mail:2,S")
     with looking(spool, FakeProcesses()) as (judge, dirs, _):
         rows = look(judge, dirs, 1)
-    assert [row.verdict for row in rows] == [UNKNOWN, UNKNOWN]
+    found = {row.name: (row.verdict, row.evidence) for row in rows}
+    assert found == {
+        "nobody": (None, "not a claim that spooltop knows: no holder in its name"),
+        "mail:2,S": (UNKNOWN, "no holder in its name"),
+        "x:2,P0": (UNKNOWN, "no process can have pid 0"),
+    }
 
 
 def test_strange_things_are_no_claims(spool: Path) -> None:

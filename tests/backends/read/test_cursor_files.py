@@ -169,3 +169,20 @@ def test_who_holds_the_lock_beside_the_cursors_is_seen(spool: Path, opened: Open
 
 def test_no_cursors(look: Looking) -> None:
     assert look() == ()
+
+
+def test_a_folder_that_cannot_be_listed_tells_nothing_of_temporary_files(
+    look: Looking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cursors.json").write_text('{"email": {"cursor": 1}}')
+    (tmp_path / "cursors.json.tmp").write_text("")
+
+    def closed(fd: int) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("spooltop.backends.directory.cursors.files.os.scandir", closed)
+        [source] = look()
+        assert (source.temp_files, dict(source.sections)) == ((), {"email": {"cursor": 1}})
+    [source] = look()
+    assert source.temp_files == ("cursors.json.tmp",)

@@ -17,12 +17,13 @@ from spooltop.errors import Unreadable
 from spooltop.model.look.locks import Holders
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Box, Verdict
+from tests.needs import needs
 
 from .conftest import Opened
 from .table import FakeProcesses
 from .test_locks import holder
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="all descriptors are visible to root only")
+needs_root = needs("root")
 
 OPENER = """
 import os, sys

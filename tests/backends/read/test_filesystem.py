@@ -19,8 +19,9 @@ from spooltop.backends.directory.storage.filesystem import (
     sends_no_events,
 )
 from spooltop.engine import Spool
+from tests.needs import needs
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace of its own needs root")
+needs_root = needs("root")
 TABLE = """\
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard
 40 27 0:39 /sub /srv/a\\040b rw,noatime shared:1 master:2 - btrfs /dev/vdb rw

@@ -94,6 +94,35 @@ def test_a_watch_that_fails_is_begun_again(source: Source, started: Callable[...
     assert notices.get(timeout=30) == "changed"
 
 
+def test_between_two_tries_of_a_watch_that_fails_there_is_a_rest(tmp_path: Path) -> None:
+    class Stopped(threading.Event):
+        """Notes how long somebody waits for it, and is set by the third wait."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.waits: list[float | None] = []
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.waits.append(timeout)
+            if len(self.waits) == 3:
+                self.set()
+            return self.is_set()
+
+    tries: list[list[str]] = []
+
+    def failing(paths: Iterable[str], stop: threading.Event) -> Iterator[Changes]:
+        tries.append(list(paths))
+        if len(tries) > 9:
+            stop.set()
+        raise OSError("OS file watch limit reached")
+
+    watch = FolderWatch({str(tmp_path): lambda name: True}, lambda: None, source=failing, again=7.0, later=3.0)
+    watch._stop = stopped = Stopped()
+    watch.start()
+    watch._thread.join(30)
+    assert stopped.waits == [3.0, 7.0, 7.0] and len(tries) == 2
+
+
 def test_watchfiles_tells(started: Callable[..., queue.Queue[str]], tmp_path: Path) -> None:
     notices = started(None, lock=tmp_path)
     for number in range(300):  # until it listens: the library does not say when

@@ -254,3 +254,17 @@ def test_only_a_time_in_front_of_a_name_orders_it() -> None:
     listing = Rows.of([f"1795220920000{n:03}.1" for n in range(100, 400)] + names, "")
     assert [row.name for row in listing.window(0, 2)] == ["1795220920000009.1", "1795220920000100.1"]
     assert {row.name for row in listing.window(301, 304)} == {names[0], names[2], names[3]}
+
+
+@pytest.mark.parametrize(
+    ("filtered", "chosen", "timed"),
+    [
+        ("src:x", None, False), ("age:>1s", None, True), ("", Selection(source="x"), False),
+        ("", Selection(older_than=1.0), True), ("", Selection(filter="x"), True), ("src:x", Selection(older_than=1.0), True),
+    ],
+)  # fmt: skip
+def test_a_list_whose_rows_change_with_the_time_says_so(
+    reader: DirectoryReader, filtered: str, chosen: Selection | None, timed: bool
+) -> None:
+    listing = reader.listing(ListQuery(Box.NEW, filter=filtered, selection=chosen))
+    assert len(listing) >= 0 and listing.timed is timed

@@ -26,6 +26,7 @@ from spooltop.model.proc.locks import LockLine, parse_locks
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Box
 from tests.cli.streams import spooltop
+from tests.needs import needs
 
 from .conftest import Opened
 from .table import FakeProcesses
@@ -141,10 +142,8 @@ def test_a_waiter_behind_a_waiter_waits_too(tmp_path: Path) -> None:
 
 def look_by(command: list[str], folder: Path) -> list[str]:
     """Verdict and holders of the only lock file in ``folder``, as another process sees them, started by ``command``."""
-    found = subprocess.run([*command, sys.executable, "-c", LOOKER, str(folder)], capture_output=True, text=True)
-    if found.returncode:
-        pytest.skip(f"{command[0]}: {found.stderr.strip().splitlines()[-1:]}")
-    return found.stdout.split()
+    words = [*command, sys.executable, "-c", LOOKER, str(folder)]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
 
 
 LOOKER = """
@@ -159,14 +158,14 @@ print(lock.verdict, *(party.pid for party in lock.holders))
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace of one's own is root's")
+@needs("root")
 def test_in_another_pid_namespace_a_held_lock_is_not_called_free(tmp_path: Path) -> None:
     inside = ["unshare", "--fork", "--pid", "--mount-proc"]
     with holder("flock", tmp_path / "job.lock"):
         assert look_by(inside, tmp_path)[0] == "unknown"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user is root's")
+@needs("root")
 def test_another_user_sees_who_holds_it() -> None:
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     with tempfile.TemporaryDirectory(prefix="spooltop-locks-") as folder:  # pytest's own are closed to others
@@ -180,16 +179,13 @@ def overlay() -> Iterator[Path]:
     """A mounted overlayfs(5) whose lower directory has a lock file ``lower.lock``, in a file system of its own."""
     with tempfile.TemporaryDirectory(prefix="spooltop-overlay-") as folder:
         base = Path(folder)
-        if subprocess.run(["mount", "-t", "tmpfs", "none", folder], capture_output=True).returncode:
-            pytest.skip("mounting is root's")
+        subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
         try:
             for name in ("lower", "upper", "work", "merged"):
                 (base / name).mkdir()
             (base / "lower" / "lower.lock").touch()
             options = f"lowerdir={base / 'lower'},upperdir={base / 'upper'},workdir={base / 'work'}"
-            made = subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(base / "merged")], capture_output=True)
-            if made.returncode:
-                pytest.skip("this kernel mounts no overlay here")
+            subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(base / "merged")], check=True)
             try:
                 yield base / "merged"
             finally:
@@ -198,6 +194,7 @@ def overlay() -> Iterator[Path]:
             subprocess.run(["umount", folder], check=True)
 
 
+@needs("root")
 @pytest.mark.parametrize("name", ["lower.lock", "upper.lock"])
 @pytest.mark.parametrize("how", ["flock", "posix", "ofd"])
 def test_on_an_overlay_it_is_held_by_who_holds_it(overlay: Path, name: str, how: str) -> None:
@@ -210,7 +207,7 @@ def test_on_an_overlay_it_is_held_by_who_holds_it(overlay: Path, name: str, how:
     assert how == "ofd" or pid in [line["pid"] for line in listed]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting is root's")
+@needs("root")
 def test_on_an_overlay_a_lock_on_a_file_that_was_only_read(overlay: Path) -> None:
     """flock(2) needs no right to write: the file stays in the layer below."""
     with (overlay / "lower.lock").open("rb") as file:

@@ -33,6 +33,7 @@ from spooltop.model.look.observation import Observation
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.observe import Observer
+from tests.needs import needs
 
 from .table import FakeProcesses, see_until
 from .test_scan import HOSTILE
@@ -49,7 +50,7 @@ print(claim.id, flush=True)
 sys.stdin.read()
 """
 CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc"]
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace of its own needs root")
+needs_root = needs("root")
 
 
 @contextmanager

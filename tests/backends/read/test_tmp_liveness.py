@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from spooltop.backends.directory.liveness.pid_liveness import Certainty
-from spooltop.backends.directory.liveness.processes import Process
+from spooltop.backends.directory.liveness.processes import Descriptors, Process
+from spooltop.backends.directory.liveness.procfs import ProcOwner
 from spooltop.backends.directory.liveness.tmp_liveness import TmpJudge, Writer, writer_of
 from spooltop.backends.directory.locks.lock_files import LockTable
 from spooltop.engine.dirs import SpoolDirs
@@ -231,11 +233,120 @@ def test_where_not_all_can_be_seen_it_is_unknown(tmp: Tmp, sure: Certainty) -> N
     assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "no pid 4290 here")
 
 
+ROOT = ProcOwner(1, frozenset({0}), frozenset({0}), "cron", False)
+ME = 65_000
+MINE = ProcOwner(70, frozenset({ME}), frozenset({ME}), "sshd", True)
+BOB = ProcOwner(80, frozenset({65_001}), frozenset({65_001, 65_777}), "bash", False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "group", "unread", "unseen"),
+    [
+        (0o644, None, (), ""),
+        (0o644, None, None, None),  # processes may be hidden altogether (hidepid)
+        (0o644, None, (ROOT,), "root's"),
+        (0o644, None, (ROOT, BOB), "root's"),
+        (0o644, None, (ROOT, BOB, MINE, MINE), "root's and sshd"),  # sshd hides even from the user whom it logged in
+        (0o644, None, (MINE._replace(hides=False),), None),  # a worker of the same user in another group
+        (0o644, None, (MINE._replace(uids=frozenset({0, ME}), name="sudo"),), "root's and sudo"),
+        (0o600, 65_777, (BOB,), "root's"),
+        (0o664, 65_778, (BOB,), "root's"),
+        (0o664, 65_777, (BOB,), None),  # who is in a group that may write
+        (0o646, None, (BOB,), None),
+        (0o646, None, (ROOT,), "root's"),
+    ],
+)
+def test_who_may_write_a_file_unseen(
+    tmp_path: Path, mode: int, group: int | None, unread: tuple[ProcOwner, ...] | None, unseen: str | None
+) -> None:
+    found = _owned(tmp_path, ME, ME if group is None else group, mode)
+    opened = Descriptors({}, unread)
+    assert opened.unseen_writers(found, ME, lambda: False) == unseen
+    if mode & stat.S_IWGRP:
+        assert opened.unseen_writers(found, ME, lambda: True) is None
+
+
+def test_the_files_of_others_may_be_written_by_processes_of_theirs_alone(tmp_path: Path) -> None:
+    found = _owned(tmp_path, 65_001, 65_001, 0o644)
+    for unread, unseen in ((BOB,), None), ((ROOT, MINE), "root's"), ((BOB._replace(uids=frozenset({0, 65_001})),), None):
+        assert Descriptors({}, unread).unseen_writers(found, ME, lambda: False) == unseen
+
+
+def _owned(tmp_path: Path, uid: int, gid: int, mode: int) -> os.stat_result:
+    values = [*os.stat(tmp_path)]
+    values[stat.ST_MODE], values[stat.ST_UID], values[stat.ST_GID] = stat.S_IFREG | mode, uid, gid
+    return os.stat_result(values)
+
+
+def test_own_processes_are_enough_where_only_the_owner_may_write(tmp: Tmp) -> None:
+    tmp.table.unread = (ROOT, BOB)
+    (tmp.folder / THEIRS).touch(0o644)
+    row = tmp.settled()
+    evidence = "4290 exited · none of your processes has it open (root's are not visible)"
+    assert (row.verdict, row.evidence) == (Verdict.ABANDONED, evidence)
+
+
 def test_descriptors_of_others_not_readable_is_unknown(tmp: Tmp) -> None:
-    tmp.table.all_seen = False
-    (tmp.folder / OURS).touch()
+    tmp.table.unread = (ROOT, BOB)
+    (tmp.folder / THEIRS).touch()
+    (tmp.folder / THEIRS).chmod(0o666)
     row = tmp.settled()
     assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "4290 exited · who has it open is not visible to you")
+
+
+def test_a_writer_that_runs_is_named_to_those_who_cannot_see_its_files(tmp: Tmp) -> None:
+    tmp.table.pids[4290] = Process(4290, tmp.table.boot, tmp.table.wall(), "import.py", "bob")
+    tmp.table.unread = (BOB,)
+    (tmp.folder / THEIRS).touch()
+    (tmp.folder / THEIRS).chmod(0o666)
+    row = tmp.settled()
+    assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "pid 4290 is running · who has it open is not visible to you")
+    assert row.owner is not None and row.owner.command == "import.py"
+
+
+@pytest.mark.parametrize("unread", [None, (BOB,)])
+@pytest.mark.parametrize(
+    ("id", "verdict", "evidence"),
+    [
+        (OURS, Verdict.ABANDONED, "4290 exited · its lock is free"),
+        (OURS + ",s=email", Verdict.ABANDONED, "4290 exited · its lock is free"),
+        # These were chosen for a put: whoever writes has another pid, which is not in the name.
+        (THEIRS + ",n=0", Verdict.UNKNOWN, "who has it open is not visible to you"),
+        ("order-17,n=0", Verdict.UNKNOWN, "who has it open is not visible to you"),
+    ],
+)
+def test_the_free_lock_of_a_writer_that_is_gone_proves_it_to_everybody(
+    tmp: Tmp, unread: tuple[ProcOwner, ...] | None, id: str, verdict: Verdict, evidence: str
+) -> None:
+    tmp.table.unread = unread
+    (tmp.folder / id).touch()
+    (tmp.folder / id).chmod(0o666)
+    row = tmp.settled()
+    assert (row.verdict, row.evidence) == (verdict, evidence)
+    assert tmp.settled(locks=LockTable({}, "not visible")).verdict is verdict  # what was proved stays
+
+
+def test_a_put_with_a_chosen_id_is_not_judged_by_a_number_in_it(tmp: Tmp) -> None:
+    (tmp.folder / (THEIRS + ",n=0")).touch()
+    assert [row.evidence for row in tmp.look()] == ["not watched long enough"]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_the_owner_of_a_real_file_sees_what_there_is(spool: Path, opened: Opened, gone: bool) -> None:
+    """Whoever runs this, root or not: by the kernel's own table."""
+    with subprocess.Popen(["sleep", "1000"]) as writer:
+        if gone:
+            writer.kill()
+            writer.wait()
+        path = spool / "tmp" / f"1700000000000000.{writer.pid}.{os.uname().nodename}"
+        path.touch(0o644)
+        (row,) = opened(spool).see().tmp
+        writer.kill()
+    if gone:
+        assert row.verdict is Verdict.ABANDONED
+        assert ("none of your processes" in row.evidence) == (os.geteuid() != 0), row.evidence
+    else:
+        assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, f"pid {writer.pid} is running, but does not have it open")
 
 
 def test_a_container_that_has_the_number_is_unknown(tmp: Tmp) -> None:

@@ -20,9 +20,10 @@ from spooltop.backends.directory.cursors.writers import WriterWatch, parse_event
 from spooltop.control import Control, open_control
 from spooltop.model.cursors.state import CursorSection
 from spooltop.model.look.locks import LockHolder
+from tests.needs import needs
 
 ROOT = os.geteuid() == 0
-needs_root = pytest.mark.skipif(not ROOT, reason="fanotify tells pids to root only")
+needs_root = needs("root")
 
 REPLACE = """
 import os, sys
@@ -34,6 +35,7 @@ print(os.getpid())
 """
 IN_PLACE = """
 import os, sys
+from tests.needs import needs
 path, text = sys.argv[1:]
 with open(path, "w") as file:
     file.write(text)

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from redis import Redis
 from spooltop.backends.redis.address import StreamAddress
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.backends.redis.streams.reader import StreamReader
+from spooltop.backends.redis.streams.verdicts import PidJudge
+from spooltop.backends.surroundings import LocalClient
 from spooltop.model.vocabulary import Verdict
 
 from .servers import KINDS, running
@@ -26,6 +29,9 @@ class Around:
 
     def pids(self, claims: Any, root: int) -> list[tuple[Verdict, str]]:
         return [(Verdict.ALIVE, "running") if pid == 1 else (Verdict.DEAD, "exited") for pid, _ in claims]
+
+    def clients(self, pids: Any, connections: Any) -> list[LocalClient]:
+        return []
 
 
 @pytest.fixture(scope="package", params=KINDS)
@@ -58,9 +64,10 @@ def reader_of(socket: str) -> Iterator[Callable[..., StreamReader]]:
     """Opens readers of a stream and a group."""
     made: list[StreamReader] = []
 
-    def open_one(names: StreamNames = NAMES, **options: Any) -> StreamReader:
+    def open_one(names: StreamNames = NAMES, *, vouched: bool = False, **options: Any) -> StreamReader:
         address = StreamAddress.parse(f"unix://{socket}#{names.stream}/{names.group}")
-        made.append(StreamReader(address.endpoint(), names, address.shown, Around(), **options))  # type: ignore[arg-type]
+        judge = PidJudge(Around(), gethostname(), vouched=vouched)  # type: ignore[arg-type]
+        made.append(StreamReader(address.endpoint(), names, address.shown, judge, **options))
         return made[-1]
 
     yield open_one

@@ -27,7 +27,7 @@ ADDRESS = "redis://here/0#jobs/work"
 
 class Group:
     """The group ``work`` of the stream ``jobs`` on the server at ``socket``, emptied. Consumers have the verdict that their names
-    begin with; a worker of spooltop has been in the group. ``state`` is the folder of the user's logs."""
+    begin with; a worker of spooltop runs in the group. ``state`` is the folder of the user's logs."""
 
     def __init__(self, socket: str, state: Path) -> None:
         self._socket = socket
@@ -40,10 +40,11 @@ class Group:
         self.ask("CONFIG", "RESETSTAT")
         self.ask("XGROUP", "CREATE", NAMES.stream, NAMES.group, "0", "MKSTREAM")
         self.ask("HSET", NAMES.consumers, "worker", "here 1")
+        self.ask("SET", NAMES.lease("worker"), "1")
 
     def only_plain_consumers(self) -> None:
         """Has no worker of spooltop ever been in the group."""
-        self.ask("DEL", NAMES.consumers)
+        self.ask("DEL", NAMES.consumers, NAMES.lease("worker"))
 
     def ask(self, *words: str | bytes | int) -> Any:
         """The answer to one command."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from spooltop.control import Control, open_control
 from spooltop.errors import NotASpool, Refused, Unavailable
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.operations.plan import Outcome
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.queues import open_queue
@@ -23,11 +25,17 @@ NAMES = StreamNames("jobs", "work")
 READS = "+@read +info +time +select +client|list +eval_ro %R~jobs %R~{jobs}:*"
 """Rights that are enough to look, as the help has them."""
 
+CHANGES = (
+    "+@read +@write -@dangerous +info +time +select +client|list +eval_ro +eval +evalsha +script|load +script|exists +multi "
+    "+exec +role ~jobs ~{jobs}:*"
+)
+"""Rights that are enough to work and to operate, as the help has them."""
+
 Opened = Callable[..., Control]
 
 
 @pytest.fixture
-def opened(socket: str, jobs: Any) -> Iterator[Opened]:
+def opened(socket: str, jobs: Any, tmp_path: Path) -> Iterator[Opened]:
     """Opens the stream as a user with the rights of an ACL rule."""
     jobs.xgroup_create("jobs", "other", "0")
     for number in range(5):
@@ -40,7 +48,7 @@ def opened(socket: str, jobs: Any) -> Iterator[Opened]:
 
     def open_as(rights: str, *, password: str = "right") -> Control:
         jobs.execute_command("ACL", "SETUSER", "viewer", "reset", "on", ">right", *rights.split())
-        words = {"SPOOLTOP_REDIS_USER": "viewer", "SPOOLTOP_REDIS_PASSWORD": password}
+        words = {"SPOOLTOP_REDIS_USER": "viewer", "SPOOLTOP_REDIS_PASSWORD": password, "XDG_STATE_HOME": str(tmp_path / "state")}
         controls.append(open_control(f"unix://{socket}#jobs/work", watch=False, settings=words))
         return controls[-1]
 
@@ -51,11 +59,13 @@ def opened(socket: str, jobs: Any) -> Iterator[Opened]:
 
 
 def test_the_help_names_the_rights() -> None:
-    assert READS.replace("jobs", "STREAM") in " ".join(overview().split())
+    words = " ".join(overview().split())
+    assert READS.replace("jobs", "STREAM") in words and CHANGES.replace("jobs", "STREAM") in words
 
 
 def test_the_rights_of_the_help_are_enough_for_all_views(opened: Opened, jobs: Any) -> None:
     before = jobs.dump("jobs")
+    jobs.execute_command("ACL", "LOG", "RESET")
     with opened(READS) as control:
         snapshot = control.look()
         seen = snapshot.observation
@@ -68,6 +78,7 @@ def test_the_rights_of_the_help_are_enough_for_all_views(opened: Opened, jobs: A
         assert control.holders(rows[0].key).complete and control.follow([rows[0].id], 0.0)
         assert [cursor.source for cursor in snapshot.cursors] == ["other", "work"] and control.operations() == []
     assert jobs.dump("jobs") == before
+    assert jobs.acl_log() == []  # the server was not asked for what it refuses
 
 
 def test_who_may_only_read_is_told_what_is_refused_and_changes_nothing(opened: Opened, jobs: Any) -> None:
@@ -181,3 +192,33 @@ def test_a_server_that_wants_a_password_says_so_before_the_group_is_known(jobs: 
     finally:
         jobs.execute_command("AUTH", "right")
         jobs.config_set("requirepass", "")
+
+
+def test_the_rights_of_the_help_are_enough_to_work_and_to_operate(socket: str, opened: Opened, jobs: Any) -> None:
+    jobs.xgroup_destroy("jobs", "other")
+    jobs.execute_command("ACL", "LOG", "RESET")
+    with opened(CHANGES) as control:
+        assert control.look().observation.capabilities.change
+        for action, box in (
+            (Action.HOLD, Box.NEW), (Action.RELEASE, Box.HELD), (Action.REQUEUE, Box.CUR), (Action.PURGE, Box.NEW),
+            (Action.EMPTY, Box.TRASH), (Action.PAUSE, None), (Action.RESUME, None),
+        ):  # fmt: skip
+            done = control.apply(control.plan(action, Selection(box=box, everything=True), force=True))
+            assert done.count(Outcome.DONE) == len(done.items) > 0
+        control.apply(control.plan(Action.UNDO, Selection(), options={"undoes": done.operation}))
+        control.apply(control.plan(Action.RESUME, Selection()))
+    words = {"SPOOLTOP_REDIS_USER": "viewer", "SPOOLTOP_REDIS_PASSWORD": "right"}
+    url = f"unix://{socket}#jobs/work"
+    assert spooltop("init", url, environ=words).code == 0
+    assert spooltop("put", url, stdin=b"x", environ=words).code == 0
+    assert spooltop("work", url, "--drain", "--", "true", environ={**words, "PATH": os.environ["PATH"]}).code in (0, 1)
+    assert [(one["reason"], one["object"]) for one in jobs.acl_log() if one["object"] != "client|setinfo"] == []
+
+
+def test_a_worker_that_may_not_ack_runs_no_further_command(socket: str, opened: Opened, jobs: Any, tmp_path: Path) -> None:
+    opened(CHANGES.replace("+role", "-xack"))
+    words = {"SPOOLTOP_REDIS_USER": "viewer", "SPOOLTOP_REDIS_PASSWORD": "right", "PATH": os.environ["PATH"]}
+    ran = tmp_path / "ran"
+    done = spooltop("work", f"unix://{socket}#jobs/work", "--", "sh", "-c", f"echo >> {ran}", environ=words)
+    assert done.code == 3 and "ack: this user of the server may not run" in done.err
+    assert ran.read_text() == "\n"

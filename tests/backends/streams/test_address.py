@@ -8,6 +8,7 @@ from spooltop.backends.redis.address import StreamAddress
 from spooltop.backends.redis.backend import _maxlen
 from spooltop.backends.redis.urls import Login
 from spooltop.errors import UsageError
+from tests.cli.streams import spooltop
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,28 @@ def test_the_length_to_which_a_stream_is_trimmed_is_a_setting(text: str, number:
 def test_a_length_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a whole number; write SPOOLTOP_STREAM_MAXLEN=100000"):
         _maxlen({"SPOOLTOP_STREAM_MAXLEN": text})
+
+
+def test_valkey_is_another_name_of_redis() -> None:
+    found = StreamAddress.parse("valkeys://:secret@host:6380/3?ssl_certfile=/x#jobs/work")
+    assert (found.shown, found.url) == ("rediss://host:6380/3#jobs/work", "rediss://:secret@host:6380/3?ssl_certfile=/x")
+    for command in ("status", "put", "init"):
+        done = spooltop(command, "valkey://127.0.0.1:1#a/b")
+        assert done.code == 5 and "://127.0.0.1:1#a/b: " in done.err and "no answer from the server" in done.err
+
+
+@pytest.mark.parametrize("command", ["status", "put", "init"])
+def test_an_option_that_is_not_known_is_named(command: str) -> None:
+    done = spooltop(command, "redis://127.0.0.1:1/0?foo=1&password=secret#a/b")
+    assert done.code == 2 and done.err.count("\n") == 2 and "no option foo in the URL of a server; there are db, " in done.err
+    done = spooltop(command, "redis://127.0.0.1:1?ssl_certfile=/x#a/b")
+    assert done.code == 2 and done.err.endswith("no option ssl_certfile in the URL of a server; write rediss:// for TLS\n")
+
+
+@pytest.mark.parametrize(
+    "word", ["redis//:secret@h/0#a/b", "redis:/:secret@h", "redis:://u:secret@h#a", "rediss:secret@h", "valkey//u:secret@h"]
+)
+@pytest.mark.parametrize("command", ["status", "put", "init", "requeue", "work", None])
+def test_a_misspelt_url_is_not_echoed(word: str, command: str | None) -> None:
+    done = spooltop(*([command] if command else []), word)
+    assert done.code == 2 and "secret" not in done.err and "write redis://HOST:6379/0#STREAM/GROUP" in done.err

@@ -22,6 +22,7 @@ from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
 from spooltop.tui.draw.every_screen.header import header
 from tests.cli.streams import spooltop
+from tests.scratch import own_state
 
 from .servers import KINDS, running
 
@@ -52,7 +53,7 @@ def _header(snapshot: Snapshot, width: int = 120) -> str:
 
 
 def _opened(stack: ExitStack, folder: Path, kind: str, **more: Any) -> Control:
-    made = open_control(f"unix://{folder}/{kind}.sock#jobs/work", settings={}, **more)
+    made = open_control(f"unix://{folder}/{kind}.sock#jobs/work", settings=own_state(), **more)
     stack.callback(made.close)
     return made
 
@@ -94,6 +95,30 @@ def test_a_server_that_is_away_leaves_the_last_picture_and_says_so(folder: Path,
             back = control.look()
             assert back.observation.complete and back.observation.boxes[Box.NEW].count == 1
             assert "STALE" not in _header(back) and "blind" not in [problem.code for problem in back.problems]
+
+
+def test_rows_stay_while_the_server_is_away(folder: Path, kind: str) -> None:
+    queries = (ListQuery(Box.NEW), ListQuery(Box.CUR), ListQuery(Box.NEW, filter="!src:x"), ListQuery(Box.TRASH))
+    for looked in (True, False):  # it may go before the next look, or after it
+        with ExitStack() as stack:
+            with running(kind, folder) as socket:
+                _filled(socket)
+                with Redis(unix_socket_path=socket) as client:
+                    client.xadd("{jobs}:spooltop:trash:work", {"data": "x", "~id": "5-1", "~group": "work"})
+                control = _opened(stack, folder, kind)
+                control.look()
+                for query in queries:
+                    before = list(control.listing(query).window(0, 9))
+                    control.look()  # each makes the lists anew
+                    again = control.listing(query)
+                    if query is queries[0]:
+                        held = again
+                seen = {query: list(control.listing(query).window(0, 9)) for query in queries}
+                assert before and all(seen.values())
+            if looked:
+                assert control.look().observation.as_of is not None
+            assert {query: list(control.listing(query).window(0, 9)) for query in queries} == seen
+            assert list(held.window(0, 9)) == seen[queries[0]]
 
 
 def test_a_server_that_is_away_at_the_start_opens_and_comes(folder: Path, kind: str) -> None:

@@ -16,6 +16,7 @@ from spooltop.model.operations.plan import Outcome, Result
 from spooltop.model.protocols import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.targets import find_targets
+from tests.scratch import own_state
 
 _CLAIMS = 1_300
 _WAITING = 1_200
@@ -57,7 +58,7 @@ def control(jobs: Any, socket: str) -> Iterator[Control]:
     jobs.set(names.lease("alive"), "1")
     jobs.hset(names.consumers, "alive", "far 1")
     jobs.xgroup_create("jobs", "late", ids[100])
-    with open_control(f"unix://{socket}#jobs/work", settings={}) as made:
+    with open_control(f"unix://{socket}#jobs/work", settings=own_state()) as made:
         yield made
 
 
@@ -95,7 +96,7 @@ def test_looks_ask_for_little(control: Control, heard: Heard, socket: str) -> No
 
 
 def test_a_group_without_a_lag_is_counted_in_pages(control: Control, heard: Heard, socket: str) -> None:
-    with open_control(f"unix://{socket}#jobs/late", watch=False, settings={}) as late:
+    with open_control(f"unix://{socket}#jobs/late", watch=False, settings=own_state()) as late:
         heard()
         assert late.look().observation.boxes[Box.NEW].count == _CLAIMS + _WAITING - 101
     sent = heard()

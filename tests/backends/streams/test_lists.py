@@ -164,3 +164,20 @@ def test_holders_are_consumers(jobs: Any, reader: StreamReader) -> None:
     (row,) = reader.see().claims
     (one,) = reader.holders(row.key).processes
     assert one.command == "bob" and one.how.startswith("holds the claim: no lease, ")
+
+
+@pytest.mark.parametrize("filter", ["holder:w7", "w7", "verdict:dead", "!verdict:unknown w7"])
+def test_a_filter_for_a_consumer_finds_all_it_holds(
+    jobs: Any, reader: StreamReader, monkeypatch: pytest.MonkeyPatch, filter: str
+) -> None:
+    monkeypatch.setattr("spooltop.backends.redis.streams.reader.LISTED_AT_MOST", 200)
+    _add(jobs, 600)
+    jobs.hset(NAMES.consumers, "w7", "far 77")
+    for consumer, count in (("gone", 300), ("w7", 150), ("w8", 150)):
+        jobs.xreadgroup("work", consumer, {"jobs": ">"}, count=count)
+    jobs.hset(NAMES.consumers, "gone", "far 78")
+    jobs.set(NAMES.lease("gone"), "1")
+    reader.see()
+    found = reader.listing(ListQuery(Box.CUR, filter=filter))
+    assert len(found) == 150 and {row.owner.name for row in found.window(0, 150) if row.owner is not None} == {"w7"}
+    assert found.complete is ("w7" not in filter.split())  # a text may be a source of other messages too

@@ -11,8 +11,11 @@ import pytest
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.backends.redis.streams import undelivered
 from spooltop.backends.redis.streams.reader import StreamReader
+from spooltop.control import open_control
 from spooltop.model.look.observation import Observation
+from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Box, Verdict
+from tests.scratch import own_state
 
 NAMES = StreamNames("jobs", "work")
 
@@ -117,7 +120,7 @@ def test_a_lease_decides_first(jobs: Any, reader: StreamReader) -> None:
     name = f"{sockets.gethostname()}-999999-abcdef"
     _add(jobs, 1)
     _take(jobs, name)
-    assert _verdict(reader, name) == (Verdict.DEAD, "exited")
+    assert _verdict(reader, name) == (Verdict.UNKNOWN, "may be pid 999999 of this host, which has exited")
     jobs.hset(NAMES.consumers, name, "far 77")
     assert _verdict(reader, name) == (Verdict.DEAD, "its lease ended; it was pid 77 of far")
     jobs.set(NAMES.lease(name), "1", px=60_000)
@@ -141,11 +144,15 @@ def test_a_connection_of_its_name_decides_next(jobs: Any, reader_of: Callable[..
     jobs.execute_command("CLIENT", "SETNAME", "")
 
 
-def test_a_process_of_this_host_is_asked_for(jobs: Any, reader: StreamReader) -> None:
+def test_a_number_in_a_name_proves_nothing(jobs: Any, reader_of: Callable[..., StreamReader]) -> None:
     _add(jobs, 2)
-    for pid, expected in ((1, Verdict.ALIVE), (4_000_000, Verdict.DEAD)):
-        _take(jobs, f"{sockets.gethostname()}-{pid}")
-        assert _verdict(reader, f"{sockets.gethostname()}-{pid}")[0] is expected
+    plain, vouched = reader_of(), reader_of(vouched=True)
+    for number, verdict, words in ((1, Verdict.ALIVE, "which is running"), (4_000_000, Verdict.DEAD, "which has exited")):
+        name = f"{sockets.gethostname()}-{number}"
+        _take(jobs, name)
+        assert _verdict(plain, name) == (Verdict.UNKNOWN, f"may be pid {number} of this host, {words}")
+        assert _verdict(vouched, name)[0] is verdict  # the user says that such numbers are pids of this host
+    assert {one.owner.pid for one in plain.consumers().consumers} == {None}
 
 
 def test_idle_for_long_is_no_death(jobs: Any, reader: StreamReader) -> None:
@@ -160,7 +167,8 @@ def test_idle_for_long_is_no_death(jobs: Any, reader: StreamReader) -> None:
 def test_counts_are_exact_where_claims_are_many(jobs: Any, reader: StreamReader) -> None:
     _add(jobs, 3_000)
     _take(jobs, "bob", 2_000)
-    name = f"{sockets.gethostname()}-4000000"
+    name = "gone"
+    jobs.hset(NAMES.consumers, name, "far 77")
     _take(jobs, name, 700)
     seen = reader.see()
     assert (seen.counts.unknown, seen.counts.dead, seen.boxes[Box.CUR].count) == (2_000, 700, 2_700)
@@ -249,3 +257,116 @@ def test_large_entries_are_not_fetched_by_a_look(jobs: Any, reader: StreamReader
     before = jobs.info("stats")["total_net_output_bytes"]
     reader.see()
     assert jobs.info("stats")["total_net_output_bytes"] - before < 50_000
+
+
+def test_what_was_handed_back_and_is_passed_over_is_a_problem(jobs: Any, reader: StreamReader) -> None:
+    put = jobs.time()[0] * 1000 - 200_000
+    first, second = [jobs.xadd("jobs", {"data": "x"}, id=f"{put}-{number}") for number in range(2)]
+    _take(jobs, "bob", 2)
+    day = 86_400_000
+    jobs.xclaim("jobs", "work", "~spooltop", 0, [first], idle=day + 30_000, justid=True)
+    _add(jobs, 3)
+    _take(jobs, "bob", 3)
+    assert reader.see().findings == ()  # whoever takes over what others left may do so within a minute
+    jobs.xclaim("jobs", "work", "~spooltop", 0, [second], idle=day + 80_000, justid=True)
+    jobs.xclaim("jobs", "work", "~spooltop", 0, [first], idle=day + 80_000, justid=True)
+    (found,) = reader.see().findings
+    assert found.text == "2 were handed back 1m ago, 3 newer ones passed them: its consumers only read new entries"
+    assert (found.code, found.count, found.box, found.filter) == ("handed-back", 2, Box.NEW, "tries:>0")
+    jobs.xack("jobs", "work", first, second)
+    assert reader.see().findings == ()
+
+
+def test_claims_of_unknown_holders_are_counted_exactly(jobs: Any, socket: str) -> None:
+    _add(jobs, 300)
+    _take(jobs, "bob", 260)
+    with open_control(f"unix://{socket}#jobs/work", watch=False, settings=own_state()) as control:
+        (found,) = [one for one in control.look().problems if one.code == "claims-unknown"]
+    assert found.text.startswith("260 claims of unknown holders, longest ") and (found.count, found.at_least) == (260, False)
+
+
+def _reads(jobs: Any) -> int:
+    """Number of commands that read entries."""
+    stats = jobs.info("commandstats")
+    return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("xinfo|stream", "xrange", "xrevrange"))
+
+
+def test_large_entries_are_looked_at_rarely(jobs: Any, reader_of: Callable[..., StreamReader]) -> None:
+    clock = [0.0]
+    reader = reader_of(monotonic=lambda: clock[0])
+    for key in ("jobs", "jobs", NAMES.held):
+        jobs.xadd(key, {"data": b"x" * 1_000_000, "~id": "1-1"})
+    _take(jobs, "bob")
+    reader.see()
+    jobs.xadd("jobs", {"data": b"x"})
+    before = _reads(jobs)
+    seen = reader.see()
+    assert _reads(jobs) == before + 2 and seen.boxes[Box.HELD].oldest_at  # of the side streams that are empty
+    assert _counts(seen) == {"new": 2, "cur": 1, "held": 1}
+    _take(jobs, "bob", 2)
+    jobs.xadd("jobs", {"data": b"x"})
+    before = _reads(jobs)
+    assert _counts(reader.see()) == {"new": 1, "cur": 3, "held": 1} and _reads(jobs) == before + 2
+    clock[0] = 61.0
+    assert _counts(reader.see()) == {"new": 1, "cur": 3, "held": 1} and _reads(jobs) > before + 4
+    jobs.delete("jobs")
+    assert reader.see().boxes[Box.NEW].error == "there is no such stream any more"
+
+
+def test_large_entries_are_listed_a_few_at_a_time(jobs: Any, reader: StreamReader) -> None:
+    for _ in range(12):
+        jobs.xadd("jobs", {"data": b"x" * 300_000})
+    reader.see()
+    assert 1 <= reader._fetcher.fitting(100) <= 4
+    assert [row.size for row in reader.listing(ListQuery(Box.NEW)).window(0, 50)] == [300_000] * 12
+
+
+def test_an_entry_of_many_fields_is_looked_at(jobs: Any, reader: StreamReader) -> None:
+    jobs.execute_command("XADD", "jobs", "*", *(str(word) for word in range(120_000)))
+    assert _counts(reader.see()) == {"new": 1}
+    (row,) = reader.listing(ListQuery(Box.NEW)).window(0, 1)
+    assert reader.read(row.key, 100).size > 1_000_000
+
+
+def test_many_idle_consumers_cost_few_commands(jobs: Any, reader_of: Callable[..., StreamReader]) -> None:
+    clock = [0.0]
+    reader = reader_of(monotonic=lambda: clock[0])
+    for number in range(700):
+        jobs.xgroup_createconsumer("jobs", "work", f"idle{number}")
+    _add(jobs, 1)
+    _take(jobs, "bob")
+    jobs.hset(NAMES.consumers, "bob", "far 77")
+    jobs.set(NAMES.lease("bob"), "1", px=600_000)
+    reader.see()
+
+    def asked() -> int:
+        return int(jobs.info("commandstats")["cmdstat_pttl"]["calls"])
+
+    for _ in range(4):
+        before = asked()
+        seen = reader.see()
+        assert asked() - before <= 200 and seen.counts.alive == 1
+    jobs.set(NAMES.lease("idle650"), "1")  # it is heard of in turn
+    assert any(_verdict(reader, "idle650")[0] is Verdict.ALIVE for _ in range(5))
+    jobs.delete(NAMES.lease("bob"))
+    assert reader.see().counts.dead == 1  # who has claims is asked for in each look
+    jobs.set(NAMES.lease("idle3"), "1", px=5_000)
+    assert any(_verdict(reader, "idle3")[0] is Verdict.ALIVE for _ in range(5))
+    jobs.delete(NAMES.lease("idle3"))
+    clock[0] = 6.0  # by now it should have ended
+    assert _verdict(reader, "idle3")[0] is Verdict.UNKNOWN
+
+
+def test_a_stream_that_nobody_trims_is_told(
+    jobs: Any, reader_of: Callable[..., StreamReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spooltop.backends.redis.streams.boxes._UNTRIMMED", 100)
+    ids = _add(jobs, 150)
+    jobs.xack("jobs", "work", *_take(jobs, "bob", 120)[:110])
+    (found,) = reader_of().see().findings
+    assert found.code == "untrimmed" and found.is_note and found.text.startswith(
+        "nobody trims the stream: 110 done entries are kept, about "
+    )
+    assert reader_of(maxlen=150).see().findings == ()  # its producers begin to trim it above that
+    jobs.xdel("jobs", ids[0])
+    assert reader_of().see().findings == ()

@@ -52,10 +52,53 @@ def test_consumers_that_only_read_new_entries_get_copies(group: Group) -> None:
     undone(ops, back.operation)
     assert group.data(NAMES.held) == ["m2"] and group.data() == ["m1", "m3"]
     for found in (plan(ops, Action.RELEASE), ops.plan(Action.REQUEUE, Selection(ids=(first,)))):
-        assert "nobody was seen to use XAUTOCLAIM" in found.notes[0] and "has no undo" in found.notes[0]
-        assert "as a new entry" in found.effect and ops.apply(found).count(Outcome.DONE) == 1
+        final = found.action is Action.REQUEUE  # what was held is found again by the undo of its release
+        assert "nobody was seen to use XAUTOCLAIM" in found.notes[0] and ("has no undo" in found.notes[0]) is final
+        assert "as a new entry" in found.effect
+        result = ops.apply(found)
+        assert result.count(Outcome.DONE) == 1 and (result.undo == ()) is final
     assert [group.entries()[id]["data"] for id in group.claim("alive", 9)] == ["m2", "m1"]
     assert set(group.data()) == {"m1", "m2", "m3"} and group.pending().keys() == {waits, *list(group.entries())[1:]}
+
+
+def test_only_workers_that_run_take_what_is_handed_over(group: Group) -> None:
+    group.ask("DEL", NAMES.lease("worker"))
+    group.put(1)
+    group.claim("dead")
+    assert "no worker of spooltop is running in the group" in plan(group.operations(), Action.REQUEUE).notes[0]
+
+
+def test_the_way_is_what_consumers_did_with_what_was_handed_over_before(group: Group) -> None:
+    group.put(4)
+    first, second, *_ = group.claim("dead", 2)
+    ops = group.operations()
+    ops.apply(ops.plan(Action.REQUEUE, Selection(ids=(first,))))
+    group.only_plain_consumers()
+    group.ask("XAUTOCLAIM", NAMES.stream, NAMES.group, "dead", 1 << 40, "0")  # of another group, it may be
+    unknown = plan(ops, Action.REQUEUE).notes[0]
+    assert "whether from a consumer of this group is not known. If it still waits later, --box new --copy puts" in unknown
+    group.put(1)
+    group.claim("alive", 9)
+    assert "still waits while newer entries were delivered, so its consumers only read new" in plan(ops, Action.REQUEUE).notes[0]
+    group.take("alive", first)
+    taken = plan(ops, Action.REQUEUE)
+    assert "its consumers took what was handed over before" in taken.notes[0] and [one.id for one in taken.items] == [second]
+
+
+def test_what_was_handed_over_and_nobody_takes_is_put_again(group: Group) -> None:
+    group.put(3)
+    first, delayed = group.claim("dead", 2)
+    ops = group.operations()
+    ops.apply(ops.plan(Action.REQUEUE, Selection(ids=(first,))))
+    group.take("~later", delayed)
+    found = plan(ops, Action.REQUEUE, Box.NEW)
+    assert [item.id for item in found.items] == [first] and found.command[-4:] == ("--box", "new", "--copy", first)
+    assert sorted(one.reason for one in found.refused) == [
+        "it waits for the end of its delay", "it was never delivered: it waits already",
+    ]  # fmt: skip
+    assert ops.apply(found).count(Outcome.DONE) == 1 and list(group.entries().values())[-1]["~id"] == first
+    assert group.data() == ["m2", "m3", "m1"] and group.pending().keys() == {delayed}
+    assert plan(ops, Action.REQUEUE).items == []  # what waits is no claim
 
 
 def test_other_groups_and_consumers_that_steal_get_no_copies(group: Group) -> None:
@@ -267,3 +310,12 @@ def test_the_audit_stands_on_the_server_and_here(group: Group) -> None:
     (line,) = group.entries(NAMES.audit).values()
     assert (line["operation"], line["user"], line["done"], line["ids"]) == (result.operation, "ann", "2", " ".join(ids))
     assert [one.event for one in ops.audited(result.operation).lines] == ["before", "after"]
+
+
+def test_what_a_killed_operator_leaves_on_the_server_ends(group: Group) -> None:
+    group.put(30)
+    group.claim("dead", 30)
+    ops = group.operations()
+    found = plan(ops, Action.PURGE, Box.CUR)
+    assert len(next(iter(group.operator().perform(found)))) == 25
+    assert 7_000_000 < group.ask("TTL", NAMES.step(found.operation)) <= 90 * 86_400

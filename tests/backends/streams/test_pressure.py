@@ -23,6 +23,7 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box
 from spooltop.queues import open_queue
+from tests.scratch import own_state
 
 from .group import Group, done, plan
 from .servers import KINDS, running
@@ -69,7 +70,7 @@ def test_a_disk_that_fails_refuses_changes_and_says_so(group: Group, socket: str
             ops.apply(found)
         with pytest.raises(Unavailable, match="cannot save to its disk"), open_queue(f"unix://{socket}#jobs/work") as queue:
             queue.put(b"x")
-        with open_control(f"unix://{socket}#jobs/work", watch=False, settings={}) as control:
+        with open_control(f"unix://{socket}#jobs/work", watch=False, settings=own_state()) as control:
             seen = control.look().observation
             assert seen.complete and seen.boxes[Box.NEW].count == 1
             assert "cannot save to its disk" in str(seen.capabilities.why_not(Action.REQUEUE))
@@ -150,7 +151,7 @@ def _steps(url: str, client: Any, names: StreamNames) -> None:
         third.release(1000.0)
         assert queue.recover() == []
     client.xreadgroup("work", "bob", {names.stream: ">"}, count=1)
-    with open_control(url, watch=False, settings={}) as control:
+    with open_control(url, watch=False, settings=own_state()) as control:
         seen = control.look().observation
         assert seen.complete and not seen.findings and seen.boxes[Box.REJECTED].count == 1
         steps = ((Action.HOLD, Box.CUR), (Action.RELEASE, Box.HELD), (Action.PURGE, Box.NEW), (Action.RESTORE, Box.TRASH))

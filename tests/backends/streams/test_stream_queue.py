@@ -72,6 +72,11 @@ def test_a_message_is_put_claimed_and_acked(opened: Opener, server: Any) -> None
         claim.ack()
 
 
+def test_no_claim_waits_for_a_time_that_is_no_number(opened: Opener) -> None:
+    with pytest.raises(UsageError, match="timeout takes seconds or None, not NaN"):
+        opened().claim(float("nan"))
+
+
 def test_messages_come_in_order_and_in_groups(opened: Opener) -> None:
     queue = opened()
     ids = queue.put_many((b"%d" % number for number in range(250)), source="bulk")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from spooltop.control import open_control
 from spooltop.model.vocabulary import Box
 from tests.cli.streams import Done, spooltop
 
-from .servers import running
+from .servers import free_port, running
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +24,12 @@ def certificates() -> Iterator[Path]:
     """A CA made here, so that the date of this machine suits it, and certificates for localhost and for another host."""
     folder = Path(tempfile.mkdtemp(prefix="spooltop-tls-"))
     try:
-        _openssl(folder, "req", "-x509", *_KEY, "-keyout", "ca.key", "-out", "ca.crt", "-days", "9", "-subj", "/CN=tests")
+        _openssl(
+            folder, "req", "-x509", *_KEY, "-keyout", "ca.key", "-out", "ca.crt", "-days", "9", "-subj", "/CN=tests",
+            "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+        )  # fmt: skip  # Python 3.13 trusts no CA that does not say what its key is for
         for host in ("localhost", "other.example"):
-            (folder / "names").write_text(f"subjectAltName=DNS:{host}")
+            (folder / "names").write_text(f"subjectAltName=DNS:{host}\nauthorityKeyIdentifier=keyid\n")
             _openssl(folder, "req", *_KEY, "-keyout", f"{host}.key", "-out", f"{host}.csr", "-subj", f"/CN={host}")
             _openssl(
                 folder, "x509", "-req", "-in", f"{host}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
@@ -52,7 +54,7 @@ def ports(certificates: Path) -> Iterator[dict[str, int]]:
     servers = []
     try:
         for host in ("localhost", "other.example", "plain"):
-            port = found[host] = _free_port()
+            port = found[host] = free_port()
             folder = certificates / f"of {host}"
             folder.mkdir()
             tls = (
@@ -66,12 +68,6 @@ def ports(certificates: Path) -> Iterator[dict[str, int]]:
     finally:
         for server in servers:
             server.__exit__(None, None, None)
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def _tried(url: str) -> list[Done]:

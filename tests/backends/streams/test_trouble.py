@@ -26,6 +26,12 @@ REPLIES = {
     "NOPERM this user has no permissions to access one of the keys used as arguments": (
         Kind.DENIED, "this user of the server may not use this key",
     ),
+    "ERR ACL failure in script: User v has no permissions to run the 'xack' command script: on @user_script:1.": (
+        Kind.DENIED, "this user of the server may not run 'xack'",
+    ),
+    "ERR The user executing the script can't run this command or subcommand script: 5921, on @user_script:1.": (
+        Kind.DENIED, "this user of the server may not run a command that a script of spooltop needs",
+    ),
     "LOADING Redis is loading the dataset in memory": (Kind.LATER, "the server is loading its data"),
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.": (
         Kind.LATER, "the replica has lost its master",

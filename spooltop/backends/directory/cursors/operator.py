@@ -82,8 +82,9 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
     ) -> Candidates:
-        """Pins one cursor. Options: ``source``, ``value`` (any JSON), ``file`` (None: the only one that fits), ``highest`` (the
-        highest value seen). Raises ``UsageError`` where no source is named, or several files have it."""
+        """Pins one cursor. Options: ``source``, ``value`` (any JSON), ``type`` (if it is named, the value may have another one
+        than now), ``file`` (None: the only one that fits), ``highest`` (the highest value seen). Raises ``UsageError`` where no
+        source is named, or several files have it."""
         with self._translate_errors(), self._folders() as folders:
             sources = self._look(folders)
             if action is Action.UNDO:
@@ -92,7 +93,8 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
             if not isinstance(source, str) or "value" not in options:
                 raise UsageError("set-cursor: which source, to what value?", advice="spooltop cursors PATH --set SOURCE=VALUE")
             one = chosen_file(source, options.get("file"), sources, self._path)
-            return self._pinner.pin(one, source, options["value"], folders, force=force, highest=options.get("highest"))
+            typed, highest = bool(options.get("type")), options.get("highest")
+            return self._pinner.pin(one, source, options["value"], folders, force=force, typed=typed, highest=highest)
 
     def _intent(self, plan: Plan, place: int, item: Item) -> CursorSetIntent:
         ref = _ref_of(item)

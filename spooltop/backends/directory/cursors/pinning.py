@@ -10,7 +10,7 @@ from functools import partial
 from spooltop.engine.cursors.cursor_file import LOCK
 from spooltop.errors import Refused, UsageError
 from spooltop.model.cursors.state import CursorSource
-from spooltop.model.cursors.values import direction, kind_of, pick, same_json, shown
+from spooltop.model.cursors.values import direction, pick, same_json, shown, type_change
 from spooltop.model.operations.plan import Candidates, Item, Refusal
 from spooltop.model.redact import Redactor, unredact
 from spooltop.model.row import Row
@@ -54,10 +54,11 @@ class CursorPinner:
         folders: list[tuple[str, int]],
         *,
         force: bool,
+        typed: bool = False,
         highest: Json,
     ) -> Candidates:
-        """Pins the cursor of ``source`` in the file ``one`` with the new ``value``. ``highest`` is the highest value seen, None
-        if none was. Raises ``UsageError``."""
+        """Pins the cursor of ``source`` in the file ``one`` with the new ``value``. ``typed``: its type was named, so that
+        another one than now is no slip. ``highest`` is the highest value seen, None if none was. Raises ``UsageError``."""
         row = Row(key=one.path, box=Box.CUR, id=source, name=one.path, source=source)
         file = escape(one.path)
         if one.sections is None:
@@ -76,6 +77,9 @@ class CursorPinner:
             raise UsageError(f"set-cursor: {error}", advice="write the value itself") from None
         if had and same_json(before, value):
             return Candidates((), [Refusal(row, f"it is {self._words(source, before)} already")])
+        if had and not (force or typed) and (change := type_change(before, value)):
+            why = f"its type would change {change}, which its poller may not read"
+            return Candidates((), [Refusal(row, why, forceable=True)])
         if isinstance(before, dict) and isinstance(value, dict) and len(json.dumps(before)) > SECTION_AT_MOST and not force:
             missing = len(before.keys() - value.keys())
             if missing:  # it was made of what is shown of a section that is too large to be shown whole
@@ -139,10 +143,8 @@ def _stem(one: CursorSource) -> str:
 def _warnings_of(ref: CursorRef, highest: Json, hide: Callable[[Json], Json]) -> Iterator[str]:
     """The warnings about a change: another type, or a step back below the ``highest`` value seen (None: none was). ``hide``
     redacts a value."""
-    for before, after in ((ref.before, ref.after), (pick(ref.before), pick(ref.after))):
-        if ref.had and kind_of(before) != kind_of(after):
-            yield f"its type changes: it is {kind_of(before)} and becomes {kind_of(after)}; does its poller read that?"
-            break
+    if ref.had and (change := type_change(ref.before, ref.after)):
+        yield f"its type changes {change}, which its poller may not read"
     back = _comes_before(ref.after, ref.before)
     below = _comes_before(ref.after, highest)
     if back or below:

@@ -22,7 +22,7 @@ from spooltop.engine.presence import Presence
 from spooltop.engine.system.files import REAL_FILES, is_inode
 from spooltop.model.operations.progress import Progress
 from spooltop.model.row import Row
-from spooltop.model.vocabulary import Owner, Verdict
+from spooltop.model.vocabulary import NOT_A_CLAIM, Owner, Verdict
 from spooltop.patterns import pattern
 from spooltop.records import dataclass
 
@@ -83,7 +83,7 @@ class TestedTokens(NamedTuple):
             if here:
                 self.running[token] = holder
                 continue
-            values = (_same(owner.host), owner.pid, owner.start, _same(owner.command), owner.user)
+            values = tuple(owner._replace(host=_same(owner.host), command=_same(owner.command)))
             into = self.nameless if owner.pid is None else self.judged
             into[token] = JudgedClaim(verdict.value, evidence, values)
 
@@ -223,6 +223,7 @@ class ClaimJudge:
             self._idle.look(self._long_held(asked, holders, there))
         for claim in progress.each(asked):
             before, name = claim.row, claim.name
+            verdict: Verdict | None
             if name.token is not None:
                 verdict, evidence, owner, _, here = holders[name.token]
                 owner = owner._replace(pid=name.pid) if owner.pid is None else owner
@@ -235,8 +236,10 @@ class ClaimJudge:
                 if here and process is not None:
                     owner = owner._replace(start=process.since, command=process.command, user=process.user)
                     evidence = also(evidence, process.halted)
+            elif name.flags is not None:
+                verdict, evidence, owner, here = Verdict.UNKNOWN, "no holder in its name", Owner(), False
             else:
-                verdict, evidence, owner, here = Verdict.UNKNOWN, "no owner in its name", Owner(), False
+                verdict, evidence, owner, here = None, NOT_A_CLAIM, Owner(), False
             if here and (idle := self._idle.words(owner.pid)) and self._held_long(claim):
                 evidence = also(evidence, idle)
             if verdict is Verdict.DEAD and not is_inode(REAL_FILES, claim.name.raw, fd, claim.inode, unseen=False):

@@ -8,19 +8,25 @@ rest, and on a system without ``/proc`` psutil answers that too, as far as it ca
 from __future__ import annotations
 
 import os
+import stat
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from typing import NamedTuple
 
 from spooltop.engine.system.host import PROC, Machine, boot_id, this_machine
-from spooltop.model.text import program_of
+from spooltop.model.text import escape, program_of
 from spooltop.records import dataclass, replace
 
-from .procfs import FileId, ProcFs
+from .procfs import FileId, ProcFs, ProcOwner
 
-__all__ = ["Descriptor", "Descriptors", "Process", "ProcessUse", "Processes"]
+__all__ = ["Descriptor", "Descriptors", "Process", "ProcessUse", "Processes", "Watchers"]
 
 _PID_AT_MOST = 1 << 22
 _FAMILY_AT_MOST = 64
+_INIT = 1
+"""The first process works for no queue. It may be closed even to root, to one that has fewer capabilities."""
+_ROUNDS = 20
+"""Rounds in which new processes are still read; a machine that starts them faster is not seen whole."""
 _BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Runs on in suspend: CLOCK_BOOTTIME of Linux; elsewhere CLOCK_MONOTONIC does."""
 
@@ -66,11 +72,46 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """Processes that have some files open, descriptor by descriptor. ``all_seen`` is False where descriptors of others cannot be
-    read."""
+    """Processes that have some files open, descriptor by descriptor. ``unread`` are the owners of those whose descriptors this
+    user may not read; None where there may be processes that are not shown at all."""
 
     by_file: Mapping[FileId, tuple[Descriptor, ...]]
-    all_seen: bool
+    unread: tuple[ProcOwner, ...] | None
+
+    @property
+    def all_seen(self) -> bool:
+        return self.unread == ()
+
+    def unseen_writers(self, file: os.stat_result, viewer: int, has_acl: Callable[[], bool]) -> str | None:
+        """Describes the processes that may have ``file`` open for writing without being seen by the user ``viewer``: "" if there
+        are none, "root's" and, where the file is the viewer's own, programs of his that root alone may look into; None if any
+        other process may.
+
+        Whoever has a file open for writing had the right to write it: its owner, its group or everybody where the mode says so
+        (an access control list may name more, acl(5)), and root.
+        """
+        if not self.unread:
+            return None if self.unread is None else ""
+        hidden: set[str] = set()
+        for process in self.unread:
+            if process.uids == {0}:
+                continue
+            if viewer == file.st_uid and viewer in process.uids and process.hides:
+                hidden.add(escape(process.name))
+                continue
+            by_group = file.st_mode & stat.S_IWGRP and (file.st_gid in process.gids or has_acl())
+            if file.st_uid in process.uids or by_group or file.st_mode & stat.S_IWOTH:
+                return None
+        return " and ".join(("root's", *sorted(hidden)[:2]))
+
+
+class Watchers(NamedTuple):
+    """Processes that watch a directory by inotify(7). ``complete``: the watches of all could be read. ``full`` are the ids of
+    users who have no instance or no watch left: what they start runs without one."""
+
+    pids: list[int]
+    complete: bool
+    full: frozenset[int] = frozenset()
 
 
 class Processes:
@@ -232,40 +273,83 @@ class Processes:
         except OSError:
             return None
 
+    def clients(
+        self, pids: Iterable[int], connections: Collection[tuple[str, str]]
+    ) -> list[tuple[int, float, tuple[str, str]]]:
+        """Returns pid, start (seconds since boot) and connection of each of ``pids`` that has one of these TCP connections open,
+        (own end, other end) as ``ADDRESS:PORT``; those that this user may not look into are left out."""
+        sockets = self._procfs.connection_inodes(connections)
+        found = []
+        for pid in pids if sockets else ():
+            before = self.process(pid)
+            held = sockets.keys() & self._procfs.sockets(pid)
+            if held and before is not None and before.started is not None and self.process(pid) == before:
+                found.append((pid, before.started, sockets[min(held)]))
+        return found
+
+    def has_ended(self, pid: int, started: float) -> bool | None:
+        """True where the process ``pid`` that was started at ``started`` (seconds since boot) is gone, or only waits for its
+        parent to notice; None where that is not visible."""
+        if self.exists(pid) is False:
+            return True
+        now = self.process(pid)
+        return None if now is None or now.started is None else now.zombie or now.started != started
+
     def descriptors(self, files: set[FileId]) -> Descriptors:
         """Finds all descriptors on one of ``files`` (device, inode), and whether they are open for writing. Reads every
         descriptor there is: call it rarely."""
         found: dict[FileId, list[Descriptor]] = {}
+        unread: list[ProcOwner] = []
         pids = self._procfs.pids()
         if pids is None:
             return _descriptors_by_psutil(files)
-        all_seen = 1 in pids
-        for pid in pids:
-            try:
-                for number, file in self._procfs.open_files(pid):
-                    if file in files:
-                        found.setdefault(file, []).append(Descriptor(pid, number, self._procfs.is_writing(pid, number)))
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            except OSError:
-                all_seen = False
-        return Descriptors({file: tuple(those) for file, those in found.items()}, all_seen)
+        all_shown = 1 in pids
+        read: set[int] = set()
+        for _ in range(_ROUNDS):
+            fresh = sorted(set(pids or ()) - read)
+            if not fresh:
+                break
+            for pid in fresh:
+                try:
+                    try:
+                        for number, file in self._procfs.open_files(pid):
+                            if file in files:
+                                found.setdefault(file, []).append(Descriptor(pid, number, self._procfs.is_writing(pid, number)))
+                    except PermissionError:
+                        state = self._procfs.stat(pid)
+                        if pid != _INIT and (state is None or not state.zombie):  # which has no descriptors any more
+                            unread.append(self._procfs.owner(pid))
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+                except OSError:
+                    all_shown = False
+            read.update(fresh)
+            pids = self._procfs.pids()  # what a process closed before it was read, a child that it forked meanwhile may have
+        else:
+            all_shown = False
+        return Descriptors({file: tuple(those) for file, those in found.items()}, tuple(unread) if all_shown else None)
 
-    def watchers(self, files: Set[FileId]) -> tuple[list[int], bool]:
-        """Returns the processes that watch one of these directories by inotify, and whether the watches of all processes could be
-        read. Reads every descriptor there is: call it rarely."""
+    def watchers(self, files: Set[FileId]) -> Watchers:
+        """Finds the processes that watch one of these directories by inotify. Reads every descriptor there is: call it rarely."""
         found: list[int] = []
+        used: dict[int, tuple[int, int]] = {}
         pids = self._procfs.pids()
         complete = pids is not None and 1 in pids
         for pid in pids or ():
             try:
-                if files & self._procfs.watched_files(pid):
+                its = self._procfs.inotify(pid)
+                if files & its.files:
                     found.append(pid)
+                for uid in self._procfs.owner(pid).uids if its.instances else ():
+                    instances, watches = used.get(uid, (0, 0))
+                    used[uid] = instances + its.instances, watches + its.watches
             except (FileNotFoundError, ProcessLookupError):
                 continue
             except OSError:
-                complete = False
-        return found, complete
+                complete = complete and pid == _INIT
+        most = self._procfs.inotify_limits()
+        full = (uid for uid, (instances, watches) in used.items() if most and (instances >= most[0] or watches >= most[1]))
+        return Watchers(found, complete, frozenset(full))
 
     def locked_at(self, pid: int, number: int, inode: int) -> int | None:
         """The file offset of a descriptor that is open for writing and holds a write lock on ``inode``; None for others."""
@@ -340,4 +424,4 @@ def _descriptors_by_psutil(files: set[FileId]) -> Descriptors:
             if key in files:
                 mode = getattr(file, "mode", None)  # of Linux alone
                 found.setdefault(key, []).append(Descriptor(one.pid, file.fd, None if mode is None else mode != "r"))
-    return Descriptors({file: tuple(those) for file, those in found.items()}, all_seen=False)
+    return Descriptors({file: tuple(those) for file, those in found.items()}, None)

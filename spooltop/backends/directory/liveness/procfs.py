@@ -8,14 +8,15 @@ children 14, by psutil 6,900, as it reads every process. psutil has neither the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from errno import ENOSYS, EPERM
 from typing import NamedTuple
 
 from spooltop.engine.system.host import PROC
 from spooltop.engine.system.syscalls import cached_file_id
 
-__all__ = ["FileId", "ProcFs", "ProcStat"]
+__all__ = ["FileId", "ProcFs", "ProcOwner", "ProcStat"]
 
 FileId = tuple[int, int]
 """Device and inode of a file."""
@@ -40,6 +41,26 @@ class ProcUse(NamedTuple):
     cpu: int
     pages: int
     stat: ProcStat
+
+
+class ProcOwner(NamedTuple):
+    """Users and groups that the process ``pid`` acts for in any role (real, effective, saved, of the file system, supplementary),
+    and the ``name`` that it gives itself. ``hides``: it lets nobody but root look into it, not even its own user (``dumpable`` of
+    proc(5)), as a process does that was started by root and became this user, or one that keeps secrets."""
+
+    pid: int
+    uids: frozenset[int]
+    gids: frozenset[int]
+    name: str
+    hides: bool
+
+
+class Inotify(NamedTuple):
+    """Files that a process watches by inotify(7), and how many instances and watches it has of those that its user may have."""
+
+    files: set[FileId]
+    instances: int
+    watches: int
 
 
 class ProcFs:
@@ -101,9 +122,16 @@ class ProcFs:
 
     def numbers(self, pid: int) -> tuple[int, ...]:
         """The numbers of a process, from the pid namespace of ``root`` inwards (``NSpid:``). Raises ``OSError``."""
-        with open(f"{self.root}/{pid}/status", "rb") as file:
-            line = file.read(16_384).partition(b"\nNSpid:")[2].partition(b"\n")[0]
-        return tuple(int(number) for number in line.split())
+        return tuple(_status_numbers(self._status(pid), b"NSpid"))
+
+    def owner(self, pid: int) -> ProcOwner:
+        """The users and groups that a process acts for. Raises ``OSError``."""
+        status = self._status(pid)
+        groups = _status_numbers(status, b"Gid") + _status_numbers(status, b"Groups")
+        name = status.partition(b"Name:\t")[2].partition(b"\n")[0]
+        uids = frozenset(_status_numbers(status, b"Uid"))
+        hides = os.stat(f"{self.root}/{pid}/fd").st_uid not in uids
+        return ProcOwner(pid, uids, frozenset(groups), os.fsdecode(name), hides)
 
     def children(self, pid: int) -> list[int] | None:
         """The children of all threads of a process (``task/*/children``)."""
@@ -120,33 +148,75 @@ class ProcFs:
         return found
 
     def open_files(self, pid: int) -> Iterator[tuple[int, FileId]]:
-        """Yields each descriptor of a process, with its file. Raises ``OSError`` if they cannot be listed. A process may
-        have a file open on a network whose server is away, and must not stop whoever looks."""
+        """Yields each descriptor of a process, with its file. Raises ``OSError`` if they cannot be listed or looked at. A process
+        may have a file open on a network whose server is away, and must not stop whoever looks."""
         folder = f"{self.root}/{pid}/fd"
         for descriptor in os.listdir(folder):
             try:
                 file = _file_id(f"{folder}/{descriptor}")
+            except PermissionError:
+                # Of a process of this user in another group the descriptors can be listed and no more (ptrace(2)): that raises.
+                # Else it is a file of another user's FUSE.
+                os.readlink(f"{folder}/{descriptor}")
+                continue
             except OSError:
                 continue  # closed meanwhile, or something that has no inode
             yield int(descriptor), file
 
-    def watched_files(self, pid: int) -> set[FileId]:
-        """The files and directories that a process watches by inotify(7), from the ``inotify`` lines of fdinfo; devices as
-        (major, minor) of the kernel make them. Raises ``OSError`` if its descriptors cannot be listed."""
+    def sockets(self, pid: int) -> set[int]:
+        """The inodes of the sockets that a process has open; empty where this user may not look into it."""
+        found: set[int] = set()
+        folder = f"{self.root}/{pid}/fd"
+        try:
+            for descriptor in os.listdir(folder):
+                try:
+                    kind, _, inode = os.readlink(f"{folder}/{descriptor}").rstrip("]").partition(":[")
+                except FileNotFoundError:
+                    continue  # closed meanwhile
+                if kind == "socket":
+                    found.add(int(inode))
+        except OSError:
+            return set()
+        return found
+
+    def connection_inodes(self, connections: Collection[tuple[str, str]]) -> dict[int, tuple[str, str]]:
+        """The TCP sockets of this network namespace with these ends (own, other; ``ADDRESS:PORT``), by inode."""
+        wanted = {spelled: one for one in connections for spelled in _spelled_ends(one)}
+        found: dict[int, tuple[str, str]] = {}
+        for table in ("tcp", "tcp6") if wanted else ():
+            for line in (self._bytes(f"net/{table}", 1 << 26) or b"").splitlines()[1:]:
+                fields = line.split()
+                if len(fields) > 9 and (one := wanted.get((fields[1], fields[2]))) is not None and fields[9] != b"0":
+                    found[int(fields[9])] = one
+        return found
+
+    def inotify(self, pid: int) -> Inotify:
+        """Reads what a process watches by inotify(7), from the ``inotify`` lines of fdinfo; devices as (major, minor) of the
+        kernel make them. Raises ``OSError`` if its descriptors cannot be listed or looked at."""
         folder = f"{self.root}/{pid}/fd"
         found: set[FileId] = set()
+        instances = watches = 0
         for descriptor in os.listdir(folder):
             try:
                 if "inotify" not in os.readlink(f"{folder}/{descriptor}"):
                     continue
+            except PermissionError:
+                raise
             except OSError:
                 continue  # closed meanwhile
+            instances += 1
             for line in (self._bytes(f"{pid}/fdinfo/{descriptor}", 1 << 22) or b"").splitlines():
                 fields = dict(part.partition(b":")[::2] for part in line.split()[1:]) if line.startswith(b"inotify ") else {}
+                watches += bool(fields)
                 if b"ino" in fields and b"sdev" in fields:
                     device = int(fields[b"sdev"], 16)
                     found.add((os.makedev(device >> 20, device & 0xFFFFF), int(fields[b"ino"], 16)))
-        return found
+        return Inotify(found, instances, watches)
+
+    def inotify_limits(self) -> tuple[int, int] | None:
+        """The maximum numbers of inotify instances and of watches of a user; None where they cannot be read."""
+        texts = [self._bytes(f"sys/fs/inotify/max_user_{what}") for what in ("instances", "watches")]
+        return None if None in texts else (int(texts[0] or 0), int(texts[1] or 0))
 
     def is_writing(self, pid: int, fd: int) -> bool | None:
         """Tells whether a descriptor is open for writing (``flags:`` of fdinfo)."""
@@ -181,6 +251,10 @@ class ProcFs:
                 locks.append(line[5:].strip())
         return at, writing, locks
 
+    def _status(self, pid: int) -> bytes:
+        with open(f"{self.root}/{pid}/status", "rb") as file:
+            return file.read(1 << 20)  # a process may be in 65,536 groups
+
     def _stat_fields(self, pid: int) -> list[bytes] | None:
         fields = (self._bytes(f"{pid}/stat") or b"").rpartition(b")")[2].split()
         return fields if len(fields) >= 20 else None
@@ -195,6 +269,33 @@ class ProcFs:
                 return b"".join(parts)
         except OSError:
             return None
+
+
+def _spelled_ends(connection: tuple[str, str]) -> list[tuple[bytes, bytes]]:
+    """The ends of a connection as the tables of the kernel spell them; an IPv4 one may also belong to a socket of IPv6. Empty for
+    what is no address of either."""
+    import socket  # a look at a directory does without it
+
+    ends = [end.rpartition(":") for end in connection]
+    try:
+        packed = [(socket.inet_pton(socket.AF_INET, host), int(port)) for host, _, port in ends]
+        forms = [packed, [(b"\0" * 10 + b"\xff\xff" + host, port) for host, port in packed]]
+    except (OSError, ValueError):
+        try:
+            forms = [[(socket.inet_pton(socket.AF_INET6, host.strip("[]")), int(port)) for host, _, port in ends]]
+        except (OSError, ValueError):
+            return []
+    return [(_spelled_end(*own), _spelled_end(*other)) for own, other in forms]
+
+
+def _spelled_end(address: bytes, port: int) -> bytes:
+    words = (int.from_bytes(address[at : at + 4], sys.byteorder) for at in range(0, len(address), 4))
+    return b"".join(b"%08X" % word for word in words) + b":%04X" % port
+
+
+def _status_numbers(status: bytes, name: bytes) -> list[int]:
+    """The numbers of the line ``name`` of a ``status`` file."""
+    return [int(number) for number in status.partition(b"\n%s:" % name)[2].partition(b"\n")[0].split()]
 
 
 def _stat_of(fields: list[bytes]) -> ProcStat:

@@ -9,14 +9,17 @@ neither.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.system.host import PROC
 from spooltop.model.operations.progress import Progress
 from spooltop.model.proc.locks import Device
 from spooltop.model.row import Row
@@ -25,6 +28,7 @@ from spooltop.model.vocabulary import EXITED, Box, Owner, Verdict
 from spooltop.patterns import pattern
 from spooltop.records import dataclass
 
+from ...access import user_name
 from ..locks.lock_files import LockTable, device_of
 from ..storage.folders import Folders
 from ..storage.rows import tmp_row
@@ -75,7 +79,7 @@ class TmpJudge:
         self._at_most = at_most
         self._files: dict[tuple[str, int], _File] = {}
         self._opened: tuple[float, frozenset[tuple[int, int]], Descriptors] = (
-            float("-inf"), frozenset(), Descriptors({}, False),
+            float("-inf"), frozenset(), Descriptors({}, None),
         )  # fmt: skip
         self._owners: dict[tuple[int, float | None], Owner] = {}
         self.irregular: tuple[Row, ...] = ()
@@ -169,7 +173,9 @@ class TmpJudge:
         opened = self._opened_by({(found[key].st_dev, found[key].st_ino) for key in idle}, now)
         gone: list[tuple[str, int]] = []
         parsed = {key: grammar.parse(files[key].row.name, claimed=False) for key in files}
-        writers = {key: writer_of(name.id) for key, name in parsed.items()}
+        # Whoever chose an id for a put did not mean the writer of the file.
+        chosen = {key for key, name in parsed.items() if name.own and not grammar.is_own_id(name.id)}
+        writers = {key: None if key in chosen else writer_of(name.id) for key, name in parsed.items()}
         asking = (writers[key] for key in idle if files[key].row.verdict is not Verdict.ABANDONED)
         taken = self._taken({writer.pid for writer in asking if writer is not None})
         for key, file in progress.each(files.items()):
@@ -182,9 +188,13 @@ class TmpJudge:
                 verdict, evidence, owner = Verdict.WRITING, "growing", self._owner(writer.pid if writer else None)
             else:
                 open_in = opened.by_file.get((status.st_dev, status.st_ino), ())
-                verdict, evidence, owner = self._idle(
-                    file, parsed[key].own, writer, open_in, opened.all_seen, now, certainty, not table.unseen, taken
-                )
+                unseen = opened.unseen_writers(status, os.geteuid(), partial(_has_acl, folders, key[0]))
+                lock_free = parsed[key].own and not table.unseen
+                if unseen != "" and lock_free and writer is not None:
+                    nobody: str | None = "its lock is free"
+                else:
+                    nobody = None if unseen is None else _nobody(status, unseen, bool(open_in))
+                verdict, evidence, owner = self._idle(file, lock_free, writer, open_in, nobody, now, certainty, taken)
             if verdict is Verdict.ABANDONED and not _is_there(folders, *key):
                 gone.append(key)  # it was moved on while we looked
                 continue
@@ -196,20 +206,19 @@ class TmpJudge:
     def _idle(
         self,
         file: _File,
-        own: bool,
+        lock_free: bool,
         writer: Writer | None,
         open_in: tuple[Descriptor, ...],
-        all_seen: bool,
+        nobody: str | None,
         now: float,
         certainty: Certainty,
-        locks_whole: bool,
         taken: Callable[[int], bool],
     ) -> tuple[Verdict, str, Owner]:
-        """The verdict on a file that is not locked and does not grow. Once abandoned, it stays so until somebody opens it."""
+        """The verdict on a file that is not locked and does not grow. Once abandoned, it stays so until somebody opens it.
+        ``lock_free``: a writer of spooltop's would hold its lock. ``nobody`` says who has it not open; None: anybody may have."""
         if pids := [one.pid for one in open_in if one.writing is not False]:
             owner = self._owner(pids[0])
             return Verdict.WRITING, f"{pids[0]} {escape(owner.command or '')}".rstrip() + " has it open", owner
-        nobody = "nobody has it open for writing" if open_in else "nobody has it open"
         if file.row.verdict is Verdict.ABANDONED:
             return file.row.verdict, file.row.evidence, file.row.owner or Owner()
         owner = Owner(host=writer.host if writer else None, pid=writer.pid if writer else None)
@@ -221,12 +230,17 @@ class TmpJudge:
             if writer is not None and there is False:
                 words = f"no pid {writer.pid} here"
             return Verdict.UNKNOWN, words, owner
-        if not all_seen:
-            words = f"{writer.pid} {EXITED} · " if writer is not None and there is False else ""
-            return Verdict.UNKNOWN, words + "who has it open is not visible to you", owner
+        if nobody is None:
+            words = "who has it open is not visible to you"
+            if writer is None or there is None:
+                return Verdict.UNKNOWN, words, owner
+            if there:
+                return Verdict.UNKNOWN, f"pid {writer.pid} is running · {words}", self._owner(writer.pid)
+            return Verdict.UNKNOWN, f"{writer.pid} {EXITED} · {words}", owner
         if writer is not None and there is not False:
-            return Verdict.UNKNOWN, f"pid {writer.pid} is running, but does not have it open", self._owner(writer.pid)
-        if writer is None and not (own and locks_whole):
+            words = ", but does not have it open" if self._processes.files_of(writer.pid) is not None else ""
+            return Verdict.UNKNOWN, f"pid {writer.pid} is running{words}", self._owner(writer.pid)
+        if writer is None and not lock_free:
             return Verdict.UNKNOWN, f"{nobody}, no writer in its name", owner
         if writer is not None:  # gone: it cannot be between two steps, so one look is enough
             if taken(writer.pid):
@@ -258,7 +272,7 @@ class TmpJudge:
         """Returns the processes that have the files open. They are read again when ``wanted`` has new files, and every few
         seconds."""
         if not wanted:
-            return Descriptors({}, True)
+            return Descriptors({}, ())
         asked_at, known, opened = self._opened
         if not wanted <= known or now - asked_at > _OPENERS_FOR:
             opened = self._processes.descriptors(wanted)
@@ -276,6 +290,24 @@ class TmpJudge:
             process = self._processes.process(pid, described=True) or process
             self._owners[key] = Owner(None, pid, process.since, process.command, process.user)
         return self._owners[key]
+
+
+def _nobody(found: os.stat_result, unseen: str, has_readers: bool) -> str:
+    """States that nobody has a file open, as far as its writers can be seen: ``unseen`` as ``Descriptors.unseen_writers``."""
+    mine = found.st_uid == os.geteuid()
+    who = "nobody" if not unseen else "none of your processes" if mine else f"no process of {user_name(found.st_uid)}"
+    words = f"{who} has it open for writing" if has_readers else f"{who} has it open"
+    return f"{words} ({unseen} are not visible)" if unseen else words
+
+
+def _has_acl(folders: Folders, raw: str) -> bool:
+    """True where an access control list may give more users the right to write (acl(5))."""
+    folder, _, name = raw.rpartition("/")
+    try:
+        os.getxattr(f"{PROC}/self/fd/{folders.of(Box.TMP, folder).fd}/{name}", "system.posix_acl_access", follow_symlinks=False)
+    except OSError as error:
+        return error.errno not in (errno.ENODATA, errno.ENOTSUP)
+    return True
 
 
 def _stat(folders: Folders, raw: str) -> os.stat_result:

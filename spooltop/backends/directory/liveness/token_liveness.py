@@ -54,6 +54,8 @@ class TokenJudge:
             words = EXITED if verdict is Verdict.DEAD else sentence
             if verdict is Verdict.DEAD and seen.boot_id != here_is.boot_id:
                 words = _BEFORE_RESTART
+            if seen.moves_to is not None and verdict is not Verdict.ALIVE:
+                words = also(words, "left to the next move")
             owner, here = seen.owner, False
             holder = lock_holders.get(token)
             if holder is not None:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import TypeVar
 
 from spooltop.engine.dirs import SpoolDirs
@@ -17,6 +17,7 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.audit import AuditLog
 from spooltop.model.operations.plan import Candidates, ItemResult, OperationRecord, Plan, boxes_of
 from spooltop.model.operations.progress import BATCH, Progress
+from spooltop.model.text import escape, program
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 from spooltop.records import replace
 
@@ -48,6 +49,8 @@ _TICK = 0.2
 """Seconds between two calls of ``stop`` while waiting for the rate."""
 _SMALL = BATCH
 """Messages up to which each that is set aside has metadata of its own beside it."""
+_CLOCK_STEPS = 60.0
+"""Seconds after a claim by the wall clock, which may have been set, from which on a process started too late to have made it."""
 _SETTLES = 1.1
 """Seconds for which a file in ``tmp`` has to be seen unchanged before it is called abandoned."""
 
@@ -81,6 +84,7 @@ class DirectoryOperator:
         self._hosts = options.hosts
         self._files = world.files
         self._clock = world.clock
+        self._processes = world.processes
         self._wait = wait
         self._state_dir = state_dir
         self._user = user if user is not None else user_name(os.geteuid())
@@ -114,8 +118,29 @@ class DirectoryOperator:
             halves = half_moved(self._interrupted(dirs))
             return find_candidates(
                 dirs, self._settled, action, selection, force=force, now=now, options=options, half_moved=halves,
-                progress=progress,
+                process_here=partial(self._process_here, cache(self._holder)), progress=progress,
             )  # fmt: skip
+
+    def _process_here(
+        self, holder: Callable[[int], tuple[str, float]], pid: int, host: str | None, claimed_at: float
+    ) -> str:
+        """Names the process that may have made a claim on ``host`` (None: not known) at ``claimed_at``; "" where none of this
+        machine can have."""
+        if host not in (None, self._processes.machine().host):
+            return ""
+        words, since = holder(pid)
+        return words if since <= claimed_at + _CLOCK_STEPS else ""
+
+    def _holder(self, pid: int) -> tuple[str, float]:
+        """Returns the words for the process with this pid, "" if there is none, and its start in epoch seconds, 0.0 if not
+        known."""
+        if not self._processes.exists(pid):
+            return "", 0.0
+        process = self._processes.process(pid, described=True)
+        if process is None or process.zombie:
+            return f"pid {pid}" if process is None else "", 0.0
+        words = f"pid {pid} ({escape(program(process.command))})" if process.command else f"pid {pid}"
+        return words, process.since or 0.0
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
         """Performs a plan. Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the

@@ -14,7 +14,7 @@ from spooltop.patterns import pattern
 __all__ = ["NameForms", "id_starts", "named_like", "tokens_of"]
 
 _FORM = pattern(
-    r"(?<![^/])([0-9]{16}+\.P[0-9]{1,10}+R[0-9a-f]{16}+\.[A-Za-z0-9._-]++)((?:,(?!c=)[a-z]=[A-Za-z0-9._%-]++)*+)"
+    r"(?<![^/])([0-9]{16}+\.P[0-9]{1,10}+R[0-9a-f]{16}+\.[A-Za-z0-9._-]++)((?:,(?!c=)[a-z]=[A-Za-z0-9._%-]++)*)"
     r"(,c=[0-9a-f]{32}\.[0-9]{1,17}+:2,P[0-9]{1,10}+|:(?:2,)?+P[0-9]{1,10}+|)(?=/|\Z)"
 )
 """Captures the id, the attributes and the tail of a name with an id of our own."""

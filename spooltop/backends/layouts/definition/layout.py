@@ -56,7 +56,7 @@ class Fact:
 @dataclass(frozen=True, slots=True)
 class VerdictRule:
     """The evidence for a verdict on a file: the lock of a file, a pid in its name, a file with a pid, a lease, who has it open.
-    ``proves_nothing``: the claim names nobody, or what names it proves nothing; ``watched``: then nobody who watches the
+    ``proves_nothing``: none of it shows that a holder is dead, or it names nobody; ``watched``: then nobody who watches the
     directory ``Layout.watched`` is the proof."""
 
     flock: Filling | None = None
@@ -151,7 +151,9 @@ class Layout:
     """A layout. ``detect`` are names that must be there, ``needs_any`` paths of which at least one must be there. ``lock`` is a
     file that is locked by flock(2) around each change, ``watched`` a directory that each process of the program watches,
     ``side_dir`` where undo, audit and trash lie. ``blind`` says of a box why it cannot be seen. ``read_only`` says why nothing is
-    changed; ``commands`` are those of the program itself, with ``{id}`` for the message; ``file`` is where it was read."""
+    changed; ``commands`` are those of the program itself, with ``{id}`` for the message; ``file`` is where it was read.
+    ``claim_long``: seconds from which on a claim has been held for long, None: as the setting says. ``warnings`` say what its
+    author may not have meant, each with the file and the line."""
 
     name: str
     file: str
@@ -168,6 +170,17 @@ class Layout:
     locks: tuple[LockRule, ...] = ()
     actions: tuple[LayoutAction, ...] = ()
     commands: Mapping[Action, str] = {}
+    claim_long: float | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def proves_death(self) -> bool:
+        """True if the evidence that it names for claims can show that a holder is dead."""
+        rules = [match.verdict for match in self.matches if match.box == "cur" and match.verdict is not None]
+        return any(
+            rule.watched or (not rule.proves_nothing and (rule.flock or rule.pid or rule.pidfile or rule.open or rule.lease))
+            for rule in rules
+        )
 
     @property
     def why_read_only(self) -> str:

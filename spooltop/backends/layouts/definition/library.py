@@ -8,11 +8,10 @@ chooses which of root's files are layouts.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from spooltop.engine.system.small_files import read_small
+from spooltop.engine.system.small_files import read_small, why_mistrusted
 from spooltop.errors import SpooltopError, UsageError
 from spooltop.model.text import escape
 from spooltop.records import dataclass
@@ -20,7 +19,7 @@ from spooltop.records import dataclass
 from .layout import Layout
 from .load import parse_layout
 
-__all__ = ["SHIPPED", "LayoutFile", "folders", "layout_files", "read_layout"]
+__all__ = ["SHIPPED", "LayoutFile", "find_layout", "folders", "layout_files", "read_layout"]
 
 SHIPPED = os.path.join(os.path.dirname(os.path.dirname(__file__)), "shipped")
 MACHINE = "/etc/spooltop/layouts"
@@ -56,7 +55,7 @@ def read_layout(path: str, uid: int | None = None) -> Layout:
     except UnicodeDecodeError as error:
         line = found.data[: error.start].count(b"\n") + 1
         raise UsageError(f"{escape(path)}: line {line}: not UTF-8", advice="store it as UTF-8") from None
-    why = "" if os.path.dirname(path) == SHIPPED else _mistrusted(found.status, os.geteuid() if uid is None else uid)
+    why = "" if os.path.dirname(path) == SHIPPED else why_mistrusted(found.status, os.geteuid() if uid is None else uid)
     if why:  # a file that ships is trusted as the program is
         raise UsageError(f"{escape(path)}: {why}", advice="chown it to yourself and chmod go-w, if you trust it")
     return parse_layout(path, text)
@@ -68,16 +67,6 @@ def _shipped(path: str) -> Layout:
     return read_layout(path)
 
 
-def _mistrusted(found: os.stat_result, uid: int) -> str:
-    """Says why a file or folder is not trusted; empty where it is. A user's own group may write it, as the umask of many systems
-    lets it; for root no other group may."""
-    if found.st_uid not in (0, uid):
-        return f"it belongs to user {found.st_uid}, neither to you nor to root"
-    if found.st_mode & stat.S_IWOTH or (not uid and found.st_mode & stat.S_IWGRP and found.st_gid):
-        return "others than its owner may write it"
-    return ""
-
-
 def layout_files(environ: Mapping[str, str], uid: int | None = None) -> Iterator[LayoutFile]:
     """Yields every layout file of all folders, those of the first folder first, each folder by name."""
     for folder in folders(environ, uid):
@@ -85,7 +74,7 @@ def layout_files(environ: Mapping[str, str], uid: int | None = None) -> Iterator
             names, found = sorted(os.listdir(folder)), os.stat(folder)
         except OSError:
             continue  # most users and machines have none
-        why = "" if folder == SHIPPED else _mistrusted(found, os.geteuid() if uid is None else uid)
+        why = "" if folder == SHIPPED else why_mistrusted(found, os.geteuid() if uid is None else uid)
         if why and names:
             advice = "chown it to yourself and chmod go-w, if you trust what is in it"
             yield LayoutFile(folder, None, UsageError(f"{escape(folder)}: {why}", advice=advice))
@@ -98,3 +87,15 @@ def layout_files(environ: Mapping[str, str], uid: int | None = None) -> Iterator
                 yield LayoutFile(path, _shipped(path) if folder == SHIPPED else read_layout(path, uid))
             except SpooltopError as error:
                 yield LayoutFile(path, None, error)
+
+
+def find_layout(name: str, environ: Mapping[str, str]) -> Layout | None:
+    """Returns the first layout with this name, or in a file of this name without ``.toml``; None where there is none. Raises the
+    error of a file of this name that is not valid."""
+    for one in layout_files(environ):
+        stem = os.path.basename(one.path).removesuffix(".toml")
+        if one.layout is not None and name in (one.layout.name, stem):
+            return one.layout
+        if one.error is not None and name == stem:
+            raise one.error
+    return None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from spooltop.errors import UsageError
 from spooltop.model.text import escape
+from spooltop.model.toml import parse_toml
+from spooltop.model.units import parse_age
 from spooltop.model.vocabulary import Action
 
 from .filling import Filling
@@ -27,6 +28,7 @@ from .layout import (
     Step,
     VerdictRule,
 )
+from .moves import lost_move, release_of
 from .templates import InvalidTemplate, Template
 from .toml_lines import Lines
 from .units import DOMAIN, UNITS
@@ -49,7 +51,7 @@ _JSON = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)(?:\+([0-9]+))?\Z")
 def parse_layout(file: str, text: str) -> Layout:
     """Reads a layout. ``file`` is only named in errors. Raises ``UsageError``."""
     try:
-        values = tomllib.loads(text)
+        values = parse_toml(text)
     except (ValueError, RecursionError) as error:
         found = re.search(r"(.*?) \(at line (\d+), column \d+\)", str(error))
         line, why = (int(found[2]), found[1]) if found else (1, str(error))
@@ -58,21 +60,36 @@ def parse_layout(file: str, text: str) -> Layout:
 
 
 def _error(file: str, line: int, why: str) -> UsageError:
-    return UsageError(f"{escape(file)}: line {line}: {escape(why)}", advice="mend it; spooltop layouts shows those that load")
+    return UsageError(_at_line(file, line, why), advice="mend it; spooltop layouts shows those that load")
+
+
+def _at_line(file: str, line: int, why: str) -> str:
+    return f"{escape(file)}: line {line}: {escape(why)}"
 
 
 class _Table:
-    """A table of the file whose members are taken one by one; what is left at the end is unknown."""
+    """A table of the file whose members are taken one by one; what is left at the end is unknown. ``warnings`` are those of the
+    whole file."""
 
-    def __init__(self, file: str, values: dict[str, Any], lines: Lines, place: tuple[str | int, ...]) -> None:
+    def __init__(
+        self, file: str, values: dict[str, Any], lines: Lines, place: tuple[str | int, ...], warnings: list[str] | None = None
+    ) -> None:
         self.file = file
         self.values = dict(values)
         self.lines = lines
         self.place = place
         self.known: list[str] = []
+        self.warnings = [] if warnings is None else warnings
 
     def wrong(self, name: str, why: str) -> UsageError:
         return _error(self.file, self.lines.line((*self.place, name)), why)
+
+    def warn(self, name: str, why: str) -> None:
+        self.warnings.append(_at_line(self.file, self.lines.line((*self.place, name)), why))
+
+    def part(self, values: dict[str, Any], *place: str | int) -> _Table:
+        """A table in this one."""
+        return _Table(self.file, values, self.lines, (*self.place, *place), self.warnings)
 
     def take(self, name: str, kind: type[T], default: T) -> T:
         """Takes a member; ``default`` where there is none."""
@@ -109,10 +126,10 @@ class _Table:
         return self.texts(name)
 
     def parsed(self, name: str, parse: Callable[[str], T], text: str) -> T:
-        """Parses the text of a member; an invalid template is an error of its line."""
+        """Parses the text of a member; an invalid template or age is an error of its line."""
         try:
             return parse(text)
-        except InvalidTemplate as error:
+        except (InvalidTemplate, UsageError) as error:
             raise self.wrong(name, f"{name} = {text!r}: {error}") from None
 
     def one_of(self, name: str, text: str, allowed: Iterable[str]) -> str:
@@ -121,14 +138,14 @@ class _Table:
         return text
 
     def table(self, name: str) -> _Table:
-        return _Table(self.file, self.take(name, dict, {}), self.lines, (*self.place, name))
+        return self.part(self.take(name, dict, {}), name)
 
     def tables(self, name: str) -> list[_Table]:
         """Takes an array of tables."""
         value: list[object] = self.take(name, list, [])
         if not all(isinstance(one, dict) for one in value):
             raise self.wrong(name, f"{name} is written [[{name}]]")
-        return [_Table(self.file, dict(one), self.lines, (*self.place, name, i)) for i, one in enumerate(value)]  # type: ignore[call-overload]
+        return [self.part(dict(one), name, i) for i, one in enumerate(value)]  # type: ignore[call-overload]
 
     def done(self) -> None:
         """Raises for a member that nothing took."""
@@ -162,12 +179,18 @@ def _layout(top: _Table) -> Layout:
     blinds = {box: blind.take(box, str, "") for box in BOXES if box in blind.values}
     blind.known += BOXES
     blind.done()
+    actions = [_action(table, matches) for table in top.tables("action")]
+    if isinstance(release := release_of(actions, matches), LayoutAction):
+        actions.append(release)
+    elif release is not None:
+        top.warn("action", release)
     layout = Layout(
         name=name, file=top.file, detect=detect, matches=matches, lock=lock, watched=watched,
         needs_any=tuple(top.parsed("needs_any", Template.parse, text) for text in needs), side_dir=side_dir, blind=blinds,
         read_only=top.take("read_only", str, ""), checks=tuple(_check(table) for table in top.tables("cross_check")),
         problems=tuple(_problem(table, matches) for table in top.tables("problem")), locks=_locks(top.table("locks")),
-        actions=tuple(_action(table, matches) for table in top.tables("action")), commands=_commands(top.table("commands")),
+        actions=tuple(actions), commands=_commands(top.table("commands")), warnings=tuple(top.warnings),
+        claim_long=top.parsed("claim_long", parse_age, text) if (text := top.take("claim_long", str, "")) else None,
     )  # fmt: skip
     if any(match.verdict is not None and match.verdict.watched for match in matches) and not watched:
         raise top.wrong("watched", 'a verdict has else = "watched", but watched names no directory')
@@ -204,6 +227,9 @@ def _match(table: _Table) -> Match:
     facts.done()
     if "enqueued_at" not in found and template.types.get("put") in UNITS:
         found["enqueued_at"] = Fact("name", "put", unit=template.types["put"])
+    if box == "new" and "enqueued_at" not in found:
+        table.warn("path", f"{template.text} says no time of the put, so that of the file (mtime) counts: name enqueued_at")
+        found["enqueued_at"] = Fact("mtime")
     order = table.take("order", str, "")
     if order:
         table.one_of("order", order, ("name", *pieces))
@@ -368,6 +394,8 @@ def _action(table: _Table, matches: Sequence[Match]) -> LayoutAction:
         table.take("note", str, ""), table.take("effect", str, ""),
     )  # fmt: skip
     table.done()
+    if name != "purge" and (text := lost_move(action, matches)):
+        raise table.wrong("steps", text)
     return action
 
 

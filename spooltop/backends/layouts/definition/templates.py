@@ -39,6 +39,12 @@ _CLASSES = {
     "hexms": "[0-9a-f]{11,12}+",
     "uuid": "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "pfid": "[0-9A-Za-z]{6,20}+",
 }  # fmt: skip
+_SAMPLES = {
+    "int": ("7", "12"), "hex": ("a7", "b"), "sec": ("1700000000", "1800000000"), "ms": ("1700000000000", "1800000000000"),
+    "hexsec": ("6553f100", "6b49d200"), "hexms": ("18bcfe56800", "1a3185c5000"), "pfid": ("4XyZa7", "9BcDfGhJkL"),
+    "uuid": ("0b0c3f6e-1c1e-4e7c-9d7e-1f3b5a7c9d0e", "1b0c3f6e-1c1e-4e7c-9d7e-1f3b5a7c9d0e"),
+}  # fmt: skip
+"""Two texts that each type takes."""
 _PIECE = re.compile(r"\{([^{}]*)\}|\*|([^{}*]+)|(.)", re.DOTALL)
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _HEX = re.compile(r"hex([1-9][0-9]?)\Z")
@@ -85,6 +91,23 @@ class Template:
         """The pieces of ``path`` by name; None where it does not match."""
         found = self.pattern.match(path)
         return None if found is None else found.groupdict()
+
+    def sample(self, other: bool = False) -> str:
+        """A path that matches: one of two that differ in every piece that can."""
+        def piece(found: re.Match[str]) -> str:
+            kind = (found[1] or "").partition(":")[2]
+            if "|" in kind:
+                return kind.split("|")[-1 if other else 0]
+            if exact := _HEX.match(kind):
+                return "ab"[other] * int(exact[1])
+            return _SAMPLES.get(kind, ("x", "y7"))[other]
+
+        return re.sub(r"\{([^{}]*)\}|\*", piece, self.text)
+
+    def leads_through(self, folder: str) -> bool:
+        """True if a path that matches may lie in ``folder``, itself a path below the root."""
+        parts = folder.split("/")
+        return len(parts) <= self.depth and Template.parse("/".join(self.text.split("/")[: len(parts)])).match(folder) is not None
 
     def time(self, fields: Mapping[str, str], name: str) -> tuple[str, str] | None:
         """The unit and the text of the piece ``name`` where its type is a time; else None."""

@@ -75,7 +75,7 @@ class Chooser:
         notes: dict[str, None] = {}
         effects: dict[str, None] = {}
         matches = selection.matcher(self._at)
-        for row in progress.each(self._rows(selection.box, sources)):
+        for row in progress.each(self._rows(action, selection.box, sources)):
             if not matches(row):
                 continue
             named |= {row.id, row.name}
@@ -118,14 +118,18 @@ class Chooser:
                 items.append(Item(row, removed(self._dirs, path, path, without=message), words=f"{escape(path)}: {words}"))
         return Candidates(items, missing=tuple(one for one in chosen if one not in named))
 
-    def _rows(self, box: Box | None, sources: Sequence[Box]) -> Iterator[Row]:
-        """The messages in the order in which their queue takes them."""
+    def _rows(self, action: Action, box: Box | None, sources: Sequence[Box]) -> Iterator[Row]:
+        """The messages in the order in which their queue takes them; those that it holds itself only where a rule says how."""
         for one in sources if box is None else (box,):
-            rows = [row for row in self._reader.rows(one) if one is not Box.HELD or is_aside(location_of(row))]
+            rows = [
+                row
+                for row in self._reader.rows(one)
+                if one is not Box.HELD or is_aside(location_of(row)) or self._rule(action, row) is not None
+            ]
             yield from sorted(rows, key=lambda row: row.enqueued_at or row.in_box_since or 0.0)
 
     def _rule(self, action: Action, row: Row) -> LayoutAction | None:
-        if action in BUILT_IN:
+        if action in BUILT_IN and is_aside(location_of(row)):
             return None
         found = match_of(self._layout, row)
         box = row.box.value if found is None else found[0].box
@@ -151,13 +155,13 @@ class Chooser:
     def _plan(self, action: Action, rule: LayoutAction | None, row: Row, *, now: bool, proved: bool) -> MessagePlan:
         if action is Action.EMPTY:
             return deleted(self._dirs, row.id, location_of(row))
-        if action in (Action.RELEASE, Action.RESTORE) or (action is Action.REQUEUE and is_aside(location_of(row))):
+        if action in (Action.RELEASE, Action.RESTORE, Action.REQUEUE) and is_aside(location_of(row)):
             self._no_other(row)
             return moved_back(self._dirs, row.id, self._together(row))
         found = match_of(self._layout, row)
         if rule is None or found is None:
             raise NotPlanned(f"its layout does not say how to {action} it")
-        if action is Action.REQUEUE and row.box is not Box.NEW:
+        if action in (Action.REQUEUE, Action.RELEASE) and row.box is not Box.NEW:
             self._no_other(row)
         planner = Planner(self._dirs, location_of(row), found[1], at=self._at, now=now, next_number=self._next_number)
         return planner.plan(rule, row.id, proved=proved)

@@ -20,6 +20,7 @@ from ...journal.log_files import FULL, STATE_DIR, LogFiles
 from ...journal.record_log import ItemOutcome, LoggedOperation
 from ...surroundings import Surroundings
 from ..definition.layout import Layout
+from ..kept_name import keep_name
 from ..permission import can_change
 from ..queue_dirs import ASIDE, QueueDirs, aside, is_aside, shown_location
 from ..reader import LayoutReader
@@ -123,10 +124,19 @@ class LayoutOperator(ItemOperator[MessageIntent]):
         with self._translate_errors(), self._opened() as dirs, own_turn(dirs, self._patient(stop)):
             self._dirs = dirs
             try:
+                self._keep_name(dirs, plan)
                 self._finish_others(dirs, plan, stop)
                 yield
             finally:
                 self._dirs = None
+
+    def _keep_name(self, dirs: QueueDirs, plan: Plan) -> None:
+        """Keeps the name of the layout before the first record: the operation may take the last file that it is known by."""
+        try:
+            keep_name(dirs, self._layout.name)
+        except OSError as error:
+            if not (plan.works_when_full and error.errno in FULL):
+                raise
 
     def _finish_others(self, dirs: QueueDirs, plan: Plan, stop: Callable[[], bool]) -> None:
         """Completes once for each plan what a crash cut off, but for the operation that the plan undoes."""
@@ -198,8 +208,7 @@ class LayoutOperator(ItemOperator[MessageIntent]):
         if path not in known:
             found = match_of(self._layout, item.row)
             file = QueueFile(path, None, {}) if found is None else QueueFile(path, found[0], found[1])
-            since = item.row.in_box_since or self._clock()
-            one = judge(self._layout, dirs.root, [(file, since)], self._around, self._clock())[path]
+            one = judge(self._layout, dirs.root, [file], self._around, self._clock())[path]
             words = "" if one.verdict in (Verdict.DEAD, Verdict.ABANDONED) else one.evidence or "no longer provable"
             known = {**known, path: words}
         self._proofs = at, known

@@ -22,25 +22,24 @@ from .rows import JudgedConsumer
 __all__ = ["open_operator"]
 
 def open_operator(
-    endpoint: Endpoint, names: StreamNames, shown: str, pids: PidJudge, *, here: str, clock: Callable[[], float],
+    endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge, *, clock: Callable[[], float],
     state: str | None, read_only: str | None,
 ) -> StreamOperator:  # fmt: skip
-    """Opens the operator of the group ``names.group``, whose address is ``shown``. ``pids`` judges processes of this host, which
-    is ``here``; ``state`` is the folder of this user's own state, for the journal."""
+    """Opens the operator of the group ``names.group``, whose address is ``shown``. ``judge`` knows which consumers
+    are processes of this host, as the views do; ``state`` is the folder of this user's own state, for the journal."""
     store = StateLogs(shown, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
-    judge = _LookingJudge(endpoint, names, shown, pids, here)
-    return StreamOperator(connection_to(endpoint, shown), names, store, judge=judge.judged, clock=clock, read_only=read_only)
+    looking = _LookingJudge(endpoint, names, shown, judge)
+    return StreamOperator(connection_to(endpoint, shown), names, store, judge=looking.judged, clock=clock, read_only=read_only)
 
 
 class _LookingJudge:
     """Judges consumers as the views do, by a look of its own."""
 
-    def __init__(self, endpoint: Endpoint, names: StreamNames, shown: str, pids: PidJudge, here: str) -> None:
+    def __init__(self, endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge) -> None:
         self._endpoint = endpoint
         self._names = names
         self._shown = shown
-        self._pids = pids
-        self._here = here
+        self._judge = judge
 
     def judged(self, consumers: Sequence[str]) -> Mapping[str, JudgedConsumer]:
         """Raises ``Unavailable``."""
@@ -51,6 +50,6 @@ class _LookingJudge:
             raise Unavailable(f"look: {trouble.what}", path=self._shown, advice=trouble.advice) from None
         finally:
             server.close()
-        known = judged_consumers(look, self._here, self._pids)
+        known = judged_consumers(look, self._judge)
         found = {one: known[one] for one in consumers if one in known}
-        return {name: JudgedConsumer(one.verdict, one.evidence, one.owner) for name, one in found.items()}
+        return {name: JudgedConsumer(one.verdict, one.evidence, one.owner, one.ends) for name, one in found.items()}

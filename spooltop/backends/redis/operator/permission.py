@@ -16,7 +16,7 @@ from .connection import OperatorConnection, listed, text_of
 __all__ = ["SOURCES", "can_change", "check_master"]
 
 SOURCES: Mapping[Action, tuple[Box, ...]] = {
-    Action.REQUEUE: (Box.CUR, Box.REJECTED, Box.HELD),
+    Action.REQUEUE: (Box.CUR, Box.REJECTED, Box.HELD, Box.NEW),
     Action.PURGE: (Box.CUR, Box.NEW, Box.REJECTED, Box.HELD),
     Action.HOLD: (Box.CUR, Box.NEW),
     Action.RELEASE: (Box.HELD,),
@@ -25,6 +25,14 @@ SOURCES: Mapping[Action, tuple[Box, ...]] = {
 }
 """Boxes that each action takes from. Undo is not among them: it reverses what the journal says."""
 
+_DENIED = """
+-- KEYS stream; ARGV group. Returns the commands that this user may not send, without trying one: the server logs what it refuses.
+local denied = {}
+for _, words in ipairs({{'XACK', KEYS[1], ARGV[1], '0-0'}, {'XDEL', KEYS[1], '0-0'}, {'EVAL', 'return 1', '0'}, {'ROLE'}}) do
+  if not redis.acl_check_cmd(unpack(words)) then denied[#denied + 1] = words[1] end
+end
+return denied
+"""
 _NO_LOCKS = "a stream has no locks"
 _REPLICA = "the server is a replica: it is changed on its master"
 
@@ -33,18 +41,23 @@ def can_change(server: OperatorConnection, names: StreamNames) -> Capabilities:
     """Returns what may be done to a group. The commands that it tries name the id 0-0, which no entry has. Raises
     ``Unavailable``."""
     try:
-        check_master(server)
+        denied = _denied(server, names)
+        if "ROLE" not in denied:
+            check_master(server)
         for what, command in (
             ("acknowledge messages", ("XACK", names.stream, names.group, "0-0")),
             ("delete messages", ("XDEL", names.stream, "0-0")),
             ("run scripts", ("EVAL", "return 1", 0)),
         ):
+            refused = f"this user of the server may not {what} ({command[0]})"
+            if command[0] in denied:
+                return Capabilities.nothing(refused)
             (reply,) = server.try_all("look", command)
             if isinstance(reply, ErrorReply):
                 if str(reply).startswith("READONLY"):
                     return Capabilities.nothing(_REPLICA)
                 if str(reply).startswith("NOPERM"):
-                    return Capabilities.nothing(f"this user of the server may not {what} ({command[0]})")
+                    return Capabilities.nothing(refused)
                 trouble = trouble_of_reply(str(reply))
                 if trouble.kind is Kind.LATER:
                     raise error_of(trouble, server.address, "look")
@@ -53,6 +66,12 @@ def can_change(server: OperatorConnection, names: StreamNames) -> Capabilities:
         advice = f"; {error.advice}" if error.advice else ""
         return Capabilities.nothing(f"{error.what.removeprefix('look: ')}{advice}")
     return Capabilities({Action.UNLOCK: _NO_LOCKS}, boxes=SOURCES)
+
+
+def _denied(server: OperatorConnection, names: StreamNames) -> frozenset[str]:
+    """Returns which of the commands below this user may not send; none where the server does not tell (before 7.0)."""
+    (reply,) = server.try_all("look", ("EVAL_RO", _DENIED, 1, names.stream, names.group))
+    return frozenset() if isinstance(reply, ErrorReply) else frozenset(map(text_of, listed(reply)))
 
 
 def check_master(server: OperatorConnection) -> None:

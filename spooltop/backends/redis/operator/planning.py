@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from spooltop.engine.limits import MAX_ATTEMPTS
 from spooltop.errors import Refused, UsageError
 from spooltop.model.filters.selection import Selection
+from spooltop.model.moves import again_words
 from spooltop.model.operations.plan import Candidates, Item, Refusal
 from spooltop.model.operations.progress import Progress
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Json, Verdict
+from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Verdict
 from spooltop.records import replace
 
 from ..stream_names import StreamNames
-from .changes import StreamChange, StreamVerb
+from .changes import LEAVES, StreamChange, StreamVerb
 from .connection import OperatorConnection
 from .handing import Way, chosen_way
 from .permission import SOURCES
@@ -26,6 +28,8 @@ POISON = 3
 """Deliveries to consumers that died, from which on the message may be the cause."""
 _NAMED_AT_MOST = 2_000
 """Messages up to which each is asked for by its id."""
+_NAMED_WHY = 5
+"""Reasons that are named where no claim is dead."""
 _FORCEABLE = (Action.REQUEUE, Action.HOLD)
 _LOST = "it may be done twice: its consumer may still be at work"
 
@@ -49,23 +53,27 @@ class GroupChooser:
             raise Refused(f"{action} is not possible for messages in {selection.box}", path=self._server.address, advice=advice)
         if options.get("copy") and action is not Action.REQUEUE:
             raise UsageError(f"{action}: --copy is for a requeue", advice="leave it out")
+        again = action is Action.REQUEUE and selection.box is Box.NEW  # of what was handed back, and nobody takes
         if selection.empty:
             return Candidates(())
         groups = len(groups_of(self._server, self._names))
-        way = chosen_way(self._server, self._names, asked=bool(options.get("copy")), groups=groups)
-        maker = _ChangeMaker(action, force=force, options=options, groups=groups, way=way)
+        way = chosen_way(self._server, self._names, asked=again or bool(options.get("copy")), groups=groups)
+        maker = _ChangeMaker(self._server.address, action, force=force, options=options, groups=groups, way=way)
         items: list[Item] = []
         refused: list[Refusal] = []
         named: set[str] = set()
+        unmatched: Counter[tuple[Verdict | None, str]] = Counter()
         wanted = replace(selection, keys=None)
         keys = None if selection.keys is None else frozenset(map(_place, selection.keys))
         matches = wanted.matcher(self._at)
         heads = bool(selection.filter or selection.source is not None or selection.named)
         progress.begin("messages looked at")
-        for box in sources if selection.box is None else (selection.box,):
+        unnamed = tuple(box for box in sources if not (action is Action.REQUEUE and box is Box.NEW))
+        for box in unnamed if selection.box is None else (selection.box,):
             for pinned in progress.each(self._rows.of(box, heads=heads, ids=_named(selection, box))):
                 row = pinned.row
                 if (keys is not None and (row.box.value, pinned.id) not in keys) or not matches(row):
+                    unmatched[row.verdict, pinned.consumer] += 1
                     continue
                 named |= {row.id, row.name, pinned.id}
                 found = maker.made(pinned)
@@ -75,16 +83,33 @@ class GroupChooser:
                     refused.append(found)
             progress.found(items)
         missing = tuple(id for id in dict.fromkeys(selection.ids or ()) if id not in named)
-        to_work = any(_change_of(item).verb in (StreamVerb.HAND, StreamVerb.COPY, StreamVerb.BACK) for item in items)
-        notes = (way.words,) if to_work else ()
-        return Candidates(items, refused, notes, missing, maker.poison, _effect(action, items, options))
+        verbs = {_change_of(item).verb for item in items}
+        final = bool(verbs) and verbs <= LEAVES
+        to_work = bool(verbs & {StreamVerb.HAND, StreamVerb.COPY, StreamVerb.BACK})
+        notes: tuple[str, ...] = (way.words,) if to_work else ()
+        if StreamVerb.COPY in verbs:
+            notes = (f"{way.words} {'This' if final else 'What is put again'} has no undo.",)
+        if not items and not refused and selection.verdict is Verdict.DEAD:
+            notes = self._why_none_is_dead(unmatched)
+        return Candidates(items, refused, notes, missing, maker.poison, _effect(action, items, options), final)
+
+
+    def _why_none_is_dead(self, unmatched: Mapping[tuple[Verdict | None, str], int]) -> tuple[str, ...]:
+        """Says who holds the claims that are not those of the dead."""
+        counts: Counter[str] = Counter()
+        for (verdict, consumer), count in unmatched.items():
+            why = self._rows.ending.get(consumer)
+            if verdict is not None:
+                counts[f"{escape(consumer)}: {why}" if why else {Verdict.ALIVE: RUNNING}.get(verdict, verdict.value)] += count
+        return tuple(f"{count:,} not dead: {who}." for who, count in counts.most_common(_NAMED_WHY))
 
 
 class _ChangeMaker:
-    """Makes the change of each message. ``groups`` are those of the stream; ``way`` is how it goes back to work. Counts what
-    may be ``poison``."""
+    """Makes the change of each message of the queue ``address``. ``groups`` are those of the stream; ``way`` is how it goes back
+    to work. Counts what may be ``poison``."""
 
-    def __init__(self, action: Action, *, force: bool, options: Mapping[str, Json], groups: int, way: Way) -> None:
+    def __init__(self, address: str, action: Action, *, force: bool, options: Mapping[str, Json], groups: int, way: Way) -> None:
+        self._address = address
         self._action = action
         self._force = force
         self._now = bool(options.get("now"))
@@ -109,6 +134,10 @@ class _ChangeMaker:
                 who = "its consumer" if row.owner is None else row.owner.label
                 return Refusal(row, f"{escape(who)}: {escape(row.evidence)}", forceable)
             warning = _LOST
+        elif row.owner is not None and row.owner.moves_to is not None and self._action in _FORCEABLE:
+            if not self._force:
+                return Refusal(row, again_words(self._address, row.owner.moves_to), forceable=True)
+            warning = f"it may be in {escape(row.owner.moves_to)} as well"
         elif row.verdict is Verdict.UNKNOWN:
             warning = _LOST
         if self._action is not Action.REQUEUE:
@@ -124,11 +153,20 @@ class _ChangeMaker:
             return Item(row, _pin(pinned, StreamVerb.ASIDE, to="rejected", why=why), f"rejected instead: {why}")
         if not self._copy:
             return Item(row, _pin(pinned, StreamVerb.HAND), warning)
+        return self._copied(pinned, warning)
+
+    def _copied(self, pinned: PinnedRow, warning: str) -> Item | Refusal:
         if self._others and not self._force:
-            return Refusal(row, f"{_others(self._others)} would get the copy too", forceable=True)
-        return Item(row, _pin(pinned, StreamVerb.COPY, why="force" if self._force else ""), warning)
+            return Refusal(pinned.row, f"{_others(self._others)} would get the copy too", forceable=True)
+        return Item(pinned.row, _pin(pinned, StreamVerb.COPY, why="force" if self._force else ""), warning)
 
     def _new(self, pinned: PinnedRow) -> Item | Refusal:
+        if self._action is Action.REQUEUE:
+            if pinned.consumer == HANDED_BACK:
+                return self._copied(pinned, "")
+            delayed = pinned.consumer == WAITING
+            why = "it waits for the end of its delay" if delayed else "it was never delivered: it waits already"
+            return Refusal(pinned.row, why)
         if pinned.consumer in (HANDED_BACK, WAITING):
             return Item(pinned.row, self._away(pinned))
         if self._others:

@@ -11,7 +11,7 @@ from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.patterns import pattern
 
 from ..client import Reply
-from ..stream_names import StreamNames
+from ..stream_names import LeaseRecord, StreamNames
 from . import scripts
 from .connection import OperatorConnection, Word, listed, text_of, whole
 
@@ -31,11 +31,12 @@ _ID = pattern(r"([0-9]{1,20})-([0-9]{1,20})\Z")
 
 
 class JudgedConsumer(NamedTuple):
-    """The verdict on a consumer, which holds for all of its claims."""
+    """The verdict on a consumer, which holds for all of its claims. ``ends``: it is gone, and dead once its lease ends."""
 
     verdict: Verdict
     evidence: str
     owner: Owner | None = None
+    ends: bool = False
 
 
 Judge = Callable[[Sequence[str]], Mapping[str, JudgedConsumer]]
@@ -61,6 +62,8 @@ class GroupRows:
         self._server = server
         self._names = names
         self._judge = judge
+        self.ending: dict[str, str] = {}
+        """Consumers that were met and are dead once their leases end, with the evidence."""
 
     def of(self, box: Box, *, heads: bool = True, ids: Sequence[str] | None = None) -> Iterator[PinnedRow]:
         """Yields the messages of ``box``, the oldest first; those with ``ids`` in its stream, where these are given: a few of
@@ -84,6 +87,7 @@ class GroupRows:
             unknown = {one[1] for one in wanted} - judged.keys()
             if unknown and not back:
                 judged.update(self._judge(sorted(unknown)))
+                self.ending |= {name: one.evidence for name, one in judged.items() if one.ends}
             described = self._heads([one[0] for one in wanted]) if heads else {}
             for id, consumer, delivered, tries in wanted:
                 yield _pinned_claim(id, consumer, delivered, tries, described.get(id, (None, None)), judged.get(consumer))
@@ -165,19 +169,20 @@ def leases(server: OperatorConnection, names: StreamNames) -> Judge:
     """Returns a judge of consumers by their leases alone."""
 
     def judge(consumers: Sequence[str]) -> dict[str, JudgedConsumer]:
-        known = server.ask("look", *(("HEXISTS", names.consumers, one) for one in consumers))
+        known = server.ask("look", *(("HGET", names.consumers, one) for one in consumers))
         runs = server.ask("look", *(("EXISTS", names.lease(one)) for one in consumers))
         found = zip(consumers, runs, known, strict=True)
-        return {one: _by_lease(one, whole(run) == 1, whole(leased) == 1) for one, run, leased in found}
+        return {one: _by_lease(one, whole(run) == 1, leased) for one, run, leased in found}
 
     return judge
 
 
-def _by_lease(name: str, runs: bool, leased: bool) -> JudgedConsumer:
-    owner = Owner(name=name)
+def _by_lease(name: str, runs: bool, leased: Reply) -> JudgedConsumer:
+    moves_to = None if leased is None else LeaseRecord.parse(text_of(leased)).moves_to
+    owner = Owner(name=name, moves_to=None if moves_to is None else moves_to.name)
     if runs:
         return JudgedConsumer(Verdict.ALIVE, "its lease runs", owner)
-    if leased:
+    if leased is not None:
         return JudgedConsumer(Verdict.DEAD, "its lease has ended", owner)
     return JudgedConsumer(Verdict.UNKNOWN, f"nothing proves whether {escape(name)} runs", owner)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["ACT", "ASIDE_ROWS", "HEADS", "NEW_ROWS", "PENDING_ROWS", "SETTLE"]
+__all__ = ["ACT", "ASIDE_ROWS", "HANDED", "HEADS", "NEW_ROWS", "PENDING_ROWS", "SETTLE", "STEP_KEPT"]
 
-_CHANGES = """
+STEP_KEPT = 90 * 86_400
+"""Seconds for which the last step of an operation is remembered that was killed: its undo finds out what was done."""
+
+_CHANGES = f"local kept = {STEP_KEPT}" + """
 local stream, group, dry, operation = KEYS[1], ARGV[1], ARGV[2] == '1', ARGV[3]
 local step, user, action = tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local boxes = {held = KEYS[2], rejected = KEYS[3], trash = KEYS[4]}
@@ -257,10 +260,10 @@ look_at_groups()
 if not lasts[group] then return redis.error_reply('NOGROUP the group is gone') end
 local deletes = string.sub(ARGV[7] or '', 1, 4) == 'drop' or ARGV[7] == 'resume'
 if not dry then  -- first, since a server without memory refuses it: then nothing is changed, but for what frees memory
-  local set = redis.pcall('SET', marker, step .. ' -')
+  local set = redis.pcall('SET', marker, step .. ' -', 'EX', kept)
   if type(set) == 'table' and set.err and not deletes then return redis.error_reply(set.err) end
 end
-local out, ids = {}, {}
+local out, ids, handed = {}, {}, {}
 for at = 7, #ARGV, 8 do
   local one = {verb = ARGV[at], id = ARGV[at + 1], box = ARGV[at + 2], to = ARGV[at + 3], consumer = ARGV[at + 4],
     tries = tonumber(ARGV[at + 5]), delivered = tonumber(ARGV[at + 6]), data = ARGV[at + 7]}
@@ -272,17 +275,18 @@ for at = 7, #ARGV, 8 do
   out[#out + 1] = reason or ''
   out[#out + 1] = became or ''
   if outcome == 'done' then ids[#ids + 1] = one.id ~= '' and one.verb ~= 'resume' and one.id or became or '' end
+  if outcome == 'done' and one.verb == 'hand' then handed[#handed + 1] = one.id end
 end
 if not dry then
   redis.pcall('XADD', audit, 'MAXLEN', '~', 100000, '*', 'operation', operation, 'batch', step, 'action', action, 'user', user,
-    'group', group, 'done', #ids, 'of', (#ARGV - 6) / 8, 'ids', table.concat(ids, ' '))
-  redis.pcall('SET', marker, step .. ' ' .. cjson.encode(out))
+    'group', group, 'done', #ids, 'of', (#ARGV - 6) / 8, 'ids', table.concat(ids, ' '), 'handed', table.concat(handed, ' '))
+  redis.pcall('SET', marker, step .. ' ' .. cjson.encode(out), 'EX', kept)
 end
 return out
 """
 )
 
-SETTLE = """
+SETTLE = f"local kept = {STEP_KEPT}" + """
 -- KEYS marker; ARGV step, 'look' to change nothing. Returns what a step answered that was cut off, or {'settled'} where it was
 -- not done, and will not be any more.
 local known = redis.call('GET', KEYS[1])
@@ -291,8 +295,37 @@ if known then
   if tonumber(at) == tonumber(ARGV[1]) and rest ~= '-' then return cjson.decode(rest) end
   if tonumber(at) >= tonumber(ARGV[1]) then return {'settled'} end
 end
-if ARGV[2] ~= 'look' then redis.call('SET', KEYS[1], ARGV[1] .. ' -') end
+if ARGV[2] ~= 'look' then redis.call('SET', KEYS[1], ARGV[1] .. ' -', 'EX', kept) end
 return {'settled'}
+"""
+
+HANDED = """
+-- KEYS audit, stream; ARGV group. Looks at what was handed over last, as the audit lines tell. Returns 'taken' if a consumer took
+-- some of it, 'passed' if all of it waits and newer entries were delivered since, else 'unknown'.
+local last
+for _, one in ipairs(redis.call('XINFO', 'GROUPS', KEYS[2])) do
+  local found = {}
+  for at = 1, #one, 2 do found[one[at]] = one[at + 1] end
+  if found['name'] == ARGV[1] then last = tonumber(string.match(found['last-delivered-id'], '^%d+')) end
+end
+local changed = {}  -- by a later operation, such as an undo
+for _, line in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 20)) do
+  local fields = {}
+  for at = 1, #line[2], 2 do fields[line[2][at]] = line[2][at + 1] end
+  if fields['group'] == ARGV[1] and fields['handed'] and fields['handed'] ~= '' then
+    local waits = 0
+    for id in string.gmatch(fields['handed'], '%S+') do
+      if not changed[id] then
+        local claim = redis.call('XPENDING', KEYS[2], ARGV[1], id, id, 1)[1]
+        if not claim or claim[2] ~= '~spooltop' then return {'taken'} end
+        waits = waits + 1
+      end
+    end
+    if waits > 0 then return {last and last > tonumber(string.match(line[1], '^%d+')) and 'passed' or 'unknown'} end
+  end
+  for id in string.gmatch(fields['ids'] or '', '%S+') do changed[id] = true end
+end
+return {'unknown'}
 """
 
 PENDING_ROWS = """

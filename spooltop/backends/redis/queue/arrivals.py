@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spooltop.engine.consuming.waiting import nonblocking_pipe
 from spooltop.errors import SpooltopError
 
+from .connection import messages_expected
 from .failures import translated
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class StreamArrivals:
         wanted = ("XREAD", "COUNT", 1, "BLOCK", int(LONGEST * 1000), "STREAMS", self._stream)
         while not self._stop.is_set():
             try:
-                with translated(self._address, "wait"):
+                with translated(self._address, "wait"), messages_expected():
                     found = self._redis.execute_command(*wanted, self._last)
                     newest = self._redis.xrevrange(self._stream, count=1) if found else []
                 self._last = newest[0][0] if newest else "$" if found else self._last

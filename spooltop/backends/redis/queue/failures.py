@@ -59,7 +59,9 @@ def _trouble_of(error: redis_errors.RedisError) -> Trouble:
     if "max number of clients" in text:
         return trouble_of_reply(text)
     if isinstance(error, redis_errors.InvalidResponse):
-        return trouble_of_nonsense("no answer of a Redis server")._replace(kind=Kind.AWAY)  # it may be mended, and tried again
+        too_long = "far too long" in text
+        what = "a far too long answer" if too_long else "no answer of a Redis server"
+        return trouble_of_nonsense(what)._replace(kind=Kind.AWAY)  # it may be mended, and tried again
     if isinstance(error, (redis_errors.ConnectionError, redis_errors.TimeoutError)):
         cause = error.__cause__ or error.__context__
         return trouble_of_connection(cause if isinstance(cause, OSError) else OSError(text))

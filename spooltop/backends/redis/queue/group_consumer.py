@@ -9,11 +9,15 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from spooltop.errors import ClaimLost, Unavailable
+from spooltop.engine.system.forks import is_its_child
+from spooltop.errors import ClaimLost, NotASpool, Unavailable
+from spooltop.model.moves import QueueIdentity
+from spooltop.model.queue import OthersClaims
 from spooltop.model.text import escape
 
-from ..stream_names import StreamNames
+from ..stream_names import HANDED_BACK, LATER, LeaseRecord, StreamNames, gone_words
 from . import scripts
+from .connection import messages_expected
 from .durability import wait_for_disk
 from .failures import translated
 from .lease import ConsumerLease
@@ -23,38 +27,52 @@ from .stream_producer import AT_ONCE
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["GroupConsumer"]
+__all__ = ["GroupConsumer", "lease_records"]
+
+_NO_LEASE = -2
+"""Answer to PTTL for a key that is not there."""
 
 
 class GroupConsumer:
     """A consumer under a name of its own, ``HOST-PID-xxxxxx``. ``address`` names the queue in errors, ``lease`` is in seconds,
-    and a message is rejected after ``max_attempts``. With ``waits`` each ack waits for the disk of the server.
+    and a message is rejected after ``max_attempts``. With ``waits`` each ack waits for the disk of the server. ``moves_to`` is
+    the queue into which it moves messages, with keys that have this ``begin``: then it hands back only claims that were not put.
 
     An answer of the server may be lost after it gave a message: nobody would know of that claim while this consumer lives. So
     after each such error the claims that the server knows and this object does not are handed back first.
     """
 
     def __init__(
-        self, connection: Redis, names: StreamNames, address: str, lease: float, max_attempts: int, *, waits: bool
-    ) -> None:
+        self, connection: Redis, names: StreamNames, address: str, lease: float, max_attempts: int, *, waits: bool,
+        moves_to: QueueIdentity | None = None, begin: str = "",
+    ) -> None:  # fmt: skip
+        self.moves = moves_to is not None
         self._redis: Any = connection
         self._names = names
         self._address = address
         self._max_attempts = max_attempts
         self._waits = waits
-        self._host, self._pid = socket.gethostname(), os.getpid()
-        self.name = f"{self._host}-{self._pid}-{os.urandom(3).hex()}"
+        self.is_paused = False
+        """True if the queue was paused at the last try to claim."""
+        self._begin(lease, begin, moves_to)
+        register = self._redis.register_script
+        self._claim, self._ack, self._release = map(register, (scripts.CLAIM, scripts.ACK, scripts.RELEASE))
+        self._reject, self._recover, self._leave = map(register, (scripts.REJECT, scripts.RECOVER, scripts.LEAVE))
+        self._adopt = register(scripts.ADOPT)
+
+    def _begin(self, lease: float, begin: str, moves_to: QueueIdentity | None) -> None:
+        self._record = LeaseRecord(socket.gethostname(), os.getpid(), begin, moves_to)
+        self.name = f"{self._record.host}-{self._record.pid}-{os.urandom(3).hex()}"
         self._guard = threading.Lock()
         self._held: set[tuple[str, int]] = set()
         self._dropped: deque[tuple[str, int]] = deque()
         self._unsure = False
         self._joined = False
-        self.is_paused = False
-        """True if the queue was paused at the last try to claim."""
         self._lease = ConsumerLease(self._renew, lease)
-        register = self._redis.register_script
-        self._claim, self._ack, self._release = map(register, (scripts.CLAIM, scripts.ACK, scripts.RELEASE))
-        self._reject, self._recover, self._leave = map(register, (scripts.REJECT, scripts.RECOVER, scripts.LEAVE))
+
+    def forked(self) -> None:
+        """Becomes another consumer in a forked child: the name, the lease and all that is held belong to the parent."""
+        self._begin(self._lease.seconds, self._record.begin, self._record.moves_to)
 
     def take(self) -> StreamClaim | None:
         """Claims a message without waiting; None if there is none. Takes the lease. Raises ``Unavailable``."""
@@ -63,7 +81,8 @@ class GroupConsumer:
         words = [self._names.group, self.name]
         try:
             keys = [self._names.stream, self._names.later, self._names.paused]
-            found = self._run(self._claim, "claim", keys, words)
+            with messages_expected():
+                found = self._run(self._claim, "claim", keys, words)
         except Unavailable as error:
             self._unsure |= error.answer_lost
             raise
@@ -75,7 +94,7 @@ class GroupConsumer:
         self._lease.take()
         wanted = ("XREADGROUP", "GROUP", self._names.group, self.name, "COUNT", 1, "BLOCK", max(1, int(seconds * 1000)))
         try:
-            with translated(self._address, "claim"):
+            with translated(self._address, "claim"), messages_expected():
                 found = self._redis.execute_command(*wanted, "STREAMS", self._names.stream, ">")
         except Unavailable as error:
             self._unsure |= error.answer_lost
@@ -87,6 +106,28 @@ class GroupConsumer:
         flat = [word for pair in fields.items() for word in pair] if isinstance(fields, dict) else fields
         return self._claimed(id, flat, 1)
 
+    def adopt(self, other: str, id: str, deliveries: int) -> StreamClaim | None:
+        """Takes over a claim of the consumer ``other``, whose lease has ended; None if it is gone."""
+        self._lease.take()
+        keys = [self._names.stream, self._names.lease(other)]
+        with messages_expected():
+            found = self._run(self._adopt, "move", keys, [self._names.group, other, id, deliveries, self.name])
+        return None if found is None else self._claimed(found[0], found[1], deliveries)
+
+    def discard(self, other: str, id: str, deliveries: int) -> None:
+        """Acks a claim of the consumer ``other``, if it is still there."""
+        self._acked(other, (id, deliveries))
+
+    def give_back(self, claim: StreamClaim) -> None:
+        """Hands back a claim with which nothing was tried: it is not rejected, however often it was delivered."""
+        self._let_go(*claim.token)
+        self._ended(claim)
+
+    @property
+    def is_leased(self) -> bool:
+        """False where others may take the claims of this consumer by now."""
+        return self._lease.held
+
     def _claimed(self, id: bytes, flat: Sequence[bytes], deliveries: int) -> StreamClaim:
         claim = StreamClaim(self, id.decode(), dict(zip(flat[::2], flat[1::2], strict=True)), deliveries)
         with self._guard:
@@ -95,22 +136,26 @@ class GroupConsumer:
 
     def ack_many(self, claims: Sequence[StreamClaim]) -> None:
         """Acks these claims. Raises ``ClaimLost`` at the end if some were taken away."""
-        lost = [claim for claim in claims if claim.done]
-        held = [claim for claim in claims if not claim.done]
+        lost = [claim for claim in claims if claim.done or claim.inherited]
+        held = [claim for claim in claims if not (claim.done or claim.inherited)]
         for start in range(0, len(held), AT_ONCE):
             some = held[start : start + AT_ONCE]
-            words = [word for claim in some for word in claim.token]
-            with translated(self._address, "ack"):
-                pipe = self._redis.pipeline(transaction=False)
-                self._ack(keys=[self._names.stream], args=[self._names.group, self.name, *words], client=pipe)
-                if self._waits:
-                    wait_for_disk(pipe)
-                gone = set(pipe.execute()[0])
+            gone = self._acked(self.name, *(claim.token for claim in some))
             for claim in some:
                 self._ended(claim)
             lost += [claim for claim in some if claim.id.encode() in gone]
         if lost:
-            raise self._lost(lost)
+            raise self.lost(lost)
+
+    def _acked(self, consumer: str, *tokens: tuple[str, int]) -> set[bytes]:
+        """Acks claims of ``consumer``, and returns the ids of those that are lost."""
+        words = [word for token in tokens for word in token]
+        with translated(self._address, "ack"):
+            pipe = self._redis.pipeline(transaction=False)
+            self._ack(keys=[self._names.stream], args=[self._names.group, consumer, *words], client=pipe)
+            if self._waits:
+                wait_for_disk(pipe)
+            return set(pipe.execute()[0])
 
     def release(self, claim: StreamClaim, delay: float, ended: str | None) -> None:
         """Hands a claim back; see ``StreamClaim.release``."""
@@ -126,28 +171,53 @@ class GroupConsumer:
         self._end(claim, self._reject, "reject", [self._names.stream, self._names.rejected], words)
 
     def _end(self, claim: StreamClaim, script: Any, what: str, keys: list[str], last: object) -> None:
-        if claim.done:
-            raise self._lost([claim])
+        if claim.done or claim.inherited:
+            raise self.lost([claim])
         kept = self._run(script, what, keys, [self._names.group, self.name, *claim.token, last])
         self._ended(claim)
         if not kept:
-            raise self._lost([claim])
+            raise self.lost([claim])
 
     def recover(self) -> list[str]:
         """Hands back what dead consumers hold; see ``StreamQueue.recover``."""
         names = self._names
         with translated(self._address, "recover"):
-            known = [name.decode(errors="surrogateescape") for name in self._redis.hkeys(names.consumers)]
-        others = [name for name in known if name != self.name][:AT_ONCE]
+            known = lease_records(self._redis, names)
+        others = [name for name, record in known.items() if name != self.name and record.moves_to is None][:AT_ONCE]
         if not others:
             return []
         keys = [names.stream, names.consumers, names.rejected, *map(names.lease, others)]
         found = self._run(self._recover, "recover", keys, [names.group, AT_ONCE, self._max_attempts, *others])
         return [id.decode() for id in found]
 
+    def claims_of_others(self) -> list[OthersClaims]:
+        """Returns what other consumers hold; see ``StreamQueue.claims_of_others``."""
+        names = self._names
+        with translated(self._address, "look"):
+            states = self._redis.xinfo_consumers(names.stream, names.group)
+            held = {one["name"].decode(errors="surrogateescape"): one["pending"] for one in states if one["pending"]}
+            held = {name: count for name, count in held.items() if name not in (self.name, HANDED_BACK, LATER)}
+            if not held:
+                return []
+            processes = self._redis.hmget(names.consumers, [*held])
+            pipe = self._redis.pipeline(transaction=False)
+            for name in held:
+                pipe.pttl(names.lease(name))
+            leases = pipe.execute()
+        facts = zip(held.items(), processes, leases, strict=True)
+        return [self._others(name, count, process, lease) for (name, count), process, lease in facts]
+
+    def _others(self, name: str, count: int, process: bytes | None, lease: int) -> OthersClaims:
+        if lease == _NO_LEASE:
+            return OthersClaims(name, count, False, "no lease" if process is None else "its lease has ended")
+        of = LeaseRecord.parse((process or b"").decode(errors="surrogateescape"))
+        if of.host == self._record.host and of.pid is not None and lease >= 0 and _is_gone(of.pid):
+            return OthersClaims(name, count, False, gone_words(lease / 1000), lease / 1000)
+        return OthersClaims(name, count, True, "its lease runs")
+
     def dropped(self, claim: StreamClaim) -> bool:
         """Notes that the owner of ``claim`` let go of it: the next call hands it back. False if it is not held any more."""
-        if claim.token not in self._held:
+        if claim.token not in self._held or self.moves:
             return False
         self._dropped.append(claim.token)
         return True
@@ -157,14 +227,19 @@ class GroupConsumer:
         self._lease.close()
         if not self._joined:
             return
-        with self._guard:
-            self._held.clear()
+        if not self.moves:
+            with self._guard:
+                self._held.clear()
         try:
             self._hand_back_unknown()
-            keys = [self._names.stream, self._names.consumers, self._names.lease(self.name)]
-            self._run(self._leave, "close", keys, [self._names.group, self.name])
-        except Unavailable:
-            return  # the lease ends by itself, and what is held is recovered then
+            self.dismiss(self.name)
+        except (Unavailable, NotASpool):
+            return  # the lease ends by itself, and what is held is recovered then; a group that is gone holds nothing
+
+    def dismiss(self, consumer: str) -> None:
+        """Ends the lease of ``consumer``, and removes it from the group if it holds nothing."""
+        keys = [self._names.stream, self._names.consumers, self._names.lease(consumer)]
+        self._run(self._leave, "close", keys, [self._names.group, consumer])
 
     def _tidy(self) -> None:
         """Hands back dropped claims, and those of which this object never heard."""
@@ -199,7 +274,7 @@ class GroupConsumer:
         with translated(self._address, "lease"):
             pipe = self._redis.pipeline(transaction=True)
             pipe.set(self._names.lease(self.name), "1", px=milliseconds)
-            pipe.hset(self._names.consumers, self.name, f"{self._host} {self._pid}")
+            pipe.hset(self._names.consumers, self.name, str(self._record))
             pipe.execute()
         self._joined = True
 
@@ -212,7 +287,26 @@ class GroupConsumer:
         with self._guard:
             self._held.discard(claim.token)
 
-    def _lost(self, claims: Sequence[StreamClaim]) -> ClaimLost:
+    def lost(self, claims: Sequence[StreamClaim]) -> ClaimLost:
+        """Builds the error for claims that this process does not hold."""
         ids = ", ".join(escape(claim.id) for claim in claims[:10])
-        what = f"the claim on {ids} was taken away, or ended before"
+        whose = is_its_child("claimed", claims[0].pid) if claims[0].inherited else "taken away, or ended before"
+        what = f"the claim on {ids} was {whose}"
         return ClaimLost(what, names=[claim.name for claim in claims], path=self._address)
+
+
+def _is_gone(pid: int) -> bool:
+    """True if no process of this host has this number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False  # it is there and belongs to somebody else, or can be none
+    return False
+
+
+def lease_records(connection: Any, names: StreamNames) -> dict[str, LeaseRecord]:
+    """Reads what the group knows of its consumers that hold leases, by name."""
+    found = connection.hgetall(names.consumers).items()
+    return {name.decode(errors="surrogateescape"): LeaseRecord.parse(value.decode(errors="replace")) for name, value in found}

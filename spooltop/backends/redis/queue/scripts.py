@@ -10,7 +10,7 @@ runs on such a server.
 
 from __future__ import annotations
 
-__all__ = ["ACK", "CLAIM", "COUNT", "LEAVE", "PUT", "RECOVER", "REJECT", "RELEASE"]
+__all__ = ["ACK", "ADOPT", "CLAIM", "COUNT", "LEAVE", "PUT", "PUT_MOVED", "RECOVER", "REJECT", "RELEASE"]
 
 _HELD = """
 local function held(stream, group, id, consumer, deliveries)
@@ -44,6 +44,15 @@ local known = redis.call('GET', KEYS[2])
 if known then return {known, 1} end
 local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2))
 if ARGV[1] == '0' then redis.call('SET', KEYS[2], id) else redis.call('SET', KEYS[2], id, 'PX', ARGV[1]) end
+return {id, 0}
+"""
+
+PUT_MOVED = """
+-- KEYS stream, the records of one mover; ARGV claim, fields
+local known = redis.call('HGET', KEYS[2], ARGV[1])
+if known then return {known, 1} end
+local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2))
+redis.call('HSET', KEYS[2], ARGV[1], id)
 return {id, 0}
 """
 
@@ -148,6 +157,19 @@ for at = 4, #KEYS do
   end
 end
 return back
+"""
+)
+
+ADOPT = (
+    _HELD
+    + """
+-- KEYS stream, lease of the other consumer; ARGV group, other consumer, id, deliveries, consumer. Takes over a claim of a
+-- consumer whose lease ended, with its number of deliveries. Returns the entry; nothing where somebody else was quicker.
+if redis.call('EXISTS', KEYS[2]) == 1 or not held(KEYS[1], ARGV[1], ARGV[3], ARGV[2], ARGV[4]) then return false end
+local found = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[5], 0, ARGV[3], 'RETRYCOUNT', ARGV[4])[1]
+if found then return {found[1], found[2]} end
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])  -- its entry was deleted, only the claim was left
+return false
 """
 )
 

@@ -27,10 +27,11 @@ class StreamClaim:
     """A claimed message. ``with claim:`` acks at the end, and releases with a delay on an exception.
 
     Each step is checked against the consumer and the number of deliveries, in one step of the server: if the claim was taken
-    away, it raises ``ClaimLost``. A claim that is dropped without ack, release or reject is handed back, with a warning.
+    away, it raises ``ClaimLost``. A claim that is dropped without ack, release or reject is handed back, with a warning. The
+    process that claimed is the holder: in a forked child each step raises ``ClaimLost``, and leaving the block does nothing.
     """
 
-    __slots__ = ("__weakref__", "_consumer", "_fields", "attempt", "done", "id")
+    __slots__ = ("__weakref__", "_consumer", "_fields", "attempt", "done", "id", "pid")
 
     def __init__(self, consumer: GroupConsumer, id: str, fields: Mapping[bytes, bytes], attempt: int) -> None:
         self._consumer = consumer
@@ -40,6 +41,13 @@ class StreamClaim:
         self.attempt = attempt
         """Number of this attempt, from 1: how often the message was delivered."""
         self.done = False
+        self.pid = os.getpid()
+        """Pid of the process that claimed."""
+
+    @property
+    def inherited(self) -> bool:
+        """True in a child of the process that claimed."""
+        return self.pid != os.getpid()
 
     @property
     def token(self) -> tuple[str, int]:
@@ -59,7 +67,10 @@ class StreamClaim:
 
     @property
     def data(self) -> bytes:
-        """Content of the message. An entry of another producer, which has no field ``data``, is a JSON object of its fields."""
+        """Content of the message. An entry of another producer, which has no field ``data``, is a JSON object of its fields.
+        Raises ``ClaimLost`` in a forked child."""
+        if self.inherited:
+            raise self._consumer.lost([self])
         data = self._fields.get(DATA)
         if data is not None:
             return data
@@ -105,7 +116,7 @@ class StreamClaim:
     def __exit__(
         self, kind: type[BaseException] | None, exception: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        if not self.done:
+        if not self.done and not self.inherited:
             end_block(self, exception)
 
     def __reduce__(self) -> NoReturn:
@@ -115,7 +126,7 @@ class StreamClaim:
         return f"<StreamClaim {self.id!r} attempt {self.attempt}{' ended' if self.done else ''}>"
 
     def __del__(self) -> None:
-        if not self.done and self._consumer.dropped(self):
+        if not self.done and not self.inherited and self._consumer.dropped(self):
             warnings.warn(f"claim on {self.id!r} was dropped without ack, release or reject", ResourceWarning, stacklevel=2)
 
 

@@ -6,17 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from redis import exceptions as redis_errors
-
 from spooltop.engine.arguments import check_text
 from spooltop.engine.producing.producer import MessageId
 from spooltop.engine.producing.tmp_writer import check_data
 from spooltop.errors import PutUnknown, Unavailable, UsageError
+from spooltop.model.moves import mover_of
 
 from ..stream_names import StreamNames
 from . import scripts
 from .durability import wait_for_disk
-from .failures import failure
+from .failures import translated
 from .stream_claim import DATA, SOURCE
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class StreamProducer:
         self._address = address
         self._key_window = key_window
         self._waits = waits
-        self._put = self._redis.register_script(scripts.PUT)
+        self._put, self._put_moved = map(self._redis.register_script, (scripts.PUT, scripts.PUT_MOVED))
 
     def put(self, data: Data, source: str | None, key: str | None) -> str:
         """Adds a message; see ``StreamQueue.put``."""
@@ -50,9 +49,34 @@ class StreamProducer:
         window = 0 if self._key_window is None else max(1, int(self._key_window * 1000))
         with self._adding(key=key):
             pipe = self._redis.pipeline(transaction=False)
-            self._put(keys=[self._names.stream, self._names.put_key(key)], args=[window, *fields], client=pipe)
+            if (moved := mover_of(key)) is not None:
+                self._put_moved(keys=[self._names.stream, self._names.moved(moved[0])], args=[moved[1], *fields], client=pipe)
+            else:
+                self._put(keys=[self._names.stream, self._names.put_key(key)], args=[window, *fields], client=pipe)
             ((found, duplicate),) = self._executed(pipe)
         return MessageId(found.decode(), duplicate=bool(duplicate))
+
+    def was_put(self, key: str) -> bool:
+        """Returns whether ``key`` has a message."""
+        moved = mover_of(key)
+        with translated(self._address, "put"):
+            if moved is not None:
+                return bool(self._redis.hexists(self._names.moved(moved[0]), moved[1]))
+            return bool(self._redis.exists(self._names.put_key(key)))
+
+    def forget(self, key: str) -> None:
+        """Forgets a key."""
+        moved = mover_of(key)
+        with translated(self._address, "put"):
+            if moved is not None:
+                self._redis.hdel(self._names.moved(moved[0]), moved[1])
+            else:
+                self._redis.delete(self._names.put_key(key))
+
+    def forget_mover(self, mover: str) -> None:
+        """Forgets the keys of a mover."""
+        with translated(self._address, "put"):
+            self._redis.delete(self._names.moved(mover))
 
     def put_many(self, messages: Iterable[Data], source: str | None) -> list[str]:
         """Adds messages in groups; see ``StreamQueue.put_many``."""
@@ -88,13 +112,13 @@ class StreamProducer:
     def _adding(self, key: str | None = None, before: Sequence[str] = ()) -> Iterator[None]:
         """Raises ``PutUnknown`` if the answer was lost after the command may have been sent."""
         try:
-            yield
-        except redis_errors.RedisError as error:
-            found = failure(error, self._address, "put")
-            if not (isinstance(found, Unavailable) and found.answer_lost):
-                raise found from None
-            if key is not None:
-                raise found from None  # the same put again is safe
+            with translated(self._address, "put"):
+                yield
+        except PutUnknown:
+            raise
+        except Unavailable as found:
+            if not found.answer_lost or key is not None:  # with a key the same put again is safe
+                raise
             what = f"{found.what}; the message may or may not have arrived"
             advice = "use key= for puts that are safe to repeat"
             raise PutUnknown(what, id="", ids=before, path=self._address, advice=advice) from None

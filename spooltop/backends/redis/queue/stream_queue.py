@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +16,11 @@ from redis import exceptions as redis_errors
 from spooltop.engine.arguments import check_number, check_seconds
 from spooltop.engine.limits import MAX_ATTEMPTS
 from spooltop.engine.pausing import pause_from
-from spooltop.errors import Closed, NotASpool, UsageError
+from spooltop.engine.system.forks import iterated_by, tell_in_children
+from spooltop.errors import Closed, NotASpool, Unavailable, UsageError
 from spooltop.model.look.pause import Pause
-from spooltop.model.queue import Guarantee
+from spooltop.model.moves import QueueIdentity
+from spooltop.model.queue import Guarantee, OthersClaims
 from spooltop.model.text import escape
 from spooltop.model.untrusted import json_object
 
@@ -32,6 +37,8 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from spooltop.engine.producing.tmp_writer import Data
+
+    from .mover import StreamMover
 
 __all__ = ["KEY_WINDOW", "LEASE", "StreamQueue"]
 
@@ -89,8 +96,10 @@ class StreamQueue:
         """Guarantees that hold besides delivery at least once."""
         waits = durable and durability is Durability.ASKED
         self._producer = StreamProducer(connection, self._names, address, key_window, waits=waits)
-        self._consumer = GroupConsumer(connection, self._names, address, lease, max_attempts, waits=waits)
+        self._new_consumer = partial(GroupConsumer, connection, self._names, address, lease, max_attempts, waits=waits)
+        self._consumer = self._new_consumer()
         self._count = self._redis.register_script(scripts.COUNT)
+        tell_in_children(self, StreamQueue._forked)
 
     @classmethod
     def create(cls, connection: Redis, stream: str, group: str, *, address: str, **options: Any) -> StreamQueue:
@@ -141,8 +150,13 @@ class StreamQueue:
         Takes the lease of this consumer, and claims nothing without it. Raises ``Unavailable`` while the server does not answer.
         """
         self._check_open()
+        check_seconds("timeout", timeout)
         wakes = self._wakes
         end = None if timeout is None else time.monotonic() + timeout
+        with self._made_again():
+            return self._claimed(wakes, end)
+
+    def _claimed(self, wakes: int, end: float | None) -> StreamClaim | None:
         while (found := self._consumer.take()) is None:
             left = LONGEST if end is None else min(LONGEST, end - time.monotonic())
             if left <= 0 or self._wakes != wakes:
@@ -155,10 +169,14 @@ class StreamQueue:
         return found
 
     def claims(self, timeout: float | None = 0) -> Iterator[StreamClaim]:
-        """Yields one claim after another; ends if no message came for ``timeout`` seconds (None: never), or after ``wake``."""
+        """Yields one claim after another; ends if no message came for ``timeout`` seconds (None: never), or after ``wake``. A
+        forked child that goes on with an iteration of its parent gets ``ClaimLost``."""
+        pid = os.getpid()
         while (claim := self.claim(timeout)) is not None:
             yield claim
             del claim  # one that the caller has dropped is not kept alive here
+            if pid != os.getpid():
+                raise iterated_by(pid, self.name)
 
     def ack_many(self, claims: Iterable[StreamClaim]) -> None:
         """Acks all claims. If some were taken away, raises ``ClaimLost`` with their ``names`` at the end; the others are
@@ -170,10 +188,79 @@ class StreamQueue:
         """Hands back the claims of consumers whose lease has ended; messages at the limit of attempts are rejected. Returns the
         ids handed back, at most 100 in one call.
 
-        Only consumers that hold leases are judged: those of other programs stay as they are, as time alone proves nothing.
+        Only consumers that hold leases are judged: those of other programs stay as they are, as time alone proves nothing. So do
+        the claims of a ``spooltop move`` that was killed: the next move alone knows whether they were put.
         """
         self._check_open()
-        return self._consumer.recover()
+        with self._made_again():
+            return self._consumer.recover()
+
+    @contextmanager
+    def _made_again(self) -> Iterator[None]:
+        """Raises ``Unavailable`` where the group is gone, as it is where a server comes back without its data. Where the whole
+        stream is gone both are made again for the next call; else nobody knows which of its entries were done."""
+        try:
+            yield
+        except NotASpool:
+            with translated(self.name, "create"):
+                gone = not self._redis.exists(self._names.stream)
+            if not gone:
+                advice = "spooltop init makes it again, from the first entry on"
+                raise Unavailable("the stream has no such group any more", path=self.name, advice=advice) from None
+            with translated(self.name, "create"):
+                try:
+                    self._redis.xgroup_create(self._names.stream, self._names.group, "0", mkstream=True)
+                except redis_errors.ResponseError as error:
+                    if "BUSYGROUP" not in str(error):  # another worker was faster
+                        raise
+            what = "the stream and its group were gone: both were made again, empty"
+            raise Unavailable(what, path=self.name, advice="look if the server lost its data") from None
+
+    def claims_of_others(self) -> list[OthersClaims]:
+        """Returns the claims of other consumers, of each with what its lease says."""
+        self._check_open()
+        return self._consumer.claims_of_others()
+
+    # Moving to another queue
+
+    @property
+    def identity(self) -> QueueIdentity:
+        """The server, the database and the stream: the same for every address of the stream, whatever the group."""
+        self._check_open()
+        return QueueIdentity(self.name, frozenset(self._marks()))
+
+    def _marks(self) -> Iterator[str]:
+        with translated(self.name, "look"):
+            try:
+                run_id = self._redis.info("server").get("run_id")
+            except redis_errors.NoPermissionError:
+                return
+        if run_id:
+            yield f"{run_id}:{self._redis.connection_pool.connection_kwargs.get('db') or 0}:{self._names.stream}"
+
+    def mover(self, target: QueueIdentity) -> StreamMover:
+        """Opens a consumer that moves messages into ``target``; the caller closes it. It takes nothing before its first claim."""
+        from .mover import StreamMover  # only for those who move
+
+        self._check_open()
+        begin = f"move:{next(self._marks(), self.name)}:{self._names.group}"
+        consumer = self._new_consumer(moves_to=target, begin=begin)
+        return StreamMover(self._redis, self._names, self.name, consumer, begin, self.depth)
+
+    def was_put(self, key: str) -> bool:
+        """Returns whether a message was put with ``key``."""
+        self._check_open()
+        return self._producer.was_put(key)
+
+    def forget_key(self, key: str) -> None:
+        """Forgets ``key``: another put with it makes another message."""
+        self._check_open()
+        self._producer.forget(key)
+
+    def forget_mover(self, mover: str) -> None:
+        """Forgets all keys of one mover (``spooltop.model.moves``)."""
+        self._check_open()
+        self._producer.forget_mover(mover)
 
     # Looking
 
@@ -266,6 +353,12 @@ class StreamQueue:
             self._consumer.close()
         finally:
             self._redis.close()
+
+    def _forked(self) -> None:
+        self._guard = threading.Lock()  # a thread of the parent may hold it
+        if not self._closed:
+            self._ending = threading.Event()
+            self._consumer.forked()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -9,6 +9,7 @@ from spooltop.model.cursors.state import CursorSource
 from spooltop.model.look.capacity import Capacity
 from spooltop.model.look.flow import Flow
 from spooltop.model.look.observation import BoxState, QueueFinding, VerdictCounts
+from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import Box, Verdict
 
 from ..stream_names import HANDED_BACK, LATER
@@ -22,6 +23,8 @@ __all__ = [
     "verdict_counts", "warnings",
 ]  # fmt: skip
 
+_UNTRIMMED = 10_000
+"""Entries that are done, of a stream of which nothing was ever deleted."""
 BOXES = (Box.NEW, Box.CUR, Box.HELD, Box.REJECTED, Box.TRASH)
 
 
@@ -76,9 +79,15 @@ def capacities(look: Look, undelivered: Undelivered, maxlen: int) -> tuple[Capac
     return tuple(found)
 
 
-def warnings(look: Look, oldest_claim: str | None) -> tuple[QueueFinding, ...]:
-    """Returns problems that only a stream has. ``oldest_claim`` is the id of the oldest pending message."""
+def warnings(look: Look, oldest_claim: str | None, maxlen: int = 0) -> tuple[QueueFinding, ...]:
+    """Returns problems that only a stream has. ``oldest_claim`` is the id of the oldest pending message; producers trim the
+    stream to ``maxlen`` entries, 0: not known."""
     found = []
+    done = look.length - max((one.lag + one.pending if one.lag is not None else look.length) for one in look.groups)
+    if done >= _UNTRIMMED and look.added == look.length > maxlen:
+        size = "" if look.server.used is None else f", about {size_words(look.server.used * done // look.length)}"
+        text = f"nobody trims the stream: {done:,} done entries are kept{size}; XADD with MAXLEN, or XTRIM, ends that"
+        found.append(QueueFinding("untrimmed", text, done, is_note=True))
     if look.server.most_memory and look.server.policy.startswith("allkeys-"):
         text = f"the server may drop the whole stream when its memory is full (maxmemory-policy {look.server.policy})"
         found.append(QueueFinding("lost", text, 1))

@@ -36,12 +36,14 @@ class StreamFetcher:
         self._server = server
         self._names = names
         self._scripts = True
+        self.entry_size = 0
+        """Bytes of an entry in the mean, as far as that is known."""
 
     def heads(self, begin: str, end: str, most: int, *, back: bool = False) -> list[Head]:
         """Returns id, size and source of up to ``most`` entries between two ids, the last ones first with ``back``."""
         found: list[Head] = []
         while len(found) < most:
-            wanted = min(PAGE, most - len(found))
+            wanted = min(self.fitting(PAGE), most - len(found))
             low, high = (begin, f"({found[-1][0]}") if back and found else (f"({found[-1][0]}" if found else begin, end)
             first, last = (high, low) if back else (low, high)
             plain: Command = ("XREVRANGE" if back else "XRANGE", self._names.stream, first, last, "COUNT", wanted)
@@ -57,7 +59,7 @@ class StreamFetcher:
         """Returns how many entries, up to ``most``, lie between two ids, and the id of the last of them."""
         count, last = 0, ""
         while count < most:
-            wanted = min(_SKIPPED, most - count)
+            wanted = min(self.fitting(_SKIPPED), most - count)
             low, high = (begin, f"({last}") if back and last else (f"({last}" if last else begin, end)
             first, to = (high, low) if back else (low, high)
             plain: Command = ("XREVRANGE" if back else "XRANGE", self._names.stream, first, to, "COUNT", min(PAGE, wanted))
@@ -73,20 +75,30 @@ class StreamFetcher:
     def first_command(self, begin: str) -> Command:
         """Returns the command that asks for the first entry from an id on, to be sent along with others."""
         if self._scripts:
-            return ("EVAL_RO", scripts.SKIP, 1, self._names.stream, begin, "+", 1)
+            return ("EVAL_RO", scripts.FIRST, 1, self._names.stream, begin)
         return ("XRANGE", self._names.stream, begin, "+", "COUNT", 1)
 
     def first_of(self, reply: Reply, begin: str) -> str | None:
         """Returns the id in the answer to ``first_command``; None where there is no entry."""
         if isinstance(reply, ErrorReply) and _refused(str(reply)):
             return self.skip(begin, "+", 1)[1] or None
+        if isinstance(reply, list) and len(reply) == 3 and isinstance(reply[0], int):
+            reply = reply[:2]
         return _skipped(reply)[1] or None
+
+    def first_size(self, reply: Reply) -> int:
+        """Returns the size of the entry in the answer to ``first_command``, as far as a script has told it."""
+        return reply[2] if isinstance(reply, list) and len(reply) == 3 and isinstance(reply[2], int) else 0
+
+    def fitting(self, most: int, size: int = 1 << 20) -> int:
+        """Returns how many entries, up to ``most``, the server reads in one step of about ``size`` bytes."""
+        return max(1, min(most, size // max(1, self.entry_size)))
 
     def claims(self, consumer: str, begin: str, most: int, now: float) -> list[PendingEntry]:
         """Returns up to ``most`` claims of a consumer, oldest id first, with size and source where scripts may run."""
         found: list[PendingEntry] = []
         while len(found) < most:
-            wanted = min(_CLAIMS_PAGE, most - len(found))
+            wanted = min(self.fitting(_CLAIMS_PAGE), most - len(found))
             low = f"({found[-1].id}" if found else begin
             plain: Command = ("XPENDING", self._names.stream, self._names.group, low, "+", wanted, consumer)
             reply = self._run(scripts.CLAIMS, (self._names.group, low, wanted, consumer), plain)

@@ -17,12 +17,15 @@ __all__ = ["PagedListing", "in_order_of_ids"]
 
 class PagedListing:
     """List of ``parts``, one after the other, from the end with ``backwards``. Of a window that cannot be
-    fetched there are the rows that were shown before, if any."""
+    fetched there are the rows that were shown before, also by the list ``before`` of the same query, if any."""
 
     timed = False
     ordered_over: int | None = None
 
-    def __init__(self, query: ListQuery, parts: Sequence[Part], *, backwards: bool, complete: bool, generation: int) -> None:
+    def __init__(
+        self, query: ListQuery, parts: Sequence[Part], *, backwards: bool, complete: bool, generation: int,
+        before: PagedListing | None = None,
+    ) -> None:  # fmt: skip
         self.query = query
         self.complete = complete
         self.generation = generation
@@ -30,6 +33,12 @@ class PagedListing:
         self._backwards = backwards
         self._count = sum(part.count for part in parts)
         self._last: tuple[int, int, Sequence[Row]] = (0, 0, ())
+        self._stale: tuple[int, int, Sequence[Row]] = (0, 0, ()) if before is None else before.shown
+
+    @property
+    def shown(self) -> tuple[int, int, Sequence[Row]]:
+        """The window that was fetched last, with its rows."""
+        return self._last if self._last[2] else self._stale
 
     def __len__(self) -> int:
         return self._count
@@ -47,6 +56,8 @@ class PagedListing:
                     found += part.window(first, last)
                 first, last = first - part.count, last - part.count
         except ServerTrouble:  # the rows that were fetched before are stale, as all that is shown then
+            if not begin <= start < end:
+                begin, end, rows = self._stale
             return rows[start - begin : stop - begin] if begin <= start < end else ()
         if self._backwards:
             found.reverse()

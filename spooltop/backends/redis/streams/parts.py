@@ -156,7 +156,7 @@ class _PendingPart(Part):
         self, fetcher: StreamFetcher, consumer: str, count: int, span: tuple[str, str] | None, now: Callable[[], float]
     ) -> None:
         super().__init__(fetcher, count, "", span)
-        self._consumer = consumer
+        self.consumer = consumer
         self._now = now
 
     @abstractmethod
@@ -165,14 +165,14 @@ class _PendingPart(Part):
         ...
 
     def page(self, before: str, most: int) -> list[Row]:
-        return [self.row_of(one) for one in self._fetcher.claims(self._consumer, id_after(before), most, self._now())]
+        return [self.row_of(one) for one in self._fetcher.claims(self.consumer, id_after(before), most, self._now())]
 
     def skip(self, before: str, end: str, most: int) -> tuple[int, str]:
         if end == "+":
-            return self._fetcher.skip_claims(self._consumer, id_after(before), most)
+            return self._fetcher.skip_claims(self.consumer, id_after(before), most)
         counted = 0
         while counted < most:  # XPENDING in the script goes to the end: the pages say when the id comes
-            some = self._fetcher.claims(self._consumer, id_after(before), min(1_000, most - counted), self._now())
+            some = self._fetcher.claims(self.consumer, id_after(before), min(1_000, most - counted), self._now())
             for claim in some:
                 counted += 1
                 if claim.id == end:
@@ -183,7 +183,7 @@ class _PendingPart(Part):
         return counted, before
 
     def row(self, id: str) -> Row | None:
-        found = self._fetcher.claims(self._consumer, id, 1, self._now())
+        found = self._fetcher.claims(self.consumer, id, 1, self._now())
         return self.row_of(found[0]) if found and found[0].id == id else None
 
 
@@ -213,6 +213,6 @@ class WaitingPart(_PendingPart):
         return waiting_row(claim, None)
 
     def page(self, before: str, most: int) -> list[Row]:
-        claims = self._fetcher.claims(self._consumer, id_after(before), most, self._now())
+        claims = self._fetcher.claims(self.consumer, id_after(before), most, self._now())
         delays = self._fetcher.delays([one.id for one in claims]) if self._delayed else [None] * len(claims)
         return [waiting_row(claim, delay) for claim, delay in zip(claims, delays, strict=True)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
@@ -14,6 +13,9 @@ from spooltop.backends.row_listing import RowListing
 from spooltop.engine.pausing import pause_from
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
+from spooltop.model.filters.facts import MessageFacts
+from spooltop.model.filters.query import parse
+from spooltop.model.filters.terms import HeldBy, IsVerdict, Pid
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.flow import Flow
 from spooltop.model.look.locks import Holders, Holding
@@ -22,12 +24,11 @@ from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape
-from spooltop.model.units import age
+from spooltop.model.units import age, count
 from spooltop.model.untrusted import json_object
 from spooltop.model.vocabulary import ASIDE, Action, Box, Key, Verdict
 from spooltop.records import replace
 
-from ...surroundings import Surroundings
 from ..client import Endpoint
 from ..stream_names import HANDED_BACK, LATER, StreamNames
 from .boxes import (
@@ -48,12 +49,12 @@ from .fetch import StreamFetcher
 from .listing import PagedListing, in_order_of_ids
 from .look import Look, Looker
 from .parts import ClaimPart, EntryPart, Part, WaitingPart
-from .rows import aside_row, claim_row
+from .rows import PendingEntry, aside_row, claim_row
 from .server.changes import StreamChanges
 from .server.replies import entry_time, id_order
 from .server.requests import ServerTrouble, StreamServer
 from .undelivered import Undelivered, UndeliveredCounter
-from .verdicts import JudgedMember, judged_consumers
+from .verdicts import JudgedMember, PidJudge, judged_consumers
 
 __all__ = ["LISTED_AT_MOST", "StreamReader"]
 
@@ -61,8 +62,12 @@ LISTED_AT_MOST = 20_000
 """Messages among which a filter or an order looks that the server has no list for."""
 _PERIOD = 1.0
 _FOLLOWED = 100
+_KEPT = 6
 _RANKS = {Verdict.DEAD: 0, Verdict.UNKNOWN: 1, Verdict.ALIVE: 2}
 _SKEW = 2.0
+_PASSED_AFTER = 60.0
+"""Seconds after which consumers that take over what others left have usually taken what was handed back."""
+_PASSED_COUNTED = 1_000
 ABSENT = {
     "tmp": "a stream has no tmp: an entry is complete at once",
     "locks": "a stream has no locks: each step is a command of the server",
@@ -71,17 +76,17 @@ ABSENT = {
 
 
 class StreamReader:
-    """Implements ``model.protocols.Reader`` for one group. ``shown`` is its address without secrets, ``around`` answers questions
-    about processes of this host. ``capabilities`` says what may be changed, ``read_only`` why nothing may. Messages in the trash
-    expire after ``retention`` seconds; producers trim the stream to ``maxlen`` entries, 0: not known."""
+    """Implements ``model.protocols.Reader`` for one group. ``shown`` is its address without secrets, ``judge`` knows which
+    consumers are processes of this host. ``capabilities`` says what may be changed, ``read_only`` why nothing may. Messages in
+    the trash expire after ``retention`` seconds; producers trim the stream to ``maxlen`` entries, 0: not known."""
 
     def __init__(
-        self, endpoint: Endpoint, names: StreamNames, shown: str, around: Surroundings, *,
+        self, endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge, *,
         clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic, retention: float = 0.0,
         maxlen: int = 0, capabilities: Callable[[], Capabilities] = Capabilities, read_only: str | None = None,
         watch: bool = True,
     ) -> None:  # fmt: skip
-        self._names, self._shown, self._around = names, shown, around
+        self._names, self._shown, self._judge = names, shown, judge
         self._clock = clock
         self._retention = retention
         self._maxlen = maxlen
@@ -89,8 +94,6 @@ class StreamReader:
         self._capabilities = capabilities
         self._watching = watch
         self._since = clock()
-        self.here = socket.gethostname()
-        """Name of this host."""
         self._server = StreamServer(endpoint, monotonic=monotonic)
         self._fetcher = StreamFetcher(self._server, names)
         self._looker = Looker(self._server, names, monotonic)
@@ -103,10 +106,11 @@ class StreamReader:
         self._claims = SeenClaims()
         self._last: Observation | None = None
         self._last_claim_at: float | None = None
+        self._read_at_handing: int | None = None
         self._state: object = None
         self._generation = 0
         self._away = False
-        self._kept: dict[Box, PagedListing] = {}
+        self._kept: dict[ListQuery, PagedListing | RowListing] = {}
         self._step = ""
 
     def see(self, *, rescan: bool = False) -> Observation:
@@ -126,8 +130,9 @@ class StreamReader:
 
     def _seen(self, now: float) -> Observation:
         look = self._looker.look()
-        judged = judged_consumers(look, self.here, self.judge_pids)
-        claims = see_claims(self._server, self._fetcher, self._names, look, judged)
+        judged = judged_consumers(look, self._judge)
+        self._fetcher.entry_size = (look.server.used or 0) // max(1, look.length)
+        claims = see_claims(self._server, self._fetcher, self._names, look, judged, self._looker.kept)
         undelivered = self._counter.count(look)
         self._look, self._judged, self._claims, self._undelivered = look, judged, claims, undelivered
         self._note_state(look)
@@ -150,7 +155,7 @@ class StreamReader:
             resources=capacities(look, undelivered, self._maxlen),
             absent=ABSENT,
             cursors=(cursor_source(look, self._shown.rpartition("/")[0], undelivered),),
-            findings=(*warnings(look, claims.oldest), *_skew(look.now - now)),
+            findings=(*self._passed_over(look, claims), *warnings(look, claims.oldest, self._maxlen), *_skew(look.now - now)),
             paused=None if look.paused is None else pause_from(json_object(look.paused), look.now),
             consumers=None if any(one.verdict is Verdict.UNKNOWN for one in judged.values()) else _running(judged),
             consumers_seen=_running(judged),
@@ -181,13 +186,26 @@ class StreamReader:
             findings=(),
         )
 
-    def judge_pids(self, asked: Sequence[tuple[int, float]]) -> list[tuple[Verdict, str]]:
-        """Judges processes of this host: (pid, time of a claim) each."""
-        root = os.open("/", os.O_PATH | os.O_CLOEXEC)
-        try:
-            return self._around.pids(asked, root)
-        finally:
-            os.close(root)
+    def _passed_over(self, look: Look, claims: SeenClaims) -> tuple[QueueFinding, ...]:
+        """Returns the problem that what was handed back waits while newer messages are delivered: nobody takes it."""
+        back, at, read = pending_of(look, HANDED_BACK), claims.handed_at, look.group.entries_read
+        if at is None or not back:
+            self._read_at_handing = None
+            return ()
+        if self._read_at_handing is None:
+            self._read_at_handing = read
+        passed = (read or 0) - (self._read_at_handing or read or 0)
+        last = look.group.last_delivered
+        if look.now - at < _PASSED_AFTER or (not passed and entry_time(last) <= at):
+            return ()
+        if entry_time(last) > at:
+            passed = max(passed, 1, self._fetcher.skip(f"{int(at * 1000)}-0", last, _PASSED_COUNTED)[0])
+        one = back == 1
+        text = f"{back:,} {'was' if one else 'were'} handed back {age(look.now - at)} ago, "
+        exact = look.length == look.added and passed < _PASSED_COUNTED
+        text += f"{count(passed, complete=exact)} newer {'one' if passed == 1 else 'ones'} passed {'it' if one else 'them'}"
+        text += ": its consumers only read new entries"
+        return (QueueFinding("handed-back", text, back, box=Box.NEW, filter="tries:>0"),)
 
     def _note_state(self, look: Look) -> None:
         state = (
@@ -224,14 +242,18 @@ class StreamReader:
         try:
             parts, rows = self._parts(query.box), self._aside_rows(query.box)
             paged = in_order_of_ids(query)
+            parts = parts if paged is not None else _of_consumers(parts, query, self._clock())
             if query.box not in ASIDE and paged is not None:
                 complete = self._undelivered.complete or query.box is not Box.NEW
-                kept = self._kept.get(query.box)
-                if self._away and kept is not None and kept.query == query:
+                kept = self._kept.get(query)
+                if self._away and kept is not None:
                     return kept  # what was fetched of it is all there is
-                made = PagedListing(query, parts, backwards=paged, complete=complete, generation=self._generation)
+                before = kept if isinstance(kept, PagedListing) else None
+                made = PagedListing(
+                    query, parts, backwards=paged, complete=complete, generation=self._generation, before=before
+                )
                 if not self._away:
-                    self._kept[query.box] = made
+                    self._keep(made)
                 return made
             for part in parts:
                 for page in part.rows():
@@ -243,15 +265,26 @@ class StreamReader:
                 if cancelled() or len(rows) >= LISTED_AT_MOST:
                     break
         except ServerTrouble:
+            if (kept := self._kept.get(query)) is not None:
+                return kept
             return RowListing(query, [], now=self._clock(), complete=False, generation=self._generation)
         finally:
             self._step = ""
         state = None if self._last is None else self._last.boxes.get(query.box)
         most = LISTED_AT_MOST if len(rows) >= LISTED_AT_MOST else None
         complete = most is None and not cancelled() and (state is None or state.complete)
-        return RowListing(
+        listed = RowListing(
             query, rows[:most], now=self._clock(), complete=complete, generation=self._generation, ordered_over=most
         )
+        self._keep(listed)
+        return listed
+
+    def _keep(self, listed: PagedListing | RowListing) -> None:
+        """Keeps a list, to be shown while the server is away; of all only the last few."""
+        self._kept.pop(listed.query, None)
+        self._kept[listed.query] = listed
+        while len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
 
     def _parts(self, box: Box) -> list[Part]:
         look = self._look
@@ -381,6 +414,23 @@ def _key(key: Key) -> tuple[Box, str]:
     if not isinstance(key, tuple) or len(key) < 2:
         raise Unreadable("no message of this stream", path=escape(str(key)), advice="look again")
     return Box(key[0]), str(key[1])
+
+
+def _of_consumers(parts: Sequence[Part], query: ListQuery, now: float) -> list[Part]:
+    """Returns the parts whose consumers a filter can match, those first whose names it has: the server has an index of each
+    consumer, and only so many rows are looked through."""
+    chosen = query.selection
+    words = parse(" ".join(filter(None, (query.filter, chosen.filter if chosen is not None else ""))), lenient=True)
+    terms = [(term, wanted) for term, wanted in words.terms if isinstance(term, HeldBy | Pid | IsVerdict)]
+    found: list[tuple[bool, Part]] = []
+    for part in parts:
+        if not isinstance(part, ClaimPart):
+            found.append((False, part))
+            continue
+        facts = MessageFacts(part.row_of(PendingEntry("0-0", part.consumer, now, 1)), now)
+        if all(term.holds(facts) is wanted for term, wanted in terms):
+            found.append((not any(text in escape(part.consumer) for text in words.texts), part))
+    return [part for _, part in sorted(found, key=lambda one: one[0])]
 
 
 def _running(judged: Mapping[str, JudgedMember]) -> int:

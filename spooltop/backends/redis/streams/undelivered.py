@@ -11,7 +11,8 @@ from .server.replies import id_order
 __all__ = ["Undelivered", "UndeliveredCounter"]
 
 _STEP = 10_000
-"""Entries that one look counts."""
+"""Entries that one look counts, unless they are large: the server reads them for that."""
+_STEP_BYTES = 8 << 20
 
 
 class Undelivered(NamedTuple):
@@ -47,9 +48,10 @@ class UndeliveredCounter:
         if self._deleted_inside(look):
             self._begin = ""
         self._begin_at(group.last_delivered)
-        counted, last = self._fetcher.skip(id_after(self._end), "+", _STEP)
+        step = self._fetcher.fitting(_STEP, _STEP_BYTES)
+        counted, last = self._fetcher.skip(id_after(self._end), "+", step)
         self._counted, self._end = self._counted + counted, last or self._end
-        return Undelivered(min(self._counted, look.length), counted < _STEP)
+        return Undelivered(min(self._counted, look.length), counted < step)
 
     def _begin_at(self, last: str) -> None:
         """Lets the count begin behind the id ``last``: what was delivered since is taken off, so that a count of millions goes on
@@ -57,8 +59,9 @@ class UndeliveredCounter:
         if last == self._begin:
             return
         if self._begin and id_order(self._begin) < id_order(last) <= id_order(self._end):
-            delivered, _ = self._fetcher.skip(id_after(self._begin), last, _STEP)
-            if delivered < _STEP:
+            step = self._fetcher.fitting(_STEP, _STEP_BYTES)
+            delivered, _ = self._fetcher.skip(id_after(self._begin), last, step)
+            if delivered < step:
                 self._begin, self._counted = last, max(0, self._counted - delivered)
                 return
         self._begin = self._end = last

@@ -143,7 +143,8 @@ def _foot(plan: Plan, inner: int, typed: str, busy: str, rate: str | None, early
     lines: list[Line] = [BLANK]
     if plan.command and plan.count:
         ids = f", with its {plan.count:,} ids" if plan.command[-1] == "-" else ""
-        parts = wrap(f"copy as command{ids}: {shown(shlex.join(plan.command))}", max(8, inner - 2))
+        without = ", without force" if plan.force else ""
+        parts = wrap(f"copy as command{ids}{without}: {shown(shlex.join(plan.command))}", max(8, inner - 2))
         if len(parts) > _COMMAND_LINES:
             parts = [*parts[: _COMMAND_LINES - 1], clip(f"{parts[_COMMAND_LINES - 1]} {parts[_COMMAND_LINES]}", inner - 2)]
         lines += [crop(join(Span("  " if i else "c ", Style.KEY), part), inner) for i, part in enumerate(parts)]
@@ -280,7 +281,7 @@ def _how_else(rows: Sequence[Row]) -> str:
 
 
 def _from_whom(rows: Sequence[Row]) -> str:
-    if all(row.box is Box.DELIVERED for row in rows):
+    if all(row.box is Box.DELIVERED or row.verdict is None for row in rows):
         return f"{'it' if len(rows) == 1 else f'{len(rows):,}'} all the same"
     living = all(row.verdict is Verdict.ALIVE for row in rows)
     owner = "running owner" if living else "running or unknown owner"

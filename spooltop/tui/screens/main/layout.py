@@ -55,19 +55,19 @@ def paint(view: MainView, *, rows: bool = True) -> None:
 
 def move_clock(view: MainView, at: float) -> None:
     """Shows the time ``at`` in the header while nothing else changes."""
-    state = view.state
-    if state.received.snapshot is None or not view.in_front:
-        return
-    view.lines("top").show(_top(view, view.context(), view.window_size[0], at=at))
+    view.state.times.moved_to = at
+    if view.state.received.snapshot is not None and view.in_front:
+        view.lines("top").show(_top(view, view.context(), view.window_size[0]))
 
 
-def _top(view: MainView, context: CommandContext, width: int, *, at: float | None = None) -> list[Line]:
-    """The lines above a view, with the time of the snapshot on the screen, or ``at``."""
+def _top(view: MainView, context: CommandContext, width: int) -> list[Line]:
+    """The lines above a view, with the time of the last look: that of the snapshot on the screen, or of one that found nothing
+    new."""
     state = view.state
     chosen, snapshot, page = state.list_state, state.received.snapshot, state.received.page
     freshness, zone = state.times.freshness, state.times.zone
-    if snapshot is not None and at is not None:
-        snapshot = replace(snapshot, observation=replace(snapshot.observation, taken_at=at))
+    if snapshot is not None and state.times.moved_to > snapshot.taken_at:
+        snapshot = replace(snapshot, observation=replace(snapshot.observation, taken_at=state.times.moved_to))
     if context.view is View.CONSUMERS and snapshot is not None:
         return consumer_header(
             snapshot, state.received.consumers, context.rows, width, sort=state.consumer_sort, filter=state.filter,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -14,7 +15,7 @@ from spooltop.model.operations.plan import Result
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action
 
-from ...availability import own_command
+from ...availability import READING, own_command
 from ...commands import KeyCommand, by_id, only_in
 from ...context import LISTS, CommandContext, View
 from ...draw.elements.spans import Line
@@ -51,6 +52,8 @@ class MainScreen(TableScreen[None]):
     def __init__(self, session: Session, state: MainState) -> None:
         super().__init__(session)
         self.state = state
+        self._answered_at = 0.0
+        """The time (of the event clock) at which the reason was painted why the last plan was not opened."""
 
     def body(self) -> ComposeResult:
         glyphs, colour = self.session.glyphs, self.session.options.colour
@@ -76,7 +79,28 @@ class MainScreen(TableScreen[None]):
                 return partial(function, self, *command.args)
         return super().handler(command)
 
+    def ignores(self, event: Key) -> bool:
+        """True for a key that confirms a plan and was typed with the key that opens one: it is meant for that plan, even where
+        none has come, and copies nothing."""
+        wanted = self.state.wanted
+        if wanted.then or wanted.once_read:
+            return self.refuse_confirming(event, "no plan is open yet")
+        return event.time < self._answered_at and self.refuse_confirming(event, f"no plan was opened; {self.message}")
+
+    def command(self, key: str) -> None:
+        self.state.wanted.once_read = ""
+        super().command(key)
+
+    def _answered(self) -> None:
+        self._answered_at = Message().time
+
     def say_why_not(self, command: KeyCommand, reason: str) -> None:
+        if command.dangerous:
+            self._answered_at = inf  # until it is painted
+            self.call_after_refresh(self._answered)
+            if reason.endswith(READING):
+                self.state.wanted.once_read = command.id
+                reason = f"{reason}; the plan opens then"
         action = command.args[0] if command.args else None
         own = own_command(self.context(), action) if isinstance(action, Action) else ""
         if own:
@@ -234,5 +258,4 @@ class MainScreen(TableScreen[None]):
         self.paint(rows=False)  # the list has painted itself
 
     def on_resize(self, event: Resize) -> None:
-        self.shape()
-        super().on_resize(event)
+        self.shape()  # the rest is done by the base, whose handler Textual calls as well

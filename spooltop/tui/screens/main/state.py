@@ -65,6 +65,8 @@ class ListWanted:
     """The list whose keys are requested, to mark all, and are not there yet."""
     then: str = ""
     """Id of the command that was typed meanwhile: it is about all of them."""
+    once_read: str = ""
+    """Id of the command for a plan that was typed before the list was read: it is about the row that is chosen then."""
     search: Search | None = None
 
     def seek(self, text: str, step: int) -> None:
@@ -274,6 +276,9 @@ class MainState:
             consumers = self.consumers
             length = len(consumers)
             consumer = consumers[self.consumer_place] if consumers else None
+        received = self.received
+        unread = received.page is None or received.page.query != self.query or length > 0
+        reading = received.consumers is None if self.root is View.CONSUMERS else self.root in LISTS and row is None and unread
         refined = bool(self.filter) or (chosen is not None and chosen.selection is not None)
         return CommandContext(
             view=self.front,
@@ -293,4 +298,5 @@ class MainState:
             + self.among_spools,
             among_spools=self.among_spools,
             frozen=self.times.frozen_at is not None,
+            reading=reading and not received.failed,
         )

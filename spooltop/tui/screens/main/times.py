@@ -23,6 +23,8 @@ class TimeDisplay:
     seconds, for the reason ``stale_why``."""
 
     frozen_at: float | None = None
+    moved_to: float = 0.0
+    """The time of the last look that found nothing new, epoch seconds."""
     stale_for: float | None = None
     stale_why: str = ""
     _format: int = 0

@@ -70,7 +70,7 @@ def _take_snapshot(view: MainView, found: SnapshotTaken) -> None:
     received.failed = ""
     if view.state.times.frozen_at is None:
         _keep_write(view, found.snapshot)
-        received.snapshot = found.snapshot
+        received.snapshot, view.state.times.moved_to = found.snapshot, 0.0
     elif page is None or _whole(received.page, page):
         return  # the page was not requested since the display was frozen
     if page is not None:
@@ -113,6 +113,9 @@ def _take_page(view: MainView, page: Page) -> None:
     view.rows.set_list(
         page.length, page.generation, cursor=page.anchor_at, anchor=page.anchor, start=page.start, items=page.rows
     )
+    if (once_read := view.state.wanted.once_read) and view.in_front:
+        view.state.wanted.once_read = ""
+        view.choose(once_read)
 
 
 def _overtaken(view: MainView, page: Page) -> bool:

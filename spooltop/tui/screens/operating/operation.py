@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from textual.events import Key
 from textual.message import Message
 
 from spooltop.errors import SpooltopError
@@ -20,7 +21,10 @@ from ...terminal.lifecycle import shell
 from ...threads.deliver import deliver
 from ..text import TextScreen
 
-__all__ = ["OperationScreen", "why_not_undo"]
+__all__ = ["NO_PLAN", "OperationScreen", "why_not_undo"]
+
+NO_PLAN = "no plan is open; z opens the one that undoes this operation"
+"""The notice on a key that would confirm a plan."""
 
 
 def why_not_undo(record: OperationRecord) -> str:
@@ -88,6 +92,9 @@ class OperationScreen(TextScreen[bool]):
             self.record, self.plan, self.failed, self.undoing, width, now=self.session.now(), zone=self.session.zone(),
             trail=self.trail,
         )  # fmt: skip
+
+    def ignores(self, event: Key) -> bool:
+        return self.refuse_confirming(event, NO_PLAN)
 
     def do_undo(self) -> None:
         self.dismiss(True)

@@ -14,6 +14,7 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import OperationRecord, Result
 from spooltop.model.vocabulary import Action
 
+from ...commands import by_id
 from ...context import CommandContext, View
 from ...draw.elements.spans import Line, Span, Style, crop, join, plain, point_out, shown
 from ...draw.operating.operations import operations_lines
@@ -21,7 +22,7 @@ from ...session import Session
 from ...threads.deliver import deliver
 from ..input import LineEdit
 from ..scrolling import ChoosingScreen
-from .operation import OperationScreen, why_not_undo
+from .operation import NO_PLAN, OperationScreen, why_not_undo
 from .plan import PlanScreen
 
 __all__ = ["OperationsScreen"]
@@ -59,9 +60,20 @@ class OperationsScreen(ChoosingScreen[None]):
         if isinstance(message.records, SpooltopError):
             self.failed = str(message.records)
         else:
-            self.records = message.records[:_MOST]
+            first, self.records = self.records is None, message.records[:_MOST]
             self.older = len(message.records) > _MOST
+            if first and self._follows_change:
+                self.do_undo()
         self.paint()
+
+    @property
+    def _follows_change(self) -> bool:
+        """True where the newest operation is the last change made here, and nobody looks at another: it is to be undone."""
+        done = [result for result in self.session.state.results[-1:] if result.action is not Action.UNDO]
+        record = self.record
+        untouched = not (self.chosen or self.filter or self.finding or self.dismissed) and self.app.screen_stack[-1] is self
+        same = bool(done) and record is not None and done[0].operation == record.operation
+        return untouched and same and by_id("undo").why_not(self.context()) is None
 
     @property
     def record(self) -> OperationRecord | None:
@@ -80,8 +92,9 @@ class OperationsScreen(ChoosingScreen[None]):
         record = self.record
         why = why_not_undo(record) if record is not None else ""
         return CommandContext(
-            View.OPERATIONS, snapshot=self.session.snapshot, rows=len(self.found), depth=1, undoable=why, filter=self.filter
-        )
+            View.OPERATIONS, snapshot=self.session.snapshot, rows=len(self.found), depth=1, undoable=why, filter=self.filter,
+            reading=self.records is None and not self.failed,
+        )  # fmt: skip
 
     def paint(self) -> None:
         if not self.ready:
@@ -108,6 +121,9 @@ class OperationsScreen(ChoosingScreen[None]):
         texts = query.parse(self.filter, lenient=True).texts
         head = join(lines[0], Span(" match "), Span(shown(self.filter), Style.KEY))
         return [crop(head, width), *(point_out(line, texts) for line in lines[1:])]
+
+    def ignores(self, event: Key) -> bool:
+        return self.refuse_confirming(event, NO_PLAN)
 
     # The filter, typed in the line of the keys
 

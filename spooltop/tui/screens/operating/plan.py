@@ -26,7 +26,7 @@ from ...session import Session
 from ...terminal.lifecycle import printable
 from ...threads.deliver import deliver, now_and_then
 from ...tracking.status import FOLLOWED_AT_MOST, FOLLOWS, cursor_set
-from ..base import ANYWHERE, LEAVING
+from ..base import ANYWHERE, CONFIRMING, LEAVING, early_words
 from ..footer import footer_line
 from ..input import LineEdit
 from ..panel import Panel
@@ -151,12 +151,25 @@ class PlanScreen(ScrollingScreen[Result | None]):
             return False
         seen_at = self.query_one(Panel).painted_at if self.plan is not None else None
         if not self.applying and (seen_at is None or event.time < seen_at):
+            self.refuse_early(event)
             return self.plan is not None or not self.first or not self._moves(event)
         self.asked_at = event.time
         if self.rate is None and event.is_printable and not self._means_something(event):
             self.strayed_at = event.time
             self._settle()
         return False
+
+    def refuse_early(self, event: Key) -> None:
+        if event.key in CONFIRMING:
+            self.session.state.early = event.key
+            self._tell_early()
+
+    def _tell_early(self) -> None:
+        """Says that a key came too early, once somebody sees the plan that it was meant for: not the one that was applied."""
+        state = self.session.state
+        if state.early and not self.began and self.plan is not None and self.query_one(Panel).painted_at is not None:
+            self.show_notice(early_words(state.early))
+            state.early = ""
 
     def _moves(self, event: Key) -> bool:
         command, _ = command_for(event.key, self.context())
@@ -174,6 +187,7 @@ class PlanScreen(ScrollingScreen[Result | None]):
 
     def on_panel_painted(self) -> None:
         self._settle()
+        self._tell_early()
 
     def _settle(self) -> None:
         """Shows how to confirm as soon as a key would."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import stat
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from spooltop.engine.dirs import SpoolDirs
@@ -30,6 +30,8 @@ from .selected import Look, SelectedMessages
 __all__ = ["find_candidates"]
 
 _HELD = frozenset({Verdict.ALIVE.value, Verdict.WRITING.value})
+_ASKED = _HELD | {Verdict.UNKNOWN.value}
+"""Verdicts with which it may depend on the holder what is done."""
 
 
 def find_candidates(
@@ -42,10 +44,11 @@ def find_candidates(
     now: float,
     options: Mapping[str, Json],
     half_moved: frozenset[int],
+    process_here: Callable[[int, str | None, float], str],
     progress: Progress,
 ) -> Candidates:
     """Pins the messages of ``selection``. ``half_moved`` are inodes that may have a second name, which the first change takes
-    away.
+    away; ``process_here`` as in ``Decider``.
 
     Raises ``Refused`` for a box that ``action`` does not apply to, ``UsageError`` for a filter that makes no sense,
     ``Unreadable`` where nothing was found and a box could not be read, ``Stopped``.
@@ -60,7 +63,7 @@ def find_candidates(
     to_new = action is Action.RESTORE or rule.target is Box.NEW
     same_ids = SameIds(dirs, selected.names, progress, to_new=to_new)
     by_now = bool(options.get("now"))
-    decider = Decider(action, by_now, bool(options.get("hold_poison")), same_ids, half_moved)
+    decider = Decider(dirs.path, action, by_now, bool(options.get("hold_poison")), same_ids, half_moved, process_here)
     items = PackedItems()
     refused: list[Refusal] = []
     remarks: Counter[Remark] = Counter()
@@ -97,15 +100,20 @@ def _classes(found: Selected, same_ids: SameIds) -> Sequence[Hashable]:
     count = messages.length
     has_token = [tail[:1] for tail in forms.tails]
     metadata = list(map(id, found.metadata))
-    columns = (forms.id_ends, forms.attributes, has_token, messages.box, messages.verdict, messages.folder, metadata)
+    moves_to = [owner and owner[-1] for owner in messages.owner]
+    columns = (
+        forms.id_ends, forms.attributes, has_token, messages.box, messages.verdict, messages.folder, metadata, moves_to,
+    )  # fmt: skip
     varying = [column for column in map(column_of, columns) if isinstance(column, list)]
     keys: list[Hashable] = list(zip(*varying, strict=True)) if varying else [()] * count
     regular = all(map(stat.S_ISREG, set(messages.mode)))
-    if regular and messages.nlink == (1,) and 0 not in forms.id_ends and _HELD.isdisjoint(messages.verdict) and not same_ids:
+    if regular and messages.nlink == (1,) and 0 not in forms.id_ends and _ASKED.isdisjoint(messages.verdict) and not same_ids:
         return keys
     modes, links, verdicts = (expand(column, count) for column in (messages.mode, messages.nlink, messages.verdict))
-    rows = zip(modes, links, verdicts, forms.id_ends, messages.ids, strict=True)
-    for place, (mode, nlink, verdict, id_end, of_message) in enumerate(rows):
+    rows = zip(modes, links, verdicts, forms.id_ends, messages.ids, forms.tails, strict=True)
+    for place, (mode, nlink, verdict, id_end, of_message, tail) in enumerate(rows):
+        if verdict == Verdict.UNKNOWN.value and tail[:1] == ",":
+            keys[place] = keys[place], tail.partition(".")[0]  # each consumer for itself
         if not (stat.S_ISREG(mode) and nlink == 1 and id_end) or verdict in _HELD or of_message in same_ids:
             keys[place] = place
     return keys

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
 from spooltop.engine import names
+from spooltop.model.moves import again_words
 from spooltop.model.row import Row
-from spooltop.model.text import program
-from spooltop.model.vocabulary import Action, Box, Json, Verdict
+from spooltop.model.text import escape, program
+from spooltop.model.vocabulary import NOT_A_CLAIM, Action, Box, Json, Verdict
 from spooltop.records import dataclass
 
 from ...storage.location import Found, kind_of
@@ -48,26 +49,32 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decider:
-    """Decides on each message of one plan. ``now`` deletes what would go to the trash; ``hold_poison`` holds a message that may
-    be what kills its consumers. ``half_moved`` are inodes that may have a second name."""
+    """Decides on each message of one plan for the spool ``path``. ``now`` deletes what would go to the trash; ``hold_poison``
+    holds a message that may be what kills its consumers. ``half_moved`` are inodes that may have a second name. ``process_here``
+    names the process of this machine that may have made a claim: by its pid, its host if known, and the epoch second of the
+    claim; "" if none can have."""
 
+    path: str
     action: Action
     now: bool
     hold_poison: bool
     same_ids: SameIds
     half_moved: frozenset[int]
+    process_here: Callable[[int, str | None, float], str]
 
     def decide(self, row: Row, name: names.Name, metadata: Mapping[str, Json], found: Found) -> Decision:
         """Decides on one message by its row, its parsed name, the metadata beside it and its status."""
         poison = _poison(row) if self.action is Action.REQUEUE else ""
         hold = poison if self.hold_poison and row.box is Box.CUR else ""
         destination = destination_of(self.action, row.box, name, metadata, poison=hold, now=self.now)
-        blocked_by, forceable = self._blocked_by(row, found, destination)
+        blocked_by, forceable = self._blocked_by(row, name, found, destination)
         forced = "taken from a running consumer, whose ack will fail with ClaimLost" if row.verdict is Verdict.ALIVE else ""
+        if row.owner is not None and row.owner.moves_to is not None:
+            forced = "; ".join(filter(None, (forced, f"it may be in {escape(row.owner.moves_to)} as well")))
         warning = "; ".join(filter(None, (destination.warning, forced))) or poison
         return Decision(destination, blocked_by, forceable, warning, tuple(self._remarks(row, name, destination, poison)))
 
-    def _blocked_by(self, row: Row, found: Found, destination: Destination) -> tuple[str, bool]:
+    def _blocked_by(self, row: Row, name: names.Name, found: Found, destination: Destination) -> tuple[str, bool]:
         kind = kind_of(found)
         if kind:
             return f"{kind}, not a message", False
@@ -83,11 +90,19 @@ class Decider:
             return f"is being written: {row.evidence}", False
         if row.verdict is Verdict.ALIVE:
             return _held_by(row), self.action in FORCEABLE
+        if row.owner is not None and row.owner.moves_to is not None and self.action in FORCEABLE:
+            return again_words(self.path, row.owner.moves_to), True
+        if row.verdict is None and row.box is Box.CUR:
+            return NOT_A_CLAIM, True
+        if row.verdict is Verdict.UNKNOWN and row.box is Box.CUR and name.token is not None and name.pid is not None:
+            host = None if row.owner is None else row.owner.host
+            if process := self.process_here(name.pid, host, (name.claimed_us or 0) / 1e6):
+                return f"{process} is running here and may be its holder: {row.evidence}", True
         return destination.blocked_by, True
 
     def _remarks(self, row: Row, name: names.Name, destination: Destination, poison: str) -> list[Remark]:
         remarks = []
-        if row.verdict is Verdict.UNKNOWN:
+        if row.verdict is Verdict.UNKNOWN or (row.verdict is None and row.box is Box.CUR):
             remarks.append(Remark.UNKNOWN)
         if row.box is Box.CUR:
             if poison:

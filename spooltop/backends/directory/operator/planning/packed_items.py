@@ -173,7 +173,8 @@ class PackedItems(Chunked[Item]):
         self.oldest_at: float | None = None
         """When the first of them came into its box."""
         self.boxes: set[Box] = set()
-        self.verdicts: set[Verdict | None] = set()
+        self.verdicts: Counter[Verdict | None] = Counter()
+        """The number of items with each verdict. What is in ``cur`` and was not judged is unknown."""
 
     def add(self, messages: MessageColumns, moves: TargetColumns, since: Iterable[float | None]) -> None:
         """Adds at least one item; ``since`` is when each came into its box."""
@@ -182,7 +183,8 @@ class PackedItems(Chunked[Item]):
         self.oldest_at = min(times, default=None)
         self.warnings.update(filter(None, expand(moves.warning, count)))
         self.boxes.update(map(BOX.__getitem__, set(messages.box)))
-        self.verdicts.update(map(VERDICT.__getitem__, set(messages.verdict)))
+        unjudged = Verdict.UNKNOWN if messages.box == (Box.CUR.value,) else None  # what is in cur may be held
+        self.verdicts.update(VERDICT[word] or unjudged for word in expand(messages.verdict, count))
         more: list[Column] = [*messages, *moves]
         if isinstance(self._open, Batch):
             before = self._open

@@ -15,8 +15,8 @@ Command = Sequence[str | bytes | int]
 PATIENCE = 2.0
 """Seconds that one question may take in all."""
 _DEEPEST = 5
-_MOST = 100_000
-"""Elements of an array: a thousand entries of 50 fields."""
+_MOST = 1_000_000
+"""Elements of an array: one entry may have so many fields and values."""
 _BYTES = 64 << 20
 _REST = 3.0
 """Seconds after a question that was not answered in time, in which none is asked."""
@@ -75,6 +75,11 @@ class StreamServer:
             self._timed_out = trouble_of_connection(error) if isinstance(error, NoHandshake) else late
             self._rest_until = self._monotonic() + _REST
             raise ServerTrouble(self._timed_out) from None
+
+    @property
+    def ends(self) -> tuple[str, str] | None:
+        """Both ends of the TCP connection, the own one first; None where it has none."""
+        return self._client.ends
 
     def close(self) -> None:
         self._client.close()

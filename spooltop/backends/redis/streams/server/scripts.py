@@ -5,14 +5,18 @@ Each looks at a few hundred entries at most, so that the server is held up for n
 
 from __future__ import annotations
 
-__all__ = ["CLAIMS", "HEADS", "HEADS_BACK", "SKIP", "SKIP_BACK", "SKIP_CLAIMS", "STREAM"]
+__all__ = ["CLAIMS", "FIRST", "HEADS", "HEADS_BACK", "SKIP", "SKIP_BACK", "SKIP_CLAIMS", "STREAM"]
 
 STREAM = """
--- KEYS stream. XINFO STREAM without the contents of the first and the last entry, which may be large.
+-- KEYS stream. XINFO STREAM with the sizes of the first and the last entry in place of their contents, which may be large.
 local found = redis.call('XINFO', 'STREAM', KEYS[1])
 for at = 1, #found, 2 do
   local name, value = found[at], found[at + 1]
-  if (name == 'first-entry' or name == 'last-entry') and value then found[at + 1] = {value[1], {}} end
+  if (name == 'first-entry' or name == 'last-entry') and value then
+    local size = 0
+    for _, word in ipairs(value[2]) do size = size + #word end
+    found[at + 1] = {value[1], size}
+  end
 end
 return found
 """
@@ -43,6 +47,14 @@ return out
 """
 )
 HEADS, HEADS_BACK = _HEADS % "XRANGE", _HEADS % "XREVRANGE"
+
+FIRST = """
+-- KEYS stream; ARGV from. Returns how many entries there are from there on, 0 or 1, its id, and its size.
+local found = redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', 1)[1]
+local size = 0
+for _, word in ipairs(found and found[2] or {}) do size = size + #word end
+return {found and 1 or 0, found and found[1] or '', size}
+"""
 
 _SKIP = """
 -- KEYS stream; ARGV from, to, at most so many. Returns how many entries there are, and the id of the last of them.

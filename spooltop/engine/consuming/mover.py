@@ -1,0 +1,173 @@
+"""The source's side of ``spooltop move`` on a directory."""
+
+from __future__ import annotations
+
+import stat
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from spooltop.model.moves import InterruptedMove, QueueCounts, QueueIdentity
+from spooltop.model.vocabulary import Box, Verdict
+
+from ..dirs import SpoolDirs
+from ..names import Name, claimable, not_before, parse
+from ..presence import CONSUMERS, Presence, Vantage, judge, look
+from ..system.os_errors import translating
+from .claim import Claim
+from .consumer import Consumer
+from .recovery import has_other_name
+
+__all__ = ["SpoolMover"]
+
+
+class SpoolMover:
+    """Implements ``model.moves.MessageMover`` with ``consumer``, whose presence file says where the messages go."""
+
+    def __init__(self, dirs: SpoolDirs, consumer: Consumer, clock: Callable[[], float], hosts: str) -> None:
+        self._dirs = dirs
+        self._consumer = consumer
+        self._clock = clock
+        self._hosts = hosts
+
+    def counts(self) -> QueueCounts:
+        with translating(self._dirs.path, "move"):
+            return self._counts()
+
+    def _counts(self) -> QueueCounts:
+        dirs, now = self._dirs, int(self._clock() * 1e6)
+        ready = delayed = unclaimable = 0
+        for names in dirs.files.regular(dirs.box(Box.NEW)):
+            for name in names:
+                if name.startswith("."):
+                    continue
+                if not claimable(name):
+                    unclaimable += 1
+                elif (not_before(name) or 0) > now:
+                    delayed += 1
+                else:
+                    ready += 1
+        tokens = Counter(parse(name, claimed=True).token for name in dirs.files.list(dirs.box(Box.CUR)) if name[0] != ".")
+        claimed: Counter[Verdict] = Counter()
+        claimed[Verdict.UNKNOWN] += tokens.pop(None, 0)  # of other programs
+        tokens.pop(self._consumer.token, None)
+        vantage = Vantage.of(dirs, self._hosts)
+        for token, count in tokens.items():
+            presence = look(dirs, token or "")
+            verdict = judge(presence, vantage)[0]
+            if presence.moves_to is None or verdict is not Verdict.DEAD:
+                claimed[verdict] += count
+        running, dead, unknown = (claimed[one] for one in (Verdict.ALIVE, Verdict.DEAD, Verdict.UNKNOWN))
+        return QueueCounts(ready, delayed, unclaimable, running, dead, unknown)
+
+    def interrupted(self) -> Sequence[InterruptedMove]:
+        with translating(self._dirs.path, "move"):
+            consumers = self._dirs.private_dir(CONSUMERS)
+            if consumers is None:
+                return ()
+            vantage = Vantage.of(self._dirs, self._hosts)
+            looked = ((token, look(self._dirs, token)) for token in self._dirs.files.list(consumers) if token[0] != ".")
+            dead = [(token, found) for token, found in looked if _was_moving(found, vantage)]
+            claims: dict[str, list[Name]] = {token: [] for token, _ in dead}
+            for name in self._dirs.files.list(self._dirs.box(Box.CUR)) if dead else ():
+                parsed = parse(name, claimed=True)
+                if parsed.token in claims:
+                    claims[parsed.token].append(parsed)
+            return [
+                InterruptedMove(_mover(token), found.moves_to or QueueIdentity(""), _keys(claims[token])) for token, found in dead
+            ]
+
+    def claim(self) -> Claim | None:
+        claim = self._consumer.take()
+        if claim is not None:
+            self._settle()
+        return claim
+
+    def adopt(self, name: str) -> Claim | None:
+        with translating(self._dirs.path, "move"):
+            if self._is_back(name):
+                return None
+            claim = self._consumer.adopt(name)
+        if claim is not None:
+            self._settle()
+        return claim
+
+    def _settle(self) -> None:
+        """Makes the claim durable before its message is put: back in ``new`` after a power cut, it would be put again."""
+        with translating(self._dirs.path, "move"):
+            self._consumer.sync_claims()
+
+    def _is_back(self, name: str) -> bool:
+        """Completes a way back to ``new`` that was cut off between two names of the file."""
+        files, cur = self._dirs.files, self._dirs.box(Box.CUR)
+        try:
+            found = files.stat(name, cur)
+        except FileNotFoundError:
+            return True
+        parsed = parse(name, claimed=True)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink < 2 or not has_other_name(self._dirs, parsed, found.st_ino):
+            return False
+        files.unlink(name, cur)
+        return True
+
+    def discard(self, name: str) -> None:
+        with translating(self._dirs.path, "move"):
+            try:
+                self._dirs.files.unlink(name, self._dirs.box(Box.CUR))
+            except FileNotFoundError:
+                return  # somebody was quicker, and found the same
+            self._consumer.sync_claims()
+
+    def key(self, claim: Claim) -> str:
+        return _key(claim.parsed)
+
+    def holds(self, _claim: Claim) -> bool:
+        return True  # as long as this process runs
+
+    def give_back(self, claim: Claim) -> None:
+        with translating(self._dirs.path, "move"):
+            self._consumer.give_back(claim)
+
+    def leave(self, claim: Claim) -> None:
+        self._consumer.leave(claim)
+
+    def end(self, move: InterruptedMove) -> None:
+        token = move.mover.rpartition(":")[2]
+        with translating(self._dirs.path, "move"):
+            consumers = self._dirs.private_dir(CONSUMERS)
+            held = any(f",c={token}." in name for name in self._dirs.files.list(self._dirs.box(Box.CUR)))
+            if consumers is None or held:
+                return
+            try:
+                self._dirs.files.unlink(token, consumers)
+            except FileNotFoundError:
+                return  # another move was quicker
+
+    def close(self) -> None:
+        with translating(self._dirs.path, "close"):
+            self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _exception: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _was_moving(presence: Presence, vantage: Vantage) -> bool:
+    return presence.moves_to is not None and judge(presence, vantage)[0] is Verdict.DEAD
+
+
+def _keys(claims: Sequence[Name]) -> list[tuple[str, str]]:
+    return [(claim.raw, _key(claim)) for claim in claims]
+
+
+def _mover(token: str | None) -> str:
+    return f"move:{token}"
+
+
+def _key(claim: Name) -> str:
+    return f"{_mover(claim.token)}.{claim.claimed_us}"

@@ -1,0 +1,228 @@
+"""A consumer whose presence file was removed: it takes a new token and renames its claims to it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spooltop.engine import Claim, Spool
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.pausing import CHECK_EVERY, PauseCheck
+from spooltop.engine.presence import Vantage, judge, look
+from spooltop.errors import ClaimLost, SpooltopError
+from spooltop.model.vocabulary import Verdict
+from tests.engine.helpers import Interposed, in_child, places
+from tests.engine.test_interrupted import InterruptAt
+from tests.engine.test_pausing import Tick, pause
+
+
+class Ticking:
+    """A spool with its consumer's monotonic clock."""
+
+    def __init__(self, path: Path, files: Interposed | None = None) -> None:
+        self.spool = Spool.create(path, durable=False, files=files)
+        self.path, self.tick = path, Tick()
+        self.spool._consumer.pause = PauseCheck(self.tick)
+
+    def claim(self) -> Claim:
+        """Claims after the time in which a consumer does not look."""
+        self.tick.now += CHECK_EVERY
+        claim = self.spool.claim()
+        assert claim is not None
+        return claim
+
+    def verdict(self, claim: Claim) -> Verdict:
+        with SpoolDirs(self.path) as dirs:
+            return judge(look(dirs, claim.token), Vantage.of(dirs))[0]
+
+
+@pytest.fixture
+def ticking(tmp_path: Path) -> Iterator[Ticking]:
+    ticking = Ticking(tmp_path / "spool")
+    with ticking.spool:
+        yield ticking
+
+
+REMOVALS: dict[str, Callable[[Path], object]] = {
+    "all": lambda own: shutil.rmtree(own),
+    "the directory of consumers": lambda own: shutil.rmtree(own / "consumers"),
+    "the file": lambda own: [file.unlink() for file in (own / "consumers").iterdir()],
+}
+
+
+@pytest.mark.parametrize("removal", REMOVALS)
+def test_all_its_claims_are_its_own_again_before_the_next(ticking: Ticking, removal: str) -> None:
+    ids = ticking.spool.put_many([b"1", b"2", b"3"], source="mail")
+    first = ticking.claim()
+    REMOVALS[removal](ticking.path / ".spooltop")
+    between = ticking.spool.claim()  # before the next look
+    assert between is not None and ticking.verdict(first) is ticking.verdict(between) is Verdict.UNKNOWN
+    claims, before = [first, between], [first.name, between.name]
+    claims.append(ticking.claim())
+    assert [claim.id for claim in claims] == ids and len({claim.token for claim in claims}) == 1
+    assert [ticking.verdict(claim) for claim in claims] == [Verdict.ALIVE] * 3
+    assert sorted(claim.name for claim in claims) == sorted(os.listdir(ticking.path / "cur"))
+    assert not set(before) & {claim.name for claim in claims}
+    assert [claim.parsed.claimed_us for claim in claims[:2]] == [int(name.split(".")[-1].split(":")[0]) for name in before]
+    assert ticking.spool.recover() == []
+    assert [claim.data for claim in claims] == [b"1", b"2", b"3"] and claims[0].source == "mail"
+    claims[0].ack()
+    claims[1].release()
+    claims[2].reject("no")
+    assert len(os.listdir(ticking.path / "new")) == 1 and os.listdir(ticking.path / "cur") == []
+
+
+def test_a_consumer_whose_file_is_there_keeps_its_token(ticking: Ticking) -> None:
+    ticking.spool.put_many([b""] * 3)
+    claims = [ticking.claim() for _ in range(3)]
+    assert len({claim.token for claim in claims}) == 1 == len(os.listdir(ticking.path / ".spooltop/consumers"))
+    ticking.spool.ack_many(claims)
+
+
+def test_after_its_death_its_claims_are_recovered(ticking: Ticking) -> None:
+    ids = ticking.spool.put_many([b"", b""])
+
+    def work() -> None:
+        other = Ticking(ticking.path)
+        kept = [other.claim()]
+        shutil.rmtree(ticking.path / ".spooltop")
+        kept.append(other.claim())
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_child(work) == signal.SIGKILL
+    assert ticking.spool.recover() == ids
+
+
+def test_a_claim_that_was_taken_meanwhile_is_lost(ticking: Ticking) -> None:
+    ticking.spool.put(b"")
+    first = ticking.claim()
+    shutil.rmtree(ticking.path / ".spooltop")
+    os.rename(ticking.path / "cur" / first.name, ticking.path / "new" / first.base)
+    again = ticking.claim()
+    assert again.id == first.id
+    with pytest.raises(ClaimLost):
+        first.ack()
+    again.ack()
+
+
+def test_a_pause_in_a_directory_that_was_made_anew_is_obeyed(ticking: Ticking) -> None:
+    ticking.spool.put_many([b"", b""])
+    ticking.claim().release()
+    shutil.rmtree(ticking.path / ".spooltop")
+    ticking.claim().release()
+    pause(ticking.path)
+    ticking.tick.now += CHECK_EVERY
+    assert ticking.spool.claim() is None
+
+
+ENDS: dict[str, Callable[[Claim], object]] = {
+    "data": lambda claim: claim.data,
+    "open": lambda claim: claim.open().close(),
+    "ack": lambda claim: claim.ack(),
+    "release": lambda claim: claim.release(),
+    "reject": lambda claim: claim.reject("no"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_step_of_another_thread_meets_the_claim_under_its_new_name(tmp_path: Path, end: str) -> None:
+    """The token changes before each operation of the step in turn, as often as it has operations."""
+    for wanted in itertools.count(1):
+        path = tmp_path / str(wanted)
+        files = Interposed()
+        files.armed = False
+        ticking = Ticking(path, files)
+        with ticking.spool as spool:
+            id = spool.put(b"hello")
+            claim = ticking.claim()
+            spool.put(b"another")
+            others: list[Claim] = []
+
+            def before(
+                number: int, _name: str, wanted: int = wanted, ticking: Ticking = ticking, others: list[Claim] = others
+            ) -> None:
+                if number == wanted:
+                    files = ticking.spool._dirs.files
+                    assert isinstance(files, Interposed)
+                    files.armed = False
+                    shutil.rmtree(ticking.path / ".spooltop/consumers")
+                    thread = threading.Thread(target=lambda: others.append(ticking.claim()))
+                    thread.start()
+                    thread.join()
+
+            files.before, files.armed = before, True
+            ENDS[end](claim)
+            files.armed = False
+            if not others:
+                if not claim.ended:
+                    claim.ack()
+                break
+            others[0].ack()
+            if not claim.ended:
+                assert claim.data == b"hello"
+                claim.ack()
+            again = spool.claim()
+            assert (again is not None) == (end == "release") and (again is None or again.id == id)
+            if again is not None:
+                again.ack()
+            left = [name for names in places(path).values() for name in names]
+            assert len(left) == (end == "reject") and all(name.startswith(".spooltop/rejected/") for name in left), wanted
+    assert wanted > 1, "the step has no operation"
+
+
+def test_new_content_for_a_claim_that_is_renamed_meanwhile_is_refused_and_the_claim_still_held(tmp_path: Path) -> None:
+    def before(_number: int, name: str) -> None:
+        if name == "swap":
+            files.armed = False
+            shutil.rmtree(tmp_path / ".spooltop/consumers")
+            thread = threading.Thread(target=lambda: others.append(ticking.claim()))
+            thread.start()
+            thread.join()
+
+    files, others = Interposed(before), list[Claim]()
+    files.armed = False
+    ticking = Ticking(tmp_path, files)
+    with ticking.spool as spool:
+        spool.put_many([b"hello", b"another"])
+        claim = ticking.claim()
+        files.armed = True
+        with pytest.raises(SpooltopError, match=r"renamed meanwhile, as .spooltop was removed; it is still held"):
+            claim.release(data=b"rest")
+        assert claim.data == b"hello" and os.listdir(tmp_path / "tmp") == []
+        claim.release(data=b"rest")
+        others[0].ack()
+        again = ticking.claim()
+        assert again.data == b"rest"
+        again.ack()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of files between their opening and the block that closes them
+def test_after_an_interrupt_at_any_line_the_claims_are_renamed_by_the_next_call(tmp_path: Path) -> None:
+    for line in itertools.count(1):
+        ticking = Ticking(tmp_path / str(line))
+        with ticking.spool as spool:
+            ids = spool.put_many([b"1", b"2", b"3"])
+            claims = [ticking.claim(), ticking.claim()]
+            shutil.rmtree(ticking.path / ".spooltop")
+            ticking.tick.now += CHECK_EVERY
+            interrupt = InterruptAt(line)
+            try:
+                with interrupt:
+                    last = spool.claim()
+            except KeyboardInterrupt:
+                last = None
+            claims.append(last or ticking.claim())
+            assert [claim.id for claim in claims] == ids, line
+            assert [ticking.verdict(claim) for claim in claims] == [Verdict.ALIVE] * 3, line
+            assert sorted(claim.name for claim in claims) == sorted(os.listdir(ticking.path / "cur")), line
+            spool.ack_many(claims)
+        if interrupt.left > 0:
+            break
+    assert line > 50, "nothing was traced"

@@ -1,0 +1,285 @@
+"""States of a plugin: what was not seen, or not all of it, is never OK, and each value can be a threshold."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spooltop.errors import UsageError
+from spooltop.model.look.capacity import Disk
+from spooltop.model.look.locks import Lock, LockHolder
+from spooltop.model.look.observation import BoxState, Observation, Watch
+from spooltop.model.look.problem import CODES
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.vocabulary import Box, Verdict
+from spooltop.monitor.plugin import VALUES, Finding, State, condition, finding, kept_values, report
+from spooltop.monitor.ranges import Range
+from spooltop.observe import Observer, Thresholds
+from spooltop.observe.mutes import apply_mutes
+from spooltop.records import replace
+from tests.observe.observations import T0, CursorDisk, claim, flow, look, temporary
+
+OK, WARNING, CRITICAL, UNKNOWN = State
+
+
+def seen(*observations: Observation, thresholds: Thresholds | None = None) -> Snapshot:
+    observer = Observer(thresholds)
+    return [observer.add(one) for one in observations][-1]
+
+
+def judged(text: str, *observations: Observation) -> Finding:
+    """The finding of ``-c text`` after the last look."""
+    return finding(seen(*observations), [condition(text, CRITICAL)])
+
+
+def box(one: Box, count: int | None, **rest: Any) -> BoxState:
+    return BoxState(one, count, as_of=T0, **rest)
+
+
+GB = 10**9
+DEAD, ALIVE, LOST = (claim(str(verdict), verdict, -60) for verdict in (Verdict.DEAD, Verdict.ALIVE, Verdict.UNKNOWN))
+UNDATED = replace(ALIVE, in_box_since=None)
+FREE = Disk("ext4", 5 * GB, 50 * GB, 10**6, 10**7)
+AWAY = Watch("away", "no answer for 5s", since=T0, seen_at=T0 - 60)
+NO_BOXES = {"boxes": {}, "layout": "cursors"}
+HELD = Lock("/x.lock", "flock", (LockHolder(1, since=T0),), (LockHolder(2),), "blocked")
+
+
+def bare(**rest: Any) -> Observation:
+    return Observation("/opt/x", rest.pop("layout"), T0, True, rest.pop("boxes"), watch=Watch("once"), **rest)
+
+
+BLIND: Mapping[str, tuple[str, Observation, str]] = {
+    "one look tells no growth": ("new-growing", look(0, 5), "needs --watch 60s"),
+    "nor that nobody takes anything": ("no-consumer", look(0, 5), "needs --watch 60s"),
+    "nor a lock that has just been seen": ("lock-blocked", look(0, locks=(HELD,)), "needs --watch 60s"),
+    "a claim that may be dead": ("claims-dead", look(0, claims=(LOST, ALIVE)), "it is unknown who holds 1"),
+    "nor what kills its consumers": ("poison", look(0, claims=(LOST,)), "it is unknown who holds 1"),
+    "a file that may be abandoned": ("tmp-abandoned", look(0, tmp=(temporary("t", Verdict.UNKNOWN, -9),)), "who writes 1"),
+    "a kind that proves nothing": ("claims-dead", look(0, claims=(LOST,), proves_death=False), "nothing here proves"),
+    "and without any claim": ("claims-dead", look(0, proves_death=False), "nothing here proves"),
+    "its young claims are no problem": ("claims-unknown", look(0, claims=(LOST,), proves_death=False), "nothing here proves"),
+    "more claims than are judged": ("claims-dead", look(0, claims=(ALIVE,), judged_all=False), "not all holders were asked"),
+    "more claims than are listed": ("claim-long", look(0, claims=(ALIVE,), claims_all=False), "not all claims were read"),
+    "claims without a time": ("claim-long", look(0, claims=(UNDATED,)), "nothing here says since when"),
+    "more names than are read": ("new-old", look(0, 5, oldest=1.0, complete=False), "not all of new was read"),
+    "messages without a time": ("new-old", look(0, states=(box(Box.NEW, 5),)), "nothing here says when a message was put"),
+    "a box that is not readable": ("claims-dead", look(0, states=(box(Box.CUR, None, error="permission denied"),)), "cur is not"),
+    "a box that the kind hides": ("claims-dead", look(0, states=(box(Box.CUR, None, note="it keeps none"),)), "it keeps none"),
+    "more of cur than is read": ("conflict", look(0, states=(box(Box.CUR, 3, complete=False),)), "not all of cur was read"),
+    "a tmp that is not readable": ("tmp-old", look(0, states=(box(Box.TMP, None, error="is missing"),)), "tmp is not visible"),
+    "attempts in names that were left out": ("failing", look(0, 5, tried_all=False), "not all attempts were read"),
+    "attempts of another kind": ("failing", look(0, layout="stream"), "attempts are not judged here"),
+    "messages where there are none": ("claims-dead", bare(**NO_BOXES), "there are no messages here"),
+    "read mail": ("claims-dead", look(0, layout="mail"), "messages of a mail folder are not judged"),
+    "a cursor that is not there": ("cursor-reverted", look(0), "there is no cursor here"),
+    "a server that is away": ("claims-dead", look(0, complete=False, watch=AWAY), "no answer for 5s"),
+    "locks that are hidden": ("lock-stale", look(0, locks=(Lock("/x", "flock"),)), "it is unknown who has 1 lock"),
+    "space that is hidden": ("disk-full", look(0), "free space is not visible"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BLIND)
+def test_what_was_not_judged_is_unknown_and_says_what_would_tell(name: str) -> None:
+    code, observation, why = BLIND[name]
+    found = judged(code, observation)
+    assert (found.state, why in found.text) == (UNKNOWN, True), found.text
+    assert found.text.startswith(f"{code} was not judged: ")
+    counted = judged(f"{code}=0", observation)
+    assert (counted.state, counted.text.startswith(f"{code} is not known: ")) == (UNKNOWN, True), counted.text
+
+
+def test_what_was_found_alerts_though_there_may_be_more() -> None:
+    partly = look(0, claims=(DEAD, LOST), judged_all=False, complete=False)
+    assert judged("claims-dead", partly).state is CRITICAL
+    assert judged("claims-dead=0", partly).state is CRITICAL
+    assert judged("claims-dead=1", partly).text.startswith("claims-dead is 1 or more: ")
+    assert judged("claims-dead=@0", partly).state is OK, "one is not none"
+    assert judged("dead=1", look(0, claims=(DEAD, LOST))).text.startswith("dead is 1 to 2: it is unknown who holds 1")
+    assert judged("dead=2", look(0, claims=(DEAD, LOST))).state is OK
+    assert judged("dead=2", look(0, claims=(DEAD, LOST), judged_all=False)).state is UNKNOWN, "some were not asked"
+    unread = look(0, claims=(DEAD,), states=(box(Box.CUR, 1, complete=False),))
+    assert judged("dead=2", unread).text.startswith("dead is 1 or more: not all of cur was read")
+    assert judged("depth=9:", look(0, 5, complete=False)).state is UNKNOWN, "five or more may be nine"
+
+
+def test_a_problem_that_counts_nothing_is_one() -> None:
+    looks = [look(at, 3, consumers=0, flow=flow(at - 5, at)) for at in range(0, 80, 5)]
+    for text in ("no-consumer", "no-consumer=0"):
+        assert judged(text, *looks).state is CRITICAL
+    full = look(0, disk=Disk("ext4", 0, 50 * GB, 10**6, 10**7))
+    assert judged("disk-full=0", full).state is CRITICAL
+
+
+@pytest.mark.parametrize(
+    ("code", "setting"), [("new-growing", {}), ("no-consumer", {}), ("lock-blocked", {}), ("new-growing", {"new_growing": 3.0})]
+)
+def test_so_much_watching_is_enough(code: str, setting: dict[str, float]) -> None:
+    observer = Observer(Thresholds(**setting))  # type: ignore[arg-type]
+    rest: dict[str, Any] = {"locks": (HELD,)}
+    first = finding(observer.add(look(0, 3, **rest)), [condition(code, CRITICAL)])
+    seconds = int(first.text.partition("needs --watch ")[2].partition("s")[0])
+    for at in range(1, seconds):
+        before = finding(observer.add(look(at, 3, last_claim_at=T0 + at, **rest)), [condition(code, CRITICAL)])
+        assert before.state is UNKNOWN
+    now = seconds + 0.001
+    assert finding(observer.add(look(now, 3, last_claim_at=T0 + now, **rest)), [condition(code, CRITICAL)]).state is not UNKNOWN
+
+
+def cursors(disk: CursorDisk) -> Observation:
+    return look(0, cursors=(disk.read(),))
+
+
+def test_a_cursor_file_that_cannot_be_read_hides_what_became_of_its_cursors() -> None:
+    good, broken = CursorDisk("/a.json"), CursorDisk("/b.json")
+    good.put(0, {"email": 1})
+    broken.error = "it is cut off"
+    observation = look(0, cursors=(good.read(), broken.read()))
+    found = judged("cursor-reverted", observation)
+    assert found.state is UNKNOWN and judged("cursor-unreadable", observation).state is CRITICAL
+    assert "'reverts'" not in report([("", found)])[0][0], "what was not measured is not written as 0"
+
+
+def whole() -> Observation:
+    """A look at which every value is known, and none is 0."""
+    disk = CursorDisk()
+    disk.put(0, {"imessage": 5})
+    counts = {Box.TMP: 2, Box.CUR: 3, Box.HELD: 4, Box.REJECTED: 30, Box.TRASH: 6}
+    states = tuple(box(one, many) for one, many in counts.items())
+    return look(
+        60, 7, oldest=725.0, states=states, claims=(DEAD, ALIVE, ALIVE), disk=FREE, cursors=(disk.read(),),
+        flow=flow(0, 60, arrived=120, done=60),
+    )  # fmt: skip
+
+
+def values(snapshot: Snapshot) -> dict[str, float | None]:
+    return {one.label: one.value for one in finding(snapshot).measures}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("depth", 7), ("age", 725), ("claims", 3), ("dead", 1), ("tmp", 2), ("held", 4), ("rejected", 30), ("trash", 6),
+        ("free", 5 * GB), ("problems", 2),
+    ],
+)  # fmt: skip
+def test_each_value_can_be_a_threshold(name: str, value: float) -> None:
+    snapshot = seen(whole())
+    assert values(snapshot)[name] == value
+    states = {f"{value}": OK, f"{value - 1}": CRITICAL, f"{value + 1}:": CRITICAL, f"@{value}:{value}": CRITICAL}
+    for text, state in states.items():
+        found = finding(snapshot, [condition(f"{name}={text}", CRITICAL)])
+        assert found.state is state, found.text
+    unit = next(one.unit for one in VALUES if one.name == name)
+    assert f"{name} is {value}{unit} (range {value + 1}:)" in finding(snapshot, [condition(f"{name}={value + 1}:", WARNING)]).text
+
+
+def test_rates_and_reverts_are_thresholds_where_they_were_measured() -> None:
+    disk = CursorDisk()
+    looks = []
+    for at, value, other in ((0, 5, 1), (10, 6, 2), (20, 7, 3), (30, 6, 4)):  # the last one writes back what it had read
+        disk.put(at, {"imessage": value, "email": other})
+        looks.append(look(at, flow=flow(at - 10, at, arrived=20, done=10), cursors=(disk.read(),)))
+    snapshot = seen(*looks)
+    assert {name: values(snapshot)[name] for name in ("in", "done", "reverts")} == {"in": 2.0, "done": 1.0, "reverts": 1}
+    for text, state in (("in=1", CRITICAL), ("in=2", OK), ("done=2:", CRITICAL), ("reverts=0", CRITICAL), ("reverts=1", OK)):
+        assert finding(snapshot, [condition(text, CRITICAL)]).state is state
+    once = seen(look(0, cursors=(disk.read(),)))
+    for text, why in (("in=9", "in is not known: needs --watch"), ("reverts=9", "reverts is not known: needs --watch over 2")):
+        found = finding(once, [condition(text, CRITICAL)])
+        assert (found.state, found.text.startswith(why)) == (UNKNOWN, True), found.text
+    assert {"in", "done", "reverts"}.isdisjoint(values(once))
+
+
+def test_a_value_of_what_is_not_here_is_unknown() -> None:
+    assert judged("rejected=0", bare(layout="layout", boxes={Box.NEW: box(Box.NEW, 0)})).text.startswith(
+        "rejected is not known: there is no rejected here"
+    )
+    stale = look(0, 5, states=(box(Box.HELD, 3, error="permission denied"),))
+    assert judged("held=9", stale).text.startswith("held is not known: permission denied"), "its figures are old"
+    away = look(0, 5, complete=False, watch=AWAY)
+    assert {judged(f"{value.name}=99999999999", away).state for value in VALUES} == {UNKNOWN}
+
+
+def test_one_table_names_the_values_everywhere() -> None:
+    names = [value.name for value in VALUES]
+    shown = [one.label for one in finding(seen(whole())).measures]
+    assert shown == [name for name in names if name in shown]
+    with pytest.raises(UsageError) as raised:
+        condition("reject=0", WARNING)
+    assert f"values: {', '.join(names)}; did you mean rejected?" in str(raised.value)
+    with pytest.raises(UsageError, match="rejected needs a range"):
+        condition("rejected", WARNING)
+    with pytest.raises(UsageError, match="did you mean trash"):
+        kept_values("depth,trsh")
+
+
+def test_the_performance_data_keep_what_is_asked_for() -> None:
+    found = [("/a", finding(seen(whole()))), ("/b", finding(seen(look(0))))]
+    (first, *_), _ = report(found, (), kept_values("depth,free"))
+    assert first.partition(" | ")[2] == f"'/a depth'=7;;;0 '/a free'={5 * GB}B;;;0;{50 * GB} '/b depth'=0;;;0"
+    assert "|" not in report(found, (), kept_values("none"))[0][0]
+
+
+def test_the_first_line_of_several_names_the_worst_and_why() -> None:
+    fine, warned, broken = (finding(seen(one)) for one in (look(0), look(0, 5, oldest=725.0), look(0, claims=(DEAD,))))
+    lines, code = report([("/fine", fine), ("/warned", warned), ("/broken", broken)])
+    assert lines[0].startswith(
+        "SPOOL CRITICAL - 3 targets: 1 CRITICAL, 1 WARNING, 1 OK - /broken: 1 claim of a dead consumer, held 1m | "
+    )
+    assert code == 2 and [line.split(": ")[0] for line in lines[1:]] == [
+        "SPOOL CRITICAL - /broken", "SPOOL WARNING - /warned", "SPOOL OK - /fine",
+    ]  # fmt: skip
+    assert report([("/a", fine), ("/b", fine)])[0][0].startswith("SPOOL OK - 2 targets: 2 OK | ")
+
+
+def test_a_box_that_is_hidden_takes_nothing_from_the_others() -> None:
+    hidden = look(0, complete=False, states=(box(Box.TRASH, None, error="permission denied"),))
+    assert judged("claims-dead", hidden).state is OK and judged("rejected=0", hidden).state is OK
+    assert judged("trash=0", hidden).state is UNKNOWN and judged("problems=1", hidden).state is UNKNOWN
+
+
+def test_a_look_that_did_not_ask_all_holders_is_not_ok() -> None:
+    assert finding(seen(look(0, claims=(ALIVE,), judged_all=False))).state is UNKNOWN
+    assert finding(seen(look(0, complete=False))).state is UNKNOWN
+    assert finding(seen(look(0, claims=(ALIVE,)))).state is OK
+
+
+def test_muted_cursors_are_told_though_they_do_not_count() -> None:
+    disk = CursorDisk()
+    disk.put(0, {"imessage": 5})
+    snapshot = apply_mutes(seen(cursors(disk)), {"imessage": T0 + 3600})
+    assert "muted: imessage until " in finding(snapshot).text
+    assert "muted: imessage until " in finding(snapshot, [condition("depth=5", WARNING)]).text
+
+
+EDGES = st.sampled_from(["5", "5:", "~:5", "2:7", "@5", "@5:", "@~:5", "@2:7"])
+
+
+@given(EDGES, st.integers(-3, 12), st.integers(0, 12))
+def test_what_lies_between_two_values_alerts_where_all_of_it_does(text: str, low: int, wide: int) -> None:
+    range = Range.of(text)
+
+    def alerts(high: int) -> set[bool]:
+        steps = (low + step / 2 for step in builtins.range(2 * (high - low) + 1))
+        return set(map(range.alerts, steps))
+
+    found = range.judges(low, low + wide)
+    assert alerts(low + wide) == ({True, False} if found is None else {found})
+    endless = range.judges(low, math.inf)
+    assert alerts(20) == ({True, False} if endless is None else {endless})
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_can_be_a_condition_of_every_kind_of_look(code: str) -> None:
+    kinds = [whole(), bare(**NO_BOXES), look(0, layout="mail"), look(0, layout="stream"), look(0, complete=False, watch=AWAY)]
+    for observation in kinds:
+        for text in (code, f"{code}=0"):
+            found = judged(text, observation)
+            assert found.state in (OK, CRITICAL, UNKNOWN) and found.text
