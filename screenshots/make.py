@@ -134,7 +134,6 @@ def main() -> int:
 
     os.environ["TZ"] = TZ
     time.tzset()
-    os.environ["TEXTUAL_ANIMATIONS"] = "none"
     if not options.check:
         write(options.only)
         return 0

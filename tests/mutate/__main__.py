@@ -26,14 +26,14 @@ FIRST = ("spooltop",)
 """Folders that a sample comes from without a path."""
 MEASURED = (
     "tests/engine", "tests/backends", "tests/operate", "tests/observe", "tests/model", "tests/control", "tests/cli",
-    "tests/monitor", "tests/tui", "tests/test_errors.py", "tests/test_open_queue.py", "tests/test_patterns.py",
+    "tests/monitor", "tests/tui", "tests/snapshots", "tests/test_errors.py", "tests/test_open_queue.py", "tests/test_patterns.py",
     "tests/test_records.py", "tests/test_run_each.py", "tests/test_stop_event.py",
 )  # fmt: skip
 """The tests that a mutation is tried with."""
 COPIED = ("spooltop", "tests", "screenshots", "pyproject.toml", "README.md", ".ci")
 TABLE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spooltop" / "reach.json"
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
-SWEEPS = ("test_crash.py", "test_crash_aside.py", "test_crash_sweep.py", "test_hostile.py")
+SWEEPS = ("test_crash.py", "test_crash_aside.py", "test_crash_sweep.py")
 """Sweeps that take minutes. A mutation that only they notice deserves a smaller test."""
 PYTEST = ("-m", "pytest", "-q", "--all", "--no-header", "--tb=no", *(f"--ignore-glob=*/{name}" for name in SWEEPS))
 PASSED, FAILED = 0, 1

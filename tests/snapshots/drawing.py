@@ -37,6 +37,7 @@ async def draw(scene: Scene, sizes: Sequence[Size], *, light: bool = False) -> l
     app = SpooltopApp(
         given, options, pace=Pace(AN_AGE, 0.0), monotonic=clock, moment=0.0, spools=SceneSpools() if scene.several else None
     )  # fmt: skip
+    app.animation_level = "none"
     async with app.run_test(size=sizes[0]) as pilot:
         driver = Driver(app, pilot, control)
         try:
