@@ -85,19 +85,16 @@ def mount(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         inside.stdin.close()  # it ends, and with it the program behind the mount
 
 
-@pytest.fixture
-def silent(mount: Mount, request: pytest.FixtureRequest) -> Mount:
-    if request.node.callspec.params["mount"] != "--silent":
-        pytest.skip("for a mount that answers nothing")
-    return mount
+answering_nothing = pytest.mark.parametrize("mount", ["--silent"], indirect=True, scope="module")
 
 
 def test_each_command_is_here() -> None:
     assert ONE.keys() | WITHOUT_A_TARGET == COMMANDS.keys()
 
 
-def test_each_command_says_that_it_does_not_answer_and_ends(silent: Mount) -> None:
-    done = silent.run_all([*(f"{name} {words}" for name, words in ONE.items()), *FURTHER])
+@answering_nothing
+def test_each_command_says_that_it_does_not_answer_and_ends(mount: Mount) -> None:
+    done = mount.run_all([*(f"{name} {words}" for name, words in ONE.items()), *FURTHER])
     for words, one in done.items():
         assert re.search(r"does not answer: |no answer within 3s", one.stdout + one.stderr), (words, one)
         assert one.returncode == (3 if words.startswith("check") else 1 if words.startswith("put FINE") else 5), (words, one)
@@ -132,8 +129,9 @@ def test_the_dashboard_is_drawn_and_its_keys_answer(mount: Mount, words: str) ->
         assert person.leaves() == 0
 
 
-def test_ctrl_c_ends_what_waits(silent: Mount) -> None:
-    with Terminal(silent.argv("status HUNG")) as screen:
+@answering_nothing
+def test_ctrl_c_ends_what_waits(mount: Mount) -> None:
+    with Terminal(mount.argv("status HUNG")) as screen:
         screen.wait_for("looking")
         screen.type("\x03")
         assert screen.wait_exit() == 130
