@@ -111,15 +111,17 @@ class SpoolDirs:
 
     def private_dir(self, *parts: str, create: bool = False) -> int | None:
         """Opens a directory below ``.spooltop``; the descriptor is kept open and must not be closed by the caller. None if the
-        directory is missing and ``create`` is False. A new directory gets the owner, group, mode and setgid of ``cur``. Raises
-        ``OSError`` if a component is a link or not a directory, and, before the first change, ``Refused`` if a newer spooltop has
-        changed the format."""
+        directory is missing and ``create`` is False. A new directory gets the owner, group, mode and setgid of ``cur``. One that
+        was removed since it was opened is opened or made anew. Raises ``OSError`` if a component is a link or not a directory,
+        and, before the first change, ``Refused`` if a newer spooltop has changed the format."""
         if create and not self._format_checked:
             self._check_format()
             self._format_checked = True
         known = self._own.get(parts)
         if known is not None:
-            return known
+            if self.files.is_linked(known):
+                return known
+            self._forget_removed()
         parent = self.private_dir(*parts[:-1], create=create) if parts else self.root
         if parent is None:
             return None
@@ -168,12 +170,12 @@ class SpoolDirs:
         if fd is not None:
             self.files.close(fd)
 
-    def forget_removed(self) -> None:
-        """Forgets the directories below ``.spooltop`` that were removed, so that the next ``private_dir`` opens or makes them
-        anew. Their descriptors stay open until the end, as another thread may be using them."""
+    def _forget_removed(self) -> None:
+        """Forgets the directories below ``.spooltop`` that were removed. Their descriptors stay open until the end, as another
+        thread may be using them."""
         for parts, fd in list(self._own.items()):
-            if not self.files.is_linked(fd):
-                self._removed.append(self._own.pop(parts))
+            if not self.files.is_linked(fd) and self._own.pop(parts, None) is not None:
+                self._removed.append(fd)
 
     def make_dir(self, name: str, parent: int, *, with_format: bool = False, durable: bool = True) -> None:
         """Makes a directory as ``make_dir`` does, with the owner and mode of ``owner_model``."""

@@ -57,7 +57,7 @@ def test_the_file_is_looked_for_four_times_a_second_at_most(tmp_path: Path) -> N
         tick.now += CHECK_EVERY
         before = len(files.calls)
         check.paused(dirs)
-        assert files.calls[before:] == ["stat"]
+        assert files.calls[before:] == ["is_linked", "fstat", "stat"]
 
 
 def test_a_paused_spool_gives_no_claim_and_everything_else_goes_on(spool: Spool) -> None:

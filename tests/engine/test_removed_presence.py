@@ -122,6 +122,53 @@ def test_a_pause_in_a_directory_that_was_made_anew_is_obeyed(ticking: Ticking) -
     assert ticking.spool.claim() is None
 
 
+def claims_first(spool: Spool) -> bool:
+    id = spool.put(b"")
+    with spool.claim() as claim:  # type: ignore[union-attr]
+        return claim.id == id
+
+
+def recovers(spool: Spool) -> bool:
+    def work() -> None:
+        claim = Spool(spool.path, durable=False).claim()
+        assert claim is not None
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    id = spool.put(b"")
+    assert in_child(work) == signal.SIGKILL
+    return spool.recover() == [id]
+
+
+def puts_with_a_key(spool: Spool) -> bool:
+    return spool.put(b"", key="again") == spool.put(b"", key="again")
+
+
+def sees_a_pause(spool: Spool) -> bool:
+    pause(Path(spool.path))
+    return spool.paused is not None
+
+
+@pytest.mark.parametrize("works", [claims_first, recovers, puts_with_a_key, sees_a_pause])
+def test_a_spool_that_was_open_meanwhile_works_on(tmp_path: Path, works: Callable[[Spool], bool]) -> None:
+    """It has directories open that were removed, and no presence whose loss it would notice."""
+    with Spool.create(tmp_path, durable=False) as other, Spool(tmp_path, durable=False) as spool:
+        other.put(b"", key="first")
+        with other.claim():  # type: ignore[union-attr]
+            assert spool.claim() is None and spool.recover() == [] and spool.paused is None
+        assert spool.put(b"", key="first").duplicate  # type: ignore[attr-defined]
+        shutil.rmtree(tmp_path / ".spooltop")
+        assert works(spool)
+
+
+def test_a_claim_of_before_is_rejected_where_others_were(ticking: Ticking) -> None:
+    ticking.spool.put_many([b"", b""])
+    ticking.claim().reject("no")
+    claim = ticking.claim()
+    shutil.rmtree(ticking.path / ".spooltop")
+    claim.reject("no")
+    assert os.listdir(ticking.path / "cur") == [] and os.listdir(ticking.path / ".spooltop/rejected")
+
+
 ENDS: dict[str, Callable[[Claim], object]] = {
     "data": lambda claim: claim.data,
     "open": lambda claim: claim.open().close(),

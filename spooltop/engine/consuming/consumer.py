@@ -147,7 +147,6 @@ class Consumer:
         if self._lost_hold is None:
             if self._hold is None or boxes.files.is_linked(self._hold.fd):
                 return
-            boxes.dirs.forget_removed()
             self._lost_hold, self._hold = self._hold, None
         token, uncertain = self.hold().token, self._uncertain.names
         for name, base in list(uncertain.items()):
