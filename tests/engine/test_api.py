@@ -96,6 +96,14 @@ def test_no_call_waits_for_a_time_that_is_no_number(spool: Spool, call: Callable
     assert spool.depth() == waiting
 
 
+def test_a_delay_that_is_no_number_releases_nothing(spool: Spool) -> None:
+    spool.put(b"")
+    with spool.get() as claim:
+        with pytest.raises(UsageError, match="delay takes seconds, not NaN"):
+            claim.release(delay=float("nan"))
+        assert spool.depth() == 0
+
+
 @pytest.mark.parametrize("opens", [Spool, Spool.create, CursorFile])
 def test_an_empty_path_is_not_the_working_directory(
     opens: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -411,8 +411,7 @@ class Consumer:
             raise translate(error, self._path, "release") from error
 
     def release(self, claim: Claim, delay: float, ended: str | None = None) -> None:
-        if type(delay) is not int and type(delay) is not float:
-            check_seconds("delay", delay, or_none=False)
+        check_seconds("delay", delay, or_none=False)
         if claim.attempt >= self._max_attempts:
             self.reject(claim, f"given back after {claim.attempt} attempts", ended)
             return
