@@ -326,6 +326,19 @@ def test_the_free_lock_of_a_writer_that_is_gone_proves_it_to_everybody(
     assert tmp.settled(locks=LockTable({}, "not visible")).verdict is verdict  # what was proved stays
 
 
+def test_where_processes_are_hidden_a_free_lock_is_enough_and_no_container_is_named(tmp: Tmp) -> None:
+    """hidepid: nobody can tell whether a container has the number, so only a lock that is free proves anything."""
+    tmp.table.hidden, tmp.table.unread = {1}, None
+    (tmp.folder / OURS).touch()
+    assert [row.evidence for row in tmp.look()] == ["not watched long enough"]
+    row = tmp.settled()
+    assert (row.verdict, row.evidence) == (Verdict.ABANDONED, "no pid 4290 here · its lock is free")
+    (tmp.folder / OURS).rename(tmp.folder / THEIRS)
+    tmp.table.unread = ()
+    row = tmp.settled()
+    assert (row.verdict, row.evidence) == (Verdict.UNKNOWN, "no pid 4290 here, but not all processes are visible to you")
+
+
 def test_a_put_with_a_chosen_id_is_not_judged_by_a_number_in_it(tmp: Tmp) -> None:
     (tmp.folder / (THEIRS + ",n=0")).touch()
     assert [row.evidence for row in tmp.look()] == ["not watched long enough"]

@@ -212,7 +212,7 @@ class TmpJudge:
         nobody: str | None,
         now: float,
         certainty: Certainty,
-        taken: Callable[[int], bool],
+        taken: Callable[[int], bool | None],
     ) -> tuple[Verdict, str, Owner]:
         """The verdict on a file that is not locked and does not grow. Once abandoned, it stays so until somebody opens it.
         ``lock_free``: a writer of spooltop's would hold its lock. ``nobody`` says who has it not open; None: anybody may have."""
@@ -242,25 +242,28 @@ class TmpJudge:
             return Verdict.UNKNOWN, f"pid {writer.pid} is running{words}", self._owner(writer.pid)
         if writer is None and not lock_free:
             return Verdict.UNKNOWN, f"{nobody}, no writer in its name", owner
-        if writer is not None:  # gone: it cannot be between two steps, so one look is enough
-            if taken(writer.pid):
+        if writer is not None and (contained := taken(writer.pid)) is not None:
+            if contained:
                 return Verdict.UNKNOWN, f"no pid {writer.pid} here, but a container has that pid", owner
+            # Gone: it cannot be between two steps, so one look is enough.
             return Verdict.ABANDONED, f"{writer.pid} {EXITED} · {nobody}", owner
+        if not lock_free:
+            return Verdict.UNKNOWN, f"no pid {owner.pid} here, but not all processes are visible to you", owner
         # Between its creation and its lock, and between its lock and its move, a file of our own looks left behind.
         if now - file.still_since < _SETTLED:
             return Verdict.UNKNOWN, "not watched long enough", owner
-        return Verdict.ABANDONED, f"its lock is free · {nobody}", owner
+        return Verdict.ABANDONED, f"{'its lock is free' if writer is None else f'no pid {writer.pid} here'} · {nobody}", owner
 
-    def _taken(self, pids: Iterable[int]) -> Callable[[int], bool]:
-        """Returns a test for a pid, one of ``pids`` and gone here, that may be a process in another namespace. The first call
-        looks up all ``pids``, because that costs a read of every ``status`` there is."""
+    def _taken(self, pids: Iterable[int]) -> Callable[[int], bool | None]:
+        """Returns a test for a pid, one of ``pids`` and gone here: True if a process in another namespace has it, None where some
+        are hidden. The first call looks up all ``pids``, because that costs a read of every ``status`` there is."""
         known: list[Mapping[int, Sequence[Process]] | None] = []
 
-        def taken(pid: int) -> bool:
+        def taken(pid: int) -> bool | None:
             if not known:
                 known.append(self._processes.namesakes(pids))
             namesakes = known[0]
-            return namesakes is None or bool(namesakes[pid])
+            return None if namesakes is None else bool(namesakes[pid])
 
         return taken
 
