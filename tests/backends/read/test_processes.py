@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.directory.liveness.processes import Processes, Watchers
+from spooltop.backends.directory.liveness.procfs import ProcFs
 from spooltop.backends.directory.surroundings import LocalSurroundings
 from tests.needs import needs
 
@@ -101,6 +103,16 @@ def test_a_process_that_hides_its_owner_may_be_anybodys(tmp_path: Path) -> None:
     assert Processes(str(tmp_path)).descriptors(set()).unread is None
     (tmp_path / "77" / "fd").unlink()
     assert Processes(str(tmp_path)).descriptors(set()).unread == ()
+
+
+@pytest.mark.parametrize(("last", "unread"), [(5, ()), (1_000, None)])
+def test_processes_that_begin_faster_than_they_are_read_are_not_all_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: int, unread: tuple[()] | None
+) -> None:
+    """A child that is forked at each look may have what its parent closed before that was read."""
+    children = itertools.count(2)
+    monkeypatch.setattr(ProcFs, "pids", lambda _: [1, min(next(children), last)])
+    assert Processes(str(tmp_path)).descriptors({(1, 1)}).unread == unread
 
 
 def watcher(proc: Path, pid: int, uid: int, *watched: int) -> None:
