@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.backends.access import user_name
+from spooltop.backends.directory.listing import message
 from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.operator.planning.selected import BoxNames
 from spooltop.backends.directory.options import OpenOptions
@@ -79,6 +81,20 @@ def test_what_the_system_refuses_is_one_line_with_what_to_do(spool: Path) -> Non
     assert done.code == 5
     assert done.err.startswith("spooltop: a\\x0ab: Input/output error; look at the kernel's log")
     assert "defect" not in done.err
+
+
+@pytest.mark.parametrize("words", [[], ["--raw"]])
+def test_a_message_that_may_not_be_read_names_who_may(spool: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, os.strerror(13))
+
+    monkeypatch.setattr(message, "open_regular", refuse)
+    [id] = os.listdir(spool / "new")
+    (spool / "new" / id).chmod(0o600)
+    me = user_name(os.geteuid())
+    done = spooltop("show", spool, id, *words)
+    assert done.code == 5
+    assert done.err.startswith(f"spooltop: new/{id}: permission denied; you are {me}, it belongs to {me} 0600. Try: sudo -u ")
 
 
 @needs("root")

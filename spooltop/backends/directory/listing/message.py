@@ -16,7 +16,7 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, Box, Key, Verdict
 
-from ...access import user_name
+from ...access import closed_words, user_name
 from ..storage.location import folders_dir
 from ..storage.rows import kind_of_file
 
@@ -59,6 +59,9 @@ def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentenc
         raise Unreadable("gone since", path=shown, advice="it was taken, finished or moved") from None
     except NotRegular as problem:
         raise Unreadable(kind_of_file(problem.status), path=shown) from None
+    except PermissionError:
+        words = _closed_words(dirs, folder if within else dirs.box(box), name)
+        raise Unreadable("permission denied", path=shown, advice=words) from None
     except OSError as problem:
         what = "a symbolic link, not a message" if problem.errno == errno.ELOOP else str(problem.strerror)
         raise Unreadable(what, path=shown) from None
@@ -68,6 +71,14 @@ def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentenc
                 os.close(open_fd)
     data = b"".join(parts)
     return Payload(data, found.st_size, found.st_size > len(data), facts_of(name, box, found, row, sentences))
+
+
+def _closed_words(dirs: SpoolDirs, folder: int, name: str) -> str:
+    """Says whose the message ``name`` is, and the command to try; of the spool where its ``folder`` is closed too (then -1)."""
+    try:
+        return closed_words("it", os.stat(name, dir_fd=folder, follow_symlinks=False), dirs.path)
+    except OSError:
+        return closed_words("the spool", os.fstat(dirs.root), dirs.path)
 
 
 def facts_of(
