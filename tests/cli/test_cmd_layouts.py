@@ -22,8 +22,9 @@ from spooltop.layouts import known_layouts
 from spooltop.model.filters.selection import Selection
 from spooltop.model.vocabulary import Action, Box
 from spooltop.operate.operations import Operations
-from tests.backends.layouts.queues import ACTIONS, QUEUES
+from tests.backends.layouts.queues import ACTIONS
 from tests.backends.layouts.test_reader import Around
+from tests.builders import LAYOUTS
 
 from .streams import spooltop
 
@@ -206,7 +207,7 @@ def test_each_action_has_a_command_and_its_plan_gives_one_that_makes_it_again(
     layout: str, action: Action, box: Box, force: bool, tmp_path: Path
 ) -> None:
     queue = tmp_path / "queue"
-    QUEUES[layout](queue)
+    LAYOUTS[layout](queue)
     if os.geteuid() != 0 and (layout, box) in UNSEEN:
         force = spooltop(action, queue, "--box", box, "ALL", "--dry-run", environ={}).code == 3
     first = spooltop(action, queue, "--box", box, "ALL", *["--force"] * force, "--dry-run", environ={})
@@ -220,7 +221,7 @@ def test_each_action_has_a_command_and_its_plan_gives_one_that_makes_it_again(
 
 
 def test_a_box_that_a_queue_has_not_is_named_with_those_it_has(tmp_path: Path) -> None:
-    QUEUES["nq"](tmp_path / "queue")
+    LAYOUTS["nq"](tmp_path / "queue")
     assert "delivered" in spooltop("ls", tmp_path / "queue", "--box", "delivered", environ={}).out
     done = spooltop("ls", tmp_path / "queue", "--box", "held", environ={})
     assert (done.code, done.out) == (0, "")

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
-import json
 import os
-import shutil
-import tarfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from spooltop.backends.journal.log_files import LogFiles
@@ -22,104 +17,8 @@ from spooltop.model.operations.plan import Plan, Result
 from spooltop.model.vocabulary import Action, Box
 from spooltop.operate.operations import Operations
 from tests.backends.layouts.test_reader import Around
-from tests.scratch import extract
-
-DATA = Path(__file__).parents[2] / "data" / "spools.tar.gz"
-ID = "0b0c3f6e-1c1e-4e7c-9d7e-1f3b5a7c9d0e"
-
-
-def stored(path: Path, name: str) -> None:
-    """Makes a queue that its own program wrote, with the files that have several names."""
-    copies: dict[int, str] = {}
-
-    def copied(source: str, to: str) -> None:
-        first = copies.setdefault(os.lstat(source).st_ino, to)
-        if first != to:
-            os.link(first, to)
-        else:
-            shutil.copy2(source, to, follow_symlinks=False)
-
-    shutil.copytree(_unpacked(name) / name, path, symlinks=True, copy_function=copied)
-
-
-@cache
-def _unpacked(name: str) -> Path:
-    """Unpacks a queue, once in each process: the sweeps want it hundreds of times."""
-    folder = TemporaryDirectory(prefix="stored.")
-    atexit.register(folder.cleanup)
-    with tarfile.open(DATA) as archive:
-        members = [one for one in archive.getmembers() if one.name.partition("/")[0] == name]
-        extract(archive, folder.name, members)
-    return Path(folder.name)
-
 
 _layout = cache(read_layout)
-
-
-def job_queue(path: Path) -> None:
-    stored(path, "jobqueue_filestorage")
-
-
-def dirq_simple(path: Path) -> None:
-    stored(path, "dirq_simple")
-
-
-def dirq_normal(path: Path) -> None:
-    """Two elements as the library writes them, one of them locked."""
-    for name in ("temporary", "obsolete"):
-        (path / name).mkdir(parents=True)
-    for name in ("6b00e5b7c2149f", "6b00e5b7c2217f", "6b00e5b7c22b9f"):
-        element = path / "6b00e590" / name
-        element.mkdir(parents=True)
-        (element / "body").write_text(f"body of {name}")
-    (path / "6b00e590/6b00e5b7c2149f/locked").mkdir()
-
-
-def huey(path: Path) -> None:
-    """A queue with a task whose dequeue died after it had renamed it."""
-    stored(path, "huey_filestorage")
-    task = path / "queue/ffff-01a1fb81560d"
-    task.rename(path / "queue/ffff-01a1fb81560d.tmp")
-
-
-def kombu(path: Path, folder: str = "in") -> None:
-    for place, name in ((1, folder), (2, folder), (3, "processed")):
-        (path / name).mkdir(parents=True, exist_ok=True)
-        (path / name / f"{place}_{ID[:-1]}{place}.celery.msg").write_text(json.dumps({"body": place}))
-    (path / "control").mkdir()
-
-
-def kombu_out(path: Path) -> None:
-    kombu(path, "out")
-
-
-def mailman(path: Path) -> None:
-    """One file in each state: begun, waiting, claimed, shunted, and one that could not be read."""
-    for name in ("in", "out", "pipeline", "shunt", "bad"):
-        (path / name).mkdir(parents=True)
-    for place, name in enumerate(("in/{}.pck.tmp", "in/{}.pck", "out/{}.bak", "shunt/{}.pck", "bad/{}.psv")):
-        (path / name.format(f"1795220920.{place}+{place:040x}")).write_text(f"message {place}")
-
-
-def nq(path: Path) -> None:
-    path.mkdir(parents=True)
-    (path / ",1a1fb81560d.4000077").write_text("exec nq true\n\n[exited with status 3.]\n")
-    (path / ",1a1fb81560d.4000077").chmod(0o600)
-    (path / ",1a1fb81560e.4000078").write_text("exec nq never\n")
-
-
-def nullmailer(path: Path) -> None:
-    for name in ("queue", "failed", "tmp"):
-        (path / name).mkdir(parents=True)
-    os.mkfifo(path / "trigger", 0o600)
-    (path / "queue/1795220920.77").write_text("to be sent")
-    (path / "failed/1795220921.78").write_text("not sent")
-
-
-QUEUES: Mapping[str, Callable[[Path], None]] = {
-    "job-queue": job_queue, "dirq-simple": dirq_simple, "dirq-normal": dirq_normal, "huey": huey, "kombu": kombu,
-    "kombu-out": kombu_out, "mailman": mailman, "nq": nq, "nullmailer": nullmailer,
-}  # fmt: skip
 
 ACTIONS: Sequence[tuple[str, Action, Box, bool]] = (
     ("job-queue", Action.REQUEUE, Box.CUR, False),

@@ -16,8 +16,9 @@ from spooltop.backends.journal.log_files import LogFiles
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Plan, Result
 from spooltop.model.vocabulary import Action, Box
-from tests.backends.layouts.queues import ACTIONS, QUEUES, aside, contents, operations, outcomes
+from tests.backends.layouts.queues import ACTIONS, aside, contents, operations, outcomes
 from tests.backends.operate.tripwire import Tripwire, failed, killed
+from tests.builders import LAYOUTS
 
 FIRST = (
     ("job-queue", Action.REQUEUE, Box.CUR), ("job-queue", Action.PURGE, Box.NEW), ("dirq-simple", Action.PURGE, Box.NEW),
@@ -51,7 +52,7 @@ def laid_out(path: Path, layout: str) -> Path:
     queue = path / "queue"
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
-    QUEUES[layout](queue)
+    LAYOUTS[layout](queue)
     own = queue / ".spooltop" if layout != "dirq-normal" else path / ".queue.spooltop"
     own.mkdir()
     for name in ("messages.jsonl", "audit.jsonl", "operate.lock"):

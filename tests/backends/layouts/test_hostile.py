@@ -20,8 +20,9 @@ from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
-from tests.backends.layouts.queues import QUEUES, aside, operations, outcomes, undone
+from tests.backends.layouts.queues import aside, operations, outcomes, undone
 from tests.backends.layouts.test_reader import NOW, Around, reader
+from tests.builders import LAYOUTS
 
 
 class CountingAround(Around):
@@ -61,7 +62,7 @@ def job(path: Path, text: str, id: str) -> None:
 )
 def test_no_content_of_a_job_breaks_a_look(memory: Path, text: str) -> None:
     queue = memory / "queue"
-    QUEUES["job-queue"](queue)
+    LAYOUTS["job-queue"](queue)
     job(queue, f'{{"createdAt": {text}, "attempts": {text}, "maxAttempts": {text}}}', "evil")
     (queue / "errors/evil-2.error").write_text(f'{{"message": {text}}}')
     (queue / "errors/evil-2.ttl").write_text(text)
@@ -80,7 +81,7 @@ def test_no_content_of_a_job_breaks_a_look(memory: Path, text: str) -> None:
 
 def test_no_kind_of_file_hangs_a_look_or_leads_out(memory: Path) -> None:
     queue, outside = memory / "queue", memory / "outside"
-    QUEUES["job-queue"](queue)
+    LAYOUTS["job-queue"](queue)
     outside.mkdir()
     secret = outside / "secret.msg"
     secret.write_text('{"createdAt": 1795220920720, "attempts": 7}')
@@ -115,7 +116,7 @@ def test_no_kind_of_file_hangs_a_look_or_leads_out(memory: Path) -> None:
 
 def test_a_state_that_is_a_link_is_not_written_through(memory: Path) -> None:
     queue, secret = memory / "queue", memory / "secret"
-    QUEUES["job-queue"](queue)
+    LAYOUTS["job-queue"](queue)
     secret.write_text("processing:1795220920720:worker-1")
     state = queue / "jobs/slow-1.state"
     state.unlink()
@@ -130,7 +131,7 @@ def test_a_state_that_is_a_link_is_not_written_through(memory: Path) -> None:
 @pytest.mark.parametrize("name", ["nq", "dirq-simple", "huey"])
 def test_what_reads_all_processes_is_asked_a_few_times_however_many_files_there_are(memory: Path, name: str) -> None:
     queue = memory / "queue"
-    QUEUES[name](queue)
+    LAYOUTS[name](queue)
     for number in range(300):
         if name == "nq":
             (queue / f",1a1fb8156{number:02x}.{number + 1}").write_text("exec nq true\n")
@@ -181,7 +182,7 @@ def operations_of(queue: Path, mine: Layout) -> Operations:
 
 def test_numbers_in_json_keep_their_meaning(memory: Path) -> None:
     queue = memory / "queue"
-    QUEUES["job-queue"](queue)
+    LAYOUTS["job-queue"](queue)
     job(queue, json.dumps({"createdAt": 1795220920720, "attempts": 3}), "good")
     look = reader(queue, "job-queue")
     look.see()

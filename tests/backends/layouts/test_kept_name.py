@@ -19,7 +19,8 @@ from spooltop.model.vocabulary import Action, Box
 from spooltop.queues import open_queue
 from spooltop.settings import load
 from spooltop.targets import find_targets, identify_target
-from tests.backends.layouts.queues import ACTIONS, QUEUES, aside, contents, nq, operations, outcomes, planned
+from tests.backends.layouts.queues import ACTIONS, aside, contents, operations, outcomes, planned
+from tests.builders import LAYOUTS, nq
 from tests.cli.streams import Done, spooltop
 from tests.needs import needs
 
@@ -40,7 +41,7 @@ def drained(queue: Path) -> None:
 @pytest.mark.parametrize(("layout", "done"), EMPTIED, ids=[layout for layout, _ in EMPTIED])
 def test_a_drained_queue_is_still_what_it_was(memory: Path, layout: str, done: tuple[Action, Box]) -> None:
     queue, (action, box) = memory / "queue", done
-    QUEUES[layout](queue)
+    LAYOUTS[layout](queue)
     before = contents(queue)
     first = run(action.value, queue, "--box", box.value, "ALL", "--yes")
     assert (first.code, first.err) == (0, "")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Box
-from tests.backends.layouts.queues import QUEUES
 from tests.backends.layouts.test_reader import reader
+from tests.builders import LAYOUTS
 
 
 def test_a_message_that_is_a_directory_shows_all_its_files(tmp_path: Path) -> None:
-    QUEUES["dirq-normal"](tmp_path / "q")
+    LAYOUTS["dirq-normal"](tmp_path / "q")
     element = tmp_path / "q/6b00e590/6b00e5b7c2217f"
     (element / "header").write_text("to=you\n")
     (element / "link").symlink_to("/etc/passwd")
@@ -41,7 +41,7 @@ def test_a_message_that_is_a_directory_shows_all_its_files(tmp_path: Path) -> No
 
 
 def test_a_directory_with_too_many_files_is_not_measured(tmp_path: Path) -> None:
-    QUEUES["dirq-normal"](tmp_path / "q")
+    LAYOUTS["dirq-normal"](tmp_path / "q")
     element = tmp_path / "q/6b00e590/6b00e5b7c2217f"
     for number in range(200):
         (element / f"part{number}").write_text("x")

@@ -22,19 +22,9 @@ from spooltop.model.operations.plan import Confirm
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.effect import effect_of
-from tests.backends.layouts.queues import (
-    ACTIONS,
-    QUEUES,
-    aside,
-    contents,
-    job_queue,
-    operations,
-    operator,
-    outcomes,
-    planned,
-    undone,
-)
+from tests.backends.layouts.queues import ACTIONS, aside, contents, operations, operator, outcomes, planned, undone
 from tests.backends.layouts.test_reader import Around, reader
+from tests.builders import LAYOUTS
 
 NAMES = [f"{layout} {action} {box}" for layout, action, box, _ in ACTIONS]
 
@@ -46,12 +36,12 @@ def test_every_action_of_every_layout_that_ships_is_tried() -> None:
         (name, one.name, box, one.force) for name, layout in layouts.items() for one in layout.actions for box in one.boxes
     }
     assert {(layout, action.value, box.value, force) for layout, action, box, force in ACTIONS} == known
-    assert {name for name, layout in layouts.items() if layout.actions} == QUEUES.keys()
+    assert {name for name, layout in layouts.items() if layout.actions} == LAYOUTS.keys()
 
 
-@pytest.mark.parametrize("layout", QUEUES)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_action_is_offered_for_a_box_exactly_where_it_is_not_refused(memory: Path, layout: str) -> None:
-    QUEUES[layout](memory / "queue")
+    LAYOUTS[layout](memory / "queue")
     ops, able = operations(memory / "queue", layout), operator(memory / "queue", layout).capabilities()
     from_boxes = (Action.PURGE, Action.HOLD, Action.RELEASE, Action.RESTORE, Action.EMPTY)
     for action in (one for one in from_boxes if able.why_not(one) is None):
@@ -68,7 +58,7 @@ def test_an_action_is_offered_for_a_box_exactly_where_it_is_not_refused(memory: 
 @pytest.mark.parametrize("layout", sorted(name for name, action, _, _ in ACTIONS if action is Action.HOLD))
 def test_an_age_means_the_same_in_the_column_the_filter_the_selection_and_the_board(memory: Path, layout: str) -> None:
     queue, now = memory / "queue", time.time() + 7 * 86400  # later than each put: the library wrote some
-    QUEUES[layout](queue)
+    LAYOUTS[layout](queue)
     look = LayoutReader(str(queue), read_layout(os.path.join(SHIPPED, f"{layout}.toml")), Around(), clock=lambda: now)
     state = look.see().boxes[Box.NEW]
     rows = look.listing(ListQuery(Box.NEW)).window(0, 9)
@@ -88,7 +78,7 @@ def test_an_age_means_the_same_in_the_column_the_filter_the_selection_and_the_bo
 @pytest.mark.parametrize(("layout", "action", "box", "force"), ACTIONS, ids=NAMES)
 def test_an_operation_is_done_once_and_undone(memory: Path, layout: str, action: Action, box: Box, force: bool) -> None:
     queue = memory / "queue"
-    QUEUES[layout](queue)
+    LAYOUTS[layout](queue)
     before = contents(queue)
     ops = operations(queue, layout)
     plan = planned(ops, action, box=box, force=force)
@@ -113,7 +103,7 @@ def test_an_operation_is_done_once_and_undone(memory: Path, layout: str, action:
 
 def test_a_dead_claim_of_a_job_queue_waits_again_behind_the_others(memory: Path) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     ops = operations(queue, "job-queue", now=1795220990.5)
     plan = planned(ops, Action.REQUEUE)
     assert [item.id for item in plan.items] == ["slow-1"]
@@ -136,7 +126,7 @@ def test_a_dead_claim_of_a_job_queue_waits_again_behind_the_others(memory: Path)
 )
 def test_a_claim_whose_worker_may_run_needs_force_and_the_number(memory: Path, around: Around, why: str) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     ops = operations(queue, "job-queue", around=around)
     plan = planned(ops, Action.REQUEUE)
     (refusal,) = plan.refused
@@ -164,7 +154,7 @@ def test_what_only_force_moves_has_an_unknown_holder(
     memory: Path, layout: str, action: Action, box: Box, force: bool, verdict: Verdict | None
 ) -> None:
     queue = memory / "queue"
-    QUEUES[layout](queue)
+    LAYOUTS[layout](queue)
     items = planned(operations(queue, layout, around=Around(seen=False)), action, box=box, force=force).items
     assert items
     for item in items:
@@ -189,7 +179,7 @@ def test_only_a_move_sets_aside_or_brings_back(change: FileChange, aside: bool, 
 @pytest.mark.parametrize("spoilt", [{"user": 7}, {"user": None}, {"action": 7}, {"time": "now"}, {"time": 1e12}, {"time": -1}])
 def test_a_note_that_somebody_spoilt_says_nothing(memory: Path, spoilt: dict[str, object]) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     operations(queue, "job-queue", now=1795220990.0).apply(planned(operations(queue, "job-queue"), Action.HOLD, box=Box.NEW))
     notes = [path for path in queue.parent.rglob("*") if path.name == ".meta"]
     assert notes
@@ -204,7 +194,7 @@ def test_a_note_that_somebody_spoilt_says_nothing(memory: Path, spoilt: dict[str
 
 def test_a_worker_that_starts_after_the_plan_keeps_its_claim(memory: Path) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     around = Around()
     ops = operations(queue, "job-queue", around=around)
     plan = planned(ops, Action.REQUEUE)
@@ -216,7 +206,7 @@ def test_a_worker_that_starts_after_the_plan_keeps_its_claim(memory: Path) -> No
 
 def test_what_changed_after_the_plan_stays(memory: Path) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     ops = operations(queue, "job-queue")
     plan = planned(ops, Action.PURGE, box=Box.NEW)
     (queue / "queue/000000000004-retry-1.msg").rename(queue / "processing/worker-1/retry-1.msg")
@@ -231,7 +221,7 @@ def test_what_changed_after_the_plan_stays(memory: Path) -> None:
 def test_a_lock_that_its_program_took_after_the_plan_wins(memory: Path) -> None:
     for layout in ("dirq-simple", "dirq-normal"):
         queue = memory / layout
-        QUEUES[layout](queue)
+        LAYOUTS[layout](queue)
         ops = operations(queue, layout)
         plan = planned(ops, Action.PURGE, box=Box.NEW)
         element = queue / plan.items[0].name
@@ -246,7 +236,7 @@ def test_a_lock_that_its_program_took_after_the_plan_wins(memory: Path) -> None:
 
 def test_two_operators_at_once_move_a_message_once(memory: Path) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     first, second = operations(queue, "job-queue"), operations(queue, "job-queue")
     plans = [planned(first, Action.REQUEUE), planned(second, Action.REQUEUE)]
     results = [outcomes(one.apply(plan))[0][0] for one, plan in zip((first, second), plans, strict=True)]
@@ -256,7 +246,7 @@ def test_two_operators_at_once_move_a_message_once(memory: Path) -> None:
 
 def test_a_message_with_the_same_id_keeps_a_claim_from_going_back(memory: Path) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     (queue / "queue/000000000009-slow-1.msg").write_text("{}")
     plan = planned(operations(queue, "job-queue"), Action.REQUEUE)
     assert [one.reason for one in plan.refused] == ["conflict: another message with this id waits; both are kept"]
@@ -264,7 +254,7 @@ def test_a_message_with_the_same_id_keeps_a_claim_from_going_back(memory: Path) 
 
 def test_held_messages_are_listed_released_and_purged(memory: Path) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     before = contents(queue)
     ops = operations(queue, "job-queue", now=1795220990.0)
     ops.apply(planned(ops, Action.HOLD, box=Box.NEW))
@@ -293,7 +283,7 @@ def test_held_messages_are_listed_released_and_purged(memory: Path) -> None:
 def test_an_undo_lists_what_it_brings_back_with_age_and_size(memory: Path) -> None:
     for layout, action, box in (("job-queue", Action.PURGE, Box.NEW), ("dirq-simple", Action.REQUEUE, Box.CUR)):
         queue = memory / layout
-        QUEUES[layout](queue)
+        LAYOUTS[layout](queue)
         ops = operations(queue, layout)
         result = ops.apply(plan := planned(ops, action, box=box, force=True))
         undo = ops.plan(Action.UNDO, Selection(), options={"undoes": result.operation})
@@ -305,7 +295,7 @@ def test_an_undo_lists_what_it_brings_back_with_age_and_size(memory: Path) -> No
 
 def test_what_waits_is_selected_by_the_time_since_its_put(memory: Path) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     ops = operations(queue, "job-queue", now=1795220920.8 + 3600)
     for seconds, ids in ((3600.0, {"retry-1", "wait-1"}), (3700.0, set())):
         plan = ops.plan(Action.PURGE, Selection(box=Box.NEW, older_than=seconds))
@@ -315,7 +305,7 @@ def test_what_waits_is_selected_by_the_time_since_its_put(memory: Path) -> None:
 def test_emptying_the_trash_deletes_for_good(memory: Path) -> None:
     for layout in ("job-queue", "dirq-normal"):
         queue = memory / layout
-        QUEUES[layout](queue)
+        LAYOUTS[layout](queue)
         ops = operations(queue, layout)
         purge = ops.apply(planned(ops, Action.PURGE, box=Box.NEW))
         plan = planned(ops, Action.EMPTY)
@@ -330,7 +320,7 @@ def test_emptying_the_trash_deletes_for_good(memory: Path) -> None:
 
 def test_a_purge_without_the_trash_deletes_at_once(memory: Path) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     ops = operations(queue, "job-queue")
     assert outcomes(ops.apply(planned(ops, Action.PURGE, box=Box.NEW, now=True))) == [("done", "")] * 2
     assert aside(queue) == {} and not list((queue / "queue").glob("*.msg"))
@@ -339,7 +329,7 @@ def test_a_purge_without_the_trash_deletes_at_once(memory: Path) -> None:
 
 def test_the_journal_says_each_change_before_it_is_made(memory: Path) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     ops = operations(queue, "job-queue")
     result = ops.apply(planned(ops, Action.REQUEUE))
     intent, outcome = map(json.loads, (queue / ".spooltop/messages.jsonl").read_text().splitlines())
@@ -352,7 +342,7 @@ def test_the_journal_says_each_change_before_it_is_made(memory: Path) -> None:
 
 def test_a_lock_of_huey_that_is_held_refuses_the_change(memory: Path) -> None:
     queue = memory / "queue"
-    QUEUES["huey"](queue)
+    LAYOUTS["huey"](queue)
     ops = operations(queue, "huey", patience=0.2)
     plan = planned(ops, Action.PURGE, box=Box.NEW)
     with (queue / ".lock").open("rb+") as lock:
@@ -364,7 +354,7 @@ def test_a_lock_of_huey_that_is_held_refuses_the_change(memory: Path) -> None:
 
 def test_another_operator_that_is_at_work_is_waited_for_and_named(memory: Path) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     ops = operations(queue, "job-queue", patience=0.2)
     plan = planned(ops, Action.REQUEUE)
     (queue / ".spooltop").mkdir()
@@ -377,7 +367,7 @@ def test_another_operator_that_is_at_work_is_waited_for_and_named(memory: Path) 
 
 def test_a_worker_of_nullmailer_is_poked(memory: Path) -> None:
     queue = memory / "queue"
-    QUEUES["nullmailer"](queue)
+    LAYOUTS["nullmailer"](queue)
     ops = operations(queue, "nullmailer")
     listening = os.open(queue / "trigger", os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -390,7 +380,7 @@ def test_a_worker_of_nullmailer_is_poked(memory: Path) -> None:
 
 def test_a_message_of_nullmailer_is_purged_and_comes_back(memory: Path) -> None:
     queue = memory / "queue"
-    QUEUES["nullmailer"](queue)
+    LAYOUTS["nullmailer"](queue)
     ops = operations(queue, "nullmailer")
     for box, name in ((Box.NEW, "queue/1795220920.77"), (Box.REJECTED, "failed/1795220921.78")):
         plan = planned(ops, Action.PURGE, box=box)
@@ -403,7 +393,7 @@ def test_a_message_of_nullmailer_is_purged_and_comes_back(memory: Path) -> None:
 
 def test_nothing_is_changed_through_a_link(memory: Path) -> None:
     queue, secret = memory / "queue", memory / "secret"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     secret.mkdir()
     (secret / "wait-1.state").write_text("queued:1")
     for state in (queue / "jobs").iterdir():
@@ -418,7 +408,7 @@ def test_nothing_is_changed_through_a_link(memory: Path) -> None:
 
 def test_the_state_of_a_lost_job_is_purged_and_comes_back(memory: Path) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     state = queue / "jobs/gone-1.state"
     state.write_text("queued:1795220920720")
     os.utime(state, (1, 1))
@@ -437,7 +427,7 @@ def test_the_state_of_a_lost_job_is_purged_and_comes_back(memory: Path) -> None:
 
 def test_a_lock_without_its_element_is_removed_and_one_whose_element_came_back_is_not(memory: Path) -> None:
     queue = memory / "queue"
-    QUEUES["dirq-simple"](queue)
+    LAYOUTS["dirq-simple"](queue)
     element = queue / "6b00e590/6b00e5b7c2149f"
     element.unlink()
     look = reader(queue, "dirq-simple")
@@ -464,7 +454,7 @@ def test_a_lock_without_its_element_is_removed_and_one_whose_element_came_back_i
 
 def test_a_link_in_place_of_spooltops_own_directory_is_refused(memory: Path) -> None:
     queue, elsewhere = memory / "queue", memory / "elsewhere"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     elsewhere.mkdir()
     (queue / ".spooltop").symlink_to(elsewhere)
     with pytest.raises(Refused, match=r"\.spooltop is not a directory; find out who created it"):
@@ -474,7 +464,7 @@ def test_a_link_in_place_of_spooltops_own_directory_is_refused(memory: Path) -> 
 
 def test_a_user_who_may_not_write_is_told_why_and_by_whom_it_can_be_done(memory: Path) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     (queue / "queue").chmod(0o555)
     if os.geteuid() == 0:
         why = f"you are nobody, its directory belongs to root 0755. Try: sudo -u root spooltop {queue}"
@@ -519,7 +509,7 @@ class _Taken(LogFiles):
 
 def test_a_job_that_a_worker_drops_during_its_purge_leaves_no_state_that_refuses_its_id(memory: Path) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     message = queue / "queue/000000000005-wait-1.msg"
     ops = operations(queue, "job-queue", _Taken(message))
     result = ops.apply(ops.plan(Action.PURGE, Selection(ids=("wait-1",))))
@@ -530,7 +520,7 @@ def test_a_job_that_a_worker_drops_during_its_purge_leaves_no_state_that_refuses
 
 def test_two_operators_in_two_processes_do_each_message_once(memory: Path) -> None:
     queue = memory / "queue"
-    job_queue(queue)
+    LAYOUTS["job-queue"](queue)
     for number in range(10, 40):
         (queue / f"queue/{number:012}-many-{number}.msg").write_text("{}")
         (queue / f"jobs/many-{number}.state").write_text("queued:1795220920720")
