@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -46,6 +47,7 @@ GONE = (1 << 22) - 1
 STORED = Path(__file__).parent / "data" / "spools.tar.gz"
 ROOT_STATE = "/var/lib/spooltop"
 OWN = ".spooltop"
+DRAFT = re.compile(r"\..*\.[0-9a-f]{16}")
 SECTIONS: Mapping[str, Any] = {"imessage": {"last_rowid": 89632}, "mail": {"uid": 7}}
 
 LIVING = """
@@ -102,8 +104,8 @@ class World:
             plan = control.plan(action, selection, force=force, options=options)
             return plan, control.apply(plan)
 
-    def undo(self, operation: str) -> tuple[Plan, Result]:
-        return self.do(Action.UNDO, Selection(), undoes=operation)
+    def undo(self, operation: str, *, force: bool = False) -> tuple[Plan, Result]:
+        return self.do(Action.UNDO, Selection(), force=force, undoes=operation)
 
     # What it holds
 
@@ -150,7 +152,7 @@ class World:
         rows = {}
         for path in sorted(self.path.rglob("*")):
             name = path.relative_to(self.path)
-            if OWN in name.parts or name.name.startswith(".cursors."):
+            if name.parts[0] == OWN or name.name.startswith(".cursors.") or DRAFT.fullmatch(name.name):
                 continue
             if path.is_dir():
                 rows[str(name)] = "/"
@@ -180,8 +182,12 @@ class World:
                 yield file
 
     def _counts(self, parts: Sequence[str]) -> bool:
-        """True for a path of the queue, and for one of what was set aside but for its metadata."""
-        aside = next((parts[place + 1 :] for place, name in enumerate(parts) if name.endswith(OWN)), None)
+        """True for a path of the queue, and for one of what was set aside but for its metadata. Drafts that a process left do not
+        count."""
+        if DRAFT.fullmatch(parts[-1]):
+            return False
+        own = (place for place, name in enumerate(parts) if name.endswith(OWN) or name.startswith(f"{OWN}."))
+        aside = next((parts[place + 1 :] for place in own), None)
         if aside is None:
             return parts[0] == self.path.name and not parts[-1].startswith(".cursors.")
         return len(aside) > 2 and aside[0] in ASIDE and ".meta" not in aside[-1]

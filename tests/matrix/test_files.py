@@ -1,0 +1,61 @@
+"""Each action on each kind of queue on files, cut off and failing at each of its calls."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .cuts import EVERY, LASTING, Mode
+from .scenes import SCENES, Scene
+from .sweeps import sweep_cuts, sweep_errors
+
+FIRST = frozenset({
+    "requeue", "hold", "release", "restore", "purge now", "empty", "inject", "pause", "undo of purge", "undo of requeue",
+    "unlock", "set a cursor", "job-queue requeue cur", "job-queue purge new", "dirq-simple purge new", "dirq-normal hold new",
+    "huey requeue tmp", "job-queue release", "undo of dirq-normal purge new", "dirq-simple unlock",
+})  # fmt: skip
+"""Scenes of a plain run: each kind of step once."""
+FULL = Mode(errno.ENOSPC, LASTING)
+CUTS, OLD, EIO, EACCES = Mode(), Mode(old=True), Mode(errno.EIO, EVERY), Mode(errno.EACCES, EVERY)
+APART = [Mode(errno.EROFS, LASTING, lasting=True), Mode(errno.EDQUOT, LASTING, lasting=True), Mode(errno.ESTALE, EVERY)]
+"""Errors that are handled apart: where space is freed, and where a server has another directory."""
+
+
+def rows(kind: Callable[[str, Scene], Iterator[tuple[Any, ...]]]) -> list[Any]:
+    """Makes the parameters of a sweep; what the plain run leaves out is long. ``kind`` yields (usual, parameters)."""
+    return [
+        pytest.param(scene, *row, id="-".join([name, *map(str, row)]), marks=() if usual and name in FIRST else pytest.mark.long)
+        for name, scene in SCENES.items()
+        for usual, *row in kind(name, scene)
+    ]  # fmt: skip
+
+
+def of_cuts(name: str, scene: Scene) -> Iterator[tuple[Any, ...]]:
+    if not scene.adds:
+        yield True, CUTS, "rerun"
+    if scene.is_reversible:
+        yield name in ("job-queue requeue cur", "inject"), CUTS, "undo"
+    if scene.each is None and not scene.register and (scene.undone is False or name in FIRST):
+        yield name in ("requeue", "hold"), OLD, "undo" if scene.adds else "rerun"
+
+
+def of_errors(name: str, scene: Scene) -> Iterator[tuple[Any, ...]]:
+    yield name not in ("restore", "release"), FULL
+    if name in FIRST and not scene.undone:
+        yield False, EIO
+    for mode in {"requeue": [EACCES, APART[2]], "purge now": APART[:2], "hold": [EACCES]}.get(name, ()):
+        yield False, mode
+
+
+@pytest.mark.parametrize(("scene", "mode", "repair"), rows(of_cuts))
+def test_cut_at_each_change(memory: Path, scene: Scene, mode: Mode, repair: str) -> None:
+    assert sweep_cuts(scene, mode, memory, repair) > 3
+
+
+@pytest.mark.parametrize(("scene", "mode"), rows(of_errors))
+def test_an_error_at_each_call(memory: Path, scene: Scene, mode: Mode) -> None:
+    assert sweep_errors(scene, mode, memory) > 3
