@@ -15,6 +15,7 @@
 - ``cli``              each command: arguments, text and JSON output, exit codes, the worker, the demo's actors
 - ``tui``              the dashboard in memory: keys, views, plans, threads; ``tui/draw``: lines and spans without Textual
 - ``snapshots``        the words of every screen, and pictures compared with ``screenshots/``
+- ``matrix``           each action cut off at each changing call, each error: nothing is lost, nothing doubled
 - ``e2e``              the programs as a user runs them, on a pty: the contract, the README, the demo, hostile names
 - ``programs``         the real programs: queues that they made, stored; made anew and worked on beside spooltop in ``.ci/full``
 - ``reliability``      proofs: killed at every call, power cuts, full disks, storms; the quick parts run here
@@ -24,6 +25,7 @@
 - ``test_selection``   the tests that a run takes, and their order
 - ``test_open_queue``    a queue for those who put and work, of whatever kind
 - ``test_records``, ``test_patterns``, ``test_run_each``, ``test_stop_event``, ``test_errors``: the modules below all packages
+- ``stream_builders``  a group of a stream, and what happens to it; ``stream_servers`` runs Redis and Valkey
 - ``desk``             a spool, an operator on it, real consumers; ``clock``: one moment and a clock that stands at it
 - ``scratch``          a place in memory for what is thrown away, and trees laid out again and again
 - ``needs``            what a test needs beside Python: root, programs; what was missing is counted at the end of a run

@@ -16,7 +16,7 @@ from typing import Any
 from redis import Redis
 
 from spooltop.backends.redis.stream_names import StreamNames
-from tests.backends.streams.servers import running
+from tests.stream_servers import running
 
 __all__ = ["CONSUMERS", "NAMES", "Pinger", "apart", "filled_server", "pinging"]
 

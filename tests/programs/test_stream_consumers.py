@@ -19,7 +19,7 @@ from spooltop.control import Control, open_control
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome, Plan, Result
 from spooltop.model.vocabulary import Action, Box, Verdict
-from tests.backends.streams.servers import running
+from tests.stream_servers import running
 
 from .actor import Actor, library, wait_for
 from .installed import STREAM_PACKAGES

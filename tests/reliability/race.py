@@ -21,8 +21,8 @@ from spooltop.control import Control, open_control
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome, Result
 from spooltop.model.vocabulary import Action, Box
-from tests.backends.streams.servers import KINDS, running
 from tests.scratch import scratch
+from tests.stream_servers import KINDS, running
 
 from .figures import Figure
 

@@ -18,8 +18,7 @@ from spooltop.backends.redis.streams.reader import StreamReader
 from spooltop.backends.redis.streams.verdicts import PidJudge
 from spooltop.backends.surroundings import LocalClient
 from spooltop.model.vocabulary import Verdict
-
-from .servers import KINDS, running
+from tests.stream_servers import KINDS, running
 
 NAMES = StreamNames("jobs", "work")
 

@@ -23,8 +23,7 @@ from spooltop.model.vocabulary import Action, Box
 from spooltop.tui.draw.every_screen.header import header
 from tests.cli.streams import spooltop
 from tests.scratch import own_state
-
-from .servers import KINDS, running
+from tests.stream_servers import KINDS, running
 
 
 @pytest.fixture(params=KINDS)

@@ -12,8 +12,7 @@ from spooltop.backends.redis.queue.stream_producer import StreamProducer
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.errors import PutUnknown, Unavailable
 from spooltop.queues import open_queue
-
-from .servers import endless
+from tests.stream_servers import endless
 
 NAMES = StreamNames("jobs", "work")
 ANSWERS = {

@@ -22,8 +22,7 @@ from spooltop.control import Control, open_control
 from spooltop.model.filters.selection import Selection
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.scratch import own_state
-
-from .servers import KINDS, free_port, running
+from tests.stream_servers import KINDS, free_port, running
 
 _HOLDS = """
 import os, socket, sys

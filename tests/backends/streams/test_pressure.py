@@ -24,9 +24,9 @@ from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box
 from spooltop.queues import open_queue
 from tests.scratch import own_state
+from tests.stream_servers import KINDS, running
 
 from .group import Group, done, plan
-from .servers import KINDS, running
 
 
 @pytest.fixture

@@ -24,8 +24,7 @@ from spooltop.queues import open_queue
 from tests.cli.streams import Done, Stream
 from tests.e2e.terminal import SPOOLTOP
 from tests.e2e.terminal import Terminal as Screen
-
-from .servers import running
+from tests.stream_servers import running
 
 SECRET = "hush8f3a1c"
 TYPED = (

@@ -17,7 +17,7 @@ from spooltop.backends.redis.queue.connection import connect
 from spooltop.backends.redis.queue.stream_queue import StreamQueue
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.errors import ClaimLost, Closed, NotASpool, PutUnknown, Refused, SpoolFull, Unavailable, UsageError
-from tests.backends.streams.servers import KINDS, running
+from tests.stream_servers import KINDS, running
 
 Opener = Callable[..., StreamQueue]
 NAMES = StreamNames("jobs", "work")

@@ -15,8 +15,7 @@ from spooltop.backends.redis.address import StreamAddress
 from spooltop.control import open_control
 from spooltop.model.vocabulary import Box
 from tests.cli.streams import Done, spooltop
-
-from .servers import free_port, running
+from tests.stream_servers import free_port, running
 
 
 @pytest.fixture(scope="module")

@@ -26,10 +26,10 @@ _PAUSES = (0.0, 0.1, 0.4, 1.0, 2.0)
 class OperatorConnection:
     """Server of one stream. ``address`` names the stream in errors, without a password. ``wait`` sleeps some seconds."""
 
-    def __init__(self, client: RedisClient, address: str, *, wait: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, client: RedisClient, address: str, *, wait: Callable[[float], None] | None = None) -> None:
         self._client = client
         self.address = address
-        self._wait = wait
+        self._wait = wait or time.sleep
         self._sent_before = False
 
     def ask(self, what: str, *commands: Sequence[Word]) -> list[Reply]:

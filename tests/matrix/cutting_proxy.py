@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -14,10 +17,16 @@ __all__ = ["Cut", "CuttingProxy", "cutting_proxy"]
 
 
 class Cut(Enum):
-    """``BEFORE``: the server never gets the command. ``AFTER``: it has done the command, and its answer is lost."""
+    """``BEFORE``: the server never gets the command. ``MIDDLE``: it gets one half. ``AFTER``: it has done the command, and its
+    answer is lost. ``REFUSED``: it answers that its memory is full, and the connection stays."""
 
     BEFORE = "before"
+    MIDDLE = "middle"
     AFTER = "after"
+    REFUSED = "refused"
+
+
+_FULL = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
 
 class CuttingProxy:
@@ -28,24 +37,26 @@ class CuttingProxy:
         self._server = server
         self._guard = threading.Lock()
         self._left: int | None = None
-        self._side = Cut.BEFORE
-        self._for_good = False
+        self._cut = Cut.BEFORE
+        self._away = False
+        self._victim = 0
         self._threads: list[threading.Thread] = []
         self._open: list[socket.socket] = []
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
         self._listener.listen()
-        self.commands: list[str] = []
-        """Names of the commands since the last ``arm`` or ``disarm``."""
+        self.commands: list[list[bytes]] = []
+        """Words of the commands since the last ``arm`` or ``disarm``."""
         self.withheld = b""
         """The last command that the server never got."""
         self._acceptor = threading.Thread(target=self._accept, name="proxy")
         self._acceptor.start()
 
-    def arm(self, at: int, side: Cut, *, for_good: bool = False) -> None:
-        """Has the connection cut at the ``at``-th command from now, once; ``for_good``: and at each command after it."""
+    def arm(self, at: int, cut: Cut, *, away: bool = False, victim: int = 0) -> None:
+        """Has the ``at``-th command from now cut, once; ``away``: and each command after it. ``victim``: a process that is killed
+        then."""
         with self._guard:
-            self._left, self._side, self._for_good = at, side, for_good
+            self._left, self._cut, self._away, self._victim = at, cut, away, victim
             self.commands = []
 
     def disarm(self) -> bool:
@@ -85,11 +96,17 @@ class CuttingProxy:
             try:
                 while command := _value(asked):
                     cut = self._counted(command)
-                    if cut is Cut.BEFORE:
+                    if cut in (Cut.BEFORE, Cut.MIDDLE):
+                        server.sendall(command[: len(command) // 2] if cut is Cut.MIDDLE else b"")
+                        self._kill()
                         break
+                    if cut is Cut.REFUSED:
+                        client.sendall(_FULL)
+                        continue
                     server.sendall(command)
                     answer = _value(answered)
                     if cut is Cut.AFTER:
+                        self._kill()
                         break
                     client.sendall(answer)
             except OSError:
@@ -98,19 +115,30 @@ class CuttingProxy:
                 _shut(client)
                 _shut(server)
 
+    def _kill(self) -> None:
+        if self._victim:
+            os.kill(self._victim, signal.SIGKILL)
+
     def _counted(self, command: bytes) -> Cut | None:
         with self._guard:
-            self.commands.append(command.split(b"\r\n")[2].decode())
+            self.commands.append(_words(command))
             if self._left is None:
                 return None
             if self._left == 0:
-                return Cut.BEFORE if self._for_good else None
+                return Cut.BEFORE if self._away else None
             self._left -= 1
             if self._left > 0:
                 return None
-            if self._side is Cut.BEFORE:
+            if self._cut is Cut.BEFORE:
                 self.withheld = command
-            return self._side
+            return self._cut
+
+
+def _words(command: bytes) -> list[bytes]:
+    """Splits a command of RESP into its words."""
+    stream = io.BytesIO(command)
+    count = int(stream.readline()[1:])
+    return [stream.read(int(stream.readline()[1:]) + 2)[:-2] for _ in range(count)]
 
 
 def _value(stream: BinaryIO) -> bytes:
