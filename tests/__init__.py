@@ -5,7 +5,7 @@
 - ``backends``         what a path is, and the hint for what is no spool
 - ``backends/read``    looking at a directory: scans, listings, events, liveness of holders, locks, cursor files, Redis tickets
 - ``backends/operate`` changing it: requeue, purge, hold, release, restore, undo, repair, cursors, locks, formats of journals
-- ``backends/streams``  streams of a Redis or Valkey server: addresses, and the queue that puts and claims there
+- ``backends/streams``  streams of a Redis or Valkey server: addresses, what only its queue does, the operator
 - ``backends/test_further`` a kind of queue made in a test, under every command and the dashboard
 - ``backends/layouts``  other programs' queues: layout files, real queues sorted into boxes, operations on them
 - ``observe``          rates, verdicts on cursors, problems worst first, mutes, kept views
@@ -15,6 +15,7 @@
 - ``cli``              each command: arguments, text and JSON output, exit codes, the worker, the demo's actors
 - ``tui``              the dashboard in memory: keys, views, plans, threads; ``tui/draw``: lines and spans without Textual
 - ``snapshots``        the words of every screen, and pictures compared with ``screenshots/``
+- ``contract``         what a queue promises, on a directory and on a stream
 - ``matrix``           each action cut off at each changing call, each error: nothing is lost, nothing doubled
 - ``e2e``              the programs as a user runs them, on a pty: the contract, the README, the demo, hostile names
 - ``programs``         the real programs: queues that they made, stored; made anew and worked on beside spooltop in ``.ci/full``

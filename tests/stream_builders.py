@@ -87,15 +87,20 @@ class StreamWorld(World):
     def claim_dead(self, count: int = 1) -> list[str]:
         """Has a consumer claim the ``count`` oldest messages and die; returns their ids."""
         self.lease("dead", runs=False)
-        return self.claim_foreign("dead", count)
+        return self.deliver("dead", count)
 
     def claim_living(self, count: int = 1) -> list[str]:
         """Has a consumer claim the ``count`` oldest messages and live on; returns their ids."""
         self.lease("alive")
-        return self.claim_foreign("alive", count)
+        return self.deliver("alive", count)
 
-    def claim_foreign(self, consumer: str = "stranger", count: int = 1) -> list[str]:
-        """Delivers messages to a consumer of another program; returns their ids."""
+    def claim_foreign(self, content: str, consumer: str = "stranger") -> str:
+        """Makes the claim of another program, where nothing else waits, and returns its id."""
+        self.put(content)
+        return self.deliver(consumer)[0]
+
+    def deliver(self, consumer: str, count: int = 1) -> list[str]:
+        """Delivers the ``count`` oldest messages to a consumer; returns their ids."""
         ((_, entries),) = self.client.xreadgroup(self.group, consumer, {self.stream: ">"}, count=count)
         return [id for id, _ in entries]
 

@@ -84,7 +84,7 @@ def delivered(times: int) -> Callable[[StreamWorld], str]:
 
 def acked(world: StreamWorld) -> str:
     world.put_many(4)
-    world.client.xack(world.stream, world.group, *world.claim_foreign("alive", 4))
+    world.client.xack(world.stream, world.group, *world.deliver("alive", 4))
     return ""
 
 

@@ -143,12 +143,12 @@ class GroupConsumer:
             gone = self._acked(self.name, *(claim.token for claim in some))
             for claim in some:
                 self._ended(claim)
-            lost += [claim for claim in some if claim.id.encode() in gone]
+            lost += [claim for claim in some if claim.name.encode() in gone]
         if lost:
             raise self.lost(lost)
 
     def _acked(self, consumer: str, *tokens: tuple[str, int]) -> set[bytes]:
-        """Acks claims of ``consumer``, and returns the ids of those that are lost."""
+        """Acks claims of ``consumer``, and returns the names of those that are lost."""
         words = [word for token in tokens for word in token]
         with translated(self._address, "ack"):
             pipe = self._redis.pipeline(transaction=False)

@@ -88,12 +88,12 @@ return {found[1], found[2], 1}
 ACK = (
     _HELD
     + """
--- KEYS stream; ARGV group, consumer, then id and deliveries of each claim. Returns the ids of the claims that were lost.
+-- KEYS stream; ARGV group, consumer, then id and deliveries of each claim. Returns the claims that were lost, as "id,deliveries".
 -- From 8.2: XACKDEL, which asks for no owner.
 local lost = {}
 for at = 3, #ARGV, 2 do
   if held(KEYS[1], ARGV[1], ARGV[at], ARGV[2], ARGV[at + 1]) then finish(KEYS[1], ARGV[1], ARGV[at])
-  else lost[#lost + 1] = ARGV[at] end
+  else lost[#lost + 1] = ARGV[at] .. ',' .. ARGV[at + 1] end
 end
 return lost
 """

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from spooltop.engine.arguments import check_text
+from spooltop.engine.arguments import check_bytes, check_text
 from spooltop.engine.producing.producer import MessageId
 from spooltop.engine.producing.tmp_writer import check_data
 from spooltop.errors import PutUnknown, Unavailable, UsageError
@@ -46,6 +46,7 @@ class StreamProducer:
         fields = _fields(data, source)
         if key is None:
             return self._put_group([fields], ())[0]
+        check_text("key", key)
         window = 0 if self._key_window is None else max(1, int(self._key_window * 1000))
         with self._adding(key=key):
             pipe = self._redis.pipeline(transaction=False)
@@ -129,6 +130,7 @@ def _fields(data: Data, source: str | None) -> list[bytes]:
     if source is not None:
         check_text("source", source)
     content = bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else data.read()
+    check_bytes("data", content, "open the file in binary mode")
     if source == "":
         raise UsageError("put: an empty source", advice="leave it out")
     return [DATA, content, *([] if source is None else [SOURCE, source.encode(errors="surrogateescape")])]
