@@ -19,21 +19,6 @@ def test_the_example_runs() -> None:
     assert outcome.attempted > 0 and outcome.failed == 0
 
 
-def test_a_directory_is_a_queue(tmp_path: Path) -> None:
-    Spool.create(tmp_path / "jobs").close()
-    with open_queue(str(tmp_path / "jobs")) as queue:
-        assert queue.name == str(tmp_path / "jobs") and queue.guarantees == frozenset(Guarantee)
-        ids = queue.put_many([b"one", b"two"], source="test")
-        assert (queue.depth(), queue.peek(), queue.paused) == (2, ids[0], None)
-        arrivals = queue.arrivals()
-        arrivals.wake()
-        arrivals.wait(60)
-        arrivals.close()
-        assert len(queue.inherited_fds()) == 1
-        queue.ack_many(queue.claims())
-        assert queue.depth() == 0 and queue.recover() == []
-
-
 def test_a_promise_that_was_given_up_is_no_guarantee(tmp_path: Path) -> None:
     Spool.create(tmp_path).close()
     with open_queue(str(tmp_path), durable=False) as queue, Spool(tmp_path, key_window=60.0) as windowed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -81,66 +80,6 @@ STEPS: dict[str, Callable[[Spool, Claim], object]] = {
     "release with data": lambda _spool, claim: claim.release(data=b"other"),
     "reject": lambda _spool, claim: claim.reject("no"),
 }
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_no_step_of_a_claim_works_in_a_child(tmp_path: Path, step: str) -> None:
-    with Spool.create(tmp_path, durable=False, max_attempts=1 if "limit" in step else 10) as spool:
-        claim = held(spool)
-        parent = os.getpid()
-
-        def child() -> None:
-            spool.peek()  # a step of the child's own changes nothing in that
-            with pytest.raises(ClaimLost, match=f"claimed by pid {parent}; this is its child") as lost:
-                STEPS[step](spool, claim)
-            assert lost.value.names == (claim.name,) and claim.ended
-
-        assert in_child(child) == 0
-        assert claim.data == b"hello" and not claim.ended
-        claim.ack()
-
-
-def test_a_child_cannot_ack_when_its_parent_is_dead(spool: Spool) -> None:
-    id = spool.put(b"")
-    reading, writing = os.pipe()
-    dead, killed = os.pipe()
-
-    def parent() -> None:
-        claim = Spool(spool.path, durable=False).claim()
-        assert claim is not None
-        if os.fork() == 0:
-            os.close(killed)
-            os.read(dead, 1)  # until every copy is closed: the parent's with its life
-            try:
-                claim.ack()
-            except ClaimLost as error:
-                os.write(writing, str(error).encode())
-            os._exit(0)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    assert in_child(parent) == signal.SIGKILL
-    os.close(killed)
-    os.close(writing)
-    with open(reading, "rb") as said:
-        assert b"this is its child" in said.read()
-    os.close(dead)
-    assert spool.recover() == [id]
-
-
-def test_an_iteration_does_not_go_on_in_a_child(spool: Spool) -> None:
-    ids = spool.put_many([b"", b""])
-    parent, claims = os.getpid(), spool.claims()
-    claim = next(claims)
-
-    def child() -> None:
-        with pytest.raises(ClaimLost, match=f"iterated by pid {parent}; this is its child"):
-            next(claims)
-        with spool.claim() as mine:  # type: ignore[union-attr]  # a claim of its own
-            assert mine.id == ids[1]
-
-    assert in_child(child) == 0
-    claim.ack()
-    assert list(claims) == []
 
 
 def test_an_asynchronous_iteration_does_not_go_on_in_a_child(spool: Spool) -> None:

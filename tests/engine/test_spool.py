@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
 import signal
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,18 +56,6 @@ def test_a_missing_path_a_file_and_a_linked_box_are_no_spools(tmp_path: Path) ->
         Spool(tmp_path / "spool")
 
 
-@pytest.mark.parametrize(
-    "sign",
-    ["dovecot.index.log", "courierimapuiddb", "maildirfolder", "cur/x:2,S", "cur/x:2,", "new/1795220919.M782871P9155Q3.vm"],
-)
-def test_mail_folders_are_refused(tmp_path: Path, sign: str) -> None:
-    Spool.create(tmp_path).close()
-    (tmp_path / sign).touch()
-    with pytest.raises(MailFolder):
-        Spool(tmp_path)
-    Spool(tmp_path, as_spool=True).close()
-
-
 POSTFIX = "1795220919.Vfd00I1e240M782871.vm"
 
 
@@ -117,27 +103,6 @@ def test_put_says_what_it_put(spool: Spool) -> None:
     assert spool.peek() == id and spool.depth() == 1 and box(spool, "tmp") == []
 
 
-@pytest.mark.parametrize("data", [b"", b"x" * 3_000_000, bytearray(b"abc"), memoryview(b"abc"), io.BytesIO(b"y" * 3_000_000)])
-def test_any_bytes_and_files_come_out_as_they_went_in(spool: Spool, data: bytes) -> None:
-    spool.put(data)
-    claim = spool.claim()
-    assert claim is not None
-    with claim:
-        assert claim.data == (data.getvalue() if isinstance(data, io.BytesIO) else bytes(data))
-
-
-def test_a_source_that_fails_leaves_nothing_behind(spool: Spool) -> None:
-    class Broken(io.BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
-            raise OSError(5, "unplugged")
-
-    with pytest.raises(OSError, match="unplugged"):
-        spool.put(Broken())
-    with pytest.raises(OSError, match="unplugged"):
-        spool.put_many([b"one", Broken()])
-    assert places(Path(spool.path)) == {}
-
-
 def test_a_short_write_is_continued(tmp_path: Path) -> None:
     class Short(Interposed):
         def write(self, fd: int, data: bytes | memoryview) -> int:
@@ -168,27 +133,6 @@ def test_ids_of_one_instant_stay_in_order(tmp_path: Path, clock: Callable[[], fl
 
 
 CHOSEN = ["order-17", "[red]x[/]", "../../etc/passwd", ".hidden", "two\nlines", os.fsdecode(b"\xff"), "a,n=5"]
-
-
-@pytest.mark.parametrize("id", CHOSEN)
-def test_a_chosen_id_is_put_once_while_it_is_in_any_box(spool: Spool, id: str) -> None:
-    assert spool.put(b"one", id=id) == spool.put(b"two", id=id, source="other") == id
-    claim = spool.claim()
-    assert claim is not None and claim.id == id and claim.data == b"one"
-    spool.put(b"three", id=id)
-    assert spool.depth() == 0
-    claim.reject("no")
-    spool.put(b"four", id=id)
-    assert spool.depth() == 0
-    assert [len(found) for found in places(Path(spool.path)).values()] == [1]
-
-
-def test_a_chosen_id_can_be_put_again_after_the_ack(spool: Spool) -> None:
-    for _ in range(2):
-        spool.put(b"", id="x")
-        claim = spool.claim()
-        assert claim is not None
-        claim.ack()
 
 
 def test_what_a_dead_put_left_in_tmp_does_not_count_as_delivered(spool: Spool) -> None:
@@ -222,13 +166,6 @@ def test_what_a_name_cannot_carry_is_refused(spool: Spool, wrong: dict[str, str]
     with pytest.raises(UsageError, match=message):
         spool.put(b"", **wrong)  # type: ignore[arg-type]
     assert places(Path(spool.path)) == {}
-
-
-def test_a_source_is_measured_before_it_is_escaped(tmp_path: Path) -> None:
-    with Spool.create(tmp_path, host="vm") as spool:
-        spool.put(b"", source="é" * 15)
-        with spool.claim() or pytest.fail("nothing to claim") as claim:
-            assert claim.source == "é" * 15
 
 
 def test_a_long_source_of_another_program_goes_back_to_new(spool: Spool) -> None:
@@ -372,16 +309,6 @@ def test_root_leaves_nothing_that_locks_the_owner_out(tmp_path: Path) -> None:
 # Claims
 
 
-def test_a_message_is_acked_at_the_end_of_the_block(spool: Spool) -> None:
-    id = spool.put(b"hello", source="s")
-    with spool.claim() as claim:  # type: ignore[union-attr]
-        assert (claim.id, claim.data, claim.attempt, claim.source) == (id, b"hello", 1, "s")
-        with claim.open() as file:
-            assert file.read(2) == b"he"
-        assert spool.claim() is None
-    assert places(Path(spool.path)) == {}
-
-
 def test_an_exception_gives_it_back_with_a_delay_that_grows(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
     with Spool.create(tmp_path, False, clock=clock) as spool:
         id = spool.put(b"")
@@ -411,15 +338,6 @@ def test_the_name_tells_how_the_last_attempt_ended_and_no_longer_than_it_was_the
         claim.release(ended="exit-2")  # the limit
         [meta] = tmp_path.glob(".spooltop/rejected/*/.*.meta")
         assert json.loads(meta.read_text())["ended"] == "exit-2"
-
-
-def test_who_interrupts_the_program_says_nothing_of_the_message(tmp_path: Path) -> None:
-    with Spool.create(tmp_path, False) as spool:
-        id = spool.put(b"")
-        with pytest.raises(KeyboardInterrupt):
-            with spool.claim():  # type: ignore[union-attr]
-                raise KeyboardInterrupt
-        assert box(spool, "new") == [f"{id},n=1"]
 
 
 @pytest.mark.parametrize("before", [b"1\n", b"", b"one"])
@@ -479,18 +397,6 @@ def test_poison_is_rejected_at_the_limit_with_its_reason(tmp_path: Path, clock) 
         assert sum(b"3 attempts" in meta.read_bytes() for meta in tmp_path.glob(".spooltop/rejected/*/.*.meta")) == 2
 
 
-def test_a_released_message_keeps_its_place(spool: Spool) -> None:
-    first, second = spool.put(b""), spool.put(b"")
-    claim = spool.claim()
-    assert claim is not None and claim.id == first
-    claim.release()
-    again = spool.claim()
-    assert again is not None and (again.id, again.attempt) == (first, 2)
-    again.ack()
-    with spool.claim() as last:  # type: ignore[union-attr]
-        assert last.id == second
-
-
 def test_a_foreign_message_keeps_its_name_and_waits_in_this_process(tmp_path: Path, clock) -> None:  # type: ignore[no-untyped-def]
     with Spool.create(tmp_path, False, clock=clock) as spool:
         drop(spool, "report: [x].txt")
@@ -504,19 +410,6 @@ def test_a_foreign_message_keeps_its_name_and_waits_in_this_process(tmp_path: Pa
             assert again.attempt == 2
 
 
-def test_each_end_of_a_claim_that_was_taken_away_says_so(spool: Spool) -> None:
-    ends = (lambda c: c.ack(), lambda c: c.release(), lambda c: c.reject("x"), lambda c: c.data, lambda c: spool.ack_many([c]))
-    for end in ends:
-        spool.put(b"")
-        claim = spool.claim()
-        assert claim is not None
-        os.unlink(os.path.join(spool.path, "cur", claim.name))
-        with pytest.raises(ClaimLost):
-            end(claim)
-        assert claim.ended
-        assert spool.depth() == 0 and not list(Path(spool.path).glob(".spooltop/rejected/*/*"))
-
-
 @pytest.mark.parametrize("end", ["release", "reject", "ack"])
 @pytest.mark.parametrize("name", ["foreign", "mine,n=0"])
 def test_a_claim_that_was_put_back_by_force_under_its_old_name_is_lost(spool: Spool, name: str, end: str) -> None:
@@ -528,18 +421,6 @@ def test_a_claim_that_was_put_back_by_force_under_its_old_name_is_lost(spool: Sp
     with pytest.raises(ClaimLost):
         claim.reject("no") if end == "reject" else getattr(claim, end)()
     assert box(spool, "new") == [back] and claim.ended
-
-
-def test_an_old_claim_does_not_end_a_new_one(spool: Spool) -> None:
-    spool.put(b"")
-    old = spool.claim()
-    assert old is not None
-    old.release()
-    new = spool.claim()
-    assert new is not None and new.name != old.name
-    with pytest.raises(ClaimLost):
-        old.ack()
-    new.ack()
 
 
 class Unordered(Interposed):
@@ -568,19 +449,6 @@ def test_many_are_acked_with_one_sync_and_the_lost_are_told(tmp_path: Path, orde
         with pytest.raises(ClaimLost, match="1 of 5"):
             spool.ack_many(claims)
         assert files.synced == (["cur"] if ordered else ["cur", "new"]) and places(tmp_path) == {}
-
-
-def test_of_two_claims_on_one_message_the_lost_one_is_told_by_its_name(tmp_path: Path) -> None:
-    with Spool.create(tmp_path, durable=False) as spool:
-        spool.put(b"")
-        taken = spool.claim()
-        assert taken is not None
-        os.rename(tmp_path / "cur" / taken.name, tmp_path / "new" / f"{taken.id},n=1")
-        again = spool.claim()
-        assert again is not None and (again.id, again.attempt) == (taken.id, 2)
-        with pytest.raises(ClaimLost) as caught:
-            spool.ack_many([taken, again])
-        assert caught.value.names == (taken.name,) and places(tmp_path) == {}
 
 
 def test_a_durable_consumer_is_on_disk_before_its_first_claim(tmp_path: Path) -> None:
@@ -622,15 +490,6 @@ def test_a_move_never_replaces(spool: Spool) -> None:
         claim.release()
     assert claim.data == b"one" and Path(spool.path, "new/same").read_bytes() == b"two"
     claim.ack()
-
-
-def test_a_dropped_claim_goes_back_with_a_warning(spool: Spool) -> None:
-    id = spool.put(b"")
-    with pytest.warns(ResourceWarning, match="dropped"):
-        spool.claim()
-    again = spool.claim()
-    assert again is not None and (again.id, again.attempt) == (id, 2)
-    again.ack()
 
 
 def test_closing_gives_back_what_is_held_and_removes_the_presence(tmp_path: Path) -> None:
@@ -783,43 +642,6 @@ def test_an_unchanged_directory_is_not_listed_again(tmp_path: Path) -> None:
 # Waiting
 
 
-def test_a_waiting_claim_wakes_for_a_message(spool: Spool) -> None:
-    before: list[float] = []
-    timer = threading.Timer(0.05, lambda: before.append(len(spool.put(b""))))
-    timer.start()
-    with spool.claim(timeout=30) as claim:  # type: ignore[union-attr]
-        assert claim.attempt == 1
-    timer.join()
-
-
-def test_a_waiting_claim_wakes_when_a_delay_has_passed(spool: Spool) -> None:
-    spool.put(b"")
-    claim = spool.claim()
-    assert claim is not None
-    claim.release(delay=0.05)
-    assert spool.claim() is None
-    with spool.claim(timeout=30) as again:  # type: ignore[union-attr]
-        assert again.attempt == 2
-
-
-def test_wake_ends_a_wait_that_has_no_end(spool: Spool) -> None:
-    got: list[object] = []
-    started = threading.Event()
-
-    def wait() -> None:
-        started.set()
-        got.extend(spool.claims(timeout=None))
-        got.append("ended")
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    started.wait()
-    while thread.is_alive():
-        spool.wake()
-        thread.join(0.01)
-    assert got == ["ended"]
-
-
 def test_boxes_that_were_swapped_are_told(tmp_path: Path) -> None:
     with Spool.create(tmp_path, False) as spool:
         os.rename(tmp_path / "new", tmp_path / "old")
@@ -829,25 +651,6 @@ def test_boxes_that_were_swapped_are_told(tmp_path: Path) -> None:
 
 
 # Other processes
-
-
-def test_claims_of_the_dead_go_back_and_those_of_the_living_do_not(spool: Spool) -> None:
-    dead, mine = spool.put(b"dead"), spool.put(b"mine")
-
-    def work() -> None:
-        with Spool(spool.path) as other:
-            held = other.claim()
-            assert held is not None
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    assert in_child(work) == signal.SIGKILL
-    held = spool.claim()
-    assert held is not None and held.id == mine
-    assert spool.recover() == [dead] and spool.recover() == []
-    again = spool.claim()
-    assert again is not None and (again.id, again.attempt) == (dead, 2)
-    assert len(os.listdir(os.path.join(spool.path, ".spooltop/consumers"))) == 1
-    spool.ack_many([held, again])
 
 
 class GivenBack(Interposed):
@@ -885,20 +688,6 @@ def test_a_presence_file_stays_where_a_claim_comes_back_meanwhile(tmp_path: Path
         left = tmp_path / ".spooltop" / "consumers" / f".gone-{token}"
         left.touch()  # of one that was cut off
         assert spool.recover() == [] and not left.exists()
-
-
-def test_a_consumer_that_lives_keeps_its_claim(spool: Spool) -> None:
-    code = (
-        "import sys; from spooltop.engine import Spool\n"
-        "with Spool(sys.argv[1], False) as s, s.claim() as c: print(c.id, flush=True); sys.stdin.read()"
-    )
-    spool.put(b"")
-    with subprocess.Popen([sys.executable, "-c", code, spool.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None and other.stdin is not None
-        other.stdout.readline()
-        assert spool.recover() == [] and spool.claim() is None
-        other.stdin.close()
-    assert other.returncode == 0 and places(Path(spool.path)) == {}
 
 
 def test_a_child_that_inherits_the_presence_keeps_the_claim_alive(spool: Spool) -> None:
@@ -946,87 +735,6 @@ def test_a_claim_without_a_presence_file_is_left_alone(spool: Spool) -> None:
     Path(spool.path, "cur", name).touch()
     Path(spool.path, "cur/foreign:2,P4242").touch()
     assert spool.recover() == [] and len(box(spool, "cur")) == 2
-
-
-def test_a_fork_shares_neither_token_nor_claims(spool: Spool) -> None:
-    spool.put_many([b"", b""])
-    claim = spool.claim()
-    assert claim is not None
-    reading, writing = os.pipe()
-
-    def work() -> None:
-        mine = spool.claim()
-        assert mine is not None and mine.token != claim.token
-        os.write(writing, mine.name.encode())
-        mine.ack()
-        claim.__del__()  # what the child's copy does when it goes: nothing
-
-    assert in_child(work) == 0
-    os.close(writing)
-    with open(reading, "rb") as said:
-        assert claim.token.encode() not in said.read()
-    claim.ack()
-    assert places(Path(spool.path)) == {}
-
-
-def test_a_parents_death_ends_its_claims_though_a_forked_child_lives(spool: Spool) -> None:
-    spool.put(b"")
-    reading, writing = os.pipe()
-
-    def work() -> None:
-        other = Spool(spool.path)
-        claim = other.claim()
-        if os.fork() == 0:
-            os.close(writing)
-            os.read(reading, 1)  # lives on until the test ends
-            os._exit(0)
-        assert claim is not None
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    assert in_child(work) == signal.SIGKILL
-    while not (back := spool.recover()):  # the grandchild closes its copy as soon as it runs
-        os.sched_yield()
-    assert len(back) == 1
-    os.close(writing)
-    os.close(reading)
-
-
-def test_claimers_race_and_none_gets_what_another_got(spool: Spool) -> None:
-    code = (
-        "import sys; from spooltop.engine import Spool\n"
-        "with Spool(sys.argv[1], False) as s:\n"
-        "    sys.stdin.readline()\n"
-        "    for c in s.claims():\n"
-        "        with c: print(c.id)"
-    )
-    ids = spool.put_many([b""] * 1000)
-    workers = [
-        subprocess.Popen([sys.executable, "-c", code, spool.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write("go\n")
-        worker.stdin.flush()
-    got = [line for worker in workers for line in worker.communicate()[0].split()]
-    assert sorted(got) == ids and places(Path(spool.path)) == {}
-
-
-def test_threads_share_a_spool(spool: Spool) -> None:
-    ids = spool.put_many([b""] * 400)
-    got: list[str] = []
-
-    def work() -> None:
-        for claim in spool.claims():
-            with claim:
-                got.append(claim.id)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(got) == ids
 
 
 # File systems without RENAME_NOREPLACE

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import io
-import os
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +12,7 @@ import pytest
 from spooltop.backends.redis.queue.connection import connect
 from spooltop.backends.redis.queue.stream_queue import StreamQueue
 from spooltop.backends.redis.stream_names import StreamNames
-from spooltop.errors import ClaimLost, Closed, NotASpool, PutUnknown, Refused, SpoolFull, Unavailable, UsageError
+from spooltop.errors import Closed, NotASpool, PutUnknown, Refused, SpoolFull, Unavailable, UsageError
 from tests.stream_servers import KINDS, running
 
 Opener = Callable[..., StreamQueue]
@@ -56,48 +52,6 @@ def _die(queue: StreamQueue, server: Any) -> None:
     server.delete(NAMES.lease(queue._consumer.name))
 
 
-def test_a_message_is_put_claimed_and_acked(opened: Opener, server: Any) -> None:
-    queue = opened()
-    id = queue.put(b"hello", source="greeter")
-    assert (queue.depth(), queue.peek()) == (1, id)
-    claim = queue.claim()
-    assert claim is not None and (claim.id, claim.data, claim.source, claim.attempt) == (id, b"hello", "greeter", 1)
-    with claim.open() as file:
-        assert os.pread(file.fileno(), 9, 0) == file.read() == b"hello"
-    assert queue.depth() == 0 and queue.peek() is None and queue.claim() is None
-    with claim:
-        pass
-    assert claim.ended and server.xlen("jobs") == 0 and server.xpending("jobs", "work")["pending"] == 0
-    with pytest.raises(ClaimLost):
-        claim.ack()
-
-
-def test_no_claim_waits_for_a_time_that_is_no_number(opened: Opener) -> None:
-    with pytest.raises(UsageError, match="timeout takes seconds or None, not NaN"):
-        opened().claim(float("nan"))
-
-
-def test_messages_come_in_order_and_in_groups(opened: Opener) -> None:
-    queue = opened()
-    ids = queue.put_many((b"%d" % number for number in range(250)), source="bulk")
-    assert ids == sorted(ids, key=lambda id: tuple(map(int, id.split("-")))) and len(set(ids)) == 250 == queue.depth()
-    claims = list(queue.claims())
-    assert [claim.id for claim in claims] == ids and claims[7].data == b"7"
-    queue.ack_many(claims)
-    assert queue.depth() == 0 and queue.put(io.BytesIO(b"a file"))
-    with next(queue.claims()) as claim:
-        assert claim.data == b"a file"
-
-
-def test_a_key_puts_once(opened: Opener) -> None:
-    queue = opened()
-    first = queue.put(b"invoice", key="2026-11")
-    with next(queue.claims()):
-        pass
-    again = queue.put(b"invoice", key="2026-11")
-    assert first == again and (first.duplicate, again.duplicate) == (False, True) and queue.depth() == 0  # type: ignore[attr-defined]
-
-
 def test_a_key_is_remembered_as_long_as_said(opened: Opener, server: Any) -> None:
     opened(key_window=60).put(b"", key="short")
     opened(key_window=None).put(b"", key="ever")
@@ -119,22 +73,6 @@ def test_what_a_stream_cannot_do_is_refused(opened: Opener) -> None:
     claim.ack()
 
 
-def test_a_failed_attempt_waits_and_counts(opened: Opener, server: Any) -> None:
-    queue = opened()
-    id = queue.put(b"x")
-    with pytest.raises(ValueError), next(queue.claims()):
-        raise ValueError
-    assert queue.claim() is None and queue.depth() == 1 and queue.peek() is None
-    server.zadd(NAMES.later, {id: 0})  # its delay is over
-    assert queue.peek() == id
-    claim = queue.claim()
-    assert claim is not None and (claim.id, claim.attempt) == (id, 2)
-    claim.release()
-    again = queue.claim()
-    assert again is not None and (again.id, again.attempt) == (id, 3) and queue.peek() is None
-    again.ack()
-
-
 def test_the_last_attempt_rejects(opened: Opener, server: Any) -> None:
     queue = opened(max_attempts=2)
     id = queue.put(b"poison", source="p")
@@ -144,59 +82,6 @@ def test_the_last_attempt_rejects(opened: Opener, server: Any) -> None:
     ((_, fields),) = server.xrange(NAMES.rejected)
     assert fields[b"data"] == b"poison" and fields[b"source"] == b"p" and fields[b"~id"] == id.encode()
     assert fields[b"~why"] == b"failed in all of its 2 attempts (exit-1)" and fields[b"~tries"] == b"2"
-
-
-def test_a_rejected_message_is_set_aside(opened: Opener, server: Any) -> None:
-    queue = opened()
-    queue.put(b"?")
-    next(queue.claims()).reject("not JSON")
-    assert [fields[b"~why"] for _, fields in server.xrange(NAMES.rejected)] == [b"not JSON"] and server.xlen("jobs") == 0
-
-
-def test_each_step_is_fenced(opened: Opener) -> None:
-    mine, other = opened(), opened()
-    mine.put(b"1")
-    claim = mine.claim()
-    assert claim is not None
-    _die(mine, mine._redis)
-    assert other.recover() == [claim.id]
-    second = other.claim()
-    assert second is not None and second.attempt == 2
-    for step in (claim.ack, claim.release, lambda: claim.reject("no")):
-        claim.done = False
-        with pytest.raises(ClaimLost) as lost:
-            step()
-        assert lost.value.names == (claim.name,)
-    second.ack()
-
-
-def test_an_old_claim_of_the_same_consumer_is_fenced(opened: Opener) -> None:
-    queue, other = opened(), opened()
-    queue.put(b"1")
-    old = queue.claim()
-    assert old is not None
-    _die(queue, queue._redis)
-    other.recover()
-    new = queue.claim()
-    assert new is not None and (new.id, new.attempt) == (old.id, 2)
-    with pytest.raises(ClaimLost):
-        old.ack()
-    new.ack()
-    assert other.depth() == 0
-
-
-def test_only_ended_leases_are_recovered(opened: Opener, server: Any) -> None:
-    dead, alive, queue = opened(), opened(), opened()
-    dead.put_many([b"1", b"2", b"3"])
-    taken, held = dead.claim(), alive.claim()
-    server.xreadgroup("work", "foreign", {"jobs": ">"}, count=1)  # a consumer without a lease is nobody's to judge
-    assert taken is not None and held is not None and queue.recover() == []
-    _die(dead, server)
-    assert queue.recover() == [taken.id] and queue.recover() == [] and queue.depth() == 1
-    held.ack()
-    taken.end()
-    assert {one["name"] for one in server.xinfo_consumers("jobs", "work")} >= {b"foreign"}
-    assert server.xpending_range("jobs", "work", "-", "+", 10, consumername="foreign")
 
 
 def test_recovery_rejects_what_kills_its_consumers(opened: Opener, server: Any) -> None:
@@ -214,17 +99,6 @@ def test_recovery_rejects_what_kills_its_consumers(opened: Opener, server: Any) 
     ]
 
 
-def test_a_dropped_claim_goes_back_with_a_warning(opened: Opener) -> None:
-    queue = opened()
-    id = queue.put(b"1")
-    with pytest.warns(ResourceWarning, match="dropped without ack"):
-        assert queue.claim() is not None
-        gc.collect()
-    again = queue.claim()
-    assert again is not None and (again.id, again.attempt) == (id, 2)
-    again.ack()
-
-
 def test_close_hands_back_and_leaves(opened: Opener, server: Any) -> None:
     queue = opened()
     queue.put(b"1")
@@ -238,54 +112,6 @@ def test_close_hands_back_and_leaves(opened: Opener, server: Any) -> None:
     for call in (queue.claim, queue.depth, queue.recover, queue.arrivals, lambda: queue.put(b"")):
         with pytest.raises(Closed):
             call()
-
-
-def test_a_claim_whose_answer_was_lost_goes_back(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = opened()
-    id = queue.put(b"1")
-    consumer = queue._consumer
-
-    def lose(*_: object, **__: object) -> None:
-        real(keys=[NAMES.stream, NAMES.later, NAMES.paused], args=[NAMES.group, consumer.name])
-        raise Unavailable("no answer", answer_lost=True)
-
-    real = consumer._claim
-    monkeypatch.setattr(consumer, "_claim", lose)
-    with pytest.raises(Unavailable):
-        queue.claim()
-    monkeypatch.undo()
-    claim = queue.claim()
-    assert claim is not None and (claim.id, claim.attempt) == (id, 2)
-    claim.ack()
-
-
-def test_a_wait_ends_with_a_message_or_a_wake(opened: Opener) -> None:
-    queue, producer = opened(), opened()
-    waiting = threading.Thread(target=lambda: found.append(queue.claim(timeout=None)))
-    found: list[Any] = []
-    waiting.start()
-    id = producer.put(b"1")
-    waiting.join(30)
-    assert found[0].id == id
-    found[0].ack()
-    waiting = threading.Thread(target=lambda: found.append(queue.claim(timeout=None)))
-    waiting.start()
-    while waiting.is_alive():
-        queue.wake()
-        waiting.join(0.05)
-    assert found[1] is None and queue.claim(timeout=0.01) is None
-
-
-def test_arrivals_wake_whoever_waits_for_several_things(opened: Opener) -> None:
-    queue, producer = opened(), opened()
-    arrivals = queue.arrivals()
-    producer.put(b"1")
-    while (claim := queue.claim()) is None:
-        arrivals.wait(10)
-    claim.ack()
-    arrivals.wake()
-    assert len(arrivals.fds) == 1 and os.read(arrivals.fds[0], 10)
-    arrivals.close()
 
 
 def test_other_groups_keep_their_messages(opened: Opener, server: Any) -> None:
