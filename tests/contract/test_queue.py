@@ -279,10 +279,16 @@ def test_a_released_message_keeps_its_id_and_its_place_and_counts_its_attempts(q
 
 
 def test_a_delay_that_is_over_ends_a_wait(queue: Queue) -> None:
-    queue.put(b"1")
+    id = queue.put(b"1")
     claimed(queue).release(delay=0.05)
     with queue.claim(timeout=30) or pytest.fail("nothing came") as claim:
         assert claim.attempt == 2
+        claim.release(delay=0.05)
+    while (waiting := queue.peek()) is None:
+        os.sched_yield()
+    assert waiting == id
+    with claimed(queue) as claim:
+        assert claim.attempt == 3
 
 
 def test_a_rejected_message_is_set_aside(contract: Contract, queue: Queue) -> None:
