@@ -1,0 +1,59 @@
+"""``python -m tests.behaviour [NAME …] [--write]``: the difference between what is recorded and what commands do now.
+
+NAME is a world, or a part of a case's heading behind a colon: ``waiting``, ``waiting:--json``. ``--users plain`` and ``--users root``
+leave out what needs root, or all else. ``--write`` renews the record; a heading is added to a file by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import ExitStack
+
+from .record import RECORDED, Case, cases_in, difference, missing, preload, record, recorded_worlds, stream_server
+from .worlds import WORLDS
+
+
+def run() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.behaviour")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--users", choices=("plain", "root"))
+    args = parser.parse_args()
+    wanted = dict(name.partition(":")[::2] for name in args.names) or dict.fromkeys(recorded_worlds(), "")
+    if unknown := wanted.keys() - WORLDS.keys():
+        parser.error(f"no such world: {', '.join(sorted(unknown))}; there are: {', '.join(WORLDS)}")
+    preload()
+    differs, ran, skipped = False, 0, 0
+    with ExitStack() as stack:
+        if "stream" in wanted and missing("stream") is None:
+            stack.enter_context(stream_server())
+        for world, part in wanted.items():
+            file = RECORDED / f"{world}.txt"
+            cases = cases_in(world)
+            for place, case in enumerate(cases):
+                if not _is_chosen(case, part, args.users) or missing(world) or (case.needs_root and os.geteuid() != 0):
+                    skipped += 1
+                    continue
+                ran += 1
+                if args.write:
+                    cases[place] = Case(case.heading, record(world, case))
+                    continue
+                for line in difference(world, case):
+                    differs = True
+                    print(line)
+            if args.write:
+                file.write_text("".join(f"{case.heading}\n{case.text}" if case.heading else case.text for case in cases), encoding="utf-8")
+    print(f"{ran} cases ran, {skipped} were left out", file=sys.stderr)
+    return 1 if differs else 0
+
+
+def _is_chosen(case: Case, part: str, users: str | None) -> bool:
+    if users is not None and case.needs_root != (users == "root"):
+        return False
+    return part in case.heading
+
+
+if __name__ == "__main__":
+    sys.exit(run())
