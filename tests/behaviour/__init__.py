@@ -1,1 +1,1 @@
-"""The record of behaviour: what commands and the dashboard do in worlds that are made for it, compared with what they did before."""
+"""The record of behaviour: what commands and the dashboard do in worlds made for it, compared with what they did before."""

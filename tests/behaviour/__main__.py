@@ -1,7 +1,7 @@
 """``python -m tests.behaviour [NAME …] [--write]``: the difference between what is recorded and what commands do now.
 
-NAME is a world, or a part of a case's heading behind a colon: ``waiting``, ``waiting:--json``. ``--users plain`` and ``--users root``
-leave out what needs root, or all else. ``--write`` renews the record; a heading is added to a file by hand.
+NAME is a world, with a part of a heading behind a colon: ``waiting``, ``waiting:--json``. ``--users plain`` leaves out what needs
+root, ``--users root`` all else. ``--write`` renews the record; a heading is added to a file by hand.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run() -> int:
                     differs = True
                     print(line)
             if args.write:
-                file.write_text("".join(f"{case.heading}\n{case.text}" if case.heading else case.text for case in cases), encoding="utf-8")
+                file.write_text("\n".join(f"{case.heading}\n{case.text}".strip() + "\n" for case in cases), encoding="utf-8")
     print(f"{ran} cases ran, {skipped} were left out", file=sys.stderr)
     return 1 if differs else 0
 

@@ -26,13 +26,20 @@ _PID = re.compile(r"\bpid (\d+)\b")
 _CLAIM_PID = re.compile(r"c=[0-9a-f]{32}\.\d{16}:2,P(\d+)")
 _FIXED_PIDS = frozenset(("1", "9155", "4194303", "4194302"))
 """Pids that a world names, or that mean the same everywhere."""
-_SECONDS = re.compile(r"(?P<column>  +|^ +)?(?<![\w.:-])(?<!--watch )(?<!--older-than )(?P<sign>[≤≥~]?)<?\d+(?:\.\d+)?m?s(?![\w/-])")
+_SECONDS = re.compile(
+    r"(?P<column>  +|^ +)?(?<![\w.:-])(?<!--watch )(?<!--older-than )(?P<sign>[≤≥~]?)<?\d+(?:\.\d+)?m?s(?![\w/-])"
+)
 _DAYS = re.compile(r"(?P<column>  +|^ +)?(?<![\w.:-])(?P<sign>[≤≥~<]?)\d+[dy](?![\w/-])")
 _ROOM = re.compile(r"\S+ [\d.,]+\w?B free >?[\d.]+%, inodes free >?[\d.]+%")
-_AGES = frozenset(("age", "oldest_age", "in_box_age", "window", "watched_for", "slope_window", "longest", "longest_held", "taken"))
-_ROOMS = frozenset(("bytes_free", "bytes_total", "inodes_free", "inodes_total", "fs_type", "file_system", "device", "machine_id", "boot_id",
-                    "pid_ns", "start", "cpu", "rss", "memory", "uptime", "uid"))
-_MACHINE = ("clock", "exports", "file-system", "inodes", "inotify-instances", "inotify-watches", "kernel", "locks", "processes", "rename", "space", "sync")
+_AGES = frozenset(("age", "oldest_age", "in_box_age", "window", "watched_for", "slope_window", "longest_held"))
+_OF_MACHINE = frozenset((
+    "boot_id", "bytes_free", "bytes_total", "cpu", "device", "file_system", "fs_type", "inodes_free", "inodes_total",
+    "machine_id", "memory", "pid_ns", "start", "uid",
+))  # fmt: skip
+_MACHINE = (
+    "clock", "exports", "file-system", "inodes", "inotify-instances", "inotify-watches", "kernel", "locks", "processes", "rename",
+    "space", "sync",
+)  # fmt: skip
 """Checks of the doctor whose findings are the machine's, not the world's."""
 _NOW = (1.7e9, 2.6e9)
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -66,8 +73,8 @@ def _age(seconds: float) -> str:
 
 
 class Normaliser:
-    """Gives every id, token, operation and pid of a case a name of its own, the same on each run. ``paths`` are real paths and what
-    stands for them; ``days``: ages in days are replaced too, as those of stored spools grow."""
+    """Gives every id, token, operation and pid of a case a name of its own, the same on each run. ``paths`` are real paths and
+    what stands for them; ``days``: ages in days are replaced too, as those of stored spools grow."""
 
     def __init__(self, paths: Mapping[str, str], user: str, group: str, *, days: bool) -> None:
         self._paths = sorted(paths.items(), key=lambda pair: -len(pair[0]))
@@ -138,10 +145,10 @@ class Normaliser:
         if isinstance(value, list):
             return [self._value("", item) for item in value]
         if isinstance(value, str):
-            return "-" if name in _ROOMS or (name == "command" and "/" not in value) else self._plain(value)
+            return "-" if name in _OF_MACHINE or (name == "command" and "/" not in value) else self._plain(value)
         if isinstance(value, bool) or value is None:
             return value
-        if name in _ROOMS:
+        if name in _OF_MACHINE:
             return "-"
         if name == "pid":
             return self._names.get(str(value), value if str(value) in _FIXED_PIDS else "PID")

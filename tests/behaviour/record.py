@@ -4,8 +4,9 @@ A file ``recorded/WORLD.txt`` has a heading for each case, which is both the tab
 
     $ [root] NAME=VALUE 'text on stdin' | requeue spool ID1 --yes && undo spool OP1 --yes
 
-- Words are those behind ``spooltop``, quoted as in a shell. ID1, OP1, PID1, TOKEN1 and ENTRY1 stand for what the record calls so.
-- ``&&`` separates commands of one case; each case has a world of its own. ``@ |`` gives a command the output of the one before it.
+- Words are those behind ``spooltop``, quoted as in a shell. ID1, OP1, PID1, TOKEN1 and ENTRY1 stand for what has that name in
+  the record, SOCKET for that of the server.
+- ``&&`` separates commands of one case; each case has a world of its own. ``@ |`` pipes the output of the one before.
 - ``[root]`` makes the world and runs the commands as root; ``[guest]`` makes it as root and runs them as an ordinary user; all
   other cases are of an ordinary user who owns the world: nobody, where root records.
 - ``[N lines]`` stops a command that runs on, by SIGINT, after N lines.
@@ -19,7 +20,7 @@ import grp
 import importlib.util
 import inspect
 import io
-import json
+import itertools
 import os
 import pkgutil
 import pwd
@@ -27,7 +28,6 @@ import re
 import shlex
 import shutil
 import signal
-import stat
 import sys
 import tempfile
 import time
@@ -35,8 +35,8 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
+from typing import NoReturn
 
 import spooltop
 from spooltop.__main__ import main
@@ -45,6 +45,7 @@ from tests.needs import path_of
 from tests.scratch import scratch
 
 from .normal import Normaliser
+from .tree import tree
 from .worlds import SOCKET, WORLDS, World
 
 __all__ = ["RECORDED", "Case", "cases_in", "difference", "missing", "preload", "record", "recorded_worlds", "stream_server"]
@@ -55,6 +56,9 @@ _NOBODY = "nobody"
 _FIRST_NAMESPACE = "pid:[4026531836]"
 _BY_PID = re.compile("claims-|tmp-|poison|odd|operations|locks|several|seed_|hostile|layout-job|mail|read-only")
 """Worlds in which pids are judged, which only the first pid namespace allows."""
+_GROWING = ("seed", "layout", "mail", "cursors", "set-aside", "several", "locks")
+"""Worlds with stored files, whose ages grow by days."""
+_SETTING = re.compile(r"[A-Z_]+=")
 _LIMIT = 120
 """Seconds after which a case that hangs is killed."""
 
@@ -77,6 +81,11 @@ class Case:
     @property
     def commands(self) -> list[str]:
         return self._parts[2].split(" && ")
+
+    @property
+    def lines(self) -> int | None:
+        """The number of lines after which the command is stopped; None for one that ends by itself."""
+        return next((int(mark.split()[0]) for mark in self.marks if mark.endswith(" lines")), None)
 
     @property
     def _parts(self) -> re.Match[str]:
@@ -121,7 +130,7 @@ def missing(world: str) -> str | None:
 
 
 def preload() -> None:
-    """Imports what commands import, so that a forked child need not, and could not where its user may not read the interpreter."""
+    """Imports what commands import, so that a forked child need not: its user may not be allowed to read the interpreter."""
     for module in pkgutil.walk_packages(spooltop.__path__, "spooltop."):
         if not module.name.startswith(("spooltop.tui", "spooltop.cli.demo", "spooltop.__main__")):
             source = inspect.getsource(importlib.import_module(module.name))
@@ -130,6 +139,11 @@ def preload() -> None:
                     importlib.import_module(name)
     for encoding in ("ascii", "idna", "latin-1", "unicode_escape"):
         codecs.lookup(encoding)
+
+
+def description(world: str) -> str:
+    build = WORLDS[world]
+    return getattr(build, "func", build).__doc__ or ""
 
 
 @contextmanager
@@ -144,16 +158,15 @@ def stream_server() -> Iterator[None]:
 
 def record(world: str, case: Case) -> str:
     """Runs a case and returns what stands below its heading. The first case of a file has no command: its world alone."""
-    folder = tempfile.mkdtemp(prefix="spooltop.", dir=scratch())
+    folder = Path(tempfile.mkdtemp(prefix="spooltop.", dir=scratch()))
     try:
-        os.chmod(folder, 0o755)
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
                 signal.alarm(_LIMIT)
-                text = _case(Path(folder), world, case)
-            except BaseException:
+                text = _case(folder, world, case)
+            except Exception:  # noqa: BLE001  it is shown as the difference
                 text = traceback.format_exc()
             with open(write, "w", encoding="utf-8") as pipe:
                 pipe.write(text)
@@ -174,156 +187,119 @@ def difference(world: str, case: Case) -> Iterator[str]:
     return difflib.unified_diff(old, new, f"recorded {name}", f"now {name}", lineterm="", n=2)
 
 
+def _case(folder: Path, world: str, case: Case) -> str:
+    """Makes the world in this process, as the user of the case, and runs the commands of the case in it."""
+    as_root, guest = os.geteuid() == 0, "guest" in case.marks
+    user = pwd.getpwnam(_NOBODY) if as_root and "root" not in case.marks else pwd.getpwuid(os.geteuid())
+    folder.chmod(0o755)
+    for name in ("w", "state", "home"):
+        (folder / name).mkdir()
+    if as_root:
+        for path in (folder, *folder.iterdir()):
+            if not guest or path.name != "w":
+                os.chown(path, user.pw_uid, user.pw_gid)
+        if not guest:
+            _become(user)
+    os.umask(0o022)
+    os.chdir(folder / "w")
+    server = _only_settings(folder)
+    paths = {str(folder / "w"): "/W", str(folder / "state"): "/STATE", str(folder / "home"): "/HOME", sys.executable: "/PYTHON"}
+    if server:
+        paths[server] = "/SOCKET"
+    group = grp.getgrgid(user.pw_gid).gr_name
+    names = Normaliser(paths, user.pw_name, group, days=world.startswith(_GROWING))
+    made = World(names)
+    try:
+        WORLDS[world](made)
+        before = tree(folder, names, (user.pw_uid, user.pw_gid))
+        if not case.heading:
+            return "\n".join([f"{world}: {description(world)}", "", *before, "", ""])
+        if as_root and guest:
+            _become(user)
+        lines = _play(folder, case, names, server)
+        after = tree(folder, names, (user.pw_uid, user.pw_gid))
+    finally:
+        made.close()
+    changes = [f"{line[0]} {line[2:]}" for line in difflib.ndiff(before, after) if line[0] in "+-"]
+    return "\n".join([*lines, *changes, "", ""])
+
+
 def _become(user: pwd.struct_passwd) -> None:
     os.setgroups([])
     os.setgid(user.pw_gid)
     os.setuid(user.pw_uid)
 
 
-def _case(folder: Path, world: str, case: Case) -> str:
-    """Makes the world in a process of its own, as the user of the case, and runs the commands of the case in it."""
-    marks = case.marks
-    as_root = os.geteuid() == 0
-    user = pwd.getpwnam(_NOBODY) if as_root and "root" not in marks else pwd.getpwuid(os.geteuid())
-    for name in ("w", "state", "home"):
-        (folder / name).mkdir()
-        if as_root and (name != "w" or "guest" not in marks):
-            os.chown(folder / name, user.pw_uid, user.pw_gid)
-    os.chown(folder, user.pw_uid, user.pw_gid) if as_root else None
-    if as_root and "guest" not in marks:
-        _become(user)
-    os.umask(0o022)
-    os.chdir(folder / "w")
-    path = os.environ.get("PATH", os.defpath)
-    socket = os.environ.get(SOCKET, "")
+def _only_settings(folder: Path) -> str:
+    """Leaves this process no settings but its own; returns the server's socket, "" where none runs."""
+    kept = {name: os.environ[name] for name in ("PATH", SOCKET) if name in os.environ}
     os.environ.clear()
-    os.environ.update(PATH=path, HOME=str(folder / "home"), XDG_STATE_HOME=str(folder / "state"), TZ="UTC", LANG="C.UTF-8", TERM="dumb")
-    os.environ[SOCKET] = socket
+    own = {"HOME": str(folder / "home"), "XDG_STATE_HOME": str(folder / "state"), "TZ": "UTC", "LANG": "C.UTF-8", "TERM": "dumb"}
+    os.environ.update({**kept, **own})
     time.tzset()
-    paths = {str(folder / "w"): "/W", str(folder / "state"): "/STATE", str(folder / "home"): "/HOME"}
-    if socket:
-        paths[socket] = "/SOCKET"
-    paths[sys.executable] = "/PYTHON"
-    names = Normaliser(paths, user.pw_name, grp.getgrgid(user.pw_gid).gr_name, days=world.startswith(("seed", "layout", "mail", "cursors", "set-aside")))
-    made = World(names)
+    return kept.get(SOCKET, "")
+
+
+def _play(folder: Path, case: Case, names: Normaliser, server: str) -> list[str]:
+    """Runs the commands of a case, one after the other."""
     lines: list[str] = []
-    try:
-        WORLDS[world](made)
-        before = _tree(folder, names, user)
-        if as_root and "guest" in marks:
-            _become(user)
-        if not case.heading:
-            return "\n".join([*_described(world), *before, ""]) + "\n"
-        out = b""
-        for command in case.commands:
-            words = shlex.split(names.real(command).replace("SOCKET", socket))
-            environ = dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word) and "|" not in words[: words.index(word)])
-            words = [word for word in words if word.partition("=")[0] not in environ]
-            given = b""
-            if "|" in words:
-                given = out if words[0] == "@" else os.fsencode(words[0].encode("latin-1", "backslashreplace").decode("unicode_escape"))
-                words = words[2:]
-            code, out, err = _run(folder, words, given, environ, marks)
-            if len(case.commands) > 1:
-                lines.append(f"$$ {command}")
-            lines += [f"  {line}".rstrip() for line in _lines(names.text(os.fsdecode(out)))]
-            lines += [f"! {line}".rstrip() for line in _lines(names.text(os.fsdecode(err)))]
-            lines.append("exit 0 or 1" if words[0] == "doctor" and code < 2 else f"exit {code}")
-        after = _tree(folder, names, user)
-    finally:
-        made.close()
-    changed = [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
-    return "\n".join([*lines, *(_marked(line) for line in changed), ""]) + "\n"
+    out = b""
+    for command in case.commands:
+        words = shlex.split(names.real(command).replace("SOCKET", server))
+        environ = dict(word.split("=", 1) for word in itertools.takewhile(_SETTING.match, words))
+        words = words[len(environ) :]
+        given = b""
+        if words[1:2] == ["|"]:
+            given = out if words[0] == "@" else words[0].encode().decode("unicode_escape").encode("latin-1")
+            words = words[2:]
+        code, out, err = _run(folder, words, given, environ, case.lines)
+        if len(case.commands) > 1:
+            lines.append(f"$$ {command}")
+        for sign, printed in ((" ", out), ("!", err)):
+            shown = names.text(os.fsdecode(printed)).removesuffix("\n")
+            lines += [f"{sign} {line}".rstrip() for line in shown.split("\n") if printed]
+        lines.append("exit 0 or 1" if words[0] == "doctor" and code < 2 else f"exit {code}")  # as the machine is
+    return lines
 
 
-def _marked(line: str) -> str:
-    return f"{line[0]} {line[2:]}"
-
-
-def _lines(text: str) -> list[str]:
-    return text.removesuffix("\n").split("\n") if text else []
-
-
-def _described(world: str) -> Iterator[str]:
-    build = WORLDS[world]
-    yield f"{world}: {(getattr(build, 'func', build).__doc__ or 'Nothing at all.').strip()}"
-    yield ""
-
-
-def _run(folder: Path, words: Sequence[str], given: bytes, environ: dict[str, str], marks: Sequence[str]) -> tuple[int, bytes, bytes]:
-    """Runs a command in a forked child; returns its exit code and what it printed."""
-    lines = next((int(mark.split()[0]) for mark in marks if mark.endswith(" lines")), None)
-    (read, write), err = os.pipe(), tempfile.TemporaryFile(dir=folder)
-    stdin = tempfile.TemporaryFile(dir=folder)
-    stdin.write(given)
-    stdin.seek(0)
-    pid = os.fork()
-    if pid == 0:
-        code = 70
-        try:
+def _run(
+    folder: Path, words: Sequence[str], given: bytes, environ: dict[str, str], lines: int | None
+) -> tuple[int, bytes, bytes]:
+    """Runs a command in a forked child; returns its exit code and what it printed. SIGINT ends it after ``lines`` lines."""
+    read, write = os.pipe()
+    with tempfile.TemporaryFile(dir=folder) as stdin, tempfile.TemporaryFile(dir=folder) as err:
+        stdin.write(given)
+        stdin.seek(0)
+        pid = os.fork()
+        if pid == 0:
             os.environ.update(environ)
-            for fd, stream in ((stdin.fileno(), 0), (write, 1), (err.fileno(), 2)):
-                os.dup2(fd, stream)
-            os.closerange(3, 256)
-            sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8", errors="surrogateescape")
-            sys.stdout = io.TextIOWrapper(open(1, "wb", closefd=False), encoding="utf-8", errors="surrogateescape")
-            sys.stderr = io.TextIOWrapper(open(2, "wb", closefd=False), encoding="utf-8", errors="backslashreplace", write_through=True)
-            code = main(words)
-            sys.stdout.flush()
-        except BaseException:
-            os.write(2, traceback.format_exc().encode())
-        finally:
-            os._exit(code)
-    os.close(write)
-    printed = b""
-    with open(read, "rb", buffering=0) as pipe:
-        while piece := pipe.read(65_536):
-            printed += piece
-            if lines is not None and printed.count(b"\n") >= lines:
-                os.kill(pid, signal.SIGINT)
-                lines = None
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    with err, stdin:
+            _command(words, stdin.fileno(), write, err.fileno())
+        os.close(write)
+        out = b""
+        with open(read, "rb", buffering=0) as pipe:
+            while piece := pipe.read(65_536):
+                out += piece
+                if lines is not None and out.count(b"\n") >= lines:
+                    os.kill(pid, signal.SIGINT)
+                    lines = None
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         err.seek(0)
-        return code, printed, err.read()
+        return code, out, err.read()
 
 
-def _tree(folder: Path, names: Normaliser, user: pwd.struct_passwd) -> list[str]:
-    """Lists what a case has below its folder: mode, owner where it is another one, path, number of names, content."""
-    lines = []
-    for top in ("w", "state"):
-        for path in sorted((folder / top).rglob("*"), key=lambda path: [part.lstrip(".") if part != ".spooltop" else "~" for part in path.parts]):
-            lines.append(_entry(path, path.relative_to(folder if top == "state" else folder / "w"), names, user))
-    return [line for line in lines if line]
-
-
-def _entry(path: Path, name: Path, names: Normaliser, user: pwd.struct_passwd) -> str:
-    found = path.lstat()
-    mode = stat.S_IMODE(found.st_mode)
-    owner = "" if (found.st_uid, found.st_gid) == (user.pw_uid, user.pw_gid) else f" {found.st_uid}:{found.st_gid}"
-    links = f" ={found.st_nlink}" if stat.S_ISREG(found.st_mode) and found.st_nlink > 1 else ""
-    shown = names.text(str(name).replace("\n", "\\x0a"))
-    if stat.S_ISDIR(found.st_mode):
-        return f"{mode:04o}{owner} {shown}/"
-    if stat.S_ISLNK(found.st_mode):
-        return f"link{owner} {shown} -> {os.readlink(path)}"
-    if not stat.S_ISREG(found.st_mode):
-        return f"{mode:04o}{owner} {shown} (no file)"
-    return f"{mode:04o}{owner} {shown}{links} {_content(path, names)}"
-
-
-def _content(path: Path, names: Normaliser) -> str:
-    """Shows a short content, and the digest of a long one; of journals only the members of their lines."""
+def _command(words: Sequence[str], *streams: int) -> NoReturn:
+    """Runs a command line as if it were this process's own, and ends the process."""
+    code = 70
     try:
-        data = path.read_bytes()
-    except PermissionError:
-        return "unreadable"
-    if path.suffix == ".jsonl":
-        members = sorted({name for line in data.split(b"\n") if line.startswith(b"{") for name in json.loads(line)})
-        return f"lines of {', '.join(members)}"
-    if path.name == ".cursors.journal" or (".spooltop" in path.parts and path.suffix == ".counters"):
-        return "present"
-    text = names.text(os.fsdecode(data)).replace("\n", "\\n") if len(data) < 2000 else ""
-    if 0 < len(text) <= 300 or not data:
-        return f'"{text}"'
-    return f"{len(data)} bytes {sha256(data).hexdigest()[:12]}"
+        for stream, fd in enumerate(streams):
+            os.dup2(fd, stream)
+        os.closerange(3, 256)
+        files = [open(fd, mode, closefd=False) for fd, mode in ((0, "rb"), (1, "wb"), (2, "wb"))]  # noqa: SIM115
+        sys.stdin, sys.stdout, sys.stderr = (io.TextIOWrapper(file, "utf-8", "surrogateescape") for file in files)
+        code = main(words)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:  # noqa: BLE001  it is shown as the difference
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(code)

@@ -1,4 +1,4 @@
-"""Worlds in which commands are recorded: each is made anew for each case, in the current directory, by a function without arguments.
+"""Worlds in which commands are recorded: each is made anew for each case, in the current directory.
 
 What a world holds is hours old, by the time in the ids and by that of the files; the ages are half a unit above a whole one.
 """
@@ -57,7 +57,7 @@ class World:
                     os.execvp("sleep", ["sleep", "600"])
                 assert kept is not None
                 os.write(told, b".")
-            except BaseException:
+            except Exception:  # noqa: BLE001  the parent sees that nothing was told
                 traceback.print_exc()
             finally:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -144,7 +144,7 @@ def claims_alive(world: World) -> None:
 
 @_world
 def claims_mixed(world: World) -> None:
-    """Makes claims of a dead and of a living consumer, of one whose presence is gone, and of other programs; one message waits."""
+    """Makes claims of a dead and of a living consumer, of one whose presence is gone, and of other programs."""
     Spool.create(SPOOL, False).close()
     for number in range(4):
         write(SPOOL / f"new/{own_id((5.5 - number) * HOUR, number)},s=teams", f"mixed {number}", (5.5 - number) * HOUR)
@@ -168,7 +168,7 @@ def tmp_litter(world: World) -> None:
     name = write(SPOOL / f"tmp/{own_id(2.5 * HOUR, 11)}", "being wr", 2.5 * HOUR)
 
     def writes() -> object:
-        file = open(name, "ab")
+        file = open(name, "ab")  # noqa: SIM115  it stays open
         fcntl.lockf(file, fcntl.LOCK_EX)
         return file
 
@@ -194,8 +194,9 @@ def set_aside(world: World) -> None:
         spool.recover()  # makes .spooltop
     put_aside("held", "aaaaaaaaaa", f"{own_id(5.5 * HOUR, 20)},s=imessage", 4.5 * HOUR)
     put_aside("held", "aaaaaaaaaa", f"{own_id(5.5 * HOUR, 21)},n=1,e=died", 4.5 * HOUR, origin="cur")
-    put_aside("rejected", "consumers", f"{own_id(6.5 * HOUR, 22)},n=10,e=exit-65", 3.5 * HOUR, origin="cur", reason="exit 65", operation="")
-    put_aside("rejected", "consumers", f"{own_id(6.5 * HOUR, 23)},n=2", 3.5 * HOUR, origin="cur", reason="no such account", operation="")
+    rejected = partial(put_aside, "rejected", "consumers", age=3.5 * HOUR, origin="cur", operation="")
+    rejected(f"{own_id(6.5 * HOUR, 22)},n=10,e=exit-65", reason="exit 65")
+    rejected(f"{own_id(6.5 * HOUR, 23)},n=2", reason="no such account")
     put_aside("trash", "bbbbbbbbbb", f"{own_id(7.5 * HOUR, 24)},s=email", 2.5 * HOUR)
     put_aside("trash", "bbbbbbbbbb", f"{own_id(8.5 * HOUR, 25)}", 24 * 40.5 * HOUR, origin="tmp")
 
@@ -219,7 +220,8 @@ def odd_files(world: World) -> None:
 def paused(world: World) -> None:
     """Pauses a spool in which messages wait."""
     waiting(world)
-    write(SPOOL / ".spooltop/paused", json.dumps({"schema": 1, "by": "ann", "at": time.time() - 2.5 * HOUR, "reason": "a schema change"}))
+    record = {"schema": 1, "by": "ann", "at": time.time() - 2.5 * HOUR, "reason": "a schema change"}
+    write(SPOOL / ".spooltop/paused", json.dumps(record))
 
 
 @_world
@@ -239,7 +241,10 @@ def poison(world: World) -> None:
 def hostile(world: World) -> None:
     """Puts messages under names with newlines, escapes, bytes that are no UTF-8, and those of options."""
     Spool.create(SPOOL, False).close()
-    names = ("--yes", "-h", "ALL", "a\nb", "esc\x1b[31mred", "byte\udcff", "back\\slash", "spåce und ", "x,s=%0A,n=1", "“quotes”", "$(touch pwned)")
+    names = (
+        "--yes", "-h", "ALL", "a\nb", "esc\x1b[31mred", "byte\udcff", "back\\slash", "spåce und ", "x,s=%0A,n=1", "“quotes”",
+        "$(touch pwned)",
+    )  # fmt: skip
     for number, name in enumerate(names):
         write(os.path.join("spool/new", name), f"hostile {number}\x1b]0;title\x07\n", (12.5 - number) * HOUR)
     write(os.path.join("spool/cur", f"c\nd\udcfe:2,P{GONE}"), "claimed", 1.5 * HOUR)
@@ -250,8 +255,10 @@ def hostile(world: World) -> None:
 def payloads(world: World) -> None:
     """Puts messages with JSON that holds secrets, binary bytes, an empty one, a long one."""
     Spool.create(SPOOL, False).close()
-    contents = (b'{"user": "ann", "password": "hunter2", "nested": {"token": "abc"}}', bytes(range(256)), b"", b"line\n" * 3000,
-                b"Authorization: Bearer sesame\nkey=value\n", "mehr als ASCII: äöü ☃".encode())  # fmt: skip
+    contents = (
+        b'{"user": "ann", "password": "hunter2", "nested": {"token": "abc"}}', bytes(range(256)), b"", b"line\n" * 3000,
+        b"Authorization: Bearer sesame\nkey=value\n", "mehr als ASCII: äöü ☃".encode(),
+    )  # fmt: skip
     for number, content in enumerate(contents):
         write(SPOOL / f"new/message-{number}", content, (9.5 - number) * HOUR)
 
@@ -329,7 +336,7 @@ def layout(world: World, name: str) -> None:
 @_world
 def cursors(world: World) -> None:
     """Writes cursor files: of several sources, one a source, one that cannot be read; and what an unsafe writer leaves."""
-    sections = {"imessage": {"last_rowid": 89632}, "email": {"uid": 7, "validity": 3}, "teams": "opaque", "big": 2**60, "none": None}
+    sections = {"imessage": {"last_rowid": 89632}, "email": {"uid": 7, "validity": 3}, "teams": "opaque", "none": None}
     write("shared/cursors.json", json.dumps(sections, indent=2), 2.5 * HOUR)
     write("shared/.cursors.lock")
     for name, value in (("imessage", 89632), ("email", "2026-11-25T00:00:00Z")):
@@ -353,7 +360,7 @@ def locks(world: World) -> None:
     write("locks/kernel.lock", "", 2.5 * HOUR)
 
     def holds() -> object:
-        file = open("locks/kernel.lock", "ab")
+        file = open("locks/kernel.lock", "ab")  # noqa: SIM115  it stays open
         fcntl.flock(file, fcntl.LOCK_EX)
         return file
 
@@ -370,8 +377,8 @@ def operations(world: World) -> None:
     claims_dead(world)
     for words in (
         ["requeue", "spool", "ALL", "--yes"], ["hold", "spool", "--box", "new", "--source", "email", "--yes"],
-        ["purge", "spool", "--box", "new", "--source", "imessage", "ALL", "--yes"], ["pause", "spool", "--yes", "--reason", "why"],
-        ["resume", "spool", "--yes"],
+        ["purge", "spool", "--box", "new", "--source", "imessage", "ALL", "--yes"],
+        ["pause", "spool", "--yes", "--reason", "why"], ["resume", "spool", "--yes"],
     ):  # fmt: skip
         world.child(partial(_command, words), lives=False)
 
@@ -404,7 +411,8 @@ def stream(world: World) -> None:
         client.xgroup_create("jobs", "work", "0", mkstream=True)
         now = int(time.time() * 1000)
         for number, age in enumerate((3.5, 2.5, 1.5)):
-            client.xadd("jobs", {"data": f"message {number}", **({"source": "email"} if number else {})}, id=f"{now - int(age * 3600e3)}-0")
+            fields = {"data": f"message {number}", **({"source": "email"} if number else {})}
+            client.xadd("jobs", fields, id=f"{now - int(age * 3600e3)}-0")
         client.xreadgroup("work", "plain-consumer", {"jobs": ">"}, count=1)
         client.xgroup_create("jobs", "idle", "$")
     waiting(world)
