@@ -45,6 +45,7 @@ _NOW = (1.7e9, 2.6e9)
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.MULTILINE), shown)
     for pattern, shown in (
+        (r"\b\d{4}-\d\d-\d\dT[\d:]{8}(?:\+00:00|Z)", "DATETIME"),
         (r"\b\d{4}-\d\d-\d\d\b", "DATE"),
         (r"\b\d\d:\d\d:\d\d(?:\.\d+)?(?: \+0000)?(?!\d)", "TIME"),
         (r"(TOKEN\d+\.|,t=)\d{16}\b", r"\1US"),
@@ -78,7 +79,7 @@ class Normaliser:
 
     def __init__(self, paths: Mapping[str, str], user: str, group: str, *, days: bool) -> None:
         self._paths = sorted(paths.items(), key=lambda pair: -len(pair[0]))
-        self._owner = {user: "USER", group: "GROUP"} if user != "root" else {}
+        self._owner = dict.fromkeys((user, group), "USER") if user != "root" else {}
         self._names: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         self._days = days
@@ -97,7 +98,7 @@ class Normaliser:
     def text(self, text: str) -> str:
         """Returns ``text`` with names for what differs between runs. Lines of JSON are set apart by their members."""
         for real, shown in self._paths:
-            text = text.replace(real, shown)
+            text = re.sub(rf"{re.escape(real)}(\S*)(  +|)", partial(_path_cell, shown), text)
         for kind, pattern in (("ID", _ID), ("ENTRY", _ENTRY)):
             for real in sorted(set(pattern.findall(text))):
                 self.learn(kind, real)
@@ -121,7 +122,8 @@ class Normaliser:
     def _plain(self, text: str) -> str:
         for real, name in self._names.items():
             if name.startswith("PID"):
-                text = re.sub(rf"( *)(?:(?<![\w.])|(?<=:2,P)){real}(?!\w)((?: \w\S*(?!\S))*)( *)", partial(_pid_cell, name), text)
+                text = re.sub(rf"(  +){real}(?!\w)((?: \w\S*(?!\S))*)(  +)", partial(_pid_cell, name), text)
+                text = re.sub(rf"(?:(?<![\w.])|(?<=:2,P)){real}(?!\w)", name, text)
             elif name.startswith("OP"):  # a column of its own
                 text = text.replace(f"{real}  ", f"{name.ljust(len(real))}  ").replace(real, name)
             else:
@@ -157,13 +159,17 @@ class Normaliser:
         return _age(value) if name in _AGES else value
 
 
+def _path_cell(shown: str, match: re.Match[str]) -> str:
+    """Returns what replaces a path; in a table the columns behind stay where they were."""
+    cell = shown + match[1]
+    return cell.ljust(len(match[0])) if match[2] else cell
+
+
 def _pid_cell(name: str, match: re.Match[str]) -> str:
     """Returns what replaces a pid and the words behind it; in a table the columns behind stay where they were."""
     before, words, after = match[1], match[2], match[3]
     cell = name + re.sub(r"tests\.beh\S*", "COMMAND", words)
-    if len(after) < 2:
-        return before + cell + after
-    if len(before) > 1 and len(after) == 2 and not words:
+    if len(after) == 2 and not words:
         return cell.rjust(len(match[0]) - 2) + after
     return before + cell.ljust(len(match[0]) - len(before))
 

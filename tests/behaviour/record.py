@@ -8,13 +8,14 @@ A file ``recorded/WORLD.txt`` has a heading for each case, which is both the tab
   the record, SOCKET for that of the server.
 - ``&&`` separates commands of one case; each case has a world of its own. ``@ |`` pipes the output of the one before.
 - ``[root]`` makes the world and runs the commands as root; ``[guest]`` makes it as root and runs them as an ordinary user; all
-  other cases are of an ordinary user who owns the world: nobody, where root records.
+  other cases are of an ordinary user who owns the world.
 - ``[N lines]`` stops a command that runs on, by SIGINT, after N lines.
 """
 
 from __future__ import annotations
 
 import codecs
+import ctypes
 import difflib
 import grp
 import importlib.util
@@ -52,7 +53,10 @@ __all__ = ["RECORDED", "Case", "cases_in", "difference", "missing", "preload", "
 
 RECORDED = Path(__file__).parent / "recorded"
 _HEADING = re.compile(r"(?:\$ )?((?:\[[^]]*\] )*)(.*)")
-_NOBODY = "nobody"
+_USER = "games"
+"""An ordinary user of every system, as whom nothing else runs."""
+_DUMPABLE = 4
+"""PR_SET_DUMPABLE, prctl(2)."""
 _FIRST_NAMESPACE = "pid:[4026531836]"
 _BY_PID = re.compile("claims-|tmp-|poison|odd|operations|locks|several|seed_|hostile|layout-job|mail|read-only")
 """Worlds in which pids are judged, which only the first pid namespace allows."""
@@ -183,14 +187,14 @@ def record(world: str, case: Case) -> str:
 def difference(world: str, case: Case) -> Iterator[str]:
     """Yields the lines of the difference between what is recorded of a case and what it does now."""
     name = f"{world} {case.heading}"
-    old, new = case.text.splitlines(), record(world, case).splitlines()
+    old, new = case.text.rstrip().splitlines(), record(world, case).rstrip().splitlines()
     return difflib.unified_diff(old, new, f"recorded {name}", f"now {name}", lineterm="", n=2)
 
 
 def _case(folder: Path, world: str, case: Case) -> str:
     """Makes the world in this process, as the user of the case, and runs the commands of the case in it."""
     as_root, guest = os.geteuid() == 0, "guest" in case.marks
-    user = pwd.getpwnam(_NOBODY) if as_root and "root" not in case.marks else pwd.getpwuid(os.geteuid())
+    user = pwd.getpwnam(_USER) if as_root and "root" not in case.marks else pwd.getpwuid(os.geteuid())
     folder.chmod(0o755)
     for name in ("w", "state", "home"):
         (folder / name).mkdir()
@@ -228,6 +232,7 @@ def _become(user: pwd.struct_passwd) -> None:
     os.setgroups([])
     os.setgid(user.pw_gid)
     os.setuid(user.pw_uid)
+    ctypes.CDLL(None).prctl(_DUMPABLE, 1)  # as if it had logged in: its own processes may read what it has open
 
 
 def _only_settings(folder: Path) -> str:
