@@ -48,8 +48,10 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\b\d{4}-\d\d-\d\dT[\d:]{8}(?:\+00:00|Z)", "DATETIME"),
         (r"\b\d{4}-\d\d-\d\d\b", "DATE"),
         (r"\b\d\d:\d\d:\d\d(?:\.\d+)?(?: \+0000)?(?!\d)", "TIME"),
+        (r"(?<![\w.])1[789]\d{8}\.\d{4,}", "T"),
+        (r"(?<=queued:)\d{13}\b", "MS"),
         (r"(TOKEN\d+\.|,t=)\d{16}\b", r"\1US"),
-        (r"python[\d.]* -m tests\.behaviour.*?(?=\)| on HOST|$)", "COMMAND"),
+        (r"python[\d.]*(?: -\w+)* tests\.behaviour.*?(?=\)| on HOST|$)", "COMMAND"),
         (r"tests\.beh[\w…]*", lambda match: "COMMAND".ljust(len(match[0]))),
         (r"free'=\d+B;;;0;\d+", "free'=ROOM"),
         (r"age'=(\d+)\.\d+s", lambda match: f"age'={_age(float(match[1]))}"),
@@ -156,7 +158,7 @@ class Normaliser:
             return self._names.get(str(value), value if str(value) in _FIXED_PIDS else "PID")
         if _NOW[0] < value < _NOW[1]:
             return "T"
-        return _age(value) if name in _AGES else value
+        return _age(value) if name in _AGES or name.endswith("_age") else value
 
 
 def _path_cell(shown: str, match: re.Match[str]) -> str:

@@ -24,7 +24,13 @@ def tree(folder: Path, names: Normaliser, owner: tuple[int, int]) -> list[str]:
 
 def _paths(folder: Path, top: Path) -> list[Path]:
     below = top if top != folder else folder / "state"
-    return sorted(below.rglob("*"), key=lambda path: [part.lstrip(".") if part != ".spooltop" else "~" for part in path.parts])
+    return sorted(below.rglob("*"), key=_place)
+
+
+def _place(path: Path) -> list[str]:
+    """Puts consumers in the order in which they came: their names are random."""
+    parts = [part.lstrip(".") if part != ".spooltop" else "~" for part in path.parts]
+    return [*parts[:-1], str(path.lstat().st_mtime_ns)] if path.parent.name == "consumers" else parts
 
 
 def _line(path: Path, name: Path, names: Normaliser, owner: tuple[int, int]) -> str:
