@@ -1,0 +1,10 @@
+"""State machines over plan, apply and undo, one for each kind of source."""
+
+from __future__ import annotations
+
+from .machine import Machine
+from .spool import SpoolMachine
+
+__all__ = ["MACHINES"]
+
+MACHINES: dict[str, type[Machine]] = {"directory": SpoolMachine}
