@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from .machine import Machine
+from .sides import CursorMachine, LockMachine, PauseMachine
 from .spool import SpoolMachine
 
 __all__ = ["MACHINES"]
 
-MACHINES: dict[str, type[Machine]] = {"directory": SpoolMachine}
+MACHINES: dict[str, type[Machine]] = {
+    "directory": SpoolMachine, "cursors": CursorMachine, "locks": LockMachine, "pause": PauseMachine,
+}  # fmt: skip
