@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .layout import LayoutMachine
 from .machine import Machine
 from .sides import CursorMachine, LockMachine, PauseMachine
 from .spool import SpoolMachine
@@ -9,5 +10,5 @@ from .spool import SpoolMachine
 __all__ = ["MACHINES"]
 
 MACHINES: dict[str, type[Machine]] = {
-    "directory": SpoolMachine, "cursors": CursorMachine, "locks": LockMachine, "pause": PauseMachine,
+    "directory": SpoolMachine, "cursors": CursorMachine, "locks": LockMachine, "pause": PauseMachine, "layouts": LayoutMachine,
 }  # fmt: skip

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from spooltop.control import Control, open_control
 from spooltop.engine.system.files import Files
-from spooltop.errors import AuditFailed, Refused, UsageError
+from spooltop.errors import Refused, SpooltopError, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome, Plan, Result
 from spooltop.model.vocabulary import Action
@@ -141,6 +141,10 @@ class Machine:
     def open(self) -> Control:
         settings = {"XDG_STATE_HOME": str(self.base / "state"), "SPOOLTOP_CLAIMS_PIDS": "this-host"}
         return open_control(str(self.root), watch=False, clock=self.clock, settings=settings, **self.options())
+
+    def journal(self) -> Path | None:
+        path = self.root / self.JOURNAL
+        return path if path.exists() else None
 
     def options(self) -> dict[str, Any]:
         return {}
@@ -370,7 +374,7 @@ class Machine:
             with at_call(number, refuse):
                 result = self.pick(self.operators).apply(plan)
             outcomes = dict(zip(keys, (item.outcome for item in result.items), strict=False))
-        except (AuditFailed, Refused):
+        except SpooltopError:
             self.note("refused")
         self.reached("permission taken")
         pins = self.pins()
@@ -440,8 +444,8 @@ class Machine:
     @rule(3)
     def cut_journal(self) -> bool:
         """Cuts the last bytes off the journal, as a power cut may: the last line is then unreadable."""
-        journal = self.root / self.JOURNAL
-        if not self.operations or not journal.exists():
+        journal = self.journal()
+        if not self.operations or journal is None:
             return False
         last = self.operations[-1]
         data = journal.read_bytes()

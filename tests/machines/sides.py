@@ -139,7 +139,7 @@ class LockMachine(SideMachine):
 
     def pins(self) -> dict[str, Pin]:
         return {
-            name: (path.read_text(), path.stat().st_mtime_ns) for name in self.NAMES if (path := self.root / name).exists()
+            name: (path.read_text(), path.stat().st_mtime_ns, path.stat().st_ino) for name in self.NAMES if (path := self.root / name).exists()
         }
 
     def key(self, item: Any) -> str:
@@ -151,7 +151,12 @@ class LockMachine(SideMachine):
         draft.write_text(text)
         os.utime(draft, ns=(at, at))
         os.replace(draft, self.root / name)
-        self.things[name] = (text, at)
+        self.things[name] = self.pins()[name]
+        assert self.things[name][:2] == (text, at)
+
+    def restore(self, key: str, before: Pin | None) -> None:
+        self.things[key] = self.pins()[key]
+        assert before is not None and self.things[key][:2] == before[:2]  # in a new file
 
     @rule(12)
     def come(self) -> None:

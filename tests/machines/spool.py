@@ -342,7 +342,10 @@ class SpoolMachine(Machine):
             os.unlink(path)
             del self.messages[body]
         else:
-            os.rename(path, self.root / "cur" / f"{self.messages[body].id}:2,P{GONE}")
+            claim = self.root / "cur" / f"{self.messages[body].id}:2,P{GONE}"
+            if claim.exists():
+                return False
+            os.rename(path, claim)
             self.messages[body] = replace(self.messages[body], box=Box.CUR, holder=GONE)
         return True
 
