@@ -1,4 +1,4 @@
-"""State machine of other programs' directories: each message is whole and in one place, and an undo brings back its exact place."""
+"""State machine of other programs' directories: each message is in one place, and an undo brings back its exact place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Common part of the state machines: rules drawn by one seed, operations with what they moved, crashes, and counts of rare states.
+"""Common part of the state machines: rules drawn by one seed, operations with what they moved, crashes, counts of rare states.
 
 A machine has a model of where each thing is. After each step the model must agree with a census of the disk. ``run`` is repeated
 by its seed; a failure prints the last steps.
@@ -283,7 +283,7 @@ class Machine:
         return operation
 
     def check_listed(self, operation: Operation) -> bool:
-        """Compares an entry of the list of operations with the model; False where there is none, as for one that began nothing."""
+        """Compares an entry of the list of operations with the model; False where there is none, as nothing began."""
         listed = [record for record in self.operators[0].operations() if record.operation == operation.id]
         if operation.forgotten or (not operation.moves and not listed):
             assert not listed

@@ -139,7 +139,9 @@ class LockMachine(SideMachine):
 
     def pins(self) -> dict[str, Pin]:
         return {
-            name: (path.read_text(), path.stat().st_mtime_ns, path.stat().st_ino) for name in self.NAMES if (path := self.root / name).exists()
+            name: (path.read_text(), path.stat().st_mtime_ns, path.stat().st_ino)
+            for name in self.NAMES
+            if (path := self.root / name).exists()
         }
 
     def key(self, item: Any) -> str:

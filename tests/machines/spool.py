@@ -7,16 +7,16 @@ import os
 import signal
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from spooltop.engine import Spool, names
 from spooltop.engine.limits import MAX_ATTEMPTS
-from spooltop.errors import ClaimLost, Refused, UsageError
+from spooltop.errors import ClaimLost, Refused
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Item, Outcome, Plan
+from spooltop.model.operations.plan import Confirm, Outcome, Plan
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Verdict
 
 from .machine import Machine, Move, Operation, Pin, rule
@@ -125,6 +125,7 @@ class SpoolMachine(Machine):
         "holder proven dead judged again", "trash expired", "hold of held", "release into a taken name",
         "attempts at the limit", "pause while working", "operation lost with its line", "file replaced under its name",
         "living holder refused", "claim taken by force", "holder forgotten before undo",
+        "undo takes nothing from a living holder",
     )  # fmt: skip
 
     def prepare(self) -> None:
@@ -356,7 +357,7 @@ class SpoolMachine(Machine):
     @rule(2)
     def replace_file(self, body: str = "") -> bool:
         """Another file comes under the name of a message: its content is another message with that id."""
-        bodies = self.of(Box.NEW, Box.HELD, Box.TRASH)
+        bodies = [body for body in self.of(Box.NEW, Box.HELD, Box.TRASH) if not body.startswith("injected")]
         if not bodies:
             return False
         body = body or self.pick(bodies)
@@ -420,7 +421,11 @@ class SpoolMachine(Machine):
         return None if operation.action is Action.INJECT or pin[3] - after[3] < SLACK else False
 
     def can_go_back(self, operation: Operation, key: str, pins: Mapping[str, Pin]) -> bool:
-        source = operation.moves[key].source
+        source, message = operation.moves[key].source, self.messages.get(key)
+        if message is not None and self.verdict(message) is Verdict.ALIVE:
+            if self.same(operation, pins[key], operation.moves[key].after):
+                self.reached("undo takes nothing from a living holder")
+            return False
         if source is None:
             return True
         box, path, *_ = source

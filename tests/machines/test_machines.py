@@ -1,11 +1,16 @@
-"""Plan, apply and undo of each source, walked by its state machine: fixed seeds reach every rare state, a fresh one is printed."""
+"""Plan, apply and undo of each source, walked by its state machine: by fixed seeds and by a fresh one."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from random import SystemRandom
 
 import pytest
+
+from spooltop.model.operations.plan import Outcome
+from spooltop.model.vocabulary import Action, Box
+from tests.builders import SpoolWorld, message_id
 
 from . import MACHINES
 from .machine import run
@@ -33,3 +38,27 @@ def test_many_steps(source: str) -> None:
     seed = SystemRandom().randrange(1 << 32)
     print(f"python -m tests.machines --source {source} --seed {seed} --steps {4 * STEPS[source]}")
     run(MACHINES[source], seed, 4 * STEPS[source])
+
+
+def test_no_message_goes_to_new_under_the_name_of_a_claim(tmp_path: Path) -> None:
+    """A machine found it: the undo of an interrupted release writes that the claim came from ``new``."""
+    with SpoolWorld(tmp_path) as world:
+        world.put(message_id(1))
+        [claim] = world.claim_dead()
+        (world.path / "cur" / claim).unlink()
+        world.put_aside(Box.HELD, claim, origin="new")
+        _, result = world.do(Action.RELEASE)
+        assert [item.outcome for item in result.items] == [Outcome.DONE]
+        assert world.names(Box.NEW) == [f"{message_id(1)},n=1,e=died"]
+
+
+def test_an_undone_undo_takes_no_claim_from_its_running_holder(tmp_path: Path) -> None:
+    with SpoolWorld(tmp_path) as world:
+        world.put(message_id(1))
+        _, [claim] = world.claim_living()
+        forced, _ = world.do(Action.REQUEUE, force=True)
+        undone, _ = world.undo(forced.operation)
+        assert world.names(Box.CUR) == [claim]
+        again, _ = world.undo(undone.operation)
+        assert (again.count, world.names(Box.CUR)) == (0, [claim])
+        assert [refusal.reason for refusal in again.refused] == ["claimed by a running consumer; requeue takes it with force"]

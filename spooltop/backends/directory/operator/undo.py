@@ -195,17 +195,17 @@ class _Backwards:
     def _statuses(self, made: _Made, cleared: Sequence[bool]) -> list[os.stat_result | None]:
         """Takes the status of each message; None where it is refused. A message with anything unusual about its file is looked
         at by itself."""
-        run = made.run
+        run, (box, _) = made.run, made.target
         found: list[os.stat_result | None]
         try:
             fd, look = self._folders.of(*made.target).fd, NameLookup(self._folders.files).status
             found = [look(name, fd) for name in run.to_names]
             taken = self._perhaps_taken(run)
-            columns = zip(found, run.inos, made.between, cleared, run.names, strict=True)
+            columns = zip(found, run.inos, made.between, cleared, run.names, run.to_names, strict=True)
             unusual = [
                 one is None or one.st_nlink != 1 or not S_ISREG(one.st_mode) or one.st_ino != (ino or one.st_ino) or gone
-                or name in taken or _went_on(one.st_ctime_ns, between)
-                for one, ino, between, gone, name in columns
+                or name in taken or _went_on(one.st_ctime_ns, between) or self._is_held(box, now)
+                for one, ino, between, gone, name, now in columns
             ]  # fmt: skip
         except OSError:
             found, unusual = [None] * len(run.names), [True] * len(run.names)
@@ -232,6 +232,8 @@ class _Backwards:
         try:
             found = self._folders.files.stat(place.name, self._folders.of(place.box, place.folder).fd)
             why = _why_not(self._folders, move, between, found, cleared=cleared)
+            if not why and self._is_held(place.box, place.name):
+                why = "claimed by a running consumer; requeue takes it with force"
         except FileNotFoundError:
             if self._claims is None:
                 self._claims = _claims(self._dirs)
@@ -248,6 +250,10 @@ class _Backwards:
             message = message._replace(size=found.st_size, since=found.st_ctime)
         self.refused.append(Refusal(message.row, why))
         return None
+
+    def _is_held(self, box: Box, name: str) -> bool:
+        """Whether ``name`` is the claim of a running consumer, from which an undo takes nothing."""
+        return box is Box.CUR and self._holder(_tokens([name])[0])[0] == Verdict.ALIVE.value
 
     def _holder(self, token: str) -> tuple[str | None, bool]:
         """The verdict on a claim that an undo would restore, and whether its consumer has no presence file any more."""

@@ -70,6 +70,8 @@ def _origin(box: Box, name: names.Name, metadata: Mapping[str, Json]) -> Destina
 
 
 def _in_new(box: Box, name: names.Name, origin: Json) -> str:
+    if name.token is not None:
+        origin = Box.CUR  # whatever lies beside it: no message in new is called as a claim
     if box is not Box.REJECTED:
         return name.raw if origin == Box.NEW and box in ASIDE else requeue_name(name)
     # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
