@@ -30,7 +30,7 @@ class LayoutMachine(Machine):
     LOOKS: ClassVar[bool] = False
 
     def prepare(self) -> None:
-        self.layout = self.pick(sorted(LAYOUTS))
+        self.layout = sorted(LAYOUTS)[self.random.randrange(1 << 32) % len(LAYOUTS)]
         self.world = LayoutWorld(self.base, self.layout)
         self.root = self.world.path
         self.things: dict[str, Pin] = self.pins()

@@ -198,7 +198,7 @@ class SpoolMachine(Machine):
             self.messages[body] = Message(self.producer.put(body.encode(), source=source), Box.NEW, 0, source)
         return True
 
-    @rule(3)
+    @rule(6)
     def put_tried_often(self) -> bool:
         """A message near the limit of attempts."""
         if len(self.messages) >= MOST:
@@ -211,7 +211,7 @@ class SpoolMachine(Machine):
         self.messages[body] = Message(id, Box.NEW, attempts)
         return True
 
-    @rule(5)
+    @rule(9)
     def put_foreign(self) -> bool:
         """A message of another program, whose names come again."""
         id = self.pick(("job", "job2"))
@@ -442,7 +442,7 @@ class SpoolMachine(Machine):
         """Draws an action, a selection that it is possible for, and whether it is forced."""
         action = self.pick((Action.REQUEUE, Action.REQUEUE, *SOURCES))
         box = self.pick((SOURCES[action][0], *SOURCES[action]))
-        force, bodies = self.chance(0.3), self.of(box)
+        force, bodies = self.chance(0.5 if box is Box.CUR else 0.2), self.of(box)
         kind = self.random.randrange(7)
         if kind < 5 and action is Action.EMPTY:
             self.skew += 7200.0
@@ -582,7 +582,7 @@ class SpoolMachine(Machine):
         plan = self.make_plan(Action.INJECT, Selection(), count=count, text=f"injected {self.bodies} {{n}}")
         result = self.pick(self.operators).apply(plan)
         assert [item.outcome for item in result.items] == [Outcome.DONE] * count
-        bodies = [body for body in self.pins() if body not in before]
+        bodies = sorted(self.pins().keys() - before.keys())
         assert len(bodies) == count
         for body in bodies:
             [id] = [item.id for item in result.items if item.name == self.pins()[body][1]]
@@ -610,7 +610,7 @@ class SpoolMachine(Machine):
 
     # The journal
 
-    @rule(1)
+    @rule(2)
     def lose_line(self) -> bool:
         """The intent of an operation becomes unreadable."""
         journal = self.root / self.JOURNAL
