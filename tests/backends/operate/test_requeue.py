@@ -168,52 +168,6 @@ def test_what_a_claim_is_called_in_new(claim, waiting):
     assert requeue_name(names.parse(claim, claimed=True)) == waiting
 
 
-def test_what_arrived_or_changed_after_the_plan_is_untouched(desk):
-    first, second = desk.put("a:2,P1", box=Box.CUR), desk.put("b:2,P1", box=Box.CUR)
-    operations = desk.operations()
-    plan = operations.plan(Action.REQUEUE, Selection(everything=True))
-    desk.put("c:2,P1", box=Box.CUR)
-    (desk.path / "cur" / first).write_text("longer than it was when the plan was made")
-    (desk.path / "cur" / second).unlink()
-    result = operations.apply(plan)
-    assert outcomes(result) == [
-        (Outcome.SKIPPED, "changed since the plan"),
-        (Outcome.SKIPPED, "acknowledged or moved meanwhile"),
-    ]
-    assert desk.names(Box.CUR) == ["a:2,P1", "c:2,P1"]
-    assert result.undo == ()
-
-
-@pytest.mark.parametrize("action", [Action.REQUEUE, Action.HOLD, Action.PURGE])
-def test_a_plan_that_is_a_minute_old_takes_only_what_is_still_the_same(desk, action):
-    same, again, acked, touched = (desk.put(desk.id(number), f"{number}") for number in range(4))
-    claims = desk.claim_and_die(same, again, acked, touched)
-    operations, other = desk.operations(), desk.operations()
-    ids = tuple(desk.id(number) for number in range(4))
-    plan = operations.plan(action, Selection(box=Box.CUR, ids=ids))
-    desk.clock.now += 60
-    other.apply(other.plan(Action.REQUEUE, Selection(box=Box.CUR, ids=(again,))))
-    later = desk.claim_and_die(f"{again},n=1,e=died", desk.put(desk.id(9), "9"))
-    (desk.path / "cur" / claims[2]).unlink()
-    os.chmod(desk.path / "cur" / claims[3], 0o600 if os.stat(desk.path / "cur" / claims[3]).st_mode & 0o77 else 0o644)
-    result = operations.apply(plan)
-    gone = "acknowledged or moved meanwhile"
-    assert outcomes(result) == [
-        (Outcome.DONE, ""), (Outcome.SKIPPED, gone), (Outcome.SKIPPED, gone), (Outcome.SKIPPED, "changed since the plan"),
-    ]  # fmt: skip
-    assert desk.names(Box.CUR) == sorted([*later, claims[3]])
-
-
-def test_the_same_name_with_another_file_behind_it_is_untouched(desk):
-    claim = desk.put("a:2,P1", "same", box=Box.CUR)
-    operations = desk.operations()
-    plan = operations.plan(Action.REQUEUE, Selection(everything=True))
-    other = desk.path / "cur" / "other"
-    other.write_text("same")
-    other.replace(desk.path / "cur" / claim)
-    assert operations.apply(plan).items[0].reason == "changed since the plan"
-
-
 def test_nothing_is_replaced_in_new(desk):
     desk.put("job:2,P4242", "the claim", box=Box.CUR)
     operations = desk.operations()
@@ -283,16 +237,6 @@ def test_a_selection_that_names_nothing_selects_nothing(desk):
     desk.put("a:2,P1", box=Box.CUR)
     plan = desk.operations().plan(Action.REQUEUE, Selection())
     assert (plan.items, plan.refused, plan.confirm) == ((), (), Confirm.NOTHING)
-
-
-def test_ids_that_are_not_there_are_named_in_the_result(desk):
-    desk.put("a:2,P1", box=Box.CUR)
-    operations = desk.operations()
-    plan = operations.plan(Action.REQUEUE, Selection(ids=("a", "b")))
-    assert plan.missing == ("b",)
-    result = operations.apply(plan)
-    assert [(one.id, one.outcome) for one in result.items] == [("a", Outcome.DONE), ("b", Outcome.SKIPPED)]
-    assert result.untried == 0
 
 
 def orphaned(desk, *ids, at=1795222800.0, pid=None):
@@ -369,15 +313,6 @@ def test_a_half_finished_move_is_repaired_at_the_first_change(desk):
     assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1"]
 
 
-def test_two_operators_take_no_claim_twice_and_both_are_told(desk):
-    desk.claim_and_die(desk.put(desk.id(1)))
-    one, two = desk.operations(), desk.operations()
-    mine, yours = one.plan(Action.REQUEUE, DEAD), two.plan(Action.REQUEUE, DEAD)
-    assert one.apply(mine).count(Outcome.DONE) == 1
-    [late] = two.apply(yours).items
-    assert (late.outcome, late.reason) == (Outcome.SKIPPED, "acknowledged or moved meanwhile")
-
-
 def test_a_move_that_another_operator_made_meanwhile_is_not_taken_for_our_own(desk):
     desk.claim_and_die(desk.put(desk.id(1)))
     quicker = desk.operations()
@@ -397,17 +332,6 @@ def test_a_move_that_another_operator_made_meanwhile_is_not_taken_for_our_own(de
     assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1,e=died"]
 
 
-def test_stop_ends_it_after_the_item_in_hand_and_says_what_is_left(desk):
-    for number in range(5):
-        desk.put(f"{number}:2,P1", box=Box.CUR)
-    operations = desk.operations()
-    plan = operations.plan(Action.REQUEUE, Selection(everything=True))
-    asked = iter([False, False, True])
-    result = operations.apply(plan, stop=lambda: next(asked, True))
-    assert (len(result.items), result.stopped, result.untried) == (2, True, 3)
-    assert len(desk.names(Box.CUR)) == 3
-
-
 def test_a_rate_waits_between_batches(desk):
     for number in range(5):
         desk.put(f"{number}:2,P1", box=Box.CUR)
@@ -418,15 +342,6 @@ def test_a_rate_waits_between_batches(desk):
     operations.apply(plan, on_progress=progress.append)
     assert progress == [2, 4, 5]
     assert sum(waited) == pytest.approx(2.0)
-
-
-def test_one_plan_is_applied_once(desk):
-    desk.put("a:2,P1", box=Box.CUR)
-    operations = desk.operations()
-    plan = operations.plan(Action.REQUEUE, Selection(everything=True))
-    operations.apply(plan)
-    with pytest.raises(Refused, match="performed already"):
-        operations.apply(plan)
 
 
 def test_a_mail_folder_is_refused_below_the_views(desk, real_spools: Path):
