@@ -9,7 +9,6 @@ import pytest
 
 from spooltop.backends.directory.operator.moving import mover
 from spooltop.backends.journal.log_files import LogFiles
-from spooltop.engine import Spool
 from spooltop.errors import AuditFailed, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
@@ -55,73 +54,6 @@ def test_the_plan_says_what_it_undoes_and_where_each_message_goes(desk):
     operations.apply(put)
     [item] = operations.plan(Action.UNDO, Selection(), options={"undoes": put.operation}).items
     assert (item.row.verdict, item.row.evidence) == (None, "back to trash")
-
-
-def test_no_claim_is_given_back_to_a_consumer_that_nobody_remembers(desk):
-    """The message would remain unknown in ``cur`` for ever: only the file of its consumer tells whether that is alive."""
-    operations, operation, _ = requeued(desk, 1)
-    with Spool(desk.path, durable=False) as spool:
-        assert spool.recover() == []
-    assert os.listdir(desk.path / ".spooltop" / "consumers") == []
-    plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
-    assert [refusal.reason for refusal in plan.refused] == [
-        "its consumer has exited and left no presence file: it stays in new"
-    ]
-    assert operations.apply(plan).count(Outcome.DONE) == 0 and desk.names(Box.NEW) == [f"{desk.id(1)},n=1,e=died"]
-
-
-def test_a_consumer_that_is_quicker_than_the_undo_keeps_its_message(desk):
-    operations, operation, _ = requeued(desk, 1)
-    plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
-    desk.claim(f"{desk.id(1)},n=1,e=died")
-    [late] = operations.apply(plan).items
-    assert (late.outcome, late.reason) == (Outcome.SKIPPED, "already claimed by a consumer")
-
-
-def test_an_undo_can_be_undone_and_the_first_operation_says_by_whom(desk):
-    operations, operation, _ = requeued(desk, 1)
-    second = undo(operations, operation)
-    first = operations.records()[-1]
-    assert (first.undone_by, first.why_not_undo) == (second.operation, f"already undone by {second.operation}")
-    assert operations.plan(Action.UNDO, Selection(), options={"undoes": operation}).items == []
-    assert undo(operations, second.operation).count(Outcome.DONE) == 1
-    assert desk.names(Box.NEW) == [f"{desk.id(1)},n=1,e=died"]
-
-
-def test_an_injection_goes_to_the_trash_where_it_still_waits(desk):
-    operations = desk.operations()
-    plan = operations.plan(Action.INJECT, Selection(), options={"count": 3, "text": "probe", "source": "test"})
-    result = operations.apply(plan)
-    assert [one.outcome for one in result.items] == [Outcome.DONE] * 3
-    desk.claim(result.items[0].name)
-    undone = undo(operations, plan.operation)
-    assert undone.count(Outcome.DONE) == 2
-    assert len(desk.names(Box.TRASH)) == 2
-    assert undo(operations, undone.operation).count(Outcome.DONE) == 2
-    assert len(desk.names(Box.NEW)) == 2
-
-
-def test_another_file_under_the_name_is_not_the_one_that_was_moved(desk):
-    operations, operation, _ = requeued(desk, 1)
-    waiting = desk.path / "new" / f"{desk.id(1)},n=1,e=died"
-    other = desk.path / "other"
-    other.write_text("another")
-    other.replace(waiting)
-    plan = operations.plan(Action.UNDO, Selection(), options={"undoes": operation})
-    assert (plan.items, len(plan.refused)) == ([], 1)
-
-
-def test_another_file_in_the_place_of_what_was_held_is_not_taken(desk):
-    desk.put("job")
-    operations = desk.operations()
-    plan = operations.plan(Action.HOLD, Selection(ids=("job",), box=Box.NEW))
-    assert operations.apply(plan).count(Outcome.DONE) == 1
-    [held] = (desk.path / ".spooltop" / "held").glob("*/job")
-    desk.put("another", "another")
-    os.rename(desk.path / "new" / "another", held)
-    again = operations.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
-    assert (again.count, [one.reason for one in again.refused]) == (0, ["held has another file of that name now"])
-    assert desk.names(Box.NEW) == [] and held.read_text() == "another"
 
 
 def test_what_an_undo_cannot_look_at_is_refused_with_the_reason(desk):
