@@ -204,22 +204,6 @@ def test_a_foreign_name_that_looks_like_a_claim_keeps_it_where_it_came_from_new(
     assert desk.names(Box.NEW) == ["job:2,P77"]
 
 
-def test_of_two_operators_each_message_goes_with_one(desk):
-    for number in range(4):
-        desk.put(f"job{number}", f"{number}")
-    one, other = desk.operations(), desk.operations()
-    hold, purge = one.plan(Action.HOLD, ALL), other.plan(Action.PURGE, Selection(box=Box.NEW, everything=True))
-    assert one.apply(hold).count(Outcome.DONE) == 4
-    late = other.apply(purge)
-    assert {(item.outcome, item.reason) for item in late.items} == {
-        (Outcome.SKIPPED, "claimed or moved meanwhile")
-    }  # fmt: skip
-    first, second = one.plan(Action.RELEASE, ALL), other.plan(Action.RESTORE, Selection(box=Box.HELD, everything=True))
-    assert one.apply(first).count(Outcome.DONE) == 4
-    assert other.apply(second).count(Outcome.SKIPPED) == 4
-    assert sorted(desk.census().values()) == [[f"new/job{number}"] for number in range(4)]
-
-
 def test_two_of_one_name_that_were_held_are_not_put_over_each_other(desk):
     put_aside(desk, "held", "op1", "job", '{"origin": "new"}', "1")
     put_aside(desk, "held", "op2", "job", '{"origin": "new"}', "2")
