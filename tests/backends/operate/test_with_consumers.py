@@ -12,9 +12,8 @@ import pytest
 
 from spooltop.control import open_control
 from spooltop.engine import Spool
-from spooltop.errors import ClaimLost
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Outcome
+from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 CLAIM_ALL = """
@@ -38,47 +37,6 @@ def consumer_dies_with_all(path):
 def control(desk):
     with open_control(str(desk.path), watch=False) as opened:
         yield opened
-
-
-def test_a_killed_consumers_message_comes_back_as_the_second_attempt(desk, control):
-    with Spool(desk.path) as spool:
-        id = spool.put(b"work")
-        consumer_dies_with_all(desk.path)
-        plan = control.plan(Action.REQUEUE, DEAD)
-        assert [item.row.id for item in plan.items] == [id]
-        assert plan.confirm is Confirm.SMALL
-        assert control.apply(plan).count(Outcome.DONE) == 1
-        with spool.claim() as claim:
-            assert (claim.id, claim.attempt, claim.data) == (id, 2, b"work")
-            undo = control.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
-            assert (list(undo.items), len(undo.refused)) == ([], 1)
-            assert "already claimed by a consumer" in undo.refused[0].reason
-
-
-def test_the_consumer_that_lost_its_claim_to_force_finds_out(desk, control):
-    with Spool(desk.path) as spool:
-        id = spool.put(b"work")
-        claim = spool.claim()
-        refused = control.plan(Action.REQUEUE, Selection(everything=True))
-        assert (list(refused.items), refused.refused[0].forceable) == ([], True)
-        forced = control.plan(Action.REQUEUE, Selection(everything=True), force=True)
-        assert control.apply(forced).count(Outcome.DONE) == 1
-        with pytest.raises(ClaimLost):
-            claim.ack()
-        with spool.claim() as again:
-            assert (again.id, again.attempt) == (id, 2)
-
-
-def test_an_undone_requeue_is_dead_again_and_recovered_by_the_next_consumer(desk, control):
-    with Spool(desk.path) as spool:
-        id = spool.put(b"work")
-        consumer_dies_with_all(desk.path)
-        plan = control.plan(Action.REQUEUE, DEAD)
-        control.apply(plan)
-        undo = control.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
-        assert control.apply(undo).count(Outcome.DONE) == 1
-        assert [item.row.id for item in control.plan(Action.REQUEUE, DEAD).items] == [id]
-        assert spool.recover() == [id]
 
 
 def test_two_operators_and_a_recovering_consumer_take_no_claim_twice(desk):
