@@ -93,50 +93,6 @@ def test_twice_is_refused_and_says_who_was_first(desk: PauseDesk) -> None:
     assert again.count == 0 and [one.reason for one in again.refused] == [f"it is paused already, by {by} for 10m: one"]
 
 
-def test_who_was_quicker_is_respected(desk: PauseDesk) -> None:
-    late = desk.plan(Action.PAUSE, reason="late")
-    first = desk.do(Action.PAUSE, reason="first")
-    result = desk.control.apply(late)
-    assert [one.reason for one in result.items] == ["it was paused meanwhile"] and not result.undo
-    assert desk.paused is not None and desk.paused.reason == "first"
-    late = desk.plan(Action.RESUME)
-    desk.do(Action.UNDO, undoes=first.operation)
-    assert [one.reason for one in desk.control.apply(late).items] == ["it was resumed meanwhile"]
-    desk.do(Action.PAUSE, reason="another")
-    late = desk.plan(Action.RESUME)
-    desk.do(Action.RESUME)
-    desk.do(Action.PAUSE, reason="a third")
-    assert [one.reason for one in desk.control.apply(late).items] == ["it was resumed or paused again meanwhile"]
-    assert desk.paused is not None and desk.paused.reason == "a third"
-
-
-def test_undo_of_a_pause_resumes_and_undo_of_a_resume_brings_all_of_it_back(desk: PauseDesk) -> None:
-    paused = desk.do(Action.PAUSE, reason="why")
-    before = desk.paused
-    undone = desk.do(Action.UNDO, undoes=paused.operation)
-    assert undone.count(Outcome.DONE) == 1 and desk.paused is None
-    assert desk.plan(Action.UNDO, undoes=paused.operation).count == 0
-    again = desk.do(Action.UNDO, undoes=undone.operation)
-    assert again.count(Outcome.DONE) == 1 and desk.paused == before
-    resumed = desk.do(Action.RESUME)
-    plan = desk.plan(Action.UNDO, undoes=resumed.operation)
-    assert plan.undone is Action.RESUME and plan.items[0].words.startswith("Paused by ")
-    assert desk.control.apply(plan).count(Outcome.DONE) == 1 and desk.paused == before
-
-
-def test_an_undo_that_comes_too_late_says_what_happened_since(desk: PauseDesk) -> None:
-    first = desk.do(Action.PAUSE, reason="first")
-    resumed = desk.do(Action.RESUME)
-    assert [one.reason for one in desk.plan(Action.UNDO, undoes=first.operation).refused] == ["too late: it was resumed since"]
-    desk.do(Action.PAUSE, reason="second")
-    for operation in (first.operation, resumed.operation):
-        plan = desk.plan(Action.UNDO, undoes=operation)
-        assert [one.reason for one in plan.refused] == ["too late: it was paused again since"]
-    why = {record.operation: record.why_not_undo for record in desk.control.operations()}
-    assert why[first.operation] == why[resumed.operation] == "too late: it was paused again since"
-    assert next(iter(why.values())) is None
-
-
 def test_the_list_of_operations_says_who_and_why(desk: PauseDesk) -> None:
     desk.do(Action.PAUSE, reason="x\x1by")
     desk.do(Action.RESUME)
@@ -146,24 +102,6 @@ def test_the_list_of_operations_says_who_and_why(desk: PauseDesk) -> None:
     ]  # fmt: skip
     trail = desk.control.audit(desk.control.operations()[1].operation)
     assert [line.event for line in trail.lines] == ["before", "after"]
-
-
-@pytest.mark.parametrize("cut", [False, True], ids=["after the change", "before the change"])
-def test_a_pause_that_was_cut_short_is_undone_or_done_again(desk: PauseDesk, cut: bool) -> None:
-    done = desk.do(Action.PAUSE, reason="why")
-    log = desk.path / ".spooltop/pauses.jsonl"
-    log.write_bytes(log.read_bytes().splitlines(keepends=True)[0])
-    if cut:
-        desk.file.unlink()
-    [record] = desk.control.operations()
-    assert record.open and record.words.endswith("cut short: it was not done" if cut else "cut short: it was done")
-    plan = desk.plan(Action.UNDO, undoes=done.operation)
-    if cut:
-        assert plan.count == 0 and "it was cut short and changed nothing" in plan.notes
-        desk.do(Action.PAUSE)
-        assert desk.paused is not None
-    else:
-        assert desk.control.apply(plan).count(Outcome.DONE) == 1 and desk.paused is None
 
 
 def test_a_long_reason_and_one_that_is_no_text_are_refused(desk: PauseDesk) -> None:
