@@ -151,38 +151,6 @@ def test_the_plan_warns_of_what_may_be_a_slip(desk: CursorDesk, value: Json, hig
     assert any(warning[5:] in note for note in plan.notes)
 
 
-def test_another_type_is_refused_and_force_wants_the_number(desk: CursorDesk) -> None:
-    desk.write({"imessage": 89632, "email": {"last_id": 5, "n": "x"}})
-    for source, value in (("imessage", "hello"), ("imessage", 1000.0), ("email", {"last_id": "5", "n": "x"}), ("email", 5)):
-        plan = desk.plan(source, value)
-        (refusal,) = plan.refused
-        assert (plan.count, refusal.forceable) == (0, True) and refusal.reason.startswith("its type would change from an ")
-        assert desk.plan(source, value, force=True).confirm == "number"
-        assert desk.plan(source, value, type="json").confirm == "y"
-    done = desk.set("imessage", "hello", force=True)
-    assert desk.read()["imessage"] == "hello"
-    desk.operations.apply(desk.undo(done.operation))
-    assert desk.read()["imessage"] == 89632
-
-
-def test_what_was_written_since_the_plan_stays(desk: CursorDesk) -> None:
-    file = desk.write({"imessage": 89632, "email": 1})
-    plan = desk.plan("imessage", 89640)
-    CursorFile(file).advance("imessage", 89633)
-    (one,) = desk.operations.apply(plan).items
-    assert (one.outcome, one.reason) == (Outcome.SKIPPED, "it is 89633 now and no longer 89632")
-    assert desk.read()["imessage"] == 89633
-    assert desk.operations.records()[0].why_not_undo == "it changed nothing"
-
-
-def test_another_source_may_go_on_meanwhile(desk: CursorDesk) -> None:
-    file = desk.write({"imessage": 89632, "email": 1})
-    plan = desk.plan("imessage", 89640)
-    CursorFile(file).advance("email", 2)
-    desk.operations.apply(plan)
-    assert desk.read() == {"imessage": 89640, "email": 2}
-
-
 def test_a_lock_that_is_held_too_long_is_told_and_nothing_is_written(desk: CursorDesk) -> None:
     desk.write({"imessage": 89632})
     with locked(desk.path):
@@ -201,31 +169,6 @@ def test_it_waits_for_the_lock(desk: CursorDesk) -> None:
         desk.on_wait = holding.close
         assert desk.operations.apply(plan).items[0].outcome is Outcome.DONE
     assert desk.waited == 1
-
-
-def test_undo_puts_the_former_value_back_and_can_itself_be_undone(desk: CursorDesk) -> None:
-    desk.write({"imessage": 89632})
-    first = desk.set("imessage", 89640)
-    plan = desk.undo(first.operation[:6])
-    assert plan.items[0].words.startswith("imessage: 89640 → 89632 in ")
-    second = desk.operations.apply(plan)
-    assert desk.read() == {"imessage": 89632}
-    records = {record.operation: record for record in desk.operations.records()}
-    assert records[first.operation].undone_by == second.operation
-    assert desk.undo(first.operation).count == 0
-    desk.operations.apply(desk.undo(second.operation))
-    assert desk.read() == {"imessage": 89640}
-
-
-def test_undo_takes_nothing_from_a_poller_that_went_on(desk: CursorDesk) -> None:
-    file = desk.write({"imessage": 89632})
-    first = desk.set("imessage", 89640)
-    plan = desk.undo(first.operation)
-    CursorFile(file).advance("imessage", 89641)
-    assert desk.undo(first.operation).refused[0].reason == "too late: it is 89641 now and no longer 89640"
-    assert desk.operations.records()[0].why_not_undo == "too late: it is 89641 now and no longer 89640"
-    assert desk.operations.apply(plan).items[0].outcome is Outcome.SKIPPED
-    assert desk.read() == {"imessage": 89641}
 
 
 def test_the_books_hold_before_and_after(desk: CursorDesk) -> None:
