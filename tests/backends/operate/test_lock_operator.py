@@ -269,16 +269,6 @@ def test_who_came_to_life_keeps_it(desk: LockDesk) -> None:
     assert desk.names() == ["leader.lock"]
 
 
-def test_a_taken_place_is_not_taken_back(desk: LockDesk) -> None:
-    file = desk.lock("leader.lock", STALE)
-    done = desk.unlock("leader.lock")
-    plan = desk.undo(done.operation)
-    file.write_text("another's")
-    assert desk.operations.apply(plan).items[0].reason == "the path is taken: another process has that lock now"
-    assert desk.undo(done.operation).refused[0].reason == "the path is taken: another process has that lock now"
-    assert file.read_text() == "another's"
-
-
 @pytest.mark.parametrize("form", ["SoftFileLock", "SoftFileLease", "StrictSoftFileLock"])
 def test_the_forms_of_filelock_can_be_had_after_it(tmp_path: Path, form: str) -> None:
     """Left by a real dead process; afterwards filelock takes it at once. Put back, it stands there again."""
