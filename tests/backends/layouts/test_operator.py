@@ -204,20 +204,6 @@ def test_a_worker_that_starts_after_the_plan_keeps_its_claim(memory: Path) -> No
     assert (queue / "processing/worker-1/slow-1.msg").exists()
 
 
-def test_what_changed_after_the_plan_stays(memory: Path) -> None:
-    queue = memory / "queue"
-    LAYOUTS["job-queue"](queue)
-    ops = operations(queue, "job-queue")
-    plan = planned(ops, Action.PURGE, box=Box.NEW)
-    (queue / "queue/000000000004-retry-1.msg").rename(queue / "processing/worker-1/retry-1.msg")
-    (queue / "jobs/wait-1.state").write_text("failing:1795220920720:1")
-    before = contents(queue)
-    assert outcomes(ops.apply(plan)) == [
-        ("skipped", "gone: its program took it meanwhile"), ("skipped", "jobs/wait-1.state changed since the list was made"),
-    ]  # fmt: skip
-    assert contents(queue) == before and aside(queue) == {}
-
-
 def test_a_lock_that_its_program_took_after_the_plan_wins(memory: Path) -> None:
     for layout in ("dirq-simple", "dirq-normal"):
         queue = memory / layout
@@ -232,16 +218,6 @@ def test_a_lock_that_its_program_took_after_the_plan_wins(memory: Path) -> None:
         (first, why), (second, _) = outcomes(ops.apply(plan))
         assert (first, second) == ("skipped", "done") and why == "changed since the list was made"
         assert element.exists()
-
-
-def test_two_operators_at_once_move_a_message_once(memory: Path) -> None:
-    queue = memory / "queue"
-    LAYOUTS["job-queue"](queue)
-    first, second = operations(queue, "job-queue"), operations(queue, "job-queue")
-    plans = [planned(first, Action.REQUEUE), planned(second, Action.REQUEUE)]
-    results = [outcomes(one.apply(plan))[0][0] for one, plan in zip((first, second), plans, strict=True)]
-    assert results == ["done", "skipped"]
-    assert len(list((queue / "queue").glob("*slow-1.msg"))) == 1
 
 
 def test_a_message_with_the_same_id_keeps_a_claim_from_going_back(memory: Path) -> None:
