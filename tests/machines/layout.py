@@ -34,6 +34,7 @@ class LayoutMachine(Machine):
         self.world = LayoutWorld(self.base, self.layout)
         self.root = self.world.path
         self.things: dict[str, Pin] = self.pins()
+        self.cut = False
 
     def journal(self) -> Path | None:
         return next(self.base.rglob("messages.jsonl"), None)
@@ -57,7 +58,7 @@ class LayoutMachine(Machine):
         return self.things.get(key)
 
     def restore(self, key: str, before: Pin | None) -> None:
-        assert before is not None and self.pins()[key][0] == before[0], (key, self.pins()[key], before)
+        assert self.cut or (before is not None and self.pins()[key][0] == before[0]), (key, self.pins()[key], before)
 
     def put_through(self, action: Action, key: str, plan: Plan) -> None:
         assert (key not in self.pins()) == plan.deletes
@@ -101,9 +102,17 @@ class LayoutMachine(Machine):
         return (plan, self.pinned(plan)) if plan.items else None
 
     def crash(self, plan: Plan, pinned: Mapping[str, Move]) -> Operation | None:
+        self.cut = True  # between the changes of one message, it is not yet where it will be
         operation = super().crash(plan, pinned)
+        self.cut = False
         if operation is not None and not operation.exact:
             self.settle(operation)
+        return operation
+
+    def fail(self, plan: Plan, pinned: Mapping[str, Move]) -> Operation | None:
+        self.cut = True
+        operation = super().fail(plan, pinned)
+        self.cut = False
         return operation
 
     def settle(self, operation: Operation) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from pathlib import Path
 from random import SystemRandom
 
 import pytest
 
+from spooltop.engine.system.files import Files
+from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box
-from tests.builders import SpoolWorld, message_id
+from tests.builders import LockWorld, SpoolWorld, message_id
 
 from . import MACHINES
 from .machine import run
@@ -69,3 +73,20 @@ def test_an_undone_undo_takes_no_claim_from_its_running_holder(tmp_path: Path) -
         again, _ = world.undo(undone.operation)
         assert (again.count, world.names(Box.CUR)) == (0, [claim])
         assert [refusal.reason for refusal in again.refused] == ["claimed by a running consumer; requeue takes it with force"]
+
+
+def test_a_lock_that_cannot_be_removed_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LockWorld(tmp_path) as world, world.control() as control:
+        lock = world.soft_lock("job.lock")
+        plan = control.plan(Action.UNLOCK, Selection(ids=("job.lock",)))
+        kept, unlink, calls = lock.read_text(), Files.unlink, iter(range(99))
+
+        def refuse_first(files: Files, name: str, dir_fd: int) -> None:
+            if next(calls) == 0:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            unlink(files, name, dir_fd)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Files, "unlink", refuse_first)
+            [item] = control.apply(plan).items
+        assert (item.outcome, lock.read_text(), os.listdir(world.path)) == (Outcome.FAILED, kept, ["job.lock"])

@@ -83,7 +83,11 @@ def _exchanged(name: str, folder: int, found: os.stat_result, who: bytes, files:
         if pinned(files.stat(draft, folder))[:-1] != pinned(found)[:-1]:  # but for ctime, which the exchange moves
             files.swap(draft, folder, name, folder)
             raise Skipped("it was taken again since the list was made")
-        files.unlink(name, folder)
+        try:
+            files.unlink(name, folder)
+        except OSError:
+            files.swap(draft, folder, name, folder)  # else a lock of this process would stay in its place
+            raise
         return True
     finally:
         files.unlink(draft, folder)
