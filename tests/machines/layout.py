@@ -24,7 +24,8 @@ class LayoutMachine(Machine):
     """Messages by their contents. Where an action leads is for the layout to say: the machine adopts it, if it is one place."""
 
     RARE: ClassVar[tuple[str, ...]] = (
-        *Machine.RARE, "undo of an undo", "undo of part", "gone between plan and apply", "replaced between plan and apply",
+        *(state for state in Machine.RARE if state != "plan applied much later"), "undo of an undo", "undo of part",
+        "gone between plan and apply", "replaced between plan and apply",
         "two operators with one item", "needs force", "cut off and settled",
     )  # fmt: skip
     LOOKS: ClassVar[bool] = False
@@ -47,8 +48,9 @@ class LayoutMachine(Machine):
         for content, places in self.world.census().items():
             assert len(places) == 1, f"{content!r} is in {places}"
             name = places[0].partition(" = ")[0]
-            status = next(path for path in (self.root / name, self.base / name) if path.exists()).stat()
-            pins[content] = (places[0], status.st_ino, status.st_ctime_ns)
+            file = next(path for path in (self.root / name, self.base / name) if path.exists())
+            status, mark = file.stat(), " locked" if (file.parent / "locked").exists() else ""
+            pins[content] = (places[0] + mark, status.st_ino, status.st_ctime_ns)
         return pins
 
     def check(self) -> None:
@@ -143,7 +145,7 @@ class LayoutMachine(Machine):
 
     def happens(self, plan: Plan, key: str) -> None:
         box = next(item.box for item in plan.items if self.key(item) == key)
-        path = self.root / self.things[key][0].partition(" = ")[0]
+        path = self.root / self.things[key][0].removesuffix(" locked").partition(" = ")[0]
         way = self.random.randrange(4)
         if way == 0 and box is Box.NEW and path.is_file() and len(self.things) > 3:
             path.unlink()

@@ -214,7 +214,8 @@ class SpoolMachine(Machine):
     @rule(9)
     def put_foreign(self) -> bool:
         """A message of another program, whose names come again."""
-        id = self.pick(("job", "job2"))
+        held = [self.messages[body].id for body in self.of(Box.HELD) if self.messages[body].attempts is None]
+        id = self.pick(held or ("job", "job2"))
         if len(self.messages) >= MOST or any(one.id == id and one.box in (Box.NEW, Box.CUR) for one in self.messages.values()):
             return False
         body = self.body()

@@ -20,7 +20,7 @@ from . import MACHINES
 from .machine import run
 
 STEPS = {"directory": 250, "cursors": 120, "locks": 150, "pause": 80, "layouts": 40}
-RUNS = {"directory": 12, "cursors": 4, "locks": 6, "pause": 4, "layouts": 40}
+RUNS = {"directory": 12, "cursors": 4, "locks": 6, "pause": 4, "layouts": 30}
 """Runs within which every rare state must be reached."""
 
 
