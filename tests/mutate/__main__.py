@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -37,6 +37,8 @@ SWEEPS = ("test_crash.py", "test_crash_aside.py", "test_crash_sweep.py", "matrix
 """Sweeps that take minutes. A mutation that only they notice deserves a smaller test."""
 PYTEST = ("-m", "pytest", "-q", "--all", "--no-header", "--tb=no", *(f"--ignore-glob=*/{name}" for name in SWEEPS))
 PASSED, FAILED = 0, 1
+PRINTED = ("survived", "no test", "notices", "only by it")
+"""How the lines begin that name a mutation."""
 BATCH = 20
 """Mutations that one pytest tries."""
 LOAD = 120
@@ -53,6 +55,18 @@ class Tried:
     ran: int
     reaching: int
     test: str = ""
+
+    @property
+    def is_noticed(self) -> bool:
+        return self.how in ("noticed", "hangs")
+
+    def __str__(self) -> str:
+        return f"{self.mutation}  [{self.ran} of {self.reaching} tests] {self.test}".rstrip()
+
+
+def is_of(test: str, name: str) -> bool:
+    """True if ``name`` is the test (with or without its parameters), its file or its folder."""
+    return test == name or test.startswith((f"{name}::", f"{name}[", f"{name}/"))
 
 
 def environment(tree: Path) -> dict[str, str]:
@@ -111,7 +125,7 @@ def sources(paths: Iterable[str]) -> list[tuple[str, bytes]]:
 
 def printed(text: str) -> list[Mutation]:
     """The mutations that stand in the output of a run, as far as the source has them still."""
-    lines = [line for line in text.splitlines() if line.startswith(("survived", "no test"))]
+    lines = [line for line in text.splitlines() if line.startswith(PRINTED)]
     descriptions = [line.partition(": ")[2].rpartition("  [")[0] for line in lines]
     places = [place for line in descriptions if (place := re.match(r"([^:]+):([0-9]+)(  .*)", line)) is not None]
     possible: dict[str, list[Mutation]] = {}
@@ -119,7 +133,8 @@ def printed(text: str) -> list[Mutation]:
         for one in mutations(path, source):
             possible.setdefault(named(one), []).append(one)
     found = [(int(place[2]), possible.get(f"{place[1]}{place[3]}", [])) for place in places]
-    return [min(same, key=lambda one: abs(one.line - line)) for line, same in found if same]  # the source may have moved
+    nearest = [min(same, key=lambda one: abs(one.line - line)) for line, same in found if same]  # the source may have moved
+    return list(dict.fromkeys(nearest))
 
 
 def parses(mutation: Mutation) -> bool:
@@ -130,9 +145,11 @@ def parses(mutation: Mutation) -> bool:
     return True
 
 
-def sampled(paths: Sequence[str], count: int, seed: int) -> list[Mutation]:
+def sampled(
+    paths: Sequence[str], count: int, seed: int, is_wanted: Callable[[Mutation], bool] = lambda _: True
+) -> list[Mutation]:
     """So many at random, at most one on a line."""
-    possible = [one for path, source in sources(paths) for one in mutations(path, source)]
+    possible = [one for path, source in sources(paths) for one in mutations(path, source) if is_wanted(one)]
     random.Random(seed).shuffle(possible)
     chosen: dict[tuple[str, int], Mutation] = {}
     for one in possible:
@@ -173,26 +190,21 @@ def outcomes(jobs: Sequence[Job], tree: Path) -> list[Outcome]:
     return found + [Outcome("broken", log.read_text()[-300:])] * (len(jobs) - len(found))
 
 
-def run(chosen: Sequence[Mutation], reach: Reach, *, budget: float, folder: Path) -> list[Tried]:
-    """Tries them, those at import last, and prints the survivors."""
-    tree = copied(folder)
+def run(chosen: Sequence[Mutation], reach: Reach, *, budget: float, tree: Path) -> Iterator[Tried]:
+    """Tries them, those at import last."""
     plans = [planned(one, reach, budget) for one in chosen]
-    found: list[Tried] = []
 
-    def note(job: Job, reaching: int, outcome: Outcome) -> None:
-        one = Tried(job.mutation, outcome.how, len(job.tests), reaching, outcome.test)
-        found.append(one)
-        if one.how not in ("noticed", "hangs"):
-            print(f"{one.how}: {one.mutation}  [{one.ran} of {reaching} tests] {outcome.test}".rstrip(), flush=True)
+    def tried(job: Job, reaching: int, outcome: Outcome) -> Tried:
+        return Tried(job.mutation, outcome.how, len(job.tests), reaching, outcome.test)
 
     for job, reaching in plans:
         if not job.tests:
-            note(job, reaching, Outcome("no test"))
+            yield tried(job, reaching, Outcome("no test"))
     forked = [(job, reaching) for job, reaching in plans if job.tests and not job.loaded]
     for start in range(0, len(forked), BATCH):
         batch = forked[start : start + BATCH]
         for (job, reaching), outcome in zip(batch, outcomes([job for job, _ in batch], tree), strict=True):
-            note(job, reaching, outcome)
+            yield tried(job, reaching, outcome)
     for job, reaching in ((job, reaching) for job, reaching in plans if job.tests and job.loaded):
         at = tree / job.mutation.path
         source = at.read_bytes()
@@ -202,8 +214,38 @@ def run(chosen: Sequence[Mutation], reach: Reach, *, budget: float, folder: Path
         finally:
             at.write_bytes(source)
         # A file that no longer loads is noticed by everybody.
-        note(job, reaching, Outcome("noticed") if outcome.how == "broken" else outcome)
+        yield tried(job, reaching, Outcome("noticed") if outcome.how == "broken" else outcome)
+
+
+def printed_survivors(chosen: Sequence[Mutation], reach: Reach, *, budget: float, tree: Path) -> list[Tried]:
+    """Tries them, and prints each survivor as soon as it is known."""
+    found = []
+    for one in run(chosen, reach, budget=budget, tree=tree):
+        found.append(one)
+        if not one.is_noticed:
+            print(f"{one.how}: {one}", flush=True)
     return found
+
+
+def print_leaving(leaving: Sequence[str], chosen: Sequence[Mutation], reach: Reach, *, budget: float, tree: Path) -> bool:
+    """Prints, for each file of tests that is to leave, the mutations that it notices: by which of the tests that stay they are
+    noticed as well, or "only by it". Returns True if nothing is noticed by leaving files alone."""
+    stays = reach.only(lambda test: not any(is_of(test, file) for file in leaving))
+    noticed = {}
+    for file in leaving:
+        its = reach.only(lambda test, file=file: is_of(test, file))  # type: ignore[misc]
+        entered = [one for one in chosen if its.enters(one.path, one.function)]
+        noticed[file] = (entered, [one for one in run(entered, its, budget=budget, tree=tree) if one.is_noticed])
+    asked = list(dict.fromkeys(one.mutation for _, ones in noticed.values() for one in ones))
+    others = {one.mutation: one for one in run(asked, stays, budget=budget, tree=tree)}
+    alone = 0
+    for file, (entered, ones) in noticed.items():
+        lost = [one for one in ones if not others[one.mutation].is_noticed]
+        alone += len(lost)
+        print(f"{file}: notices {len(ones)} of {len(entered)} that it enters, {len(lost)} only by it")
+        for one in sorted(ones, key=lambda one: one in lost):
+            print(f"{'only by it' if one in lost else 'notices'}: {others[one.mutation]}; it: {one.test}", flush=True)
+    return not alone
 
 
 def main() -> int:
@@ -220,21 +262,37 @@ def main() -> int:
     parser.add_argument("--again", type=Path, metavar="FILE", help="try those that a run printed to FILE, in place of a sample")
     parser.add_argument("--table", type=Path, default=TABLE, metavar="FILE", help="where that is kept")
     parser.add_argument("--list", action="store_true", help="print the sample and try nothing")
+    parser.add_argument(
+        "--leave", nargs="+", default=[], metavar="TEST",
+        help="files, folders or names of tests that are to leave: print what they notice, and what nobody else does",
+    )  # fmt: skip
     args = parser.parse_args()
-    chosen = printed(args.again.read_text()) if args.again else sampled(args.paths or FIRST, args.count, args.seed)
+    is_new = args.measure or not (args.list or args.table.exists())
+    reach = measured(MEASURED) if is_new else Reach.load(args.table) if args.table.exists() else Reach()
+    if args.add:
+        reach.add(measured(args.add))
+    if args.add or is_new:
+        reach.store(args.table)
+    reach = reach.only(lambda test: (REPOSITORY / test.partition("::")[0]).exists())
+    leaving = reach.only(lambda test: any(is_of(test, name) for name in args.leave))
+    if args.again:
+        chosen = printed(args.again.read_text())
+    else:
+        entered = {key.partition(":")[0] for key in leaving.functions}
+        paths = args.paths or [path for path in sorted(entered) if (REPOSITORY / path).exists()] or FIRST
+        chosen = sampled(paths, args.count, args.seed, lambda one: not args.leave or leaving.enters(one.path, one.function))
     known = known_equivalent(EQUIVALENT)
     equal = [one for one in chosen if named(one) in known]
     chosen = [one for one in chosen if named(one) not in known]
     if args.list:
         print("\n".join(map(str, chosen)))
         return 0
-    reach = measured(MEASURED) if args.measure or not args.table.exists() else Reach.load(args.table)
-    if args.add:
-        reach.add(measured(args.add))
-    reach.store(args.table)
     with tempfile.TemporaryDirectory(prefix="spooltop-mutate-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-        found = run(chosen, reach, budget=args.budget, folder=Path(folder))
-    noticed = sum(one.how in ("noticed", "hangs") for one in found)
+        tree = copied(Path(folder))
+        if args.leave:
+            return 0 if print_leaving(args.leave, chosen, reach, budget=args.budget, tree=tree) else 1
+        found = printed_survivors(chosen, reach, budget=args.budget, tree=tree)
+    noticed = sum(one.is_noticed for one in found)
     hanging = sum(one.how == "hangs" for one in found)
     rate = 100 * noticed / len(found) if found else 100.0
     print(f"{noticed} of {len(found)} noticed ({rate:.0f} %), {hanging} of them by hanging; {len(equal)} more are equivalent")

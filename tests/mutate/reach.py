@@ -11,8 +11,9 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -34,6 +35,7 @@ class Reach:
     functions: dict[str, list[str]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
+    @cached_property
     def breadth(self) -> dict[str, int]:
         """Counts the functions that each test enters."""
         found: dict[str, int] = defaultdict(int)
@@ -49,7 +51,7 @@ class Reach:
         found = self.functions.get(f"{path}:{function}", [])
         if not function or not found:
             found = sorted({test for key, tests in self.functions.items() if key.startswith(f"{path}:") for test in tests})
-        breadth = self.breadth()
+        breadth = self.breadth
         if not found:  # values alone: whoever enters most of the rest
             most = sorted(self.seconds, key=lambda test: (self.seconds[test] / (1 + breadth.get(test, 0)), test))
             found = most[:VALUES]
@@ -60,6 +62,18 @@ class Reach:
                 break
             chosen.append(test)
         return chosen, len(found)
+
+    def enters(self, path: str, function: str) -> bool:
+        """True if a test enters the function; of what runs at import, a function of the same module."""
+        if not function:
+            return any(key.startswith(f"{path}:") for key in self.functions)
+        return f"{path}:{function}" in self.functions
+
+    def only(self, is_wanted: Callable[[str], bool]) -> Reach:
+        """The table of the tests with such names."""
+        seconds = {test: took for test, took in self.seconds.items() if is_wanted(test)}
+        functions = {key: [test for test in tests if test in seconds] for key, tests in self.functions.items()}
+        return Reach({key: tests for key, tests in functions.items() if tests}, seconds)
 
     def add(self, other: Reach) -> None:
         """Takes over the tests of ``other``."""

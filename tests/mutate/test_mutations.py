@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .__main__ import EQUIVALENT, FIRST, known_equivalent, named, parses, printed, sampled, sources
+from .__main__ import EQUIVALENT, FIRST, is_of, known_equivalent, named, parses, printed, sampled, sources
 from .mutations import mutations
 from .reach import Reach
 
@@ -86,6 +86,27 @@ def test_what_a_run_printed_can_be_tried_again() -> None:
     chosen = sampled(FIRST[:1], 5, 9)
     output = "".join(f"survived: {one}  [3 of 4 tests]\n" for one in chosen)
     assert {named(one) for one in printed(output)} == {named(one) for one in chosen}
+
+
+def test_the_mutations_that_leaving_tests_notice_can_be_tried_again() -> None:
+    first, second = sampled(FIRST[:1], 2, 9)
+    output = f"t.py: notices 2\nnotices: {first}  [1 of 1 tests] t.py::a; it: t.py::b\nonly by it: {second}  [0 of 0 tests]\n"
+    assert printed(output * 2) == [first, second]
+
+
+def test_tests_are_chosen_by_file_folder_or_name() -> None:
+    tests = ["tests/tui/test_keys.py::test_help[80]", "tests/tui/test_keys.py::test_quit", "tests/cli/test_keys.py::test_help"]
+    reach = Reach({"m.py:f": tests[:2], "n.py:g": tests[2:]}, dict.fromkeys(tests, 1.0))
+
+    def chosen(name: str) -> list[str]:
+        return list(reach.only(lambda test: is_of(test, name)).seconds)
+
+    assert chosen("tests/tui") == chosen("tests/tui/test_keys.py") == tests[:2]
+    assert chosen("tests/tui/test_keys.py::test_help") == chosen(tests[0]) == tests[:1]
+    keys = reach.only(lambda test: is_of(test, "tests/tui"))
+    assert keys.functions == {"m.py:f": tests[:2]}
+    assert keys.enters("m.py", "f") and keys.enters("m.py", "")
+    assert not keys.enters("m.py", "g") and not keys.enters("n.py", "g") and not keys.enters("n.py", "")
 
 
 def test_the_table_is_kept_and_read_again(tmp_path: Path) -> None:
