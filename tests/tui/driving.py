@@ -54,6 +54,13 @@ class Driver:
     async def gone(self, word: str) -> None:
         await self.until(lambda: word not in self.text, f"{word!r} to go")
 
+    async def walk(self, *steps: tuple[str, ...]) -> str:
+        """Presses the keys of each step, waits for its words and returns the last screen: ``("3", "Claims 3"), ("G g", "▌")``."""
+        for keys, *words in steps:
+            await self.press(*keys.split())
+            await self.see(*words)
+        return self.text
+
     async def press(self, *keys: str) -> None:
         """Presses keys one after the other and waits until the process is idle."""
         await self.strike(*keys)

@@ -31,8 +31,7 @@ def control() -> FakeControl:
 
 async def test_dead_ones_stand_on_top_with_what_they_hold() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("8")
-        await driver.see("Consumers 3", "2 DEAD", "worker-a.py", "r requeue 2")
+        await driver.walk(("8", "Consumers 3", "2 DEAD", "worker-a.py", "r requeue 2"))
         listed = [line.lstrip("▌ ").split()[:4] for line in driver.text.splitlines()[2:5]]
         assert listed == [
             ["DEAD", "4312", "worker-a.py", "2"], ["DEAD", "4313", "worker-b.py", "1"], ["running", "5200", "worker-c.py", "1"]
@@ -41,32 +40,22 @@ async def test_dead_ones_stand_on_top_with_what_they_hold() -> None:
 
 async def test_enter_shows_its_claims_and_esc_comes_back_to_the_same_row() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("8")
-        await driver.see("Consumers 3")
-        await driver.press("end", "enter")
-        await driver.see("Claims › 5200 worker-c.py 1")
-        await driver.press("escape")
-        await driver.see("Consumers 3", "─ 5200 worker-c.py")
-        await driver.press("3")
-        await driver.see("Claims 4")
+        await driver.walk(
+            ("8", "Consumers 3"), ("end enter", "Claims › 5200 worker-c.py 1"), ("escape", "Consumers 3", "─ 5200 worker-c.py"),
+            ("3", "Claims 4"),
+        )  # fmt: skip
 
 
 async def test_r_plans_for_all_claims_of_a_dead_one() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("8")
-        await driver.see("Consumers 3")
-        await driver.press("slash", *"4312", "enter", "r")
-        await driver.see("requeue 2")
+        await driver.walk(("8", "Consumers 3"), ("slash 4 3 1 2 enter r", "requeue 2"))
         [(action, selection, _, _)] = driver.control.planned
         assert (action, selection.box, selection.filter) == (Action.REQUEUE, Box.CUR, token("a"))
 
 
 async def test_r_leaves_those_alone_that_run() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("8")
-        await driver.see("Consumers 3")
-        await driver.press("end", "r")
-        await driver.see("this consumer is running; Enter shows its claims")
+        await driver.walk(("8", "Consumers 3"), ("end r", "this consumer is running; Enter shows its claims"))
         assert not driver.control.planned
 
 
@@ -74,8 +63,7 @@ async def test_claims_that_name_nobody_are_not_nothing() -> None:
     nameless = FakeControl([held(1, "a", 4312), held(2, "a", 4312)])
     nameless.consumers = lambda: ConsumerList((), nameless.time, nameless=2)  # type: ignore[method-assign]
     async with dashboard(nameless) as driver:
-        await driver.press("8")
-        await driver.see("no consumers: 2 claims name no consumer; 3 lists all claims")
+        await driver.walk(("8", "no consumers: 2 claims name no consumer; 3 lists all claims"))
         assert "nothing is claimed" not in driver.text
 
 

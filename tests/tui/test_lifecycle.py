@@ -87,8 +87,7 @@ def test_a_thread_that_ends_after_the_dashboard_tells_nobody() -> None:
 async def test_what_arrives_after_the_screens_were_torn_down_is_dropped() -> None:
     control = FakeControl([claim(1)])
     async with dashboard(control) as driver:
-        await driver.press("3")
-        await driver.see("Claims 1")
+        await driver.walk(("3", "Claims 1"))
         page = driver.app.main.state.received.page
         assert page is not None
         app = driver.app
@@ -118,8 +117,7 @@ async def test_a_screen_that_was_left_leaves_nothing_behind_of_what_it_had_drawn
     async with dashboard(FakeControl()) as driver:
         counts = []
         for _ in range(4):
-            await driver.press("question_mark")
-            await driver.see("more lines")
+            await driver.walk(("question_mark", "more lines"))
             await driver.press("q")
             await driver.gone("more lines")
             counts.append(drawn())

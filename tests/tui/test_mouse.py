@@ -63,16 +63,12 @@ async def test_a_click_on_the_key_of_a_plan_says_which_key_to_press() -> None:
         await click_at(driver, driver.lines[y].index("y requeue 2"), y)
         await driver.see("the mouse does not confirm: press y")
         assert driver.control.applied == []
-        await driver.press("y")
-        await driver.see("Requeued 2")
+        await driver.walk(("y", "Requeued 2"))
 
 
 async def test_a_click_forces_nothing() -> None:
     async with dashboard(FakeControl([claim(0), claim(1, Verdict.ALIVE)])) as driver:
-        await driver.press("3")
-        await driver.see("Claims 2")
-        await driver.press("a")
-        await driver.see("2 marked")
+        await driver.walk(("3", "Claims 2"), ("a", "2 marked"))
         await planned(driver, "r")
         await driver.see("f force")
         y = next(y for y, line in enumerate(driver.lines) if "f force" in line)
@@ -94,8 +90,7 @@ async def test_a_click_does_not_send_the_number_that_was_typed() -> None:
 async def test_a_click_on_the_undo_of_a_result_opens_a_plan_that_it_does_not_confirm() -> None:
     async with dashboard(dead(1)) as driver:
         await planned(driver, "r")
-        await driver.press("y")
-        await driver.see("Requeued 1", "z undo")
+        await driver.walk(("y", "Requeued 1", "z undo"))
         assert isinstance(driver.app.screen, ResultScreen)
         y = driver.app.size[1] - 1
         await click_at(driver, driver.lines[y].index("z undo"), y)

@@ -26,8 +26,7 @@ async def test_a_view_with_a_filter_and_an_order_is_opened() -> None:
         await driver.see("New 5 of 10 match src:ma*", "sorted by size ↑")
         await driver.press("3")
         await driver.see("Claims 1", "sorted by verdict")  # no such column there
-        await driver.press("2", "escape")
-        await driver.see("New 10 · sorted by size ↑")
+        await driver.walk(("2 escape", "New 10 · sorted by size ↑"))
 
 
 async def test_a_filter_of_cursors_is_opened() -> None:

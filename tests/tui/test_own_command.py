@@ -15,11 +15,7 @@ async def test_a_key_that_is_refused_gives_the_command_and_copies_it() -> None:
     one = waiting(1)
     control = FakeControl([one], capabilities=Capabilities.nothing("Postfix changes its own queue", COMMANDS))
     async with dashboard(control) as driver:
-        await driver.press("2")
-        await driver.see(one.id[-6:])
-        await driver.press("d")
-        await driver.see("purge: Postfix changes its own queue: postsuper -d")
+        await driver.walk(("2", one.id[-6:]), ("d", "purge: Postfix changes its own queue: postsuper -d"))
         assert driver.app.clipboard == f"postsuper -d {one.id}"
-        await driver.press("h")
-        await driver.see("hold: Postfix changes its own queue")
+        await driver.walk(("h", "hold: Postfix changes its own queue"))
         assert "(copied)" not in driver.text and driver.app.clipboard == f"postsuper -d {one.id}"

@@ -26,51 +26,38 @@ async def test_who_has_it_says_who_how_and_what_is_not_visible() -> None:
         ("the descriptors of 3 processes of other users cannot be read; root sees them",),
     )  # fmt: skip
     async with dashboard(fake) as driver:
-        await driver.press("3")
-        await driver.see('"source"')
-        await driver.press("x")
-        await driver.see("5201", "memex", "flock, holds", "worker.py", "1m", "of its holder's presence file", "cannot be read")
+        await driver.walk(
+            ("3", '"source"'),
+            ("x", "5201", "memex", "flock, holds", "worker.py", "1m", "of its holder's presence file", "cannot be read"),
+        )  # fmt: skip
         assert fake.asked == [("cur", 6)]
-        await driver.press("escape")
-        await driver.see("Claims 7")
+        await driver.walk(("escape", "Claims 7"))
 
 
 async def test_who_has_it_of_what_is_gone_says_so() -> None:
     fake = busy()
     fake.holding = Unreadable("it is gone")
     async with dashboard(fake) as driver:
-        await driver.press("3")
-        await driver.see('"source"')
-        await driver.press("x")
-        await driver.see("it is gone")
+        await driver.walk(("3", '"source"'), ("x", "it is gone"))
         fake.holding = Holders("cur/x")
-        await driver.press("R")
-        await driver.see("no process has it open or locked")
+        await driver.walk(("R", "no process has it open or locked"))
 
 
 async def test_nobody_that_can_be_seen_is_not_nobody() -> None:
     fake = busy()
     fake.holding = Holders("cur/x", complete=False)
     async with dashboard(fake) as driver:
-        await driver.press("3")
-        await driver.see('"source"')
-        await driver.press("x")
-        await driver.see("no process visible from here", "there may be others")
+        await driver.walk(("3", '"source"'), ("x", "no process visible from here", "there may be others"))
 
 
 async def test_who_has_it_is_asked_of_locks_and_of_cursor_files() -> None:
     fake = busy()
     async with dashboard(fake) as driver:
-        await driver.press("6")
-        await driver.see("▌STALE")
-        await driver.press("x")
-        await driver.see("Who has /var/spool/memex/leader.lock")
-        await driver.press("escape", "enter")
-        await driver.see("Who has /var/spool/memex/leader.lock")
-        await driver.press("escape", "5")
-        await driver.see("REVERTED")
-        await driver.press("x")
-        await driver.see("Who has /opt/memex/cursors.json")
+        await driver.walk(
+            ("6", "▌STALE"), ("x", "Who has /var/spool/memex/leader.lock"),
+            ("escape enter", "Who has /var/spool/memex/leader.lock"), ("escape 5", "REVERTED"),
+            ("x", "Who has /opt/memex/cursors.json"),
+        )  # fmt: skip
         assert fake.asked == [*["/var/spool/memex/leader.lock"] * 2, "/opt/memex/cursors.json"]
 
 
@@ -78,12 +65,7 @@ async def test_the_chosen_lock_is_in_sight() -> None:
     fake = FakeControl()
     fake.locks = tuple(replace(a_lock(), path=f"/var/spool/memex/{n}.lock") for n in range(40))
     async with dashboard(fake) as driver:
-        await driver.press("6")
-        await driver.see("▌held", "/0.lock")
-        await driver.press("G")
-        await driver.see("▌held", "/39.lock")
-        await driver.press("g")
-        await driver.see("▌held", "/0.lock")
+        await driver.walk(("6", "▌held", "/0.lock"), ("G", "▌held", "/39.lock"), ("g", "▌held", "/0.lock"))
 
 
 async def test_following_a_message_keeps_each_step() -> None:
@@ -91,16 +73,12 @@ async def test_following_a_message_keeps_each_step() -> None:
     id = waiting(1).id
     fake.whereabouts[id] = TrackedMessage(id, Box.NEW, 1, 1)
     async with dashboard(fake) as driver:
-        await driver.press("2")
-        await driver.see('"source"')
-        await driver.press("F")
-        await driver.see("waits in new, place 1 of 1")
+        await driver.walk(("2", '"source"'), ("F", "waits in new, place 1 of 1"))
         assert fake.follows[-1] == ((id,), 0.0)
         fake.whereabouts[id] = TrackedMessage(id, claimed_at=NOW + 1, pid=77, gone_at=NOW + 3)
         fake.change()
         await driver.see("now  gone", "waits in new, place 1 of 1", "claimed by 77", "done after 2.0s")
-        await driver.press("y")
-        await driver.see("copied: 3 steps")
+        await driver.walk(("y", "copied: 3 steps"))
         assert "claimed by 77" in driver.app.clipboard
         await driver.press("escape")
         await driver.until(lambda: fake.follows[-1][0] == ())
@@ -110,13 +88,9 @@ async def test_the_result_goes_on_following_when_its_timeline_is_left() -> None:
     fake = FakeControl([claim(1)])
     async with dashboard(fake) as driver:
         await planned(driver, "r")
-        await driver.press("y")
-        await driver.see("Requeued 1", "waits in new")
+        await driver.walk(("y", "Requeued 1", "waits in new"))
         ids = (claim(1).id,)
-        await driver.press("F")
-        await driver.see("Following", "waits in new")
-        await driver.press("escape")
-        await driver.see("Requeued 1")
+        await driver.walk(("F", "Following", "waits in new"), ("escape", "Requeued 1"))
         fake.whereabouts[ids[0]] = TrackedMessage(ids[0], claimed_at=NOW + 1, pid=77, gone_at=NOW + 3)
         fake.change()
         await driver.see("claimed by 77")
@@ -126,58 +100,37 @@ async def test_the_result_goes_on_following_when_its_timeline_is_left() -> None:
 async def test_what_was_purged_goes_nowhere() -> None:
     async with dashboard(FakeControl([claim(1)])) as driver:
         await planned(driver, "d")
-        await driver.press("y")
-        await driver.see("Purged 1")
-        await driver.press("F")
-        await driver.see("none of its messages moves on by itself")
+        await driver.walk(("y", "Purged 1"), ("F", "none of its messages moves on by itself"))
 
 
 async def test_a_value_is_typed_read_and_planned_for_its_own_file() -> None:
     fake = busy()
     async with dashboard(fake) as driver:
-        await driver.press("5")
-        await driver.see("REVERTED")
-        await driver.press("e", "enter")
-        await driver.see("type the value", "89632")
-        await driver.press(*"89640")
-        await driver.see("89640, an integer")
+        await driver.walk(("5", "REVERTED"), ("e enter", "type the value", "89632"), ("8 9 6 4 0", "89640, an integer"))
         await planned(driver, "enter")
         await driver.see("imessage: 89640 in /opt/memex/cursors.json")
         assert fake.planned[-1][0] is Action.SET_CURSOR
         assert fake.planned[-1][3] == {"source": "imessage", "value": 89640, "file": "/opt/memex/cursors.json"}
         assert fake.applied == []
-        await driver.press("y")
-        await driver.see("Set 1")
-        await driver.press("escape")
-        await driver.see("REVERTED", "email")
+        await driver.walk(("y", "Set 1"), ("escape", "REVERTED", "email"))
         assert [plan.action for plan in fake.applied] == [Action.SET_CURSOR]
 
 
 async def test_escape_leaves_the_form_of_a_cursor_and_its_plan() -> None:
     fake = busy()
     async with dashboard(fake) as driver:
-        await driver.press("5")
-        await driver.see("REVERTED")
+        await driver.walk(("5", "REVERTED"))
         await planned(driver, "e", "7", "enter")
-        await driver.press("escape")
-        await driver.see("Set the cursor of imessage", "7█")
-        await driver.press("escape")
-        await driver.see("REVERTED")
+        await driver.walk(("escape", "Set the cursor of imessage", "7█"), ("escape", "REVERTED"))
         assert fake.applied == []
 
 
 async def test_a_source_is_muted_for_an_hour_and_no_longer() -> None:
     fake = busy()
     async with dashboard(fake) as driver:
-        await driver.press("5")
-        await driver.see("REVERTED", "m mute")
-        await driver.press("m")
-        await driver.see("imessage is muted until")
+        await driver.walk(("5", "REVERTED", "m mute"), ("m", "imessage is muted until"))
         assert fake.muted == {"imessage": NOW + 3600}
-        await driver.press("g")
-        await driver.see("m unmute", "its problems are not shown")
-        await driver.press("m")
-        await driver.see("imessage is no longer muted")
+        await driver.walk(("g", "m unmute", "its problems are not shown"), ("m", "imessage is no longer muted"))
         assert fake.muted == {}
 
 
@@ -191,25 +144,19 @@ async def test_what_may_be_poison_is_held_by_a_plan_of_its_own() -> None:
         await driver.see("Hold 1, requeue 5", "y hold 1, requeue 5")
         assert fake.planned[-1][3] == {"hold_poison": True}
         assert fake.applied == []
-        await driver.press("h")
-        await driver.see("held already")
+        await driver.walk(("h", "held already"))
 
 
 async def test_emptying_takes_the_whole_trash_and_wants_its_count() -> None:
     trash = [replace(waiting(n), key=("trash", n), box=Box.TRASH, reason="purged") for n in range(3)]
     fake = FakeControl(trash)
     async with dashboard(fake) as driver:
-        await driver.press("7")
-        await driver.see("Aside trash 3")
-        await driver.press("space")
-        await driver.see("1 marked")
+        await driver.walk(("7", "Aside trash 3"), ("space", "1 marked"))
         await planned(driver, "E")
         assert fake.planned[-1][1].box is Box.TRASH and fake.planned[-1][1].everything
-        await driver.press("y")
-        await driver.see("type the number 3")
+        await driver.walk(("y", "type the number 3"))
         assert fake.applied == []
-        await driver.press("3", "enter")
-        await driver.see("Deleted 3")
+        await driver.walk(("3 enter", "Deleted 3"))
 
 
 async def test_what_has_expired_in_the_trash_is_named_and_goes_alone() -> None:
@@ -223,36 +170,25 @@ async def test_what_has_expired_in_the_trash_is_named_and_goes_alone() -> None:
     fake.retention = 30 * day
     async with dashboard(fake) as driver:
         await driver.see("trash 4, 2 expired")
-        await driver.press("7")
-        await driver.see("Aside trash 4", "X delete 2 expired")
+        await driver.walk(("7", "Aside trash 4", "X delete 2 expired"))
         assert driver.text.count("expired · purged") == 2
         await driver.see("for 29d more, then offered")
         await planned(driver, "X")
         assert fake.planned[-1][:2] == (Action.EMPTY, Selection(box=Box.TRASH, older_than=30 * day))
         await driver.see("type 2 to delete 2 for good")
-        await driver.press("2", "enter")
-        await driver.see("Deleted 2")
-        await driver.press("escape")
-        await driver.see("Aside trash 2")
-        await driver.press("X")
-        await driver.see("nothing has been in the trash for 30d yet")
+        await driver.walk(
+            ("2 enter", "Deleted 2"), ("escape", "Aside trash 2"), ("X", "nothing has been in the trash for 30d yet"),
+        )  # fmt: skip
 
 
 async def test_keys_of_what_is_set_aside_say_what_they_are_for() -> None:
     fake = busy()
     async with dashboard(fake) as driver:
-        await driver.press("7")
-        await driver.see("Aside held 1", '"source"', "release this 1")
-        await driver.press("E")
-        await driver.see("only the trash can be emptied")
-        await driver.press("h")
-        await driver.see("hold: only in 1 Overview, 2 New, 3 Claims")
-        await driver.press("7", "7")
-        await driver.see("Aside trash 1", '"source"')
-        await driver.press("l")
-        await driver.see("release: only held messages; u restores those in the trash")
-        await driver.press("2", "l")
-        await driver.see("release: only in 7 Aside")
+        await driver.walk(
+            ("7", "Aside held 1", '"source"', "release this 1"), ("E", "only the trash can be emptied"),
+            ("h", "hold: only in 1 Overview, 2 New, 3 Claims"), ("7 7", "Aside trash 1", '"source"'),
+            ("l", "release: only held messages; u restores those in the trash"), ("2 l", "release: only in 7 Aside"),
+        )  # fmt: skip
 
 
 async def test_what_this_version_cannot_do_says_so_at_its_key() -> None:
@@ -260,13 +196,9 @@ async def test_what_this_version_cannot_do_says_so_at_its_key() -> None:
     missing = (Action.HOLD, Action.RELEASE, Action.EMPTY)
     fake.capabilities = Capabilities(dict.fromkeys(missing, "this version has no such action"))
     async with dashboard(fake) as driver:
-        await driver.press("2")
-        await driver.see('"source"')
+        await driver.walk(("2", '"source"'))
         assert "hold this" not in driver.text
-        await driver.press("h")
-        await driver.see("hold: this version has no such action")
-        await driver.press("7", "l")
-        await driver.see("release: this version has no such action")
+        await driver.walk(("h", "hold: this version has no such action"), ("7 l", "release: this version has no such action"))
         assert fake.planned == []
 
 
@@ -274,37 +206,26 @@ async def test_an_operation_is_opened_and_undone_only_by_its_own_key() -> None:
     fake = busy()
     fake.records.append(OperationRecord("b1", Action.UNDO, NOW - 900, "memex", 1, 1, why_not_undo="it is an undo"))
     async with dashboard(fake) as driver:
-        await driver.press("z")
-        await driver.see("Operations 4")
-        await driver.press("enter")
-        await driver.see("Operation a0", "3 of 3 done", "1 can be undone", claim(99).id, "undo     spooltop undo")
-        await driver.press("enter")
-        await driver.see("Operation a0")
-        await driver.press("c")
-        await driver.see("copied: spooltop undo /var/spool/memex")
+        await driver.walk(
+            ("z", "Operations 4"),
+            ("enter", "Operation a0", "3 of 3 done", "1 can be undone", claim(99).id, "undo     spooltop undo"),
+            ("enter", "Operation a0"), ("c", "copied: spooltop undo /var/spool/memex"),
+        )  # fmt: skip
         await planned(driver, "z")
         assert fake.applied == []
-        await driver.press("escape")
-        await driver.see("Operations 4")
-        await driver.press("G", "enter")
-        await driver.see("Operation b1", "no: it is an undo")
-        await driver.press("z")
-        await driver.see("undo: it is an undo")
+        await driver.walk(
+            ("escape", "Operations 4"), ("G enter", "Operation b1", "no: it is an undo"), ("z", "undo: it is an undo"),
+        )  # fmt: skip
 
 
 async def test_the_goodbye_names_what_was_held_and_how_to_undo_it() -> None:
     fake = FakeControl([waiting(1)])
     async with dashboard(fake) as driver:
-        await driver.press("2")
-        await driver.see('"source"')
+        await driver.walk(("2", '"source"'))
         await planned(driver, "h")
-        await driver.press("y")
-        await driver.see("Held 1")
-        await driver.press("escape", "7")
-        await driver.see("Aside held 1", '"source"')
+        await driver.walk(("y", "Held 1"), ("escape 7", "Aside held 1", '"source"'))
         await planned(driver, "l")
-        await driver.press("y")
-        await driver.see("Released 1")
+        await driver.walk(("y", "Released 1"))
     assert goodbye(driver.app.session.state.results) == [
         "op1: held 1; undo: spooltop undo /var/spool/memex op1",
         "op2: released 1; undo: spooltop undo /var/spool/memex op2",
@@ -314,10 +235,7 @@ async def test_the_goodbye_names_what_was_held_and_how_to_undo_it() -> None:
 async def test_a_cursor_that_went_meanwhile_is_shown_as_it_was() -> None:
     fake = busy()
     async with dashboard(fake) as driver:
-        await driver.press("5")
-        await driver.see("REVERTED")
-        await driver.press("e")
-        await driver.see("now     89632")
+        await driver.walk(("5", "REVERTED"), ("e", "now     89632"))
         fake.cursors = (replace(a_cursor(), value=89700, shown="89700"),)
         fake.change()
         await driver.see("now     89700")

@@ -36,10 +36,7 @@ async def test_a_line_of_trouble_is_requeued_by_r_and_y() -> None:
     async with dashboard(dead(2)) as driver:
         await planned(driver, "r")
         assert driver.control.applied == []
-        await driver.press("y")
-        await driver.see("Requeued 2", "done 2")
-        await driver.press("escape")
-        await driver.see("no problems detected")
+        await driver.walk(("y", "Requeued 2", "done 2"), ("escape", "no problems detected"))
         assert [plan.count for plan in driver.control.applied] == [2]
         assert driver.app.goodbye() == ["op1: requeued 2; undo: spooltop undo /var/spool/memex op1"]
 
@@ -47,8 +44,7 @@ async def test_a_line_of_trouble_is_requeued_by_r_and_y() -> None:
 async def test_escape_leaves_a_plan_and_nothing_was_changed() -> None:
     async with dashboard(dead(2)) as driver:
         await planned(driver, "r")
-        await driver.press("escape")
-        await driver.see("1 PROBLEM")
+        await driver.walk(("escape", "1 PROBLEM"))
         assert driver.control.applied == []
 
 
@@ -58,8 +54,7 @@ async def test_a_plan_that_has_to_be_seen_anew_is_painted_though_nothing_of_it_c
         await planned(driver, "r")
         driver.app.screen.query_one(Panel).renew()
         await planned(driver)
-        await driver.press("y")
-        await driver.see("Requeued 1")
+        await driver.walk(("y", "Requeued 1"))
 
 
 async def test_keys_typed_before_the_plan_was_seen_do_not_count() -> None:
@@ -70,55 +65,41 @@ async def test_keys_typed_before_the_plan_was_seen_do_not_count() -> None:
         await planned(driver)
         await driver.see("y requeue 2")
         assert driver.control.applied == []
-        await driver.press("y")
-        await driver.see("Requeued 2")
+        await driver.walk(("y", "Requeued 2"))
 
 
 async def test_ten_and_more_take_a_capital() -> None:
     async with dashboard(dead(12)) as driver:
         await planned(driver, "r")
-        await driver.press("y")
-        await driver.see("press Shift-Y to requeue 12")
+        await driver.walk(("y", "press Shift-Y to requeue 12"))
         assert driver.control.applied == []
-        await driver.press("Y")
-        await driver.see("Requeued 12")
+        await driver.walk(("Y", "Requeued 12"))
 
 
 async def test_a_hundred_and_more_take_the_number() -> None:
     async with dashboard(dead(120)) as driver:
         await planned(driver, "r")
-        await driver.press("y")
-        await driver.see("type the number 120 and Enter")
-        await driver.press("1", "2", "enter")
-        await driver.see("type the number 120 and Enter")
+        await driver.walk(("y", "type the number 120 and Enter"), ("1 2 enter", "type the number 120 and Enter"))
         assert driver.control.applied == []
-        await driver.press("0", "enter")
-        await driver.see("Requeued 120")
+        await driver.walk(("0 enter", "Requeued 120"))
 
 
 async def test_force_plans_again_and_wants_the_number() -> None:
     async with dashboard(dead(1, live=1)) as driver:
-        await driver.press("3")
-        await driver.see("Claims 2")
-        await driver.press("a")
-        await driver.see("2 marked")
+        await driver.walk(("3", "Claims 2"), ("a", "2 marked"))
         await planned(driver, "r")
         await driver.see("Refused 1")
         await planned(driver, "f")
         await driver.until(lambda: len(driver.control.planned) == 2)
         await planned(driver)
-        await driver.press("y")
-        await driver.see("type the number 2")
-        await driver.press("2", "enter")
-        await driver.see("Requeued 2")
+        await driver.walk(("y", "type the number 2"), ("2 enter", "Requeued 2"))
         assert [force for _, _, force, _ in driver.control.planned] == [False, True]
 
 
 async def test_there_is_nothing_to_force_where_nobody_holds_anything() -> None:
     async with dashboard(dead(1)) as driver:
         await planned(driver, "r")
-        await driver.press("f")
-        await driver.see("no running consumer holds any of these")
+        await driver.walk(("f", "no running consumer holds any of these"))
 
 
 async def test_the_plan_is_copied_as_a_command() -> None:
@@ -137,21 +118,16 @@ async def test_the_plan_stays_as_it_is_while_the_spool_moves() -> None:
         driver.control.change()
         looks = driver.control.looks
         await driver.until(lambda: driver.control.looks > looks + 2)
-        await driver.press("y")
-        await driver.see("Requeued 2")
-        await driver.press("escape")
-        await driver.see("1 claims of dead consumers")
+        await driver.walk(("y", "Requeued 2"), ("escape", "1 claims of dead consumers"))
 
 
 async def test_a_change_under_way_is_stopped_by_escape() -> None:
     async with dashboard(dead(9)) as driver:
         await planned(driver, "r")
         driver.control.gate.clear()
-        await driver.press("y")
-        await driver.see("Esc stop")
+        await driver.walk(("y", "Esc stop"))
         await driver.until(lambda: len(driver.control.of(Box.CUR)) == 8, "the first item, after which it waits")
-        await driver.press("escape")
-        await driver.see("stopping")
+        await driver.walk(("escape", "stopping"))
         driver.control.gate.set()
         await driver.see("done 1")
         assert len(driver.control.of(Box.CUR)) == 8
@@ -162,29 +138,24 @@ async def test_a_key_while_it_is_being_done_is_answered_though_what_is_shown_was
     async with dashboard(dead(9)) as driver:
         await planned(driver, "r")
         driver.control.gate.clear()
-        await driver.press("y")
-        await driver.see("Esc stops")
+        await driver.walk(("y", "Esc stops"))
         panel = driver.app.screen.query_one(Panel)
         panel.readable = lambda: False
         panel.renew()
-        await driver.press("c")
-        await driver.see("the plan is being applied")
+        await driver.walk(("c", "the plan is being applied"))
 
 
 async def test_purging_what_is_abandoned_in_tmp() -> None:
     async with dashboard(FakeControl([written(1)])) as driver:
-        await driver.press("4")
-        await driver.see("Tmp 1")
+        await driver.walk(("4", "Tmp 1"))
         await planned(driver, "d")
-        await driver.press("y")
-        await driver.see("Purged 1")
+        await driver.walk(("y", "Purged 1"))
         assert driver.control.planned[0][0] is Action.PURGE
 
 
 async def test_the_row_under_the_cursor_is_what_is_planned_without_marks() -> None:
     async with dashboard(FakeControl([waiting(n) for n in range(5)])) as driver:
-        await driver.press("2")
-        await driver.see("New 5")
+        await driver.walk(("2", "New 5"))
         await driver.press("j")
         await driver.until(lambda: driver.app.main.rows.cursor_key == ("new", 1))
         await planned(driver, "d")
@@ -193,25 +164,20 @@ async def test_the_row_under_the_cursor_is_what_is_planned_without_marks() -> No
 
 async def test_injecting_by_the_form() -> None:
     async with dashboard(FakeControl()) as driver:
-        await driver.press("i")
-        await driver.see("Inject test messages")
+        await driver.walk(("i", "Inject test messages"))
         await driver.press("backspace", "3", "tab", "ctrl+u", *"hello", "tab", "tab", "tab", *"email")
         await driver.press("tab", "5", "x", "0")  # a rate is a number
         await planned(driver, "enter")
         options = {"count": 3, "canary": True, "text": "hello", "source": "email", "rate": 50}
         assert driver.control.planned[0][3] == options
-        await driver.press("y")
-        await driver.see("Injected")
-        await driver.press("escape")
-        await driver.see("no problems detected")
+        await driver.walk(("y", "Injected"), ("escape", "no problems detected"))
 
 
 async def test_the_form_takes_a_file_or_a_size() -> None:
     async with dashboard(FakeControl()) as driver:
-        await driver.press("i")
-        await driver.see("Inject test messages")
-        await driver.press("down", "down", *"/tmp/m", "down", "9", "enter")
-        await driver.see("give a file or a size, not both")
+        await driver.walk(
+            ("i", "Inject test messages"), ("down down / t m p / m down 9 enter", "give a file or a size, not both"),
+        )  # fmt: skip
         assert driver.control.planned == []
         await driver.press("backspace")
         await planned(driver, "enter")
@@ -220,16 +186,14 @@ async def test_the_form_takes_a_file_or_a_size() -> None:
 
 async def test_the_form_wants_a_count() -> None:
     async with dashboard(FakeControl()) as driver:
-        await driver.press("i", "backspace", "enter")
-        await driver.see("a number from 1 to 100,000")
+        await driver.walk(("i backspace enter", "a number from 1 to 100,000"))
         assert driver.control.planned == []
 
 
 async def test_undo_from_the_result() -> None:
     async with dashboard(dead(1)) as driver:
         await planned(driver, "r")
-        await driver.press("y")
-        await driver.see("Requeued 1")
+        await driver.walk(("y", "Requeued 1"))
         await planned(driver, "z")
         await driver.until(lambda: driver.control.planned[-1][0] is Action.UNDO)
         assert driver.control.planned[-1][3] == {"undoes": "op1"}
@@ -243,8 +207,7 @@ async def test_undo_from_the_result_of_a_form_opens_a_plan_that_can_be_confirmed
         await driver.see("no problems detected")
         await driver.press(*form.split())
         await planned(driver, "enter")
-        await driver.press("y")
-        await driver.see("operation op1")
+        await driver.walk(("y", "operation op1"))
         await planned(driver, "z")
         await driver.see("Undo 1")
         assert control.planned[-1][3] == {"undoes": "op1"}
@@ -261,18 +224,12 @@ async def test_a_plan_that_ends_beneath_its_help_leaves_the_keyboard_alive() -> 
     async with dashboard(dead(2)) as driver:
         await planned(driver, "r")
         driver.control.gate.clear()
-        await driver.press("y")
-        await driver.see("Esc stop")
-        await driver.press("question_mark")
-        await driver.see("In a plan")
+        await driver.walk(("y", "Esc stop"), ("question_mark", "In a plan"))
         driver.control.gate.set()
         await driver.see("operation op1")
         await driver.press("escape")
         await driver.gone("operation op1")
-        await driver.press("escape")
-        await driver.see("no problems detected")
-        await driver.press("2")
-        await driver.see("New 2")
+        await driver.walk(("escape", "no problems detected"), ("2", "New 2"))
 
 
 async def test_undo_from_the_list_of_operations() -> None:
@@ -282,16 +239,12 @@ async def test_undo_from_the_list_of_operations() -> None:
         OperationRecord("a1", Action.PURGE, NOW - 60, "memex", 3, 3),
     ]
     async with dashboard(control) as driver:
-        await driver.press("z")
-        await driver.see("a1")
-        await driver.press("z")
-        await driver.see("undo: an undo is not undone")
+        await driver.walk(("z", "a1"), ("z", "undo: an undo is not undone"))
         await planned(driver, "j", "z")
         assert control.planned[-1][3] == {"undoes": "a1"}
         await driver.press("y")
         await driver.until(lambda: len(control.applied) == 1)
-        await driver.press("escape", "escape")
-        await driver.see("1 PROBLEM")
+        await driver.walk(("escape escape", "1 PROBLEM"))
 
 
 async def test_a_refused_plan_says_why_and_esc_leaves() -> None:
@@ -299,8 +252,7 @@ async def test_a_refused_plan_says_why_and_esc_leaves() -> None:
     async with dashboard(control) as driver:
         await driver.press("r")
         control.capabilities = Capabilities.nothing("the audit log cannot be written")
-        await driver.press("escape", "r")
-        await driver.see("the audit log cannot be written")
+        await driver.walk(("escape r", "the audit log cannot be written"))
         await driver.press("escape")
         assert control.applied == []
 
@@ -319,8 +271,7 @@ async def test_leaving_stops_what_is_being_done_and_tells_of_it() -> None:
     async with dashboard(dead(9)) as driver:
         await planned(driver, "r")
         driver.control.gate.clear()
-        await driver.press("y")
-        await driver.see("Esc stop")
+        await driver.walk(("y", "Esc stop"))
         await driver.until(lambda: len(driver.control.of(Box.CUR)) == 8, "the first item, after which it waits")
         await driver.press("ctrl+c")
         await driver.until(driver.app.session.leaving.is_set)
@@ -334,28 +285,20 @@ async def test_a_message_in_full_is_what_is_planned_from_there_whatever_is_marke
     async with dashboard(dead(3)) as driver:
         await driver.press("3")
         await driver.until(lambda: driver.app.main.row is not None)
-        await driver.press("space")
-        await driver.see("1 marked")
+        await driver.walk(("space", "1 marked"))
         row = driver.app.main.row
         assert row is not None
-        await driver.press("enter")
-        await driver.see("requeue this 1")
+        await driver.walk(("enter", "requeue this 1"))
         await planned(driver, "r")
         assert driver.control.planned[0][1].keys == (row.key,)
-        await driver.press("y")
-        await driver.see("Requeued 1")
-        await driver.press("escape")
-        await driver.see("Claims 2")
+        await driver.walk(("y", "Requeued 1"), ("escape", "Claims 2"))
 
 
 async def test_escape_ends_the_making_of_a_plan_and_the_next_one_is_made_at_once() -> None:
     async with dashboard(dead(2)) as driver:
         driver.control.judged = EVERY
         driver.control.gate.clear()  # without which this plan is never done
-        await driver.press("r")
-        await driver.see("requeue: making the plan", "500 of 1,500 claims judged")
-        await driver.press("escape")
-        await driver.see("1 PROBLEM")
+        await driver.walk(("r", "requeue: making the plan", "500 of 1,500 claims judged"), ("escape", "1 PROBLEM"))
         await driver.until(lambda: driver.control.given_up == 1, "nobody to make it any more")
         assert driver.control.planned == []
         driver.control.gate.set()
@@ -368,48 +311,37 @@ async def test_a_rate_is_typed_into_the_plan_and_applied() -> None:
     async with dashboard(dead(120)) as driver:
         await planned(driver, "r")
         await driver.see("s rate limit")
-        await driver.press("s")
-        await driver.see("rate limit: _", "Enter set it")
-        await driver.press(*"y5", "enter")
-        await driver.see("invalid rate 'y5'")
-        await driver.press("ctrl+u", *"50", "slash", "s", "enter")
-        await driver.see("rate limit 50/s: takes 2.4s or longer", "--rate 50", "type 120")
+        await driver.walk(
+            ("s", "rate limit: _", "Enter set it"), ("y 5 enter", "invalid rate 'y5'"),
+            ("ctrl+u 5 0 slash s enter", "rate limit 50/s: takes 2.4s or longer", "--rate 50", "type 120"),
+        )  # fmt: skip
         await planned(driver)
         assert driver.control.applied == [] and len(driver.control.planned) == 1  # the list is the one that was seen
-        await driver.press(*"120", "enter")
-        await driver.see("Requeued 120")
+        await driver.walk(("1 2 0 enter", "Requeued 120"))
         assert [plan.rate for plan in driver.control.applied] == [50.0]
 
 
 async def test_a_rate_is_left_as_it_is_changed_and_taken_away() -> None:
     async with dashboard(dead(3)) as driver:
         await planned(driver, "r")
-        await driver.press("s", *"7", "escape")
-        await driver.see("y requeue 3")
+        await driver.walk(("s 7 escape", "y requeue 3"))
         assert "at most" not in driver.text
-        await driver.press("s", *"1000", "slash", "m", "enter")
-        await driver.see("rate limit 16.7/s")
+        await driver.walk(("s 1 0 0 0 slash m enter", "rate limit 16.7/s"))
         await planned(driver)
-        await driver.press("s")
-        await driver.see("rate limit: 16.7/s_")
+        await driver.walk(("s", "rate limit: 16.7/s_"))
         await driver.press("ctrl+u", "enter")
         await planned(driver)
         await driver.see("y requeue 3")
         assert "at most" not in driver.text
-        await driver.press("y")
-        await driver.see("Requeued 3")
+        await driver.walk(("y", "Requeued 3"))
         assert [plan.rate for plan in driver.control.applied] == [None]
 
 
 async def test_a_rate_that_was_set_is_that_of_the_plan_made_again() -> None:
     async with dashboard(dead(2, live=1)) as driver:
-        await driver.press("3")
-        await driver.see("Claims 3")
-        await driver.press("a")
-        await driver.see("3 marked")
+        await driver.walk(("3", "Claims 3"), ("a", "3 marked"))
         await planned(driver, "r")
-        await driver.press("s", *"5", "enter")
-        await driver.see("rate limit 5/s")
+        await driver.walk(("s 5 enter", "rate limit 5/s"))
         await planned(driver, "f")
         await driver.until(lambda: len(driver.control.planned) == 2)
         assert driver.control.planned[1][2:] == (True, {"rate": 5.0})
@@ -418,5 +350,4 @@ async def test_a_rate_that_was_set_is_that_of_the_plan_made_again() -> None:
 async def test_one_alone_is_not_done_at_a_rate() -> None:
     async with dashboard(dead(1)) as driver:
         await planned(driver, "r")
-        await driver.press("s")
-        await driver.see("a rate limit needs at least 2 items")
+        await driver.walk(("s", "a rate limit needs at least 2 items"))

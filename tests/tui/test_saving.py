@@ -23,15 +23,14 @@ async def test_a_payload_is_saved_under_a_typed_name_and_not_twice() -> None:
     async with dashboard(control) as driver:
         await driver.press("2")
         await driver.until(lambda: driver.app.main.row is not None, "the row")
-        await driver.press("S")
-        await driver.see("Save the payload of", waiting(1).id + "█")
-        await driver.press("ctrl+u", *"q.txt", "enter")
-        await driver.see("saved 100,000 bytes to /home/ann/q.txt", "New 1")
+        await driver.walk(
+            ("S", "Save the payload of", waiting(1).id + "█"),
+            ("ctrl+u q . t x t enter", "saved 100,000 bytes to /home/ann/q.txt", "New 1"),
+        )  # fmt: skip
         assert control.saved == {"q.txt": b"x" * 100_000}
-        await driver.press("enter", "S", "ctrl+u", "enter")
-        await driver.see("type a name")
-        await driver.press(*"q.txt", "enter")
-        await driver.see("not saved: q.txt: exists already; give another name")
+        await driver.walk(
+            ("enter S ctrl+u enter", "type a name"), ("q . t x t enter", "not saved: q.txt: exists already; give another name"),
+        )  # fmt: skip
         await driver.press("escape")
         await driver.gone("Save the payload")
 

@@ -81,18 +81,15 @@ async def test_every_panel(size: tuple[int, int]) -> None:
         await planned(driver, "r")
         await driver.see("Requeue 6", "y requeue 6")
         fits(driver)
-        await driver.press("G", "k", "y")
-        await driver.see("Requeued 6")
+        await driver.walk(("G k y", "Requeued 6"))
         fits(driver)
-        await driver.press("G", "escape")
-        await driver.see("no problems detected")
+        await driver.walk(("G escape", "no problems detected"))
 
 
 @pytest.mark.parametrize("size", TINY)
 async def test_below_the_least_it_says_what_it_needs(size: tuple[int, int]) -> None:
     async with dashboard(control()) as driver:
-        await driver.press("3")
-        await driver.see("Claims 7")
+        await driver.walk(("3", "Claims 7"))
         await planned(driver, "r")
         await driver.pilot.resize_terminal(*size)
         await driver.until(lambda: len(driver.lines) == size[1])
@@ -139,6 +136,5 @@ async def test_two_sizes_on_their_way_at_once_come_to_rest() -> None:
             screen.post_message(Resize(size, size))
             screen.call_later(lambda: sizes.append(screen.size))
         await driver.until(lambda: len(sizes) == 4 and screen.size == (90, 25))
-        await driver.press("3")
-        await driver.see("Claims 7")
+        await driver.walk(("3", "Claims 7"))
         assert screen.size == (90, 25)

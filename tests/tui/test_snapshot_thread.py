@@ -411,14 +411,9 @@ async def test_while_a_look_hangs_the_header_says_so_keys_answer_plans_open_and_
         passed[0] += 41
         text = await driver.see("STALE 40s: readdir of new does not answer", "as of", "1 claims of dead consumers")
         assert "live" not in text.split("\n")[0]
-        await driver.press("3")
-        await driver.see("Claims", "STALE 40s")
-        await driver.press("1")
-        await driver.see("1 claims of dead consumers")
-        await driver.press("r")
-        await driver.see("y requeue 1")
-        await driver.press("escape")
-        await driver.see("STALE")
+        await driver.walk(
+            ("3", "Claims", "STALE 40s"), ("1", "1 claims of dead consumers"), ("r", "y requeue 1"), ("escape", "STALE"),
+        )  # fmt: skip
         passed[0] += 30
         await driver.see("STALE 1m10s")
         control.hang.set()

@@ -111,19 +111,16 @@ async def test_esc_goes_back_step_by_step_before_it_leaves() -> None:
 async def test_0_leaves_from_a_panel_and_from_an_open_message() -> None:
     async with view(spools()) as driver:
         await open_first(driver)
-        await driver.press("question_mark", "0")
-        await driver.see("4 spools", "open")
+        await driver.walk(("question_mark 0", "4 spools", "open"))
         await open_first(driver)
         await driver.press("2")
         await driver.until(lambda: driver.app.main.row is not None)
-        await driver.press("enter", "0")
-        await driver.see("4 spools", "open")
+        await driver.walk(("enter 0", "4 spools", "open"))
 
 
 async def test_one_that_cannot_be_opened_says_why_and_stays_in_the_list() -> None:
     async with view(spools()) as driver:
-        await driver.press("j", "enter")
-        await driver.see("/var/spool/shut: permission denied")
+        await driver.walk(("j enter", "/var/spool/shut: permission denied"))
         assert not isinstance(driver.app.screen, MainScreen)
 
 
@@ -131,8 +128,7 @@ async def test_one_that_does_not_open_keeps_no_key_and_is_given_up() -> None:
     found = spools()
     found.gate.clear()
     async with view(found) as driver:
-        await driver.press("enter")
-        await driver.see("opening /var/spool/bad")
+        await driver.walk(("enter", "opening /var/spool/bad"))
         await driver.press("j", "escape")
         await driver.press("j", "slash", *"mail", "enter")
         found.gate.set()
@@ -211,8 +207,7 @@ async def test_new_glances_keep_the_cursor_on_its_target() -> None:
 async def test_a_frozen_view_stays() -> None:
     found = spools()
     async with view(found) as driver:
-        await driver.press("Z")
-        await driver.see("FROZEN")
+        await driver.walk(("Z", "FROZEN"))
         found.controls["/var/spool/quiet"].problems = (DEAD,)
         found.change()
         await driver.press("R")
@@ -223,8 +218,7 @@ async def test_a_frozen_view_stays() -> None:
 
 async def test_0_of_a_single_target_says_why_not() -> None:
     async with dashboard(FakeControl()) as driver:
-        await driver.press("0")
-        await driver.see("there is one spool only")
+        await driver.walk(("0", "there is one spool only"))
 
 
 @pytest.mark.parametrize("size", [(40, 10), (60, 18), (80, 23), (120, 30), (160, 50)])

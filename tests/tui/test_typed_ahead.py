@@ -40,8 +40,7 @@ async def test_help_alone_is_left_by_one_key_typed_with_it() -> None:
 
 async def test_a_key_typed_while_help_closes_is_for_the_view_below() -> None:
     async with dashboard(FakeControl([claim(1)])) as driver:
-        await driver.press("question_mark")
-        await driver.see("Move")
+        await driver.walk(("question_mark", "Move"))
         at_once(driver, "escape", "3")
         await driver.see("Claims 1")
 
@@ -61,8 +60,7 @@ async def test_nothing_typed_with_the_key_of_a_plan_confirms_it(keys: tuple[str,
         await planned(driver)
         await driver.see("y requeue 1", EARLY)
         assert driver.control.applied == [] and driver.app.clipboard == ""
-        await driver.press("y")
-        await driver.see("Requeued 1")
+        await driver.walk(("y", "Requeued 1"))
 
 
 async def hung(driver: Driver) -> None:
@@ -82,8 +80,7 @@ async def test_a_plan_and_its_y_typed_before_the_list_was_read_are_about_the_row
         await planned(driver)
         await driver.see("y requeue 1", EARLY)
         assert driver.control.applied == [] and driver.app.clipboard == ""
-        await driver.press("y")
-        await driver.see("Requeued 1")
+        await driver.walk(("y", "Requeued 1"))
 
 
 async def test_a_plan_that_waits_for_a_list_is_given_up_by_another_key() -> None:
@@ -100,13 +97,11 @@ async def test_a_plan_that_waits_for_a_list_is_given_up_by_another_key() -> None
 
 async def test_a_y_typed_with_the_key_of_a_plan_that_is_refused_copies_nothing() -> None:
     async with dashboard(FakeControl([waiting(1)])) as driver:
-        await driver.press("2")
-        await driver.see('"source"')
+        await driver.walk(("2", '"source"'))
         at_once(driver, "r", "y")
         await driver.see("y: no plan was opened; requeue: messages in new wait already")
         assert driver.app.clipboard == ""
-        await driver.press("y")
-        await driver.see(f"copied: {waiting(1).id}")
+        await driver.walk(("y", f"copied: {waiting(1).id}"))
 
 
 async def test_in_the_operations_a_y_copies_nothing_and_says_so() -> None:
@@ -115,24 +110,19 @@ async def test_in_the_operations_a_y_copies_nothing_and_says_so() -> None:
     async with dashboard(control) as driver:
         at_once(driver, "z", "y")
         await driver.see("Operations 1", "y: no plan is open; z opens the one that undoes this operation")
-        await driver.press("enter")
-        await driver.see("Operation a1", "1 can be undone")
+        await driver.walk(("enter", "Operation a1", "1 can be undone"))
         at_once(driver, "z", "y")
         await planned(driver)
         await driver.see("y undo 1", EARLY)
         assert control.applied == [] and driver.app.clipboard == ""
-        await driver.press("escape")
-        await driver.see("Operations 1")
-        await driver.press("c")
-        await driver.see("copied: a1")
+        await driver.walk(("escape", "Operations 1"), ("c", "copied: a1"))
 
 
 async def test_z_undoes_the_last_change_after_its_result_was_closed() -> None:
     control = FakeControl([claim(1)])
     async with dashboard(control) as driver:
         await planned(driver, "r")
-        await driver.press("y")
-        await driver.see("operation op1")
+        await driver.walk(("y", "operation op1"))
         await driver.press("escape")
         await driver.gone("operation op1")
         at_once(driver, "z", "y")
@@ -142,8 +132,7 @@ async def test_z_undoes_the_last_change_after_its_result_was_closed() -> None:
         await driver.press("y")
         await driver.until(lambda: len(control.applied) == 2, "the undo to be done")
         await driver.see("operation op2")
-        await driver.press("escape")
-        await driver.see("Operations 2")
+        await driver.walk(("escape", "Operations 2"))
         await driver.press("escape", "z")  # the same key does not undo the undo
         await driver.see("Operations 2")
         await driver.pilot.pause()
@@ -154,11 +143,9 @@ async def test_z_shows_the_operations_where_somebody_else_made_the_last_change()
     control = FakeControl([claim(1)])
     async with dashboard(control) as driver:
         await planned(driver, "r")
-        await driver.press("y")
-        await driver.see("operation op1")
+        await driver.walk(("y", "operation op1"))
         control.records.insert(0, OperationRecord("x9", Action.PURGE, NOW, "root", 3, 3))
-        await driver.press("escape", "z")
-        await driver.see("Operations 2")
+        await driver.walk(("escape z", "Operations 2"))
         await driver.pilot.pause()
         assert len(control.planned) == 1
 
@@ -177,8 +164,7 @@ async def test_help_asked_before_the_list_was_read_says_so_and_then_what_is_avai
 async def test_what_is_typed_at_the_help_of_a_plan_does_not_confirm_it() -> None:
     async with dashboard(FakeControl([claim(1)])) as driver:
         await planned(driver, "r")
-        await driver.press("question_mark")
-        await driver.see("Move")
+        await driver.walk(("question_mark", "Move"))
         at_once(driver, "q", "y")
         await driver.see("y requeue 1")
         await driver.press("j")
@@ -191,8 +177,7 @@ async def test_what_is_typed_with_the_key_that_leaves_a_plan_does_nothing_below(
         await planned(driver, "r")
         at_once(driver, "escape", "q")
         await driver.see("1 PROBLEM")
-        await driver.press("2")
-        await driver.see("New 0")
+        await driver.walk(("2", "New 0"))
         assert not driver.app.session.leaving.is_set()
 
 
@@ -261,8 +246,7 @@ async def test_a_plan_says_what_confirms_it_once_a_key_would() -> None:
     async with dashboard(FakeControl([claim(1)]), moment=0.05) as driver:
         await planned(driver, "r")
         await driver.see("y requeue 1")
-        await driver.press("y")
-        await driver.see("Requeued 1")
+        await driver.walk(("y", "Requeued 1"))
 
 
 @pytest.mark.parametrize("key", ["f", "s"])
@@ -270,13 +254,9 @@ async def test_a_plan_that_is_being_replaced_cannot_be_confirmed(key: str) -> No
     control = FakeControl([claim(1), claim(2), claim(3, Verdict.ALIVE)])
     control.confirm = Confirm.NUMBER
     async with dashboard(control) as driver:
-        await driver.press("3")
-        await driver.see("Claims 3")
-        await driver.press("a")
-        await driver.see("3 marked")
+        await driver.walk(("3", "Claims 3"), ("a", "3 marked"))
         await planned(driver, "r")
-        await driver.press("2")
-        await driver.see("2_")
+        await driver.walk(("2", "2_"))
         control.gate.clear()
         await driver.press(*(["f"] if key == "f" else ["s", "5", "enter"]))
         await driver.see("making the plan")
@@ -286,8 +266,7 @@ async def test_a_plan_that_is_being_replaced_cannot_be_confirmed(key: str) -> No
         control.gate.set()
         await planned(driver)
         await driver.see(": _")  # what was typed at the old plan is no part of the number
-        await driver.press("enter")
-        await driver.see("type the number")
+        await driver.walk(("enter", "type the number"))
         assert control.applied == []
 
 
@@ -296,13 +275,11 @@ async def test_how_far_the_first_plan_had_come_says_nothing_of_the_one_that_take
     control.judged = EVERY
     async with dashboard(control) as driver:
         control.gate.clear()
-        await driver.press("r")
-        await driver.see("making the plan", "500 of 1,500 claims judged")
+        await driver.walk(("r", "making the plan", "500 of 1,500 claims judged"))
         control.gate.set()
         await planned(driver)
         control.gate.clear()
-        await driver.press("s", "5", "enter")
-        await driver.see("making the plan")
+        await driver.walk(("s 5 enter", "making the plan"))
         assert "claims judged" not in driver.text
 
 
@@ -310,18 +287,15 @@ async def test_the_first_items_of_a_large_plan_are_scrolled_while_it_is_made_and
     async with dashboard(FakeControl([claim(number) for number in range(1200)])) as driver:
         driver.control.judged = EVERY
         driver.control.gate.clear()
-        await driver.press("r")
-        await driver.see("Requeue: making the plan", "500 of 1,500 claims judged; the first 1,000:", "more below")
+        await driver.walk(("r", "Requeue: making the plan", "500 of 1,500 claims judged; the first 1,000:", "more below"))
         assert "above" not in driver.text
-        await driver.press("j", "j", "ctrl+d", "k")
-        await driver.see("12 above")
+        await driver.walk(("j j ctrl+d k", "12 above"))
         at(driver, Message().time + 3600.0, "y", "Y", *"1200", "enter", "s", "c", "f")
         await driver.pilot.pause()
         driver.control.gate.set()
         await driver.see("Requeue 1,200 claims", "type 1200 to")
         assert driver.control.applied == [] and len(driver.control.planned) == 1
-        await driver.press("escape")
-        await driver.see("1 PROBLEM")
+        await driver.walk(("escape", "1 PROBLEM"))
 
 
 @pytest.mark.parametrize("view", "1234567")
@@ -353,10 +327,7 @@ async def test_cursors_and_locks_are_filtered_by_text() -> None:
         at_once(driver, "5", "slash", *"adv")
         await driver.see("1 match", "email")
         assert "imessage" not in driver.text
-        await driver.press("enter")
-        await driver.see("/adv   Esc clears the filter")
-        await driver.press("escape")
-        await driver.see("imessage", "email")
+        await driver.walk(("enter", "/adv   Esc clears the filter"), ("escape", "imessage", "email"))
 
 
 @pytest.mark.parametrize("panel", ["question_mark", "r"], ids=["help", "plan"])
@@ -367,10 +338,7 @@ async def test_a_word_typed_after_the_slash_in_a_panel_is_sought_there(panel: st
         await driver.press(panel)
         if panel == "r":
             await planned(driver)
-        await driver.press("slash", *"duty")
-        await driver.see("/duty_")
-        await driver.press("enter")
-        await driver.see("no line has duty")
+        await driver.walk(("slash d u t y", "/duty_"), ("enter", "no line has duty"))
         assert control.applied == [] and not driver.app.session.leaving.is_set()
         assert [action for action, *_ in control.planned] == [Action.REQUEUE] * (panel == "r")
 
@@ -382,19 +350,14 @@ async def test_the_list_of_operations_is_filtered_as_one_types() -> None:
         OperationRecord("b2", Action.REQUEUE, NOW - 7200, "root", 2, 2),
     ]
     async with dashboard(control) as driver:
-        await driver.press("z")
-        await driver.see("Operations 2", "a1", "b2")
-        await driver.press("slash", *"age:>1h", "space", *"req*")
-        await driver.see("Operations 1", "1 match", "b2")
+        await driver.walk(
+            ("z", "Operations 2", "a1", "b2"), ("slash a g e : > 1 h space r e q *", "Operations 1", "1 match", "b2"),
+        )  # fmt: skip
         assert "a1" not in driver.text and control.planned == []
-        await driver.press(*"x", "enter")
-        await driver.see("no operation matches age:>1h req*x; Esc clears")
-        await driver.press("escape")
-        await driver.see("Operations 2")
-        await driver.press("slash", *"duty:1")
-        await driver.see("keys are age: src: id:")
-        await driver.press("escape", "escape")
-        await driver.see("1 PROBLEM")
+        await driver.walk(
+            ("x enter", "no operation matches age:>1h req*x; Esc clears"), ("escape", "Operations 2"),
+            ("slash d u t y : 1", "keys are age: src: id:"), ("escape escape", "1 PROBLEM"),
+        )  # fmt: skip
         assert control.planned == []
 
 
@@ -403,20 +366,18 @@ async def test_cursors_and_locks_take_the_whole_grammar() -> None:
     control.cursors, control.locks = (a_cursor(), a_cursor("email", "advancing")), (a_lock(),)
     async with dashboard(control) as driver:
         await driver.see("no problems detected")
-        await driver.press("5", "slash", *"!src:im*", "space", *"verdict:advancing")
-        await driver.see("1 match", "email")
+        await driver.walk(("5 slash ! s r c : i m * space v e r d i c t : a d v a n c i n g", "1 match", "email"))
         assert "imessage" not in driver.text
-        await driver.press("6", "escape", "6", "slash", *"verdict:held")
-        await driver.see("1 match", ".cursors.lock")
-        await driver.press("ctrl+u", *"foo:3", "enter")
-        await driver.see("not filtered by all of it: unknown key foo:", ".cursors.lock")
+        await driver.walk(
+            ("6 escape 6 slash v e r d i c t : h e l d", "1 match", ".cursors.lock"),
+            ("ctrl+u f o o : 3 enter", "not filtered by all of it: unknown key foo:", ".cursors.lock"),
+        )  # fmt: skip
 
 
 async def test_the_part_that_a_filter_found_is_underlined_in_each_row() -> None:
     async with dashboard(FakeControl([waiting(n) for n in range(3)])) as driver:
         await driver.press("2", "slash", *"src:ma*l", "enter")
-        await driver.press("escape", "slash", *"src:em*il", "enter")
-        await driver.see("New 3 of 3 match src:em*il")
+        await driver.walk(("escape slash s r c : e m * i l enter", "New 3 of 3 match src:em*il"))
         rows = driver.app.main.rows
         styles = [[(span.text, span.style) for span in rows._line(y) if "match" in span.style] for y in range(3)]
         assert styles[0] == [("em", Style.SELECTED_MATCH), ("il", Style.SELECTED_MATCH)]
@@ -448,14 +409,12 @@ async def test_a_panel_is_left_for_a_view_by_its_key(panel: str, key: str, there
     control = FakeControl([claim(1), waiting(1)])
     control.records = [OperationRecord("a1", Action.PURGE, NOW - 60, "memex", 3, 3)]
     async with dashboard(control) as driver:
-        await driver.press("3")
-        await driver.see('"source"')
+        await driver.walk(("3", '"source"'))
         await driver.press(panel)
         await driver.until(lambda: len(driver.app.screen_stack) == 2)
         if panel == "z":
             await driver.see("a1")
-            await driver.press("enter")
-            await driver.see("Operation a1")
+            await driver.walk(("enter", "Operation a1"))
         await driver.press(key)
         await driver.see(there)
         assert len(driver.app.screen_stack) == 1
@@ -464,16 +423,14 @@ async def test_a_panel_is_left_for_a_view_by_its_key(panel: str, key: str, there
 @pytest.mark.parametrize("word, id", [("delete", "purge"), ("retry", "requeue"), ("search", "filter"), ("kill", "purge")])
 async def test_the_palette_knows_what_a_command_is_called_elsewhere(word: str, id: str) -> None:
     async with dashboard(FakeControl([claim(1)])) as driver:
-        await driver.press("3")
-        await driver.see("Claims 1")
+        await driver.walk(("3", "Claims 1"))
         await driver.press("colon", *word)
         await driver.see(f":{word}", f"{id} ")
 
 
 async def test_a_plan_typed_with_the_key_that_marks_all_is_about_all() -> None:
     async with dashboard(FakeControl([claim(1), claim(2), claim(3)])) as driver:
-        await driver.press("3")
-        await driver.see("Claims 3")
+        await driver.walk(("3", "Claims 3"))
         at_once(driver, "a", "r", "y")
         await planned(driver)
         await driver.see("y requeue 3", EARLY)
@@ -482,8 +439,7 @@ async def test_a_plan_typed_with_the_key_that_marks_all_is_about_all() -> None:
 
 async def test_a_view_that_was_left_meanwhile_opens_no_plan_for_what_was_marked_in_it() -> None:
     async with dashboard(FakeControl([claim(1), claim(2), waiting(3)])) as driver:
-        await driver.press("3")
-        await driver.see("Claims 2")
+        await driver.walk(("3", "Claims 2"))
         at_once(driver, "a", "r", "2")
         await driver.see("New 1")
         await driver.pilot.pause()

@@ -44,12 +44,7 @@ async def test_each_view_has_its_number(key: str, words: str) -> None:
 async def test_aside_begins_where_something_is_and_goes_round() -> None:
     trashed = replace(waiting(1), key=("trash", 1), box=Box.TRASH, reason="purged")
     async with dashboard(FakeControl([trashed])) as driver:
-        await driver.press("7")
-        await driver.see("Aside trash 1")
-        await driver.press("7")
-        await driver.see("Aside held 0")
-        await driver.press("7")
-        await driver.see("Aside rejected 0")
+        await driver.walk(("7", "Aside trash 1"), ("7", "Aside held 0"), ("7", "Aside rejected 0"))
 
 
 async def test_tab_and_brackets_go_round_the_views() -> None:
@@ -57,23 +52,16 @@ async def test_tab_and_brackets_go_round_the_views() -> None:
         for key, words in [("tab", "New 300"), ("right_square_bracket", "Claims 3"), ("left_square_bracket", "New 300")]:
             await driver.press(key)
             await driver.see(words)
-        await driver.press("shift+tab", "shift+tab")
-        await driver.see("Consumers 3")
+        await driver.walk(("shift+tab shift+tab", "Consumers 3"))
 
 
 async def test_back_goes_one_step_at_a_time_and_q_quits_only_at_the_top() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("3")
-        await driver.see("Claims 3")
+        await driver.walk(("3", "Claims 3"))
         await driver.until(lambda: driver.app.main.row is not None)
-        await driver.press("enter")
-        await driver.see("watched for")
-        await driver.press("q")
-        await driver.see("Claims 3")
-        await driver.press("backspace")
-        await driver.see("PROBLEM")
-        await driver.press("escape")
-        await driver.see("nothing to go back to: q quits")
+        await driver.walk(
+            ("enter", "watched for"), ("q", "Claims 3"), ("backspace", "PROBLEM"), ("escape", "nothing to go back to: q quits"),
+        )  # fmt: skip
         assert driver.app.is_running and not driver.app.session.leaving.is_set()
         await driver.press("q")
         await driver.until(driver.app.session.leaving.is_set)
@@ -92,8 +80,7 @@ async def test_quit_from_anywhere(key: str) -> None:
 async def test_the_cursor_stays_on_its_message_when_others_come_and_go() -> None:
     fake = control()
     async with dashboard(fake) as driver:
-        await driver.press("2")
-        await driver.see("New 300")
+        await driver.walk(("2", "New 300"))
         await driver.press("j", "j", "j")
         await driver.until(lambda: driver.app.main.rows.cursor_key == ("new", 3))
         fake.rows = [row for row in fake.rows if row.key not in (("new", 0), ("new", 1))]
@@ -101,15 +88,13 @@ async def test_the_cursor_stays_on_its_message_when_others_come_and_go() -> None
         await driver.see("New 298")
         assert driver.app.main.rows.cursor_key == ("new", 3)
         assert driver.app.main.rows.cursor_index == 1
-        await driver.press("1", "2")
-        await driver.see("New 298")
+        await driver.walk(("1 2", "New 298"))
         await driver.until(lambda: driver.app.main.rows.cursor_key == ("new", 3))
 
 
 async def test_moving_in_a_long_list() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("2")
-        await driver.see("New 300")
+        await driver.walk(("2", "New 300"))
         rows = driver.app.main.rows
         height = rows.size.height
         for key, index in [("G", 299), ("g", 0), ("end", 299), ("home", 0), ("pagedown", height), ("ctrl+b", 0), ("down", 1),
@@ -125,10 +110,7 @@ async def test_enter_on_a_line_of_trouble_shows_exactly_those() -> None:
         await driver.press("enter")
         text = await driver.see("Claims › claims-dead 2")
         assert "alive" not in text.replace("1 alive", "")
-        await driver.press("escape")
-        await driver.see("1 PROBLEM")
-        await driver.press("3")
-        await driver.see("Claims 3")
+        await driver.walk(("escape", "1 PROBLEM"), ("3", "Claims 3"))
 
 
 async def test_the_write_that_is_chosen_stays_chosen_when_newer_ones_come() -> None:
@@ -136,8 +118,7 @@ async def test_the_write_that_is_chosen_stays_chosen_when_newer_ones_come() -> N
     writes = tuple(CursorSection(1000.0 + n, n, 7, shown=f"value-{n}") for n in range(9, -1, -1))
     fake.cursors = (replace(a_cursor(), history=writes[4:]),)
     async with dashboard(fake) as driver:
-        await driver.press("5", "enter")
-        await driver.see("value-5")
+        await driver.walk(("5 enter", "value-5"))
         await driver.press("j", "j")
         fake.cursors = (replace(fake.cursors[0], history=writes),)
         fake.change()
@@ -158,72 +139,51 @@ async def test_enter_on_trouble_with_a_cursor_opens_that_source() -> None:
         await driver.until(lambda: driver.app.main.context().cursor is not None)
         cursor = driver.app.main.context().cursor
         assert cursor is not None and cursor.source == "email"
-        await driver.press("enter")
-        await driver.see("Cursors › email")
+        await driver.walk(("enter", "Cursors › email"))
 
 
 async def test_filter_narrows_as_one_types_and_says_what_makes_no_sense() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("3")
-        await driver.see("Claims 3")
-        await driver.press("slash", *"verdict:alive")
-        await driver.see("Claims 1", "1 match")
+        await driver.walk(("3", "Claims 3"), ("slash v e r d i c t : a l i v e", "Claims 1", "1 match"))
         await driver.press(*" age:x")
         await driver.until(lambda: driver.app.main.state.filter_input is not None and driver.app.main.state.filter_input.error)
         await driver.press(*["backspace"] * 6, "enter")
         text = await driver.see("Claims 1")
         assert "verdict:alive" in text.split("\n")[0]
-        await driver.press("escape")
-        await driver.see("Claims 3")
+        await driver.walk(("escape", "Claims 3"))
 
 
 async def test_escape_while_typing_a_filter_clears_it() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("3", "slash", *"verdict:dead")
-        await driver.see("Claims 2")
-        await driver.press("escape")
-        await driver.see("Claims 3")
+        await driver.walk(("3 slash v e r d i c t : d e a d", "Claims 2"), ("escape", "Claims 3"))
 
 
 async def test_marks_are_kept_by_message_and_all_that_match_are_marked() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("3")
-        await driver.see("Claims 3")
+        await driver.walk(("3", "Claims 3"))
         await driver.until(lambda: driver.app.main.row is not None)
-        await driver.press("space")
-        await driver.see("1 marked", "requeue 1")
-        await driver.press("slash", *"verdict:dead", "enter")
-        await driver.see("Claims 2")
+        await driver.walk(("space", "1 marked", "requeue 1"), ("slash v e r d i c t : d e a d enter", "Claims 2"))
         state = driver.app.main.state.list_state
         assert state is not None
         await driver.press("U")
         await driver.until(lambda: not state.marks)
-        await driver.press("a")
-        await driver.see("2 marked")
+        await driver.walk(("a", "2 marked"))
         assert set(state.marks) == {("cur", 1), ("cur", 2)}
-        await driver.press("escape")
-        await driver.see("Claims 3")
+        await driver.walk(("escape", "Claims 3"))
         assert len(state.marks) == 2
 
 
 async def test_sorting_and_inverting() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("3")
-        await driver.see("sorted by verdict ↓")
-        await driver.press("I")
-        await driver.see("sorted by verdict ↑")
+        await driver.walk(("3", "sorted by verdict ↓"), ("I", "sorted by verdict ↑"))
         await driver.press("greater_than_sign")
         await driver.gone("sorted by verdict")
-        await driver.press("less_than_sign")
-        await driver.see("sorted by verdict ↑")
+        await driver.walk(("less_than_sign", "sorted by verdict ↑"))
 
 
 async def test_problems_only() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("3", "exclamation_mark")
-        await driver.see("Claims › problems only 2")
-        await driver.press("exclamation_mark")
-        await driver.see("Claims 3")
+        await driver.walk(("3 exclamation_mark", "Claims › problems only 2"), ("exclamation_mark", "Claims 3"))
 
 
 async def test_all_problems_on_the_overview() -> None:
@@ -233,8 +193,7 @@ async def test_all_problems_on_the_overview() -> None:
     async with dashboard(fake) as driver:
         await driver.see("trouble 3")
         assert "trouble 8" not in driver.text
-        await driver.press("exclamation_mark")
-        await driver.see("trouble 8")
+        await driver.walk(("exclamation_mark", "trouble 8"))
         await driver.press("escape")
         await driver.gone("trouble 8")
 
@@ -242,17 +201,13 @@ async def test_all_problems_on_the_overview() -> None:
 async def test_frozen_nothing_moves_until_it_goes_on() -> None:
     fake = control()
     async with dashboard(fake, quiet=0.01) as driver:
-        await driver.press("3")
-        await driver.see("Claims 3")
-        await driver.press("Z")
-        await driver.see("FROZEN")
+        await driver.walk(("3", "Claims 3"), ("Z", "FROZEN"))
         fake.rows = [row for row in fake.rows if row.key != ("cur", 1)]
         fake.change()
         looks = fake.looks
         await driver.until(lambda: fake.looks > looks + 2)
         assert "Claims 3" in driver.text
-        await driver.press("Z")
-        await driver.see("Claims 2")
+        await driver.walk(("Z", "Claims 2"))
 
 
 async def test_look_again_scans_everything() -> None:
@@ -267,8 +222,7 @@ async def test_look_again_scans_everything() -> None:
 async def test_times_go_round() -> None:
     async with dashboard(control()) as driver:
         for words in ("local time", "UTC", "ages"):
-            await driver.press("t")
-            await driver.see(f"times are shown as {words}")
+            await driver.walk(("t", f"times are shown as {words}"))
 
 
 async def test_copying_shows_what_was_copied() -> None:
@@ -277,31 +231,21 @@ async def test_copying_shows_what_was_copied() -> None:
         await driver.until(lambda: driver.app.main.row is not None)
         row = driver.app.main.row
         assert row is not None
-        await driver.press("y")
-        await driver.see(f"copied: {row.id}")
+        await driver.walk(("y", f"copied: {row.id}"))
         assert driver.app.clipboard == row.id
-        await driver.press("enter")
-        await driver.see('"source"')
-        await driver.press("y")
-        await driver.see('copied: {"source": "imessage"}')
+        await driver.walk(("enter", '"source"'), ("y", 'copied: {"source": "imessage"}'))
 
 
 async def test_help_says_why_a_key_does_nothing_here() -> None:
     async with dashboard(control()) as driver:
         await driver.press("2")
         await driver.see('"source"')  # what a key would do depends on the rows: they are there
-        await driver.press("question_mark")
-        await driver.see("requeue", "wait already")
-        await driver.press("question_mark")
-        await driver.see("New 300")
+        await driver.walk(("question_mark", "requeue", "wait already"), ("question_mark", "New 300"))
 
 
 async def test_the_palette_runs_what_is_chosen_and_q_quits() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("colon", *"claims")
-        await driver.see("claims")
-        await driver.press("enter")
-        await driver.see("Claims 3")
+        await driver.walk(("colon c l a i m s", "claims"), ("enter", "Claims 3"))
         await driver.press("colon", "q", "enter")
         await driver.until(driver.app.session.leaving.is_set)
 
@@ -312,14 +256,12 @@ async def test_an_empty_spool() -> None:
         for key in "234567":
             await driver.press(key)
             await driver.pilot.pause()
-        await driver.press("3", "j", "enter", "space", "G", "r")
-        await driver.see("requeue: the list is empty")
+        await driver.walk(("3 j enter space G r", "requeue: the list is empty"))
 
 
 async def test_a_small_window_and_back() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("3")
-        await driver.see("Claims 3")
+        await driver.walk(("3", "Claims 3"))
         await driver.pilot.resize_terminal(40, 10)
         await driver.until(lambda: len(driver.lines) == 10)
         for key in "1234567":
@@ -334,8 +276,7 @@ async def test_a_small_window_and_back() -> None:
 
 async def test_list_and_detail_side_by_side_from_120_columns() -> None:
     async with dashboard(control(), size=(160, 50)) as driver:
-        await driver.press("3")
-        await driver.see("Claims 3", '"source"')
+        await driver.walk(("3", "Claims 3", '"source"'))
         rows, detail = driver.app.main.rows.region, driver.app.main.query_one("#detail").region
         assert rows.y == detail.y and rows.right <= detail.x
 
@@ -344,8 +285,7 @@ async def test_names_that_somebody_else_chose_are_shown_and_never_interpreted() 
     names = ["[red]x[/]", "[@click=app.quit]q[/]", "a\x1b[31mb", "new\nline", "bad\udcff", "right\u202eleft", "z" + "\u0301" * 40]
     fake = FakeControl([replace(waiting(n), id=name, name=name) for n, name in enumerate(names)])
     async with dashboard(fake) as driver:
-        await driver.press("2")
-        await driver.see("New 7", "[red]x[/]", "\\x1b[31mb", "new\\x0aline", "bad\\xff")
+        await driver.walk(("2", "New 7", "[red]x[/]", "\\x1b[31mb", "new\\x0aline", "bad\\xff"))
         for _ in names:
             await driver.press("j", "enter")
             assert all(char.isprintable() or char == "\n" for char in driver.text)
@@ -361,8 +301,7 @@ async def test_a_payload_that_cannot_be_read_says_why() -> None:
 
     fake.read = read  # type: ignore[method-assign, assignment]
     async with dashboard(fake) as driver:
-        await driver.press("3")
-        await driver.see("a fifo is no message")
+        await driver.walk(("3", "a fifo is no message"))
 
 
 async def test_ascii_has_no_other_signs() -> None:
@@ -380,15 +319,13 @@ async def test_a_long_reason_is_shown_to_its_end() -> None:
             await driver.press(view, "r")
             await driver.until(lambda: "Try: sudo -u memex spooltop" in " ".join(driver.text.split()))
             assert len(driver.lines) == 23
-            await driver.press("down")
-            await driver.see("1Over")
+            await driver.walk(("down", "1Over"))
 
 
 async def test_read_only_says_so_at_every_key_that_would_change_something() -> None:
     fake = FakeControl([claim(1)], capabilities=Capabilities.nothing("you are deploy, read-only"))
     async with dashboard(fake) as driver:
-        await driver.press("3")
-        await driver.see("Claims 1")
+        await driver.walk(("3", "Claims 1"))
         for key, action in [("r", "requeue"), ("d", "purge"), ("i", "inject")]:
             await driver.press(key)
             await driver.see(f"{action}: you are deploy, read-only")
@@ -397,8 +334,7 @@ async def test_read_only_says_so_at_every_key_that_would_change_something() -> N
 
 async def test_the_titles_of_a_wide_list_stand_over_its_columns_without_another_look() -> None:
     async with dashboard(FakeControl([claim(i) for i in range(3)]), (160, 50)) as driver:
-        await driver.press("3")
-        await driver.see("Claims 3", "exited")
+        await driver.walk(("3", "Claims 3", "exited"))
         await driver.until(lambda: driver.lines[1].find("evidence") == driver.lines[2].find("exited"), "aligned titles")
 
 
@@ -408,28 +344,24 @@ async def test_n_finds_the_next_match_with_and_without_a_filter() -> None:
         rows = driver.app.main.rows
         await driver.press("2")
         await driver.until(lambda: len(rows) == 60, "the whole list")  # the header has its length before
-        await driver.press("n")
-        await driver.see("no filter was set yet: / sets one")
-        await driver.press("slash", *"src:signal", "enter")
-        await driver.see("New 3 of 60 match src:signal")
+        await driver.walk(
+            ("n", "no filter was set yet: / sets one"), ("slash s r c : s i g n a l enter", "New 3 of 60 match src:signal"),
+        )  # fmt: skip
         await driver.press("n", "n")
         await driver.until(lambda: rows.cursor_key == ("new", 40))
-        await driver.press("n")
-        await driver.see("this is the last match of src:signal")
+        await driver.walk(("n", "this is the last match of src:signal"))
         await driver.press("escape")
         await driver.until(lambda: len(rows) == 60, "the whole list")
         await driver.press("g")
         for key, number in [("n", 3), ("n", 5), ("n", 40), ("N", 5), ("j", 6), ("N", 5), ("k", 4), ("n", 5), ("N", 3)]:
             await driver.press(key)
             await driver.until(lambda number=number: rows.cursor_key == ("new", number), f"{key} to {number}")
-        await driver.press("N")
-        await driver.see("nothing above matches src:signal")
+        await driver.walk(("N", "nothing above matches src:signal"))
 
 
 async def test_backspace_leaves_a_filter_that_has_nothing_in_it() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("3", "slash", "x", "backspace")
-        await driver.see("Enter keeps")
+        await driver.walk(("3 slash x backspace", "Enter keeps"))
         await driver.press("backspace")
         await driver.gone("Enter keeps")
         await driver.see("Claims 3")
@@ -447,10 +379,7 @@ async def test_from_a_message_one_goes_to_any_view() -> None:
     async with dashboard(control()) as driver:
         await driver.press("3")
         await driver.until(lambda: driver.app.main.row is not None)
-        await driver.press("enter")
-        await driver.see("watched for")
-        await driver.press("2")
-        await driver.see("New 300")
+        await driver.walk(("enter", "watched for"), ("2", "New 300"))
 
 
 @pytest.mark.parametrize("layout, words", [("cursors", "imessage"), ("tickets", "flock"), ("spool", "box       depth")])
@@ -467,10 +396,10 @@ async def test_a_list_of_nothing_says_why() -> None:
         for key, words in [("2", "nothing waits in new"), ("4", "nothing is being written"), ("7", "nothing is held; 7 shows")]:
             await driver.press(key)
             await driver.see(words)
-        await driver.press("3", "slash", *"nosuch", "enter")
-        await driver.see("Claims 0 of 1 match nosuch", "nothing matches nosuch; Esc clears the filter")
-        await driver.press("escape", "1", "enter")
-        await driver.see("Claims › claims-dead 1")
+        await driver.walk(
+            ("3 slash n o s u c h enter", "Claims 0 of 1 match nosuch", "nothing matches nosuch; Esc clears the filter"),
+            ("escape 1 enter", "Claims › claims-dead 1"),
+        )  # fmt: skip
         driver.control.rows.clear()
         driver.control.change()
         await driver.see("none of its messages are left")
@@ -480,14 +409,12 @@ async def test_a_box_that_cannot_be_seen_says_why_it_lists_nothing() -> None:
     fake = FakeControl()
     fake.errors[Box.NEW] = "you may not open new"
     async with dashboard(fake) as driver:
-        await driver.press("2")
-        await driver.see("New ? ·", "you may not open new; there is nothing to list")
+        await driver.walk(("2", "New ? ·", "you may not open new; there is nothing to list"))
 
 
 async def test_what_matches_so_far_is_shown_while_the_filter_runs() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("2")
-        await driver.see("New 300")
+        await driver.walk(("2", "New 300"))
         driver.control.at_once.clear()
         await driver.press("slash", *"95222")
         text = await driver.see("≥150 … match")
@@ -502,11 +429,9 @@ async def test_what_matches_so_far_is_shown_while_the_filter_runs() -> None:
 
 async def test_a_cursor_that_was_moved_before_the_end_stays_on_its_row() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("2")
-        await driver.see("New 300")
+        await driver.walk(("2", "New 300"))
         driver.control.at_once.clear()
-        await driver.press("slash", *"95222", "enter")
-        await driver.see("New ≥150 …")
+        await driver.walk(("slash 9 5 2 2 2 enter", "New ≥150 …"))
         await driver.press("j", "j")
         chosen = driver.app.main.row
         assert chosen is not None
@@ -518,8 +443,7 @@ async def test_a_cursor_that_was_moved_before_the_end_stays_on_its_row() -> None
 async def come_back_to_200(driver: Driver) -> VirtualList[Row]:
     """Shows the list that was left on row 200 again while it is made."""
     rows = driver.app.main.rows
-    await driver.press("2", "slash", *"95222", "enter")
-    await driver.see("New 300 of 300")
+    await driver.walk(("2 slash 9 5 2 2 2 enter", "New 300 of 300"))
     rows.go_to(200)
     await driver.until(lambda: driver.app.main.state.lists[Box.NEW].cursor == ("new", 200))
     await driver.press("1")
@@ -553,22 +477,18 @@ async def test_a_cursor_moved_before_the_end_far_from_where_the_list_was_left_st
 
 async def test_the_next_key_ends_a_filter_that_runs() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("2")
-        await driver.see("New 300")
+        await driver.walk(("2", "New 300"))
         driver.control.at_once.clear()
-        await driver.press("slash", *"95222")
-        await driver.see("New ≥150 …")
+        await driver.walk(("slash 9 5 2 2 2", "New ≥150 …"))
         await driver.press("9", "x")  # matches nothing
         await driver.see("match 952229x · sorting by age ↓")
         driver.control.at_once.set()
-        await driver.press("escape")
-        await driver.see("New 300 ·", "sorted by age")
+        await driver.walk(("escape", "New 300 ·", "sorted by age"))
 
 
 async def test_how_far_a_sort_has_come_is_shown() -> None:
     async with dashboard(control()) as driver:
-        await driver.press("2")
-        await driver.see("sorted by age ↓")
+        await driver.walk(("2", "sorted by age ↓"))
         driver.control.at_once.clear()
         await driver.press("greater_than_sign")
         text = await driver.see("New 300 · sorting by size ↓ 45%")
@@ -581,8 +501,7 @@ async def test_how_far_a_sort_has_come_is_shown() -> None:
 @pytest.mark.parametrize("frozen", [False, True])
 async def test_a_list_that_comes_with_a_look_is_whole_though_no_row_is_another(frozen: bool) -> None:
     async with dashboard(control()) as driver:
-        await driver.press("2")
-        await driver.see("New 300")
+        await driver.walk(("2", "New 300"))
         if frozen:
             await driver.press("Z")
         main = driver.app.main
