@@ -27,12 +27,14 @@ AN_AGE = 86400.0
 """Seconds between two looks where nothing happens: a scene is looked at once, and again when it says so."""
 
 
-async def draw(scene: Scene, sizes: Sequence[Size], *, light: bool = False) -> list[Rows]:
+async def draw(
+    scene: Scene, sizes: Sequence[Size], *, light: bool = False, colour: bool = True, opened: type[SceneControl] = SceneControl
+) -> list[Rows]:
     """The screen at the end of a scene, in each of ``sizes``: the terminal is resized from one to the next."""
     clock = Clock()
     other = None if scene.queue is None else scene.queue()
-    control = SceneControl(scene.snapshot() if other is None else other.snapshot, clock, other)
-    options = Options(light=light, ascii=scene.ascii, banner=scene.banner)
+    control = opened(scene.snapshot() if other is None else other.snapshot, clock, other)
+    options = Options(light=light, ascii=scene.ascii, banner=scene.banner, colour=colour)
     given = None if scene.several else control
     app = SpooltopApp(
         given, options, pace=Pace(AN_AGE, 0.0), monotonic=clock, moment=0.0, spools=SceneSpools() if scene.several else None

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import random
+from dataclasses import replace
 
 import pytest
+from rich.cells import cell_len
 from textual.events import Resize
 from textual.geometry import Size
 
-from spooltop.model.operations.plan import OperationRecord
-from spooltop.model.vocabulary import Action, Verdict
+from spooltop.model.cursors.state import CursorSection
+from spooltop.model.look.locks import Holders, Holding, LockHolder
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.operations.audit import AuditLine, AuditTrail
+from spooltop.model.operations.plan import ItemResult, OperationRecord, Outcome
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import Action, Owner, Verdict
 from spooltop.tui.context import View
 from spooltop.tui.screens.base import LEAST
 
@@ -36,7 +44,7 @@ def control() -> FakeControl:
 def fits(driver: Driver) -> None:
     width, height = driver.app.size
     assert len(driver.lines) == height
-    assert all(len(line) <= width for line in driver.lines)
+    assert all(cell_len(line) <= width for line in driver.lines)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -104,6 +112,43 @@ async def test_below_the_least_it_says_what_it_needs(size: tuple[int, int]) -> N
             fits(driver)
         await driver.pilot.resize_terminal(*LEAST)
         await driver.see("Claims 7")
+
+
+HOSTILE = ("[red]x[/]", "a\x1b]0;t\x07\nb\udcff\u202e", "日本" * 60, "e" + "\u0301" * 200 + "❤\ufe0f" * 20)
+
+
+def hostile(name: str) -> FakeControl:
+    """A spool all of whose texts are one that somebody else chose."""
+    owner = Owner(host=name, pid=3, command=name, user=name)
+    row = replace(claim(1), id=name, name=name, source=name, evidence=name, note=name, reason=name, owner=owner)
+    fake = FakeControl([row, replace(waiting(1), id=name, name=name, source=name), replace(written(1), id=name, name=name)])
+    held = LockHolder(1, name, name, NOW)
+    history = (CursorSection(NOW, name, 1, (name,), (held,), shown=name),) * 2
+    fake.cursors = (replace(a_cursor(name), shown=name, value=name, evidence=name, file=name, history=history),)
+    fake.locks = (replace(a_lock(), path=name, holders=(held,), waiters=(LockHolder(None),), evidence=name),)
+    fake.problems = (Problem("cursor-reverted", Severity.CRITICAL, name, view="cursors", subject=name),) * 6
+    fake.records = [OperationRecord("a1", Action.PURGE, NOW, name, 3, 3, words=name, why_not_undo=name)]
+    result = ItemResult(name, name, Outcome.FAILED, escape(name), name)
+    line = AuditLine(NOW, "after", name, name, 0, name, name, name, 7, 3, 3, ended=escape(name), results=(result,), trusted=False)
+    fake.trails = {"a1": AuditTrail((line, replace(line, event="before", results=())), (escape(name),))}
+    fake.holding = Holders(escape(name), (Holding(5201, name, name, "flock, holds", NOW - 60, of=escape(name)),), False, (name,))
+    fake.payloads = {("cur", 1): os.fsencode(name) * 9 + bytes(range(256))}
+    return fake
+
+
+@pytest.mark.parametrize("size", [(80, 23), (160, 50)])
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+async def test_no_name_reaches_the_terminal_raw(name: str, size: tuple[int, int]) -> None:
+    async with dashboard(hostile(name), size=size) as driver:
+        for keys in ("1", "2", "2enter", "3", "3enter", "3x", "3F", "4", "5", "5enter", "5e", "6", "8", "zenter", "1?"):
+            await driver.press("escape", "escape", keys[0], *filter(None, [keys[1:].replace("?", "question_mark")]))
+            fits(driver)
+            assert all(char.isprintable() or char == "\n" for char in driver.text), keys
+        await driver.press("escape", "escape", "3")
+        await planned(driver, "r")
+        await driver.walk(("y", "Requeued 1"))
+        fits(driver)
+        assert all(char.isprintable() or char == "\n" for char in driver.text)
 
 
 @pytest.mark.long

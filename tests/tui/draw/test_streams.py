@@ -11,13 +11,10 @@ from spooltop.observe.rules.messages import _poison_words
 from spooltop.records import replace
 from spooltop.tui.draw.columns import owner_text, short_id
 from spooltop.tui.draw.consumers import columns_of, consumer_lines, consumer_name, ranked
-from spooltop.tui.draw.cursors import cursor_glance, cursor_table
 from spooltop.tui.draw.elements.spans import line_text
-from spooltop.tui.draw.one_cursor import cursor_detail
 from spooltop.tui.draw.operating.set_cursor import set_cursor_lines
 
 from ...snapshots import values
-from ...snapshots.streams import stream
 
 NOW = values.NOW
 BOB = Owner("far", 77, name="far-77-abcdef")
@@ -37,25 +34,6 @@ SNAPSHOT = replace(values.trouble(), cursors=GROUPS)
 
 def _words(lines: list) -> list[str]:
     return [line_text(line).rstrip() for line in lines]
-
-
-def test_groups_are_listed_with_their_lag() -> None:
-    for lines in (cursor_glance(SNAPSHOT, 80, 9, now=NOW), cursor_table(SNAPSHOT, 80, 3, now=NOW)):
-        head, workers, archive = _words(lines)
-        assert head.split() == ["group", "last", "delivered", "moved", "every", "lag", "verdict"]
-        assert workers[1:].split() == ["workers", "1795414165700-0", "1s", "1s", "0", "advancing"]
-        assert archive.split()[-2:] == ["≥1,204", "advancing"]
-
-
-def test_cursors_of_files_among_them_keep_their_columns() -> None:
-    mixed = replace(SNAPSHOT, cursors=(*GROUPS, *values.cursors()))
-    assert "writes seen" in line_text(cursor_glance(mixed, 80, 9, now=NOW)[0])
-
-
-def test_the_moves_of_a_group_have_no_writer_and_nothing_beside_them() -> None:
-    text = "\n".join(_words(cursor_detail(GROUPS[1], SNAPSHOT, 80, 12, now=NOW)))
-    assert "2 groups" in text and "lag ≥1,204" in text and "1795414165702-0 → 1795414165701-0" in text
-    assert not any(word in text for word in ("shared", "write", "lock", "changed"))
 
 
 def test_the_form_for_a_group_says_what_its_cursor_is() -> None:
@@ -83,11 +61,6 @@ def test_consumers_of_a_server_have_no_columns_of_processes() -> None:
     assert [one.owner.name for one in ranked(found.consumers, Sort("asked", True))] == ["far-77-abcdef", "bob"]
     text = "\n".join(_words(consumer_lines(SNAPSHOT, found, (asked, never), 80, 20, now=NOW)))
     assert "its lease runs" in text and "for a message 3s ago" in text and "rates" not in text
-
-
-def test_dead_consumers_come_first_in_every_list() -> None:
-    words = [one.word for one in stream().consumers.consumers]
-    assert words == ["DEAD", "DEAD", "unknown", "running", "running"]
 
 
 def test_deliveries_are_no_deaths() -> None:
