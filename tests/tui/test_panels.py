@@ -7,7 +7,7 @@ from dataclasses import replace
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.locks import Holders, Holding
+from spooltop.model.look.locks import Holders
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box
@@ -17,21 +17,6 @@ from .driving import dashboard
 from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting
 from .test_keys import busy
 from .test_plans import planned
-
-
-async def test_who_has_it_says_who_how_and_what_is_not_visible() -> None:
-    fake = busy()
-    fake.holding = Holders(
-        "cur/x", (Holding(5201, "python worker.py", "memex", "flock, holds", NOW - 60, "its holder's presence file"),), False,
-        ("the descriptors of 3 processes of other users cannot be read; root sees them",),
-    )  # fmt: skip
-    async with dashboard(fake) as driver:
-        await driver.walk(
-            ("3", '"source"'),
-            ("x", "5201", "memex", "flock, holds", "worker.py", "1m", "of its holder's presence file", "cannot be read"),
-        )  # fmt: skip
-        assert fake.asked == [("cur", 6)]
-        await driver.walk(("escape", "Claims 7"))
 
 
 async def test_who_has_it_of_what_is_gone_says_so() -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.operations.progress import EVERY
-from spooltop.model.vocabulary import Action, Box, Verdict
+from spooltop.model.vocabulary import Box, Verdict
 from spooltop.tui.screens.operating.plan import PlanScreen
 from spooltop.tui.screens.panel import Panel
 from spooltop.tui.terminal.lifecycle import goodbye
 
 from .driving import Driver, dashboard
-from .fake import NOW, FakeControl, a_cursor, claim, waiting, written
+from .fake import FakeControl, a_cursor, claim, waiting
 
 
 def dead(count: int, *, live: int = 0) -> FakeControl:
@@ -145,14 +144,6 @@ async def test_a_key_while_it_is_being_done_is_answered_though_what_is_shown_was
         await driver.walk(("c", "the plan is being applied"))
 
 
-async def test_purging_what_is_abandoned_in_tmp() -> None:
-    async with dashboard(FakeControl([written(1)])) as driver:
-        await driver.walk(("4", "Tmp 1"))
-        await planned(driver, "d")
-        await driver.walk(("y", "Purged 1"))
-        assert driver.control.planned[0][0] is Action.PURGE
-
-
 async def test_the_row_under_the_cursor_is_what_is_planned_without_marks() -> None:
     async with dashboard(FakeControl([waiting(n) for n in range(5)])) as driver:
         await driver.walk(("2", "New 5"))
@@ -190,15 +181,6 @@ async def test_the_form_wants_a_count() -> None:
         assert driver.control.planned == []
 
 
-async def test_undo_from_the_result() -> None:
-    async with dashboard(dead(1)) as driver:
-        await planned(driver, "r")
-        await driver.walk(("y", "Requeued 1"))
-        await planned(driver, "z")
-        await driver.until(lambda: driver.control.planned[-1][0] is Action.UNDO)
-        assert driver.control.planned[-1][3] == {"undoes": "op1"}
-
-
 @pytest.mark.parametrize("form", ["i", "5 e 9 9"], ids=["inject", "set a cursor"])
 async def test_undo_from_the_result_of_a_form_opens_a_plan_that_can_be_confirmed_and_left(form: str) -> None:
     control = FakeControl()
@@ -230,21 +212,6 @@ async def test_a_plan_that_ends_beneath_its_help_leaves_the_keyboard_alive() -> 
         await driver.press("escape")
         await driver.gone("operation op1")
         await driver.walk(("escape", "no problems detected"), ("2", "New 2"))
-
-
-async def test_undo_from_the_list_of_operations() -> None:
-    control = dead(1)
-    control.records = [
-        OperationRecord("b2", Action.UNDO, NOW, "memex", 1, 1, why_not_undo="an undo is not undone"),
-        OperationRecord("a1", Action.PURGE, NOW - 60, "memex", 3, 3),
-    ]
-    async with dashboard(control) as driver:
-        await driver.walk(("z", "a1"), ("z", "undo: an undo is not undone"))
-        await planned(driver, "j", "z")
-        assert control.planned[-1][3] == {"undoes": "a1"}
-        await driver.press("y")
-        await driver.until(lambda: len(control.applied) == 1)
-        await driver.walk(("escape escape", "1 PROBLEM"))
 
 
 async def test_a_refused_plan_says_why_and_esc_leaves() -> None:

@@ -420,14 +420,6 @@ async def test_a_panel_is_left_for_a_view_by_its_key(panel: str, key: str, there
         assert len(driver.app.screen_stack) == 1
 
 
-@pytest.mark.parametrize("word, id", [("delete", "purge"), ("retry", "requeue"), ("search", "filter"), ("kill", "purge")])
-async def test_the_palette_knows_what_a_command_is_called_elsewhere(word: str, id: str) -> None:
-    async with dashboard(FakeControl([claim(1)])) as driver:
-        await driver.walk(("3", "Claims 1"))
-        await driver.press("colon", *word)
-        await driver.see(f":{word}", f"{id} ")
-
-
 async def test_a_plan_typed_with_the_key_that_marks_all_is_about_all() -> None:
     async with dashboard(FakeControl([claim(1), claim(2), claim(3)])) as driver:
         await driver.walk(("3", "Claims 3"))

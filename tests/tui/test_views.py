@@ -28,31 +28,10 @@ def control(**changes: object) -> FakeControl:
     return fake
 
 
-@pytest.mark.parametrize(
-    "key, words",
-    [
-        ("1", "box       depth"), ("2", "New 300"), ("3", "Claims 3"), ("4", "Tmp 1"), ("5", "imessage"), ("6", "flock"),
-        ("7", "Aside held 0"),
-    ],
-)  # fmt: skip
-async def test_each_view_has_its_number(key: str, words: str) -> None:
-    async with dashboard(control()) as driver:
-        await driver.press("3" if key != "3" else "2", key)
-        await driver.see(words)
-
-
 async def test_aside_begins_where_something_is_and_goes_round() -> None:
     trashed = replace(waiting(1), key=("trash", 1), box=Box.TRASH, reason="purged")
     async with dashboard(FakeControl([trashed])) as driver:
         await driver.walk(("7", "Aside trash 1"), ("7", "Aside held 0"), ("7", "Aside rejected 0"))
-
-
-async def test_tab_and_brackets_go_round_the_views() -> None:
-    async with dashboard(control()) as driver:
-        for key, words in [("tab", "New 300"), ("right_square_bracket", "Claims 3"), ("left_square_bracket", "New 300")]:
-            await driver.press(key)
-            await driver.see(words)
-        await driver.walk(("shift+tab shift+tab", "Consumers 3"))
 
 
 async def test_back_goes_one_step_at_a_time_and_q_quits_only_at_the_top() -> None:
@@ -64,15 +43,6 @@ async def test_back_goes_one_step_at_a_time_and_q_quits_only_at_the_top() -> Non
         )  # fmt: skip
         assert driver.app.is_running and not driver.app.session.leaving.is_set()
         await driver.press("q")
-        await driver.until(driver.app.session.leaving.is_set)
-    assert driver.app.return_code == 0
-
-
-@pytest.mark.parametrize("key", ["ctrl+c", "f10"])
-async def test_quit_from_anywhere(key: str) -> None:
-    async with dashboard(control()) as driver:
-        await driver.press("3", "slash", "x")
-        await driver.press(key)
         await driver.until(driver.app.session.leaving.is_set)
     assert driver.app.return_code == 0
 
@@ -181,11 +151,6 @@ async def test_sorting_and_inverting() -> None:
         await driver.walk(("less_than_sign", "sorted by verdict ↑"))
 
 
-async def test_problems_only() -> None:
-    async with dashboard(control()) as driver:
-        await driver.walk(("3 exclamation_mark", "Claims › problems only 2"), ("exclamation_mark", "Claims 3"))
-
-
 async def test_all_problems_on_the_overview() -> None:
     fake = control()
     selection = Selection(box=Box.CUR, verdict=Verdict.DEAD)
@@ -257,28 +222,6 @@ async def test_an_empty_spool() -> None:
             await driver.press(key)
             await driver.pilot.pause()
         await driver.walk(("3 j enter space G r", "requeue: the list is empty"))
-
-
-async def test_a_small_window_and_back() -> None:
-    async with dashboard(control()) as driver:
-        await driver.walk(("3", "Claims 3"))
-        await driver.pilot.resize_terminal(40, 10)
-        await driver.until(lambda: len(driver.lines) == 10)
-        for key in "1234567":
-            await driver.press(key)
-            await driver.pilot.pause()
-            assert all(len(line) <= 40 for line in driver.lines)
-        await driver.pilot.resize_terminal(80, 23)
-        await driver.press("3")
-        await driver.until(lambda: len(driver.lines) == 23)
-        await driver.see("Claims 3", "─ 17952228")
-
-
-async def test_list_and_detail_side_by_side_from_120_columns() -> None:
-    async with dashboard(control(), size=(160, 50)) as driver:
-        await driver.walk(("3", "Claims 3", '"source"'))
-        rows, detail = driver.app.main.rows.region, driver.app.main.query_one("#detail").region
-        assert rows.y == detail.y and rows.right <= detail.x
 
 
 async def test_names_that_somebody_else_chose_are_shown_and_never_interpreted() -> None:
