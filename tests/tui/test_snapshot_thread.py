@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +45,7 @@ from spooltop.tui.threads.worker import Worker
 from .driving import dashboard
 from .fake import FakeControl, FakeListing, a_lock, claim, waiting, written
 
+Made = Callable[[FakeListing, Callable[[], bool], ListProgress | None], None]
 NOTHING = Observation("/var/spool/memex", "spool", 0.0, True, {}, watch=Watch("live"))
 
 
@@ -75,13 +77,43 @@ def posts() -> Posts:
     return Posts()
 
 
+@contextmanager
+def watching(control: FakeControl, posts: Posts, *requests: ListRequest) -> Iterator[SnapshotThread]:
+    """A thread that looks at ``control``, with requests that were made before it began."""
+    snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
+    for request in requests:
+        snapshot_thread.request(request)
+    snapshot_thread.start()
+    try:
+        yield snapshot_thread
+    finally:
+        control.hang.set()
+        assert snapshot_thread.stop(timeout=20)
+
+
 @pytest.fixture
 def snapshot_thread(control: FakeControl, posts: Posts) -> Iterator[SnapshotThread]:
-    snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
-    snapshot_thread.start()
-    yield snapshot_thread
-    control.hang.set()
-    assert snapshot_thread.stop(timeout=20)
+    with watching(control, posts) as snapshot_thread:
+        yield snapshot_thread
+
+
+class Listings(FakeControl):
+    """Gives each listing to ``made``, with what tells whether it is cancelled and how far it is shown; ``timed``: the lists
+    change with time."""
+
+    timed = False
+
+    def __init__(self, count: int, made: Made = lambda listing, cancelled, progress: None) -> None:
+        super().__init__([waiting(n) for n in range(count)])
+        self.made = made
+
+    def listing(
+        self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
+    ) -> FakeListing:
+        listing = super().listing(wanted, cancelled)
+        listing.timed = self.timed
+        self.made(listing, cancelled, progress)
+        return listing
 
 
 def next_page(posts: Posts) -> Page:
@@ -111,21 +143,9 @@ def test_a_request_gets_its_window_and_the_place_of_the_cursor(snapshot_thread: 
 @pytest.mark.parametrize(("timed", "changed"), [(False, False), (True, False), (False, True)])
 def test_a_list_is_made_anew_only_where_it_may_be_another_one(posts: Posts, *, timed: bool, changed: bool) -> None:
     listed: list[FakeListing] = []
-
-    class Listing(FakeControl):
-        def listing(
-            self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
-        ) -> FakeListing:
-            found = super().listing(query, cancelled)
-            found.timed = timed
-            listed.append(found)
-            return found
-
-    control = Listing([waiting(n) for n in range(20)])
-    snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
-    snapshot_thread.request(ListRequest(ListQuery(Box.NEW, "src:imessage"), 0, 10))
-    snapshot_thread.start()
-    try:
+    control = Listings(20, lambda listing, cancelled, progress: listed.append(listing))
+    control.timed = timed
+    with watching(control, posts, ListRequest(ListQuery(Box.NEW, "src:imessage"), 0, 10)) as snapshot_thread:
         next_of(posts, SnapshotTaken)
         if changed:
             control.change()
@@ -136,9 +156,6 @@ def test_a_list_is_made_anew_only_where_it_may_be_another_one(posts: Posts, *, t
             snapshot_thread.look_again()
             next_of(posts, SnapshotTaken)
         assert (len(listed) > 1) is (timed or changed)
-    finally:
-        control.hang.set()
-        assert snapshot_thread.stop(timeout=20)
 
 
 @pytest.mark.parametrize(("stood", "stands"), [(450, 3), (3, 450)])
@@ -151,102 +168,76 @@ def test_an_anchor_that_went_far_brings_no_more_rows_than_requested(
     assert len(page.rows) <= 20 + 2 * MARGIN
 
 
-class BrokenOff(FakeControl):
-    """While ``keys`` holds requests, each listing is interrupted by the next of them, and has no order yet then."""
-
-    snapshot_thread: SnapshotThread
-    keys: list[ListRequest]
-
-    def listing(
-        self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
-    ) -> FakeListing:
-        found = super().listing(wanted, cancelled)
-        if self.keys:
-            self.snapshot_thread.request(self.keys.pop())
-        if cancelled():
-            found.rows.reverse()
-            found.complete = False
-        return found
-
-
 @pytest.mark.parametrize("first", [True, False])
 def test_a_key_leaves_the_list_in_its_order(posts: Posts, first: bool) -> None:
-    control = BrokenOff([waiting(n) for n in range(50)])
-    control.snapshot_thread = snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
     wanted = ListQuery(Box.NEW, sort=Sort("age", True))
-    control.keys = [ListRequest(wanted, 0, 10, anchor_index=1)] if first else []
-    snapshot_thread.request(ListRequest(wanted, 0, 10))
-    snapshot_thread.start()
+    keys = [ListRequest(wanted, 0, 10, anchor_index=1)] if first else []
+
+    def interrupted(listing: FakeListing, cancelled: Callable[[], bool], progress: ListProgress | None) -> None:
+        """While there are keys, the next of them interrupts a listing, which has no order yet then."""
+        if keys:
+            thread.request(keys.pop())
+        if cancelled():
+            listing.rows.reverse()
+            listing.complete = False
+
+    control = Listings(50, interrupted)
+    control.timed = True
+    thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
+    thread.request(ListRequest(wanted, 0, 10))
+    thread.start()
     orders: list[list[object]] = []
     for turn in range(4):
         page = next_page(posts)
         orders.append([row.key for row in page.rows])
         assert page.complete
-        control.keys = [ListRequest(wanted, 0, 10, anchor_index=2 + turn)]
+        keys.append(ListRequest(wanted, 0, 10, anchor_index=2 + turn))
         control.change()
-    assert snapshot_thread.stop(timeout=20)
+    assert thread.stop(timeout=20)
     assert all(order == orders[0] for order in orders)
 
 
-class Overtaken(FakeControl):
-    """The first listing is made while requests follow each other: it ends where it is cancelled, and is complete where it is not
-    cancelled at the end."""
-
-    snapshot_thread: SnapshotThread
-    keys: list[ListRequest]
-
-    def listing(
-        self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
-    ) -> FakeListing:
-        found = super().listing(wanted, cancelled)
-        found.timed = False
-        keys, self.keys = self.keys, []
-        for request in keys:
-            self.snapshot_thread.request(request)
-            if cancelled() and len(found.rows) > 5:
-                found.rows = found.rows[:5]
-        found.complete = not cancelled()
-        return found
-
-
 def test_a_list_that_was_broken_off_is_made_again_where_it_is_wanted_again(posts: Posts) -> None:
-    control = Overtaken([waiting(n) for n in range(50)])
-    control.snapshot_thread = snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
     request = ListRequest(ListQuery(Box.NEW, "9522"), 0, 10, all_keys=1)
-    control.keys = [replace(request, query=ListQuery(Box.NEW, "95222")), request]
-    snapshot_thread.request(request)
-    snapshot_thread.start()
+    keys = [replace(request, query=ListQuery(Box.NEW, "95222")), request]
+
+    def overtaken(listing: FakeListing, cancelled: Callable[[], bool], progress: ListProgress | None) -> None:
+        """Requests follow each other during the first listing: it ends where it is cancelled, and is complete where it is not
+        cancelled at the end."""
+        while keys:
+            thread.request(keys.pop(0))
+            if cancelled() and len(listing.rows) > 5:
+                listing.rows = listing.rows[:5]
+        listing.complete = not cancelled()
+
+    thread = SnapshotThread(Listings(50, overtaken), posts, pace=Pace(0.02, 0.0))
+    thread.request(request)
+    thread.start()
     try:
         found = posts.get()
         while not (isinstance(found, (RowsRead, SnapshotTaken)) and found.page is not None):
             assert not isinstance(found, KeysRead)
             found = posts.get()
         assert (found.page.query, found.page.length, found.page.complete) == (request.query, 50, True)
-        keys = next_of(posts, KeysRead)
-        assert isinstance(keys, KeysRead) and len(keys.keys) == 50
+        keys_read = next_of(posts, KeysRead)
+        assert isinstance(keys_read, KeysRead) and len(keys_read.keys) == 50
     finally:
-        assert snapshot_thread.stop(timeout=20)
+        assert thread.stop(timeout=20)
 
 
 def test_only_a_list_of_which_nothing_stands_there_yet_is_shown_while_it_is_made(posts: Posts) -> None:
     progressive: list[bool] = []
-
-    class Hearing(FakeControl):
-        def listing(
-            self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
-        ) -> FakeListing:
-            progressive.append(progress is not None)
-            if progress is not None:
-                progress.advanced(0.25, [], 0)
-                progress.advanced(0.5, self.rows[3:9], 6)
-            return super().listing(query, cancelled)
-
-    control = Hearing([waiting(n) for n in range(20)])
-    snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
     wanted = ListQuery(Box.NEW)
-    snapshot_thread.request(ListRequest(wanted, 0, 10, anchor=("new", 4), anchor_index=7))
-    snapshot_thread.start()
-    try:
+
+    def hear(listing: FakeListing, cancelled: Callable[[], bool], progress: ListProgress | None) -> None:
+        progressive.append(progress is not None)
+        if progress is not None:
+            progress.advanced(0.25, [], 0)
+            progress.advanced(0.5, control.rows[3:9], 6)
+
+    control = Listings(20, hear)
+    control.timed = True
+    with watching(control, posts, ListRequest(wanted, 0, 10, anchor=("new", 4), anchor_index=7)):
         assert next_of(posts, ListAdvanced) == ListAdvanced(wanted, 0.25)
         found = next_of(posts, RowsRead)
         assert isinstance(found, RowsRead)
@@ -260,8 +251,6 @@ def test_only_a_list_of_which_nothing_stands_there_yet_is_shown_while_it_is_made
         while len(progressive) < 2:
             next_of(posts, SnapshotTaken)
         assert progressive[:2] == [True, False]
-    finally:
-        assert snapshot_thread.stop(timeout=20)
 
 
 def test_the_longer_a_list_takes_the_seldomer_it_is_shown() -> None:
@@ -283,19 +272,14 @@ def test_where_the_cursor_stands_is_looked_for_once_in_each_list(posts: Posts) -
             keys.append(key)
             return super().find(key)
 
-    class Seeking(FakeControl):
-        def listing(
-            self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
-        ) -> FakeListing:
-            found = Sought(query, self.of(query.box), self.generation)
+    class Seeking(Listings):
+        def listing(self, wanted: ListQuery, *more: object) -> FakeListing:
+            found = Sought(wanted, self.of(wanted.box), self.generation)
             found.timed = False
             return found
 
-    control = Seeking([waiting(n) for n in range(20)])
-    snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
-    snapshot_thread.request(ListRequest(ListQuery(Box.NEW), 0, 10, anchor=("new", 7), anchor_index=7))
-    snapshot_thread.start()
-    try:
+    control = Seeking(20)
+    with watching(control, posts, ListRequest(ListQuery(Box.NEW), 0, 10, anchor=("new", 7), anchor_index=7)) as snapshot_thread:
         for _ in range(3):
             snapshot_thread.look_again()
             next_of(posts, SnapshotTaken)
@@ -303,9 +287,6 @@ def test_where_the_cursor_stands_is_looked_for_once_in_each_list(posts: Posts) -
         control.change()
         while len(keys) < 2:
             next_of(posts, SnapshotTaken)
-    finally:
-        control.hang.set()
-        assert snapshot_thread.stop(timeout=20)
 
 
 def test_the_rows_of_a_list_at_rest_are_read_with_each_step_of_the_ages(posts: Posts) -> None:
@@ -316,19 +297,14 @@ def test_the_rows_of_a_list_at_rest_are_read_with_each_step_of_the_ages(posts: P
             windows.append((start, stop))
             return super().window(start, stop)
 
-    class Reading(FakeControl):
-        def listing(
-            self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
-        ) -> FakeListing:
-            found = Read(query, self.of(query.box), self.generation)
+    class Reading(Listings):
+        def listing(self, wanted: ListQuery, *more: object) -> FakeListing:
+            found = Read(wanted, self.of(wanted.box), self.generation)
             found.timed = False
             return found
 
-    control = Reading([waiting(n) for n in range(20)])
-    snapshot_thread = SnapshotThread(control, posts, pace=Pace(0.02, 0.0))
-    snapshot_thread.request(ListRequest(ListQuery(Box.NEW), 0, 10))
-    snapshot_thread.start()
-    try:
+    control = Reading(20)
+    with watching(control, posts, ListRequest(ListQuery(Box.NEW), 0, 10)) as snapshot_thread:
         next_of(posts, SnapshotTaken)
         looks = control.looks
         while control.looks < looks + 5:
@@ -339,8 +315,6 @@ def test_the_rows_of_a_list_at_rest_are_read_with_each_step_of_the_ages(posts: P
         snapshot_thread.request(ListRequest(ListQuery(Box.NEW), 5, 15))
         next_page(posts)
         assert windows[:3] == [(0, 20)] * 3, "another window is another page"
-    finally:
-        assert snapshot_thread.stop(timeout=20)
 
 
 def test_all_keys_are_read_once_for_each_time_they_are_wanted(snapshot_thread: SnapshotThread, posts: Posts) -> None:
