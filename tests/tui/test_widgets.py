@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.events import Resize
 from textual.geometry import Region
+from textual.pilot import Pilot
 
 from spooltop.tui.draw.elements.glyphs import ASCII, UNICODE, Glyphs
 from spooltop.tui.draw.elements.spans import Line, Span, Style, line_text, pad, restyle
@@ -85,10 +87,23 @@ class Names(Sequence[str]):
         return f"message {at}"
 
 
+@asynccontextmanager
+async def listed(
+    names: Sequence[str], length: int, generation: int, *, size: tuple[int, int] = (40, 10), answer: bool = True, **more: object
+) -> AsyncIterator[tuple[ListApp, Pilot[None]]]:
+    """The app once its list has a length, a generation and ``more``."""
+    app = ListApp(names, answer)
+    async with app.run_test(size=size) as pilot:
+        app.list.set_list(length, generation, **more)
+        yield app, pilot
+
+
+def numbered(count: int) -> list[str]:
+    return [f"m{number:03}" for number in range(count)]
+
+
 async def test_a_million_rows_take_a_window_and_no_more() -> None:
-    app = ListApp(Names(MILLION))
-    async with app.run_test(size=(40, 20)) as pilot:
-        app.list.set_list(MILLION, 1)
+    async with listed(Names(MILLION), MILLION, 1, size=(40, 20)) as (app, pilot):
         await pilot.pause()
         assert app.screen_text()[0] == "> message 0"
         app.list.go_to(MILLION // 2)
@@ -106,9 +121,7 @@ async def test_a_million_rows_take_a_window_and_no_more() -> None:
 
 
 async def test_a_step_inside_the_page_draws_the_row_left_and_the_row_reached() -> None:
-    app = ListApp(Names(100))
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(100, 1)
+    async with listed(Names(100), 100, 1) as (app, pilot):
         await pilot.pause()
         drawn: list[str] = []
 
@@ -125,9 +138,7 @@ async def test_a_step_inside_the_page_draws_the_row_left_and_the_row_reached() -
 
 
 async def test_rows_that_are_not_there_yet_show_an_ellipsis_and_are_asked_for_once() -> None:
-    app = ListApp(Names(100), answer=False)
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(100, 1)
+    async with listed(Names(100), 100, 1, answer=False) as (app, pilot):
         await pilot.pause()
         assert app.screen_text() == ["  …"] * 10
         assert app.list.cursor_key is None
@@ -140,19 +151,15 @@ async def test_rows_that_are_not_there_yet_show_an_ellipsis_and_are_asked_for_on
 
 
 async def test_rows_of_another_listing_are_not_taken() -> None:
-    app = ListApp(Names(100), answer=False)
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(100, 2)
+    async with listed(Names(100), 100, 2, answer=False) as (app, pilot):
         app.list.set_rows(0, ["of another listing"] * 20, 1)
         await pilot.pause()
         assert app.screen_text()[0] == "  …"
 
 
 async def test_the_cursor_stays_on_its_key_and_on_its_line_when_rows_come_above() -> None:
-    names = [f"m{i:03}" for i in range(200)]
-    app = ListApp(names)
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(200, 1)
+    names = numbered(200)
+    async with listed(names, 200, 1) as (app, pilot):
         app.list.go_to(25)
         app.list.move_by(3)
         await pilot.pause()
@@ -170,10 +177,8 @@ async def test_the_cursor_stays_on_its_key_and_on_its_line_when_rows_come_above(
 
 
 async def test_rows_that_go_above_do_not_move_the_cursor_either() -> None:
-    names = [f"m{i:03}" for i in range(50)]
-    app = ListApp(names)
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(50, 1)
+    names = numbered(50)
+    async with listed(names, 50, 1) as (app, pilot):
         app.list.go_to(8)
         await pilot.pause()
         app.list.set_list(45, 2, start=0, items=names[5:25])
@@ -184,10 +189,8 @@ async def test_rows_that_go_above_do_not_move_the_cursor_either() -> None:
 
 
 async def test_an_index_looked_up_for_a_row_that_the_cursor_has_left_is_not_used() -> None:
-    names = [f"m{i:03}" for i in range(500)]
-    app = ListApp(names)
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(500, 1)
+    names = numbered(500)
+    async with listed(names, 500, 1) as (app, pilot):
         app.list.go_to(300)
         await pilot.pause()
         app.list.set_list(500, 2, cursor=0, anchor="m000", start=290, items=names[290:320])
@@ -195,10 +198,8 @@ async def test_an_index_looked_up_for_a_row_that_the_cursor_has_left_is_not_used
 
 
 async def test_a_cursor_moved_before_the_new_rows_came_stays_on_the_row_that_was_seen() -> None:
-    names = [f"m{i:03}" for i in range(50)]
-    app = ListApp(names)
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(50, 1)
+    names = numbered(50)
+    async with listed(names, 50, 1) as (app, pilot):
         app.list.go_to(3)
         await pilot.pause()
         app.answer = False
@@ -210,10 +211,8 @@ async def test_a_cursor_moved_before_the_new_rows_came_stays_on_the_row_that_was
 
 
 async def test_a_row_that_went_hands_the_cursor_to_its_successor_and_says_so() -> None:
-    names = [f"m{i:03}" for i in range(30)]
-    app = ListApp(names)
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(30, 1)
+    names = numbered(30)
+    async with listed(names, 30, 1) as (app, pilot):
         app.list.go_to(4)
         await pilot.pause()
         app.names = names[:4] + names[5:]
@@ -231,10 +230,8 @@ async def test_a_row_that_went_hands_the_cursor_to_its_successor_and_says_so() -
 
 
 async def test_what_is_shown_before_the_end_leaves_the_cursor_where_it_was() -> None:
-    names = [f"m{i:03}" for i in range(60)]
-    app = ListApp(names)
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(60, 1, start=0, items=names)
+    names = numbered(60)
+    async with listed(names, 60, 1, start=0, items=names) as (app, pilot):
         app.list.go_to(37)
         await pilot.pause()
         moved = list(app.moved)
@@ -252,10 +249,8 @@ async def test_what_is_shown_before_the_end_leaves_the_cursor_where_it_was() -> 
 @pytest.mark.parametrize("passing", [False, True])
 @pytest.mark.parametrize("stood, top", [(5, 0), (37, 37)])
 async def test_the_first_list_begins_where_the_cursor_is_sought(stood: int, top: int, passing: bool) -> None:
-    names = [f"m{i:03}" for i in range(60)]
-    app = ListApp(names)
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(60, 1, start=0, items=names)
+    names = numbered(60)
+    async with listed(names, 60, 1, start=0, items=names) as (app, pilot):
         app.list.go_to(9)
         app.list.set_list(0, -1)
         if passing:
@@ -268,10 +263,8 @@ async def test_the_first_list_begins_where_the_cursor_is_sought(stood: int, top:
 
 
 async def test_a_cursor_moved_before_the_end_is_told_and_stays() -> None:
-    names = [f"m{i:03}" for i in range(60)]
-    app = ListApp(names)
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(60, 1, start=0, items=names)
+    names = numbered(60)
+    async with listed(names, 60, 1, start=0, items=names) as (app, pilot):
         app.list.go_to(37)
         app.list.set_passing(20, 2, cursor=0, items=names[10:30])
         app.list.move_by(2)
@@ -287,9 +280,7 @@ async def test_a_cursor_moved_before_the_end_is_told_and_stays() -> None:
 
 
 async def test_the_page_flips_and_the_cursor_moves_inside_it() -> None:
-    app = ListApp(Names(100))
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(100, 1)
+    async with listed(Names(100), 100, 1) as (app, pilot):
         for _ in range(9):
             app.list.move_by(1)
         assert app.list.top == 0
@@ -310,9 +301,7 @@ async def test_the_page_flips_and_the_cursor_moves_inside_it() -> None:
 
 
 async def test_a_cursor_that_moves_inside_the_page_paints_two_rows() -> None:
-    app = ListApp(Names(100))
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(100, 1)
+    async with listed(Names(100), 100, 1) as (app, pilot):
         await pilot.pause()
         app.list.painted = []
         app.list.move_by(1)
@@ -336,9 +325,7 @@ async def test_a_tick_paints_only_what_changed_and_only_up_to_it() -> None:
 
 
 async def test_a_list_that_empties_just_as_it_changes_its_size_leaves_nothing_of_its_rows() -> None:
-    app = ListApp(Names(9))
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(9, 1)
+    async with listed(Names(9), 9, 1) as (app, pilot):
         await pilot.pause()
         app.list.on_resize(Resize(app.list.size, app.list.size))  # from here on nobody knows what stands on the terminal
         app.list.painted = []
@@ -347,18 +334,14 @@ async def test_a_list_that_empties_just_as_it_changes_its_size_leaves_nothing_of
 
 
 async def test_marks_are_shown_by_key() -> None:
-    app = ListApp(Names(100))
-    async with app.run_test(size=(40, 10)) as pilot:
-        app.list.set_list(100, 1)
+    async with listed(Names(100), 100, 1) as (app, pilot):
         await pilot.pause()
         app.list.set_marks({"message 2", "message 99"})
         assert [line for line in app.screen_text() if "*" in line] == [" *message 2"]
 
 
 async def test_a_smaller_screen_keeps_the_cursor_in_sight() -> None:
-    app = ListApp(Names(100))
-    async with app.run_test(size=(40, 20)) as pilot:
-        app.list.set_list(100, 1)
+    async with listed(Names(100), 100, 1, size=(40, 20)) as (app, pilot):
         app.list.go_to(18)
         await pilot.resize_terminal(40, 6)
         await pilot.pause()
@@ -366,9 +349,7 @@ async def test_a_smaller_screen_keeps_the_cursor_in_sight() -> None:
 
 
 async def test_markup_in_a_name_is_text() -> None:
-    app = ListApp(["[red]x[/]", "[@click=app.bell]y[/]"])
-    async with app.run_test(size=(40, 5)) as pilot:
-        app.list.set_list(2, 1)
+    async with listed(["[red]x[/]", "[@click=app.bell]y[/]"], 2, 1, size=(40, 5)) as (app, pilot):
         await pilot.pause()
         assert app.screen_text()[:2] == ["> [red]x[/]", "  [@click=app.bell]y[/]"]
 
