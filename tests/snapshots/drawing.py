@@ -7,11 +7,7 @@ from collections.abc import Callable, Sequence
 
 from rich.segment import Segment
 
-from spooltop.tui import Options
-from spooltop.tui.app import SpooltopApp
-from spooltop.tui.threads.pace import Pace
-
-from ..tui.driving import Driver
+from ..tui.driving import Driver, Options, make_app
 from .scenes import Clock, Scene, SceneControl, Size
 from .several import SceneSpools
 
@@ -36,9 +32,8 @@ async def draw(
     control = opened(scene.snapshot() if other is None else other.snapshot, clock, other)
     options = Options(light=light, ascii=scene.ascii, banner=scene.banner, colour=colour)
     given = None if scene.several else control
-    app = SpooltopApp(
-        given, options, pace=Pace(AN_AGE, 0.0), monotonic=clock, moment=0.0, spools=SceneSpools() if scene.several else None
-    )  # fmt: skip
+    spools = SceneSpools() if scene.several else None
+    app = make_app(given, options, quiet=AN_AGE, busy=0.0, monotonic=clock, spools=spools)
     app.animation_level = "none"
     async with app.run_test(size=sizes[0]) as pilot:
         driver = Driver(app, pilot, control)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Box, Key
 from spooltop.observe.observer import Observer
-from spooltop.records import replace
 
 from ..backends.layouts.test_reader import Around
 from ..programs.stored import unpacked

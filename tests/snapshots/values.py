@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -22,7 +23,6 @@ from spooltop.model.look.problem import Problem, Severity
 from spooltop.model.look.snapshot import Percentiles, RateHistory, Rates, Snapshot
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Json, Owner, Verdict
-from spooltop.records import replace
 
 NOW = 1_795_225_269.0
 """02:41:09 at one hour east of Greenwich."""

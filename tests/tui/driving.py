@@ -14,9 +14,13 @@ from textual.pilot import Pilot
 from spooltop.model.kept_view import KeptView
 from spooltop.tui import Options
 from spooltop.tui.app import SpooltopApp
+from spooltop.tui.screens.main.screen import MainScreen
+from spooltop.tui.screens.operating.plan import PlanScreen
 from spooltop.tui.threads.pace import Pace
 
-from .fake import FakeControl
+from .fake import FakeControl, FakeSpools
+
+__all__ = ["Driver", "Options", "dashboard", "make_app"]
 
 PATIENCE = 40.0
 """Seconds after which a test gives up; no test depends on how long something takes."""
@@ -37,6 +41,16 @@ class Driver:
     @property
     def lines(self) -> list[str]:
         return self.text.split("\n")
+
+    @property
+    def at_plan(self) -> bool:
+        """True if a plan is the screen in front."""
+        return isinstance(self.app.screen, PlanScreen)
+
+    @property
+    def at_main(self) -> bool:
+        """True if a spool is open, with nothing in front of its views."""
+        return isinstance(self.app.screen, MainScreen)
 
     async def until(self, holds: Callable[[], object], what: str = "") -> None:
         """Waits until ``holds()``. It does not count turns of the event loop, because the threads need time on a busy machine."""
@@ -74,6 +88,23 @@ class Driver:
             await self.pilot.pause(0)
 
 
+def make_app(
+    control: FakeControl | None,
+    options: Options | None = None,
+    *,
+    quiet: float = 0.2,
+    busy: float = 0.005,
+    monotonic: Callable[[], float] = time.monotonic,
+    moment: float = 0.0,
+    kept: KeptView | None = None,
+    spools: FakeSpools | None = None,
+) -> SpooltopApp:
+    """The dashboard of one control, or of several spools. It waits ``quiet`` seconds for a change and rests ``busy`` after one;
+    ``moment``: milliseconds for which a plan is there before a key confirms it."""
+    pace = Pace(quiet, busy)
+    return SpooltopApp(control, options or Options(), pace=pace, monotonic=monotonic, moment=moment, kept=kept, spools=spools)
+
+
 @asynccontextmanager
 async def dashboard(
     control: FakeControl,
@@ -85,7 +116,7 @@ async def dashboard(
     kept: KeptView | None = None,
 ) -> AsyncIterator[Driver]:
     """The dashboard on a control, after the first look."""
-    app = SpooltopApp(control, options or Options(), pace=Pace(quiet, 0.005), monotonic=monotonic, moment=moment, kept=kept)
+    app = make_app(control, options, quiet=quiet, monotonic=monotonic, moment=moment, kept=kept)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, control)
         if control.hang.is_set() and control.broken is None:

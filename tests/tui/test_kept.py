@@ -5,10 +5,8 @@ from __future__ import annotations
 from spooltop.model.kept_view import KeptView
 from spooltop.model.protocols import Sort
 from spooltop.model.vocabulary import Box
-from spooltop.tui import Options
-from spooltop.tui.context import View
 
-from .driving import dashboard
+from .driving import Options, dashboard
 from .fake import FakeControl, a_cursor, claim, waiting
 from .test_spools import back, open_first, spools, view
 
@@ -29,7 +27,7 @@ async def test_view_and_orders_are_kept_and_a_filter_only_for_n() -> None:
     async with dashboard(control, kept=control.kept_view()) as driver:
         await driver.until(lambda: driver.app.main.row is not None, "the row")
         state = driver.app.main.state
-        assert (state.root, state.filter, state.lists[Box.NEW].sort) == (View.NEW, "", Sort("age", False))
+        assert (state.root, state.filter, state.lists[Box.NEW].sort) == ("new", "", Sort("age", False))
         assert "20" in driver.lines[0]
         await driver.press("n")
         await driver.until(lambda: driver.app.main.rows.cursor_index == 1, "the next match")
@@ -42,14 +40,14 @@ async def test_options_beat_what_is_kept() -> None:
     options = Options(view="new", sort=Sort("source", False))
     async with dashboard(control, options=options, kept=kept) as driver:
         state = driver.app.main.state
-        assert state.root is View.NEW and state.lists[Box.NEW].sort == Sort("source", False)
+        assert state.root == "new" and state.lists[Box.NEW].sort == Sort("source", False)
 
 
 async def test_what_does_not_exist_is_not_taken_up() -> None:
     kept = KeptView("plan", {"new": Sort("colour"), "cur": Sort("held"), "consumers": Sort("nothing"), "attic": Sort()})
     async with dashboard(busy(), kept=kept) as driver:
         state = driver.app.main.state
-        assert state.root is View.OVERVIEW and state.lists[Box.NEW].sort == Sort()
+        assert state.root == "overview" and state.lists[Box.NEW].sort == Sort()
         assert state.lists[Box.CUR].sort == Sort("held") and state.consumer_sort == Sort("verdict")
 
 
@@ -71,4 +69,4 @@ async def test_each_spool_keeps_its_own_when_it_is_left_for_the_spools() -> None
         assert control.kept.view == "cursors"
     async with view(found) as driver:
         await open_first(driver)
-        assert driver.app.main.state.root is View.CURSORS
+        assert driver.app.main.state.root == "cursors"

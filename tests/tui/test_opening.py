@@ -12,10 +12,9 @@ from spooltop.errors import UsageError
 from spooltop.model.protocols import FIRST_SORT, ListQuery, Sort
 from spooltop.model.vocabulary import Box, Verdict
 from spooltop.settings import from_environ
-from spooltop.tui import Options
 from tests.cli.streams import spooltop
 
-from .driving import dashboard
+from .driving import Options, dashboard
 from .fake import NOW, FakeControl, a_cursor, claim, waiting
 
 

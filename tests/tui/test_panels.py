@@ -11,7 +11,6 @@ from spooltop.model.look.locks import Holders
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box
-from spooltop.tui.terminal.lifecycle import goodbye
 
 from .driving import dashboard
 from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting
@@ -211,7 +210,7 @@ async def test_the_goodbye_names_what_was_held_and_how_to_undo_it() -> None:
         await driver.walk(("y", "Held 1"), ("escape 7", "Aside held 1", '"source"'))
         await planned(driver, "l")
         await driver.walk(("y", "Released 1"))
-    assert goodbye(driver.app.session.state.results) == [
+    assert driver.app.goodbye() == [
         "op1: held 1; undo: spooltop undo /var/spool/memex op1",
         "op2: released 1; undo: spooltop undo /var/spool/memex op2",
     ]

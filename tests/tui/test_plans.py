@@ -7,9 +7,6 @@ import pytest
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.operations.progress import EVERY
 from spooltop.model.vocabulary import Box, Verdict
-from spooltop.tui.screens.operating.plan import PlanScreen
-from spooltop.tui.screens.panel import Panel
-from spooltop.tui.terminal.lifecycle import goodbye
 
 from .driving import Driver, dashboard
 from .fake import FakeControl, a_cursor, claim, waiting
@@ -26,7 +23,7 @@ async def planned(driver: Driver, *keys: str) -> None:
 
     def painted() -> bool:
         screen = driver.app.screen
-        return isinstance(screen, PlanScreen) and screen.plan is not None and screen.query_one("#panel").painted_at is not None
+        return driver.at_plan and screen.plan is not None and screen.query_one("#panel").painted_at is not None
 
     await driver.until(painted, "the plan")
 
@@ -51,7 +48,7 @@ async def test_a_plan_that_has_to_be_seen_anew_is_painted_though_nothing_of_it_c
     """Otherwise no key would ever count."""
     async with dashboard(dead(1)) as driver:
         await planned(driver, "r")
-        driver.app.screen.query_one(Panel).renew()
+        driver.app.screen.query_one("#panel").renew()
         await planned(driver)
         await driver.walk(("y", "Requeued 1"))
 
@@ -138,7 +135,7 @@ async def test_a_key_while_it_is_being_done_is_answered_though_what_is_shown_was
         await planned(driver, "r")
         driver.control.gate.clear()
         await driver.walk(("y", "Esc stops"))
-        panel = driver.app.screen.query_one(Panel)
+        panel = driver.app.screen.query_one("#panel")
         panel.readable = lambda: False
         panel.renew()
         await driver.walk(("c", "the plan is being applied"))
@@ -244,8 +241,7 @@ async def test_leaving_stops_what_is_being_done_and_tells_of_it() -> None:
         await driver.until(driver.app.session.leaving.is_set)
         driver.control.gate.set()
     assert driver.app.return_code == 0
-    results = driver.app.session.state.results
-    assert goodbye(results) == ["op1: requeued 1, not reached 8; undo: spooltop undo /var/spool/memex op1"]
+    assert driver.app.goodbye() == ["op1: requeued 1, not reached 8; undo: spooltop undo /var/spool/memex op1"]
 
 
 async def test_a_message_in_full_is_what_is_planned_from_there_whatever_is_marked() -> None:

@@ -18,8 +18,6 @@ from spooltop.model.operations.audit import AuditLine, AuditTrail
 from spooltop.model.operations.plan import ItemResult, OperationRecord, Outcome
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Owner, Verdict
-from spooltop.tui.context import View
-from spooltop.tui.screens.base import LEAST
 
 from .driving import Driver, dashboard
 from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting, written
@@ -78,7 +76,7 @@ async def test_every_panel(size: tuple[int, int]) -> None:
         ways = [("3 x", "Who has"), ("3 F", "Following"), ("5 e", "Set the cursor"), ("z enter", "a0")]
         for way, words in [(keys.split(), words) for keys, words in ways]:
             await driver.strike(*way[:-1])
-            await driver.until(lambda: driver.app.main.state.root is not View.CLAIMS or driver.app.main.row is not None)
+            await driver.until(lambda: driver.app.main.state.root != "claims" or driver.app.main.row is not None)
             await driver.strike(way[-1])
             await driver.see(words)
             fits(driver)
@@ -110,7 +108,7 @@ async def test_below_the_least_it_says_what_it_needs(size: tuple[int, int]) -> N
         for key in "1234567":
             await driver.strike(key)
             fits(driver)
-        await driver.pilot.resize_terminal(*LEAST)
+        await driver.pilot.resize_terminal(40, 10)
         await driver.see("Claims 7")
 
 

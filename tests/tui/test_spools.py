@@ -9,13 +9,8 @@ import pytest
 
 from spooltop.model.look.problem import Problem, Severity
 from spooltop.monitor.glance import Glance
-from spooltop.tui import Options
-from spooltop.tui.app import SpooltopApp
-from spooltop.tui.context import View
-from spooltop.tui.screens.main.screen import MainScreen
-from spooltop.tui.threads.pace import Pace
 
-from .driving import Driver, dashboard
+from .driving import Driver, dashboard, make_app
 from .fake import FakeControl, FakeSpools, claim, waiting
 
 DEAD = Problem("claims-dead", Severity.CRITICAL, "2 claims of dead consumers", 2)
@@ -34,7 +29,7 @@ def spools() -> FakeSpools:
 
 @asynccontextmanager
 async def view(found: FakeSpools, size: tuple[int, int] = (80, 23), *, count: int = 4) -> AsyncIterator[Driver]:
-    app = SpooltopApp(None, Options(), pace=Pace(0.2, 0.005), moment=0.0, spools=found)
+    app = make_app(None, spools=found)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot, next(iter(found.controls.values())))
         await driver.see(f"{count} spools")
@@ -52,7 +47,7 @@ def names(driver: Driver) -> list[str]:
 
 async def open_first(driver: Driver) -> None:
     await driver.press("enter")
-    await driver.until(lambda: isinstance(driver.app.screen, MainScreen), "the dashboard")
+    await driver.until(lambda: driver.at_main, "the dashboard")
     await driver.until(lambda: driver.app.main.state.received.snapshot is not None, "its first look")
 
 
@@ -95,7 +90,7 @@ async def test_an_opened_one_keeps_its_view_filter_sort_and_row() -> None:
         await open_first(driver)
         await driver.until(lambda: driver.app.main.row is not None)
         again = driver.app.main.state
-        assert again is not state and again.root is View.NEW and again.filter == "email"
+        assert again is not state and again.root == "new" and again.filter == "email"
         assert (driver.app.main.rows.cursor_key, again.list_state.sort) == (chosen, sort)
 
 
@@ -103,7 +98,7 @@ async def test_esc_goes_back_step_by_step_before_it_leaves() -> None:
     async with view(spools()) as driver:
         await open_first(driver)
         await driver.press("3", "escape")
-        assert isinstance(driver.app.screen, MainScreen) and driver.app.main.state.root is View.OVERVIEW
+        assert driver.at_main and driver.app.main.state.root == "overview"
         assert driver.lines[-1].rstrip().endswith("? keys") and "q quit" not in driver.text
         await back(driver, "escape")
 
@@ -121,7 +116,7 @@ async def test_0_leaves_from_a_panel_and_from_an_open_message() -> None:
 async def test_one_that_cannot_be_opened_says_why_and_stays_in_the_list() -> None:
     async with view(spools()) as driver:
         await driver.walk(("j enter", "/var/spool/shut: permission denied"))
-        assert not isinstance(driver.app.screen, MainScreen)
+        assert not driver.at_main
 
 
 async def test_one_that_does_not_open_keeps_no_key_and_is_given_up() -> None:
@@ -134,7 +129,7 @@ async def test_one_that_does_not_open_keeps_no_key_and_is_given_up() -> None:
         found.gate.set()
         await driver.press("escape")
         await driver.until(found.controls["/var/spool/bad"].closed.is_set, "it to be closed")
-        assert not isinstance(driver.app.screen, MainScreen) and driver.app.is_running
+        assert not driver.at_main and driver.app.is_running
 
 
 async def test_no_key_changes_anything_there() -> None:

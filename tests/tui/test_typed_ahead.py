@@ -10,7 +10,6 @@ from spooltop.model.operations.plan import Confirm, OperationRecord
 from spooltop.model.operations.progress import EVERY
 from spooltop.model.vocabulary import Action, Verdict
 from spooltop.tui.draw.elements.spans import Style
-from spooltop.tui.screens.panel import Panel
 
 from .driving import Driver, dashboard
 from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting
@@ -190,7 +189,7 @@ def at(driver: Driver, time: float, *keys: str) -> None:
 
 
 def shown_at(driver: Driver) -> float:
-    at = driver.app.screen.query_one(Panel).painted_at
+    at = driver.app.screen.query_one("#panel").painted_at
     assert at is not None
     return at
 

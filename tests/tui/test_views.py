@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,10 @@ from spooltop.model.capabilities import Capabilities
 from spooltop.model.cursors.state import CursorSection
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Verdict
-from spooltop.tui import Options
 from spooltop.tui.threads.messages import ClockMoved, RowsRead, SnapshotTaken
-from spooltop.tui.widgets import VirtualList
 
-from .driving import Driver, dashboard
+from .driving import Driver, Options, dashboard
 from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting, written
 
 
@@ -383,7 +381,7 @@ async def test_a_cursor_that_was_moved_before_the_end_stays_on_its_row() -> None
         assert driver.app.main.row == chosen
 
 
-async def come_back_to_200(driver: Driver) -> VirtualList[Row]:
+async def come_back_to_200(driver: Driver) -> Any:
     """Shows the list that was left on row 200 again while it is made."""
     rows = driver.app.main.rows
     await driver.walk(("2 slash 9 5 2 2 2 enter", "New 300 of 300"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spooltop.model.cursors.state import Cursor, CursorSection
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.observe.rules.messages import _poison_words
-from spooltop.records import replace
 from spooltop.tui.draw.columns import owner_text, short_id
 from spooltop.tui.draw.consumers import columns_of, consumer_lines, consumer_name, ranked
 from spooltop.tui.draw.elements.spans import line_text
