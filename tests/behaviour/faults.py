@@ -1,0 +1,196 @@
+"""Twenty seeded faults: each is put into a copy of spooltop, and the record of behaviour and the crash matrix must notice it.
+
+    python -m tests.behaviour.faults [--all] [NAME …]
+
+prints which instrument found each fault; the exit code is 0 where all were found. It stops at the first instrument that finds a
+fault, with ``--all`` it runs every one. A fault names its place by function and by the text that it changes there, never by file
+or line; the run fails where that text is not there exactly once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.scratch import scratch
+
+from .record import recorded_worlds
+
+__all__ = ["FAULTS", "INSTRUMENTS", "Fault", "copy_with", "is_found", "patched"]
+
+_ROOT = Path(__file__).parents[2]
+_LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".hypothesis", ".*_cache")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """In the function, method or constant ``place``, ``old`` is replaced by ``new``. ``first`` is what most likely finds it: an
+    instrument and what it is asked for."""
+
+    name: str
+    place: str
+    old: str
+    new: str
+    first: tuple[str, ...]
+
+
+INSTRUMENTS: dict[str, tuple[str, ...]] = {
+    "commands": ("tests.behaviour", *recorded_worlds()),
+    "screens": ("tests.behaviour.screens", "-x"),
+    "syncs": ("tests.behaviour.syncs",),
+    "matrix": ("pytest", "-q", "-x", "-n", "0", "--all", "tests/matrix"),
+}
+
+FAULTS = (
+    Fault("wrong verdict", "judge", 'Verdict.ALIVE, f"{who} holds its', 'Verdict.UNKNOWN, f"{who} holds its',
+          ("commands", "claims-alive")),
+    Fault("wrong evidence", "judge", 'through another mount"\n        return Verdict.DEAD, f"{who} has exited',
+          'through another mount"\n        return Verdict.DEAD, f"{who} has stopped',
+          ("commands", "claims-dead")),
+    Fault("wrong owner", "Presence.owner", "self.host, self.pid,", "self.host, self.start,", ("commands", "claims-dead")),
+    Fault("mode not kept", "publish", "draft, data, like,", "draft, data, None,", ("commands", "cursors")),
+    Fault("attempt not counted", "requeued_name", "(name.attempts or 0) + 1", "(name.attempts or 0)",
+          ("commands", "claims-dead")),
+    Fault("order reversed", "NameListing.__init__", "query.sort.descending != by_age", "query.sort.descending == by_age",
+          ("commands", "waiting")),
+    Fault("undo text wrong", "_goes", 'f"back to {back[0]}"', '"back to new"', ("screens", "change-80x24")),
+    Fault("exit code wrong", "_code", "return SOME\n    return DONE", "return DONE\n    return DONE",
+          ("commands", "claims-mixed")),
+    Fault("JSON member missing", "status", '        "last_claim_at": observation.last_claim_at,\n', "", ("commands", "waiting")),
+    Fault("lost on error", "Mover._move_otherwise", "self._metas.drop(move.to_name, to.fd)\n",
+          "self._metas.drop(move.to_name, to.fd)\n                    self._files.unlink(move.name, source.fd)\n", ("matrix",)),
+    Fault("doubled on EEXIST", "Files._link_over", "raise\n        self.sync_dir(to_fd)",
+          "raise\n            return\n        self.sync_dir(to_fd)", ("matrix",)),
+    Fault("sync left out before the result line", "ChangedFolders.sync", "self._dirs.files.sync_dir(folder.fd)", "folder.fd",
+          ("syncs",)),
+    Fault("undo moves to the wrong box", "_targets", "TargetColumns((box.value,)", "TargetColumns((Box.NEW.value,)",
+          ("commands", "operations")),
+    Fault("hold into the wrong folder", "_Modes.__init__", '"any", plan.operation)', '"any", f"{plan.action}")',
+          ("commands", "set-aside")),
+    Fault("plan not pinned by inode", "is_pinned", "found.st_ino == ino and found.st_ctime_ns == ctime_ns and", "",
+          ("screens", "change-80x24")),
+    Fault("refusal of a live holder dropped", "Decider._blocked_by", "if row.verdict is Verdict.ALIVE:",
+          "if row.verdict is Verdict.ALIVE and row.owner is None:", ("commands", "claims-alive")),
+    Fault("cursor type changed", "parse_value", "isinstance(present, str) and _NUMBER", "present is not None and _NUMBER",
+          ("screens", "cursor-file-80x24")),
+    Fault("lock removed while held", "blocked_by", 'if lock.verdict != "stale":', 'if lock.verdict not in ("stale", "held"):',
+          ("commands", "locks")),
+    Fault("stream claim handed over twice", "RECOVER", "redis.call('EXISTS', KEYS[at]) == 0",
+          "redis.call('EXISTS', KEYS[at]) >= 0", ("commands", "stream")),
+    Fault("result count wrong", "Result.count", "len(self.items) - self.not_done.total", "len(self.items)",
+          ("commands", "claims-mixed")),
+)  # fmt: skip
+
+
+def patched(fault: Fault, root: Path) -> tuple[Path, str]:
+    """The file below ``root`` that has the fault's place, and its text with the fault. Raises ``LookupError`` unless exactly one
+    place of that name has the text, once."""
+    found = []
+    for path in sorted((root / "spooltop").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if fault.old not in text:
+            continue
+        lines = text.splitlines(keepends=True)
+        for node in _named(ast.parse(text), fault.place):
+            begin, end = sum(map(len, lines[: node.lineno - 1])), sum(map(len, lines[: node.end_lineno]))
+            part = text[begin:end]
+            if part.count(fault.old) == 1:
+                found.append((path, text[:begin] + part.replace(fault.old, fault.new) + text[end:]))
+    if len(found) != 1:
+        raise LookupError(f"{fault.name}: {fault.old!r} is in {len(found)} places called {fault.place}, not in one")
+    return found[0]
+
+
+def _named(node: ast.AST, place: str) -> Iterator[ast.stmt]:
+    """The definitions and assignments below ``node`` with this name, a class before its method: ``Mover.run``."""
+    head, _, rest = place.partition(".")
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names = [child.name]
+        elif isinstance(child, (ast.Assign, ast.AnnAssign)):
+            targets = child.targets if isinstance(child, ast.Assign) else [child.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+        else:
+            continue
+        if head in names:
+            if rest:
+                yield from _named(child, rest)
+            else:
+                yield child
+
+
+@contextmanager
+def copy_with(fault: Fault | None) -> Iterator[Path]:
+    """A copy of the whole tree, with the fault in it, that every user may read."""
+    with tempfile.TemporaryDirectory(prefix="spooltop-fault-", dir=scratch()) as folder:
+        os.chmod(folder, 0o755)
+        root = Path(folder) / "tree"
+        shutil.copytree(_ROOT, root, ignore=_LEFT_OUT)
+        if fault is not None:
+            path, text = patched(fault, root)
+            path.write_text(text, encoding="utf-8")
+            compile(text, path, "exec")
+        yield root
+
+
+def is_found(root: Path, *words: str) -> bool:
+    """Whether ``python -m words`` in the copy ends with exit code 1 and not 0. Raises ``RuntimeError`` where it cannot run."""
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    run = subprocess.run([sys.executable, "-m", *words], cwd=root, env=env, capture_output=True, text=True)
+    if run.returncode not in (0, 1):
+        raise RuntimeError(f"{' '.join(words)} ended with {run.returncode}: {run.stderr[-2000:] or run.stdout[-2000:]}")
+    return run.returncode == 1
+
+
+def _narrow(first: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """An instrument and the words that run only a part of it, as ``Fault.first`` names them."""
+    whole = INSTRUMENTS[first[0]]
+    return first[0], (*(whole[:1] if first[0] == "commands" else whole), *first[1:])
+
+
+def found_by(root: Path, first: Sequence[str], *, each: bool) -> list[str]:
+    """The instruments that notice the fault in the copy ``root``; only the first one unless ``each``."""
+    finders: list[str] = []
+    runs = [*([_narrow(first)] if first else []), *INSTRUMENTS.items()]
+    for name, words in runs:
+        if name not in finders and is_found(root, *words):
+            finders.append(name)
+            if not each:
+                break
+    return finders
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.behaviour.faults")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="faults to try; without any all, and before them no fault")
+    parser.add_argument("--all", action="store_true", help="run every instrument on each fault")
+    args = parser.parse_args()
+    chosen = [fault for fault in FAULTS if not args.names or fault.name in args.names]
+    for fault in FAULTS:
+        patched(fault, _ROOT)
+    if not args.names:
+        with copy_with(None) as root:
+            if finders := found_by(root, (), each=True):
+                print(f"without a fault, {', '.join(finders)} find something")
+                return 1
+    count = 0
+    for fault in chosen:
+        with copy_with(fault) as root:
+            finders = found_by(root, fault.first, each=args.all)
+        count += bool(finders)
+        print(f"{fault.name:<40} {', '.join(finders) or 'NOT FOUND'}", flush=True)
+    print(f"{count} of {len(chosen)} faults were found")
+    return int(count < len(chosen))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
