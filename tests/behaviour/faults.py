@@ -73,7 +73,7 @@ FAULTS = (
     Fault("sync left out before the result line", "ChangedFolders.sync", "self._dirs.files.sync_dir(folder.fd)", "folder.fd",
           ("syncs",)),
     Fault("undo moves to the wrong box", "_targets", "TargetColumns((box.value,)", "TargetColumns((Box.NEW.value,)",
-          ("commands", "operations")),
+          ("screens", "change-80x24")),
     Fault("hold into the wrong folder", "_Modes.__init__", '"any", plan.operation)', '"any", f"{plan.action}")',
           ("commands", "set-aside")),
     Fault("plan not pinned by inode", "is_pinned", "found.st_ino == ino and found.st_ctime_ns == ctime_ns and", "",

@@ -36,9 +36,9 @@ RECORDED = Path(__file__).parent / "recorded"
 _ROOT = Path(__file__).parents[2]
 _AGO = 630
 """Seconds between the making of a scene and its clock: what was made within 50 s is 10 minutes old."""
-_PATIENCE, _QUIET = 15.0, 1.3
+_PATIENCE, _QUIET = 30.0, 2.5
 """Seconds for a screen to become the recorded one; seconds without a change after which an unknown screen is taken as complete:
-longer than the second between two looks."""
+longer than two looks are apart."""
 _OPENED, _UNDER_WAY = "? keys", "making the plan"
 """Words of the footer of the first screen, and words of a screen that does not stay."""
 _EARLY = ("press it again", "only just been shown")
@@ -100,8 +100,10 @@ class Scene:
         for pattern, put in _SAME_WIDTH:
             line = pattern.sub(put, line)
         random = self.folder.parent.name.rpartition("-")[2]
-        for length in range(len(random), 0, -1):  # a name that is too long is cut on either side
-            line = line.replace(f"{random[-length:]}/", f"{'x' * length}/").replace(f"-{random[:length]}…", f"-{'x' * length}…")
+        line = line.replace(random, "x" * len(random))
+        for length in range(1, len(random)):  # a name that is too long is cut on either side
+            line = line.replace(f"…{random[-length:]}/", f"…{'x' * length}/")
+            line = line.replace(f"spooltop-{random[:length]}…", f"spooltop-{'x' * length}…")
         before = line
         for name, label in self.names.items():
             line = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w])", label, line)
@@ -117,7 +119,8 @@ _SAME_WIDTH = [(re.compile(pattern), put) for pattern, put in (
      lambda cut: "OPERATION"[: len(cut[0])]),
 )]  # fmt: skip
 _ANY_WIDTH = [(re.compile(pattern), put) for pattern, put in (
-    (r"\S+ \S+ free \d+%(, inodes free \d+%)?", "DISK"), (r"(?<![\w…])\d{1,4}d\b", "DAYS"), (r", no CPU for \w+", ""),
+    (r"\S+ \S+ free \d+%(, inodes free \d+%)?", "DISK"), (r"(?<![\w…])\d{1,4}d\b", "DAYS"),
+    (r", no CPU for \w+", ""), (r"/dev/pts/\d+", "TERMINAL"),
 )]  # fmt: skip
 
 
@@ -154,7 +157,8 @@ def _trouble(scene: Scene) -> None:
     with Spool.create(str(path), durable=False) as spool:
         for number in range(14):
             source = sources[number % 3]
-            (path / "new" / f"{_id(scene, number)},s={source}").write_text(json.dumps({"source": source, "rowid": 4000 + number}))
+            body = json.dumps({"source": source, "rowid": 4000 + number, "text": "x" * number})  # no two of a size
+            (path / "new" / f"{_id(scene, number)},s={source}").write_text(body)
         for _ in range(2):
             claim = spool.claim()
             assert claim is not None
@@ -252,6 +256,7 @@ class Script:
 
 
 _LOOK = """
++5
 2; j j; Enter; Esc; s; Down Enter; I; /; src:email; Enter; n; Space j Space; U; a; U; /
 Back Back Back Back Back Back Back Back Back Enter; g; y; t; t; t; x; Esc; F; Esc
 3; j; Enter; Esc; !; !
@@ -262,14 +267,15 @@ Back Back Back Back Back Back Back Back Back Enter; g; y; t; t; t; x; Esc; F; Es
 1; !; !; Z; Z; ?; Esc; :; requ; Esc; Tab; [; z; Enter; Esc; Esc
 """
 _CHANGE = """
-3; r; Esc; a; r; c; Esc; U; g; r; y; z; Esc; Esc
++5
+3; r; Esc; a; r; c; Esc; U; g; r; y; z; y; Esc; Esc
 2; g; h; y; Esc; g d; replace; y; Esc
 7; u; y; Esc; 7; 7; E; Esc
 4; a; d; y; Esc
 5; e; 5; Enter; Esc; Esc; m; m
 6; d; y; Esc
 2; i; Enter; Esc; Esc
-1; P; y; Esc; P; Esc; r; Esc; z; Esc; j; z; Esc; Enter; Esc; Esc; +60
+1; P; y; Esc; P; Esc; r; Esc; z; j; z; Esc; Enter; Esc; Esc; +60
 """
 _JOBS = """
 2; 3; j; Enter; Esc; r; Esc; 6; 7; 8; ?; Esc; 1; z
@@ -371,7 +377,7 @@ def main() -> int:
     parser.add_argument("-x", dest="stop", action="store_true", help="end a script with its first difference")
     args = parser.parse_args()
     names = args.names or list(SCRIPTS)
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(len(names)) as pool:
         if args.write:
             for name, screens in zip(names, pool.map(lambda name: play(SCRIPTS[name]), names), strict=True):
                 _file(name).write_text("".join(screens), encoding="utf-8")
