@@ -22,6 +22,7 @@
 - ``programs``         the real programs: queues that they made, stored; made anew and worked on beside spooltop in ``.ci/full``
 - ``reliability``      proofs: killed at every call, power cuts, full disks, storms; the quick parts run here
 - ``bench``            measurements beside a floor taken in the same run; a test guards their table
+- ``machines``         state machines of plan, apply and undo on each source: races, cuts and forged lines in any order
 - ``mutate``           samples mutations of the code and runs the tests that reach them; says which tests can be deleted
 - ``figures``          lines of the tests, and the inner modules that they import
 - ``test_structure``   no import cycles, no two public classes of one name, docstrings that open well, this map

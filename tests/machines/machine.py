@@ -119,7 +119,7 @@ class Machine:
     """States that a run must reach."""
     JOURNAL: ClassVar[str] = ".spooltop/journal.jsonl"
     LOOKS: ClassVar[bool] = True
-    """Whether the list of operations finds out by looking what a cut operation did."""
+    """True where the list of operations finds out by looking what a cut operation did."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -200,11 +200,11 @@ class Machine:
         raise NotImplementedError
 
     def can_go_back(self, operation: Operation, key: str, pins: Mapping[str, Pin]) -> bool:
-        """Whether an undo takes ``key`` back now, apart from its pin."""
+        """Returns whether an undo takes ``key`` back now, apart from its pin."""
         return True
 
     def same(self, operation: Operation, pin: Pin | None, after: Pin | None) -> bool | None:
-        """Whether ``pin`` is where the operation left the thing; None where nobody can tell."""
+        """Returns whether ``pin`` is where the operation left the thing; None where nobody can tell."""
         return pin == after
 
     def outcomes(self, plan: Plan, key: str, pinned: Pin | None, pins: Mapping[str, Pin]) -> set[Outcome]:
@@ -299,7 +299,7 @@ class Machine:
         return True
 
     def left(self, operation: Operation) -> bool:
-        """Whether an undo is offered for what is left of the operation."""
+        """Returns whether an undo is offered for what is left of the operation."""
         return len(operation.undone) < len(operation.moves)
 
     def plan_undo(self, operation: Operation) -> Plan | None:

@@ -112,7 +112,7 @@ class Message:
     origins: tuple[Box, ...] = ()
     until: float = 0.0
     since: float = 0.0
-    """When it was set aside."""
+    """Time at which it was set aside."""
 
 
 class SpoolMachine(Machine):
@@ -474,7 +474,7 @@ class SpoolMachine(Machine):
         }  # fmt: skip
 
     def since(self, body: str) -> float:
-        """When a message came into its box, as far as its file and its name tell."""
+        """Returns the time at which a message came into its box, as far as its file and its name tell."""
         message, path = self.messages[body], self.path(body)
         name, status = names.parse(path.name, claimed=message.box is not Box.NEW), path.stat()
         if message.box in ASIDE:
@@ -484,7 +484,7 @@ class SpoolMachine(Machine):
         return status.st_ctime if message.attempts else name.enqueued_us / 1e6 if name.enqueued_us else status.st_mtime
 
     def refused(self, action: Action, body: str, *, force: bool) -> bool:
-        """Whether a plan must refuse the message, by the model."""
+        """Returns whether a plan must refuse the message, by the model."""
         message = self.messages[body]
         if self.verdict(message) is Verdict.ALIVE:
             forced = force and action in (Action.REQUEUE, Action.HOLD)
