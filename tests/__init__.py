@@ -14,7 +14,7 @@
 - ``monitor``          what a monitoring system reads: plugin output and ranges, metrics, events; doctor and bench
 - ``cli``              each command: arguments, text and JSON output, exit codes, the worker, the demo's actors
 - ``tui``              the dashboard in memory: keys, views, plans, threads; ``tui/draw``: lines and spans without Textual
-- ``behaviour``        the record of what commands do and print in worlds made for it, and of the screens; ``recorded/`` holds it
+- ``behaviour``        the record of what commands do and print in worlds made for it, and of the screens
 - ``snapshots``        the words of every screen, and pictures compared with ``screenshots/``
 - ``contract``         what a queue promises, on a directory and on a stream
 - ``matrix``           each action cut off at each changing call, each error: nothing is lost, nothing doubled

@@ -252,7 +252,7 @@ class _Backwards:
         return None
 
     def _is_held(self, box: Box, name: str) -> bool:
-        """Returns whether ``name`` is the claim of a running consumer, from which an undo takes nothing."""
+        """Returns True if ``name`` is the claim of a running consumer, from which an undo takes nothing."""
         return box is Box.CUR and self._holder(_tokens([name])[0])[0] == Verdict.ALIVE.value
 
     def _holder(self, token: str) -> tuple[str | None, bool]:
