@@ -71,7 +71,7 @@ FAULTS = (
           ("matrix", "-k", "test_an_error and hold-ENOSPC")),
     Fault("doubled where the id exists", "Producer.put",
           'self._count(DUPLICATE, source or "")\n                    return MessageId(id, duplicate=True)',
-          'name = self._name(f"{id}-2", source, not_before, canary)', ("commands", "empty")),
+          'name = self._name(f"{id}-2", source, not_before, canary)', ("commands", "empty:order-17")),
     Fault("sync left out before the result line", "ChangedFolders.sync", "self._dirs.files.sync_dir(folder.fd)", "folder.fd",
           ("syncs",)),
     Fault("undo moves to the wrong box", "_targets", "TargetColumns((box.value,)", "TargetColumns((Box.NEW.value,)",
