@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from spooltop.engine import Claim, Spool
 from spooltop.engine.system.files import Files
 
 CHANGING = frozenset(
@@ -76,9 +77,7 @@ class Interposed(Files):
         super().rename_noreplace(name, dir_fd, to, to_fd)
 
 
-def killed_at(
-    k: int, *, of: frozenset[str] = OPERATIONS, renameat2: bool = True, staging: bool = False
-) -> Interposed:
+def killed_at(k: int, *, of: frozenset[str] = OPERATIONS, renameat2: bool = True, staging: bool = False) -> Interposed:
     """Ends the process by SIGKILL instead of the ``k``-th operation, counted among those in ``of``. A kill before one that only
     looks or syncs leaves what the kill before the next change leaves."""
     counted = 0
@@ -132,3 +131,25 @@ def in_child(work: Callable[[], None]) -> int:
             os._exit(1)
         os._exit(0)
     return os.waitpid(pid, 0)[1]
+
+
+def claimed(spool: Spool, timeout: float | None = 0) -> Claim:
+    """The next claim, which there is."""
+    claim = spool.claim(timeout)
+    assert claim is not None
+    return claim
+
+
+def die_holding(path: Path, count: int = 1) -> None:
+    """Has a process of its own claim ``count`` messages and die."""
+
+    def work() -> None:
+        spool = Spool(path, durable=False)
+        claims = [claimed(spool) for _ in range(count)]
+        os.kill(os.getpid(), signal.SIGKILL if claims else signal.SIGTERM)
+
+    assert in_child(work) == signal.SIGKILL
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))

@@ -1,189 +1,248 @@
-"""The engine at its edges: equal instants, frozen clocks, forged records, second names."""
+"""The engine at its edges: clocks that stand, servers that answer wrongly, forged records, files with second names."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import signal
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from spooltop.engine import Spool
-from tests.clock import Clock
-from tests.engine.helpers import in_child, places
+from spooltop.errors import ClaimLost, SpooltopError
+from tests.clock import NOW, Clock
+from tests.engine.helpers import Files, claimed, die_holding, names_in, places
 
 
-def opened(path: Path, clock: Clock, **more: float) -> Spool:
-    return Spool.create(path / "spool", False, clock=clock, **more)  # type: ignore[arg-type]
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "spool"
 
 
-def dies_holding(path: Path, count: int = 1) -> None:
-    def work() -> None:
-        spool = Spool(path / "spool", False)
-        claims = [spool.claim() for _ in range(count)]
-        assert all(claims)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    assert in_child(work) == signal.SIGKILL
-
-
-def test_a_claim_has_a_name_that_no_claim_had_before_it_though_the_clock_stands_still(tmp_path: Path, clock: Clock) -> None:
-    with opened(tmp_path, clock) as spool:
-        (tmp_path / "spool" / "new" / "foreign").write_bytes(b"x")
-        names = []
-        for _ in range(4):
-            claim = spool.claim()
-            assert claim is not None
-            names.append(claim.name)
-            claim.release()
-        assert len(set(names)) == 4
-        assert names == sorted(names)
+def test_with_a_clock_that_stands_an_old_claim_does_not_end_the_new_one(path: Path, clock: Clock) -> None:
+    with Spool.create(path, False, clock=clock) as spool:
+        (path / "new/order-17").write_text("m")  # a name of its own that comes back as it was
+        old = claimed(spool)
+        os.rename(path / "cur" / old.name, path / "new/order-17")  # an operator's requeue, by force
+        new = claimed(spool)
+        assert new.name > old.name
+        for end in (old.ack, old.release, lambda: old.reject("late")):
+            with pytest.raises(ClaimLost):
+                end()
+        assert names_in(path / "cur") == [new.name]
+        new.ack()
 
 
-def test_a_message_is_given_out_at_the_very_instant_before_which_it_waits(tmp_path: Path, clock: Clock) -> None:
-    with opened(tmp_path, clock) as spool:
+class Server(Files):
+    """The next rename reports an error: ``done`` all the same or not; ``blind``: nor can the next name be looked at."""
+
+    armed = False
+
+    def __init__(self, done: bool, code: int, blind: bool) -> None:
+        super().__init__()
+        self.done, self.code, self.blind, self.looks = done, code, blind, 0
+
+    def rename(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
+        if self.done or not self.armed:
+            super().rename(name, dir_fd, to, to_fd)
+        if self.armed:
+            self.armed, self.looks = False, int(self.blind)
+            raise OSError(self.code, os.strerror(self.code), name)
+
+    def stat(self, name: str, dir_fd: int) -> os.stat_result:
+        if self.looks:
+            self.looks -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO), name)
+        return super().stat(name, dir_fd)
+
+
+@pytest.mark.parametrize(
+    ("done", "code", "blind"),
+    [
+        (True, errno.EIO, False), (True, errno.ENOENT, False), (False, errno.EIO, False),
+        (True, errno.EIO, True), (True, errno.ENOENT, True), (False, errno.EIO, True), (False, errno.ENOENT, True),
+    ],
+)  # fmt: skip
+def test_a_claim_that_a_server_answers_wrongly_is_made_or_comes_again(path: Path, done: bool, code: int, blind: bool) -> None:
+    """Nobody puts back what a living process holds: it would stand in cur until the process ends."""
+    files = Server(done, code, blind)
+    with Spool.create(path, False, files=files) as spool:
+        spool.put(b"one")
+        os.utime(path / "new", (1, 1))  # long ago, so that it is not listed again
+        spool.peek()
+        spool.presence_fd()
+        files.armed = True
+        if blind or not done:
+            with pytest.raises(SpooltopError, match="claim"):
+                spool.claim()
+        claim = claimed(spool)
+        assert names_in(path / "cur") == [claim.name] and claim.attempt == 1
+        claim.ack()
+        assert names_in(path / "cur") == names_in(path / "new") == []
+
+
+def test_a_lost_race_is_no_error(spool: Spool) -> None:
+    ids = [spool.put(b"one"), spool.put(b"two")]
+    assert spool.peek() == ids[0]
+    os.unlink(os.path.join(spool.path, "new", ids[0]))
+    with claimed(spool) as claim:
+        assert claim.id == ids[1]
+
+
+def test_a_time_in_the_future_keeps_no_foreign_message_last(path: Path) -> None:
+    """It stands by when it was first seen, or messages that come later would go before it for ever."""
+    now = [NOW + 0.5]
+    with Spool.create(path, False, clock=lambda: now[0]) as spool:
+        later = spool.put(b"")
+        (path / "new/foreign").touch()
+        os.utime(path / "new/foreign", (NOW + 9_000, NOW + 9_000))
+        now[0] = NOW
+        claims = [claimed(spool), claimed(spool)]
+        assert [claim.id for claim in claims] == ["foreign", later]
+        spool.ack_many(claims)
+
+
+def test_a_message_is_given_out_at_the_very_instant_before_which_it_waits(path: Path, clock: Clock) -> None:
+    with Spool.create(path, False, clock=clock) as spool:
         at = clock.now + 60
         id = spool.put(b"x", not_before=at)
         clock.now = at - 1e-3
         assert spool.claim() is None
         clock.now = at
-        claim = spool.claim()
-        assert claim is not None and claim.id == id
-        claim.ack()
+        with claimed(spool) as claim:
+            assert claim.id == id
 
 
-def test_a_key_counts_for_its_window_and_no_longer(tmp_path: Path, clock: Clock) -> None:
-    with opened(tmp_path, clock, key_window=100) as spool:
-        first = spool.put(b"x", key="k")
-        clock.advance(99)
-        assert spool.put(b"x", key="k") == first
-        assert spool.depth() == 1
-        clock.advance(2)
-        second = spool.put(b"x", key="k")
-        assert second != first and spool.depth() == 2
-        assert spool.put(b"x", key="k") == second  # and that is a record again
-        assert spool.depth() == 2
-
-
-@pytest.mark.parametrize("name", ["../victim", "/etc/passwd", ".hidden", "", "a/b", 7, None])
-def test_a_forged_record_of_a_key_leads_nowhere(tmp_path: Path, clock: Clock, name: object) -> None:
-    with opened(tmp_path, clock) as spool:
-        spool.put(b"first", key="other")
-        (tmp_path / "spool" / "victim").write_text("stays")
-        (tmp_path / "spool" / "tmp" / ".hidden").write_text("stays")
-        record = tmp_path / "spool" / ".spooltop" / "keys" / sha256(b"k").hexdigest()
-        record.write_text(json.dumps({"name": name, "at": clock.now}))
-        spool.put(b"second", key="k")
-        assert (tmp_path / "spool" / "victim").read_text() == "stays"
-        assert (tmp_path / "spool" / "tmp" / ".hidden").exists()
-        assert sorted(path.read_bytes() for path in (tmp_path / "spool" / "new").iterdir()) == [b"first", b"second"]
-        assert spool.put(b"second", key="k") and spool.depth() == 2
-
-
-def test_recover_puts_back_the_oldest_first_and_leaves_its_own_claims(tmp_path: Path, clock: Clock) -> None:
-    with opened(tmp_path, clock) as spool:
-        ids = [spool.put(b"%d" % number) for number in range(5)]
-        dies_holding(tmp_path, 3)
-        mine = spool.claim()
-        assert mine is not None and mine.id == ids[3]
-        assert spool.recover() == ids[:3]
-        assert spool.recover() == []
-        assert (tmp_path / "spool" / "cur" / mine.name).exists()
-        mine.ack()
-        assert {claim.id for claim in _all(spool)} == {*ids[:3], ids[4]}
-
-
-def _all(spool: Spool) -> list:  # type: ignore[type-arg]
-    found = []
-    while (claim := spool.claim()) is not None:
-        claim.ack()
-        found.append(claim)
-    return found
-
-
-def test_recover_counts_the_attempt_and_rejects_at_the_limit_with_the_reason(tmp_path: Path, clock: Clock) -> None:
-    with opened(tmp_path, clock, max_attempts=2) as spool:
-        id = spool.put(b"poison")
-        dies_holding(tmp_path)
-        assert spool.recover() == [id]
-        dies_holding(tmp_path)
-        assert spool.recover() == []
-        (kept,) = (tmp_path / "spool" / ".spooltop" / "rejected").glob("*/[!.]*")
-        metadata = json.loads(next(kept.parent.glob(".*.meta")).read_text())
-        assert (kept.read_bytes(), metadata["origin"], metadata["attempt"]) == (b"poison", "cur", 2)
-        assert spool.depth() == 0
-
-
-def test_recover_takes_away_the_name_in_tmp_of_what_is_delivered_and_no_other(tmp_path: Path, clock: Clock) -> None:
-    with opened(tmp_path, clock) as spool:
-        waiting, claimed = spool.put(b"waiting"), spool.put(b"claimed")
-        tmp, new = tmp_path / "spool" / "tmp", tmp_path / "spool" / "new"
-        os.link(new / waiting, tmp / waiting)
-        (tmp / "being written").write_text("x")
-        os.link(tmp / "being written", tmp_path / "elsewhere")
-        spool.recover()
-        assert sorted(os.listdir(tmp)) == ["being written"]
-        assert (new / waiting).stat().st_nlink == 1
-        first = spool.claim()
-        second = spool.claim()
-        assert first is not None and second is not None and second.id == claimed
-        os.link(tmp_path / "spool" / "cur" / second.name, tmp / claimed)
-        spool.recover()
-        assert sorted(os.listdir(tmp)) == ["being written"]
-        assert all(len(names) == 1 for names in places(tmp_path / "spool").values())
-        first.ack()
-        second.ack()
-
-
-def test_a_delay_of_a_foreign_message_is_kept_by_the_process_that_gave_it_back(tmp_path: Path, clock: Clock) -> None:
-    with opened(tmp_path, clock) as spool:
-        (tmp_path / "spool" / "new" / "foreign").write_bytes(b"x")
-        claim = spool.claim()
-        assert claim is not None
-        claim.release(delay=30)
-        assert spool.claim() is None
+def test_a_delay_of_a_foreign_message_is_kept_by_the_process_that_gave_it_back(path: Path, clock: Clock) -> None:
+    with Spool.create(path, False, clock=clock) as spool:
+        (path / "new/report: [x].txt").write_bytes(b"x")
+        claimed(spool).release(delay=30)
+        assert spool.claim() is None and names_in(path / "new") == ["report: [x].txt"]
         clock.advance(29)
         assert spool.claim() is None
         clock.advance(1.001)
-        again = spool.claim()
-        assert again is not None and again.id == "foreign"
-        again.ack()
+        with claimed(spool) as again:
+            assert (again.id, again.attempt) == ("report: [x].txt", 2)
 
 
-def test_a_dot_file_is_no_message(tmp_path: Path, clock: Clock) -> None:
-    with opened(tmp_path, clock) as spool:
-        (tmp_path / "spool" / "new" / ".hidden").write_bytes(b"x")
-        assert (spool.depth(), spool.peek(), spool.claim()) == (0, None, None)
+# Keys
+
+
+def test_a_key_counts_for_its_window_and_no_longer(path: Path, clock: Clock) -> None:
+    with Spool.create(path, False, clock=clock, key_window=100) as spool:
+        first = spool.put(b"x", key="k")
+        clock.advance(99)
+        assert spool.put(b"x", key="k") == first and spool.depth() == 1
+        clock.advance(2)
+        second = spool.put(b"x", key="k")
+        assert second != first and spool.depth() == 2
+        assert spool.put(b"x", key="k") == second and spool.depth() == 2  # and that is a record again
+
+
+@pytest.mark.parametrize("name", ["../victim", "/etc/passwd", ".hidden", "", "a/b", 7, None])
+def test_a_forged_record_of_a_key_leads_nowhere(path: Path, clock: Clock, name: object) -> None:
+    with Spool.create(path, False, clock=clock) as spool:
+        spool.put(b"first", key="other")
+        for victim in ("victim", "tmp/.hidden"):
+            (path / victim).write_text("stays")
+        (path / ".spooltop/keys" / sha256(b"k").hexdigest()).write_text(json.dumps({"name": name, "at": clock.now}))
+        for _ in range(2):
+            spool.put(b"second", key="k")
+            assert sorted(file.read_bytes() for file in (path / "new").iterdir()) == [b"first", b"second"]
+        assert (path / "victim").read_text() == (path / "tmp/.hidden").read_text() == "stays"
+
+
+# Recover
+
+
+def test_recover_puts_back_the_oldest_first_and_leaves_its_own_claims(path: Path) -> None:
+    with Spool.create(path, False) as spool:
+        ids = [spool.put(b"%d" % number) for number in range(5)]
+        die_holding(path, 3)
+        mine = claimed(spool)
+        assert mine.id == ids[3] and spool.recover() == ids[:3] and spool.recover() == []
+        mine.ack()
+        assert {claim.id for claim in spool.claims() if claim.ack() is None} == {*ids[:3], ids[4]}
+
+
+def test_recover_counts_the_attempt_and_rejects_at_the_limit_with_the_reason(path: Path) -> None:
+    with Spool.create(path, False, max_attempts=2) as spool:
+        id = spool.put(b"poison")
+        die_holding(path)
+        assert spool.recover() == [id] and names_in(path / "new") == [f"{id},n=1,e=died"]
+        die_holding(path)
+        assert spool.recover() == [] and spool.depth() == 0
+    (kept,) = (path / ".spooltop/rejected").glob("*/[!.]*")
+    metadata = json.loads(next(kept.parent.glob(".*.meta")).read_text())
+    assert (kept.read_bytes(), metadata["origin"], metadata["attempt"]) == (b"poison", "cur", 2)
+
+
+def test_a_claim_is_put_back_only_where_its_holder_is_known_to_be_dead(path: Path) -> None:
+    """Presence from another boot is proof where no other machine mounts the spool; without a presence file nothing is."""
+    with Spool.create(path, False) as spool:
         id = spool.put(b"x")
-        assert (spool.depth(), spool.peek()) == (1, id)
-
-
-def test_a_claim_of_another_boot_is_put_back_where_no_other_machine_mounts_the_spool(tmp_path: Path) -> None:
-    with Spool.create(tmp_path / "spool", False) as spool:
-        id = spool.put(b"x")
-    dies_holding(tmp_path)
-    [presence] = (tmp_path / "spool" / ".spooltop" / "consumers").iterdir()
+    die_holding(path)
+    [presence] = (path / ".spooltop/consumers").iterdir()
     presence.write_text(json.dumps({**json.loads(presence.read_text()), "boot_id": "another", "host": "client-b"}))
-    for hosts, found in (("any", []), ("this-machine", [id])):
-        with Spool(tmp_path / "spool", False, hosts=hosts) as spool:
-            assert spool.recover() == found
+    (path / "cur" / f"x,n=0,c={'0' * 32}.1:2,P1").touch()
+    (path / "cur/foreign:2,P4242").touch()
+    for hosts, recovered in (("any", []), ("this-machine", [id])):
+        with Spool(path, False, hosts=hosts) as spool:
+            assert spool.recover() == recovered
+    assert len(names_in(path / "cur")) == 2
 
 
-def test_a_claim_with_a_second_name_elsewhere_is_not_the_rest_of_an_interrupted_move(tmp_path: Path) -> None:
-    """What was set aside under the same id is another message: only the same inode tells that a move was interrupted."""
-    path = tmp_path / "spool"
-    with Spool.create(path) as spool:
-        spool.put(b"first", id="order-1")
-    dies_holding(tmp_path)
-    [claim] = (path / "cur").iterdir()
-    (tmp_path / "kept").hardlink_to(claim)
-    aside = path / ".spooltop" / "rejected" / "op"
-    aside.mkdir(parents=True)
-    (aside / "order-1").write_bytes(b"another")
-    with Spool(path) as spool:
-        assert spool.recover() == ["order-1"]
-        again = spool.claim()
-        assert again is not None and again.data == b"first"
-        again.ack()
+# Second names: interrupted moves, and backups by cp -al
+
+
+@pytest.mark.parametrize("place", ["new/{},n=1", ".spooltop/held/op/{},n=1"])
+def test_a_dead_claim_that_stands_where_it_was_being_moved_goes_from_cur_alone(path: Path, place: str) -> None:
+    with Spool.create(path, False) as spool:
+        id = spool.put(b"one")
+        die_holding(path)
+        (name,) = names_in(path / "cur")
+        moved = path / place.format(id)
+        moved.parent.mkdir(parents=True, exist_ok=True)
+        os.link(path / "cur" / name, moved)
+        assert spool.recover() == [] and names_in(path / "cur") == []
+        assert moved.read_bytes() == b"one" and names_in(path / "new") == names_in(moved.parent) * (moved.parent.name == "new")
+
+
+@pytest.mark.parametrize(
+    ("another", "goes_back"), [("", True), (".spooltop/rejected/op/order-17", True), ("new/order-17", False)]
+)
+def test_only_one_inode_tells_that_a_move_was_interrupted(path: Path, tmp_path: Path, another: str, goes_back: bool) -> None:
+    """What was set aside under the same id is another message; where it is in new, neither of two files is a half move."""
+    with Spool.create(path, False) as spool:
+        (path / "new/order-17").write_text("mine")
+        die_holding(path)
+        (name,) = names_in(path / "cur")
+        os.link(path / "cur" / name, tmp_path / "backup")
+        if another:
+            (path / another).parent.mkdir(parents=True, exist_ok=True)
+            (path / another).write_text("another")
+        assert spool.recover() == ["order-17"] * goes_back
+        stands = path / ("new/order-17" if goes_back else f"cur/{name}")
+        assert stands.read_text() == (tmp_path / "backup").read_text() == "mine"
+        assert not another or (path / another).read_text() == "another"
+
+
+def test_recover_takes_away_the_name_in_tmp_of_what_is_delivered_and_no_other(path: Path, tmp_path: Path) -> None:
+    with Spool.create(path, False) as spool:
+        waiting, second = spool.put(b"waiting"), spool.put(b"claimed")
+        os.link(path / "new" / waiting, path / "tmp" / waiting)
+        (path / "tmp/being written").write_text("x")
+        os.link(path / "tmp/being written", tmp_path / "elsewhere")
+        (path / "tmp/order-17").write_text("half")
+        os.link(path / "tmp/order-17", tmp_path / "backup")
+        (path / "new/order-17").write_text("another")
+        spool.recover()
+        assert names_in(path / "tmp") == ["being written", "order-17"] and (path / "new" / waiting).stat().st_nlink == 1
+        claims = list(spool.claims())
+        os.link(path / "cur" / claims[1].name, path / "tmp" / second)
+        spool.recover()
+        assert names_in(path / "tmp") == ["being written", "order-17"]
+        assert all(len(names) == 1 for names in places(path).values())
+        spool.ack_many(claims)

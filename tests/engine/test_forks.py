@@ -4,82 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from spooltop.engine import Claim, Spool
 from spooltop.errors import ClaimLost
-from tests.engine.helpers import in_child
+from tests.engine.helpers import claimed, in_child
 
 
-def held(spool: Spool) -> Claim:
-    spool.put(b"hello")
-    claim = spool.claim()
-    assert claim is not None
-    return claim
+@pytest.mark.parametrize("error", [None, ValueError, SystemExit])
+def test_a_child_that_leaves_the_block_leaves_the_claim_to_its_parent(spool: Spool, error: type[BaseException] | None) -> None:
+    async def leave_async() -> None:
+        async with claim:
+            if error is not None:
+                raise error
 
+    def leave() -> None:
+        with claim:
+            if error is not None:
+                raise error
 
-def leaves_normally() -> None:
-    return
-
-
-def leaves_by_an_error() -> None:
-    raise ValueError("bad")
-
-
-def leaves_by_exit() -> None:
-    sys.exit(3)
-
-
-ENDS: list[Callable[[], None]] = [leaves_normally, leaves_by_an_error, leaves_by_exit]
-
-
-@pytest.mark.parametrize("leave", ENDS)
-def test_a_child_that_leaves_the_block_leaves_the_claim_to_its_parent(spool: Spool, leave: Callable[[], None]) -> None:
     def child() -> None:
-        try:
-            with claim:
-                leave()
-        except (ValueError, SystemExit):
-            return
+        for block in (leave, lambda: asyncio.run(leave_async())):
+            with suppress(ValueError, SystemExit):
+                block()
 
-    claim = held(spool)
+    spool.put(b"hello")
+    claim = claimed(spool)
     assert in_child(child) == 0
     assert os.listdir(Path(spool.path, "cur")) == [claim.name] and spool.depth() == 0
     assert claim.data == b"hello"
     claim.ack()
-
-
-@pytest.mark.parametrize("leave", ENDS)
-def test_the_same_in_asyncio(spool: Spool, leave: Callable[[], None]) -> None:
-    async def block() -> None:
-        async with claim:
-            leave()
-
-    def child() -> None:
-        try:
-            asyncio.run(block())
-        except (ValueError, SystemExit):
-            return
-
-    claim = held(spool)
-    assert in_child(child) == 0
-    claim.ack()
-
-
-STEPS: dict[str, Callable[[Spool, Claim], object]] = {
-    "data": lambda _spool, claim: claim.data,
-    "open": lambda _spool, claim: claim.open(),
-    "ack": lambda _spool, claim: claim.ack(),
-    "ack_many": lambda spool, claim: spool.ack_many([claim]),
-    "release": lambda _spool, claim: claim.release(),
-    "release at the limit": lambda _spool, claim: claim.release(),
-    "release with data": lambda _spool, claim: claim.release(data=b"other"),
-    "reject": lambda _spool, claim: claim.reject("no"),
-}
 
 
 def test_an_asynchronous_iteration_does_not_go_on_in_a_child(spool: Spool) -> None:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import stat
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from spooltop.engine import Spool
-from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.producing.tmp_writer import TmpWriter
 from spooltop.engine.system.files import Files
-from spooltop.engine.system.host import lacks_journal
 from spooltop.errors import SpooltopError
 from tests.engine.helpers import CHANGING, Interposed, failing_at, in_child, killed_at, places
 from tests.scratch import Template
@@ -84,15 +79,6 @@ def test_a_busy_producer_takes_one_directory_after_the_other(spool: Spool, files
     assert spool.depth() == FIRST + 2 * EACH + 1
 
 
-def test_the_directories_are_used_again_by_every_producer(root: Path) -> None:
-    for _ in range(3):
-        with Spool.create(root, durable=False, files=Recording(root)) as spool:
-            for _ in range(300):
-                spool.put_many([b""] * EACH)
-    folders = list((root / ".spooltop" / "stage").iterdir())
-    assert len(folders) == 256 and all(list(folder.iterdir()) == [] for folder in folders)
-
-
 def test_elsewhere_nothing_of_the_kind_is_made(memory: Path) -> None:
     with Spool.create(memory / "spool", durable=False) as spool:
         spool.put_many([b""] * 2 * EACH)
@@ -133,26 +119,6 @@ def test_a_large_group_keeps_few_directories_open(spool: Spool) -> None:
     assert before + 20 < most < before + 40
     spool.put(b"")
     assert len(os.listdir("/proc/self/fd")) <= before + 5
-
-
-def test_threads_share_a_producer(spool: Spool) -> None:
-    def put() -> None:
-        for _ in range(2 * EACH):
-            spool.put(b"")
-
-    threads = [threading.Thread(target=put) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert spool.depth() == 8 * EACH
-
-
-def test_a_forked_child_goes_on(spool: Spool) -> None:
-    spool.put_many([b""] * (FIRST + 1))
-    assert in_child(lambda: spool.put_many([b""] * 2 * EACH)) == 0
-    spool.put_many([b""] * 2 * EACH)
-    assert spool.depth() == FIRST + 1 + 4 * EACH
 
 
 # Where a staging directory cannot be had
@@ -299,72 +265,4 @@ def test_an_error_at_every_call(memory: Path, operation: Callable[[Spool], None]
     raise AssertionError("it never passes")
 
 
-def test_a_draft_that_was_left_is_never_delivered(memory: Path) -> None:
-    Spool.create(memory / "spool", False).close()
-
-    def work() -> None:
-        class Killed(Recording):
-            def close(self, fd: int) -> None:  # type: ignore[override]
-                if in_stage(os.path.dirname(os.path.relpath(os.readlink(f"/proc/self/fd/{fd}"), self.root))):
-                    os.kill(os.getpid(), signal.SIGKILL)
-                os.close(fd)
-
-        with Spool(memory / "spool", False, files=Killed(memory / "spool")) as spool:
-            spool.put_many([b""] * FIRST)
-            spool.put(DATA)
-
-    assert in_child(work) == signal.SIGKILL
-    [[left]] = [names for names in places(memory / "spool").values() if not names[0].startswith("new/")]
-    assert in_stage(os.path.dirname(left)) and (memory / "spool" / left).read_bytes() == DATA
-    with Spool(memory / "spool", False) as spool:
-        assert spool.recover() == []
-        assert set(drained(spool)) == {b""}
-
-
 # The file system
-
-
-@pytest.mark.parametrize(
-    ("task", "lacks"), [("<none>\n", True), ("412\n", False), (None, False)], ids=["no journal", "a journal", "no such file"]
-)
-def test_a_journal_is_looked_up_by_the_device(tmp_path: Path, task: str | None, lacks: bool) -> None:
-    device = os.stat(tmp_path).st_dev
-    block = tmp_path / "sys" / "dev" / "block"
-    block.mkdir(parents=True)
-    (block / f"{os.major(device)}:{os.minor(device)}").symlink_to("../../devices/virtual/block/dm-3")
-    if task is not None:
-        (tmp_path / "sys" / "fs" / "ext4" / "dm-3").mkdir(parents=True)
-        (tmp_path / "sys" / "fs" / "ext4" / "dm-3" / "journal_task").write_text(task)
-    fd = os.open(tmp_path, os.O_RDONLY)
-    try:
-        assert lacks_journal(fd, str(tmp_path / "sys")) is lacks
-        assert lacks_journal(fd, str(tmp_path / "nothing")) is False
-    finally:
-        os.close(fd)
-
-
-@pytest.mark.parametrize(
-    ("uid", "gid", "mode", "given"),
-    [(0, 0, 0o755, False), (1, 0, 0o755, True), (0, 1, 0o755, True), (0, 1, 0o2755, False), (1, 1, 0o2755, True)],
-)
-def test_what_belongs_to_another_is_given_to_him(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, gid: int, mode: int, given: bool
-) -> None:
-    """``uid`` and ``gid`` are how far those of the spool are from the ones of this process. In a directory with setgid the kernel
-    gives a new file the group by itself."""
-
-    class Noting(Files):
-        def __init__(self) -> None:
-            super().__init__()
-            self.gave: list[tuple[int, int]] = []
-
-        def copy_owner(self, fd: int, like: os.stat_result, mode: int) -> None:
-            self.gave.append((like.st_uid, like.st_gid))
-
-    Spool.create(tmp_path).close()
-    files = Noting()
-    with SpoolDirs(tmp_path, files) as dirs:
-        like = os.stat_result((stat.S_IFDIR | mode, 0, 0, 0, os.geteuid() + uid, os.getegid() + gid, 0, 0, 0, 0))
-        monkeypatch.setattr(SpoolDirs, "owner_model", property(lambda _: like))
-        TmpWriter(dirs).write_fresh("one", b"x", False)
-    assert files.gave == ([(like.st_uid, like.st_gid)] if given else [])
