@@ -488,6 +488,17 @@ def test_nobody_else_puts_the_same_id_meanwhile(tmp_path: Path) -> None:
     assert free == [False]
 
 
+def test_two_that_make_the_directory_of_our_own_at_once_get_the_same(tmp_path: Path) -> None:
+    def race(_number: int, name: str) -> None:
+        if name == "rename_noreplace" and not (tmp_path / ".spooltop").exists():
+            other.put(b"other", key="k")
+
+    with Spool.create(tmp_path, False) as other, Spool(tmp_path, False, files=Interposed(race)) as spool:
+        assert spool.put(b"mine", key="k").duplicate and spool.depth() == 1
+    assert sorted(os.listdir(tmp_path)) == [".spooltop", "cur", "new", "tmp"]
+    assert (tmp_path / ".spooltop/format").read_bytes() == b"2\n"
+
+
 def test_where_the_kernel_makes_no_directory_a_spool_is_refused_in_one_line() -> None:
     with pytest.raises(Refused, match="no directory can be made there") as refused:
         Spool.create("/proc/spool")
