@@ -28,15 +28,9 @@ from spooltop.engine import (
     write_atomic,
     write_atomic_text,
 )
-from tests.engine.helpers import Interposed, places
+from tests.engine.helpers import Interposed, claimed, places
 
 ANY: Any = None  # arguments of the wrong type are what is tested here
-
-
-def one(spool: Spool) -> Claim:
-    claim = spool.claim()
-    assert claim is not None
-    return claim
 
 
 # Wrong types
@@ -46,6 +40,7 @@ def one(spool: Spool) -> Claim:
     ("wrong", "message"),
     [
         ({"data": "text"}, r"data: a message is bytes or a binary file, not str: encode it, as in data.encode\(\)"),
+        ({"data": 5, "key": "known"}, "data: a message is bytes or a binary file, not int"),
         ({"data": 5}, "data: a message is bytes or a binary file, not int"),
         ({"source": 5}, "source takes a str, not int: 5"),
         ({"source": b"x"}, "source takes a str, not bytes: b'x'"),
@@ -58,42 +53,10 @@ def one(spool: Spool) -> Claim:
     ],
 )
 def test_put_names_the_argument_and_what_it_takes(spool: Spool, wrong: dict[str, Any], message: str) -> None:
+    spool.put(b"", key="known")
     with pytest.raises(TypeError, match=message):
         spool.put(**{"data": b"", **wrong})
-    assert places(Path(spool.path)) == {}
-
-
-@pytest.mark.parametrize("named", [{"id": "order-17"}, {"key": "order-17"}])
-def test_put_refuses_what_is_no_data_also_where_the_message_is_known(spool: Spool, named: dict[str, str]) -> None:
-    spool.put(b"", **named)  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
-        spool.put(17, **named)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"not_before": float("nan")}, {"not_before": float("inf")}, {"key": "\ud83d"}, {"id": "\ud83d"}, {"source": "\ud83d"}],
-)
-def test_put_refuses_what_no_name_can_carry(spool: Spool, wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        spool.put(b"", **wrong)
-    assert places(Path(spool.path)) == {}
-
-
-@pytest.mark.parametrize("waiting", [False, True], ids=["empty", "with a message"])
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda spool, timeout: spool.claim(timeout), lambda spool, timeout: next(spool.claims(timeout)),
-        lambda spool, timeout: spool.get(timeout=timeout), lambda spool, timeout: spool.consume(print, timeout),
-        lambda spool, timeout: spool.aclaims(timeout),
-    ],
-)  # fmt: skip
-def test_no_call_waits_for_a_time_that_is_no_number(spool: Spool, call: Callable[[Any, float], object], waiting: bool) -> None:
-    spool.put_many([b""] * waiting)
-    with pytest.raises(UsageError, match="timeout takes seconds or None, not NaN"):
-        call(spool, float("nan"))
-    assert spool.depth() == waiting
+    assert len(places(Path(spool.path))) == 1
 
 
 def test_a_delay_that_is_no_number_releases_nothing(spool: Spool) -> None:
@@ -104,20 +67,39 @@ def test_a_delay_that_is_no_number_releases_nothing(spool: Spool) -> None:
         assert spool.depth() == 0
 
 
-@pytest.mark.parametrize("opens", [Spool, Spool.create, CursorFile])
-def test_an_empty_path_is_not_the_working_directory(
-    opens: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Spool.create(tmp_path).close()
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="an empty path; name the file or the directory"):
-        opens("")
+def test_put_many_takes_several(spool: Spool) -> None:
+    for messages in (b"ab", "ab", bytearray(b"ab"), io.BytesIO(b"ab")):
+        with pytest.raises(TypeError, match=r"messages takes an iterable of messages, not .*: for one message call put"):
+            spool.put_many(messages)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="source takes a str, not int: 5"):
+        spool.put_many([b"x"], source=ANY or 5)
+    assert places(Path(spool.path)) == {}
 
 
-@pytest.mark.parametrize("now", [-5, -0.1, float("nan"), float("inf"), 1e12])
-def test_a_clock_whose_time_no_name_carries_is_refused(spool: Spool, now: float) -> None:
-    with pytest.raises(UsageError, match=f"clock gives epoch seconds, not {now}; a name carries"):
-        Spool(spool.path, clock=lambda: now)
+NAN, INFINITE = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        *((lambda spool, time=time: spool.put(b"", not_before=time), "takes epoch seconds, not") for time in (NAN, INFINITE)),
+        *((lambda spool, name=name: spool.put(b"", **{name: "\ud83d"}), "surrogate") for name in ("key", "id", "source")),
+        (lambda spool: spool.claim(NAN), "timeout takes seconds or None, not NaN"),
+        (lambda spool: spool.get(timeout=NAN), "timeout takes seconds or None, not NaN"),
+        (lambda spool: spool.consume(print, NAN), "timeout takes seconds or None, not NaN"),
+        (lambda spool: spool.aclaims(NAN), "timeout takes seconds or None, not NaN"),
+        *((lambda spool, now=now: Spool(spool.path, clock=lambda: now), f"clock gives epoch seconds, not {now}; a name carries")
+          for now in (-0.1, NAN, INFINITE, 1e12)),
+        (lambda spool: Spool(spool.path, max_attempts=0), "max_attempts takes a number from 1 up, not 0"),
+        *((lambda spool, opens=opens: opens(""), "an empty path; name the file or the directory")  # not the working directory
+          for opens in (Spool, Spool.create, CursorFile)),
+    ],
+)  # fmt: skip
+def test_a_value_that_nothing_can_carry_is_a_usage_error(spool: Spool, call: Callable[[Any], object], message: str) -> None:
+    spool.put(b"", id="waits")
+    with pytest.raises(UsageError, match=message):
+        call(spool)
+    assert os.listdir(Path(spool.path, "new")) == ["waits,n=0"]
 
 
 def test_a_clock_that_goes_back_before_1970_ends_puts(spool: Spool) -> None:
@@ -126,16 +108,6 @@ def test_a_clock_that_goes_back_before_1970_ends_puts(spool: Spool) -> None:
         now[0] = -5.0
         with pytest.raises(UsageError, match="the clock stands at -5 s; a name carries times from 1970 on"):
             other.put(b"")
-    assert places(Path(spool.path)) == {}
-
-
-@pytest.mark.parametrize("messages", [b"ab", "ab", bytearray(b"ab"), io.BytesIO(b"ab")])
-def test_put_many_takes_several(spool: Spool, messages: Any) -> None:
-    with pytest.raises(TypeError, match=r"messages takes an iterable of messages, not .*: for one message call put"):
-        spool.put_many(messages)
-    with pytest.raises(TypeError, match="source takes a str, not int: 5"):
-        spool.put_many([b"x"], source=ANY or 5)
-    assert places(Path(spool.path)) == {}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +135,7 @@ def test_every_other_call_does_too(spool: Spool, call: Callable[[Any], object], 
 
 def test_the_end_of_a_claim_does_too_and_it_is_held_on_to(spool: Spool) -> None:
     spool.put(b"first")
-    claim = one(spool)
+    claim = claimed(spool)
     calls: list[tuple[Callable[[], object], str]] = [
         (lambda: claim.release(ANY or "5"), "delay takes seconds, not str: '5'"),
         (lambda: claim.release(ANY, data=b"new"), "delay takes seconds, not NoneType: None"),
@@ -177,17 +149,11 @@ def test_the_end_of_a_claim_does_too_and_it_is_held_on_to(spool: Spool) -> None:
     claim.ack()
 
 
-@pytest.mark.parametrize("max_attempts", [0, -1])
-def test_a_limit_of_attempts_is_at_least_one(spool: Spool, max_attempts: int) -> None:
-    with pytest.raises(UsageError, match=f"max_attempts takes a number from 1 up, not {max_attempts}"):
-        Spool(spool.path, max_attempts=max_attempts)
-
-
 def test_a_claim_of_another_spool_is_not_acked_and_stays_held(tmp_path: Path, spool: Spool) -> None:
     with Spool.create(tmp_path / "other", False) as other:
         spool.put(b"mine")
         other.put(b"theirs")
-        mine, theirs = one(spool), one(other)
+        mine, theirs = claimed(spool), claimed(other)
         with pytest.raises(UsageError, match="is a claim of another Spool; nothing was acked"):
             spool.ack_many([mine, theirs])
         assert (mine.data, theirs.data) == (b"mine", b"theirs")
@@ -213,13 +179,13 @@ def test_an_id_tells_whether_it_was_there(spool: Spool) -> None:
     first, second = (spool.put(b"", id="order-17") for _ in range(2))
     assert (first, second) == ("order-17", "order-17")
     assert isinstance(first, MessageId) and (first.duplicate, second.duplicate) == (False, True)
-    one(spool).ack()
+    claimed(spool).ack()
     assert not spool.put(b"", id="order-17").duplicate  # gone, so it was put again
 
 
 def test_a_key_tells_whether_it_was_put_before(spool: Spool) -> None:
     first = spool.put(b"", key="k")
-    one(spool).ack()
+    claimed(spool).ack()
     again = spool.put(b"", key="k")
     assert again == first and (first.duplicate, again.duplicate) == (False, True)
     both = spool.put(b"", key="k", id="chosen")
@@ -294,18 +260,6 @@ def test_consume_lets_the_handler_end_the_claim_and_tells_of_one_that_was_taken_
     assert spool.depth() == 0
 
 
-def test_an_interrupt_ends_consume_and_the_message_goes_back_at_once(spool: Spool) -> None:
-    spool.put(b"")
-
-    def handler(_claim: Claim) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        spool.consume(handler)
-    with one(spool) as again:
-        assert again.attempt == 2
-
-
 def test_an_error_of_the_spool_itself_ends_consume(tmp_path: Path) -> None:
     def before(_number: int, name: str) -> None:
         if name == "sync_dir" and armed:
@@ -326,38 +280,16 @@ def test_a_spool_that_was_pickled_is_opened_again(tmp_path: Path) -> None:
         id = spool.put(b"hello")
         with pickle.loads(pickle.dumps(spool)) as again:
             assert isinstance(again, Spool) and (again.path, again.durable) == (spool.path, False)
-            with one(again) as claim:
+            with claimed(again) as claim:
                 assert (claim.id, claim.data) == (id, b"hello")
                 with pytest.raises(TypeError, match="a Claim cannot be pickled: it belongs to the process that holds it"):
                     pickle.dumps(claim)
             spool.put(b"")
             for attempt in (1, 2, 3):
-                claim = one(again)
+                claim = claimed(again)
                 assert claim.attempt == attempt
                 claim.release()
             assert again.depth() == 0  # rejected at the limit that was given
-
-
-WORK = """
-import sys
-def work(spool):
-    with spool.get() as claim:
-        assert claim.data == b"hello"
-if __name__ == "__main__":
-    import multiprocessing
-    from spooltop.engine import Spool
-    with Spool.create(sys.argv[1]) as spool:
-        spool.put(b"hello")
-        process = multiprocessing.get_context("spawn").Process(target=work, args=(spool,))
-        process.start()
-        process.join()
-        assert process.exitcode == 0 and spool.empty()
-"""
-
-
-def test_a_spool_is_given_to_a_spawned_process(tmp_path: Path) -> None:
-    (tmp_path / "work.py").write_text(WORK)
-    subprocess.run([sys.executable, "work.py", "jobs"], cwd=tmp_path, check=True)
 
 
 def test_text_is_written_in_one_step_and_kept_where_it_cannot_be_encoded(tmp_path: Path) -> None:
@@ -367,11 +299,3 @@ def test_text_is_written_in_one_step_and_kept_where_it_cannot_be_encoded(tmp_pat
     with pytest.raises(UnicodeEncodeError):
         write_atomic_text(path, "größer", "ascii")
     assert path.read_bytes() == "größer\r\n".encode() and os.listdir(tmp_path) == ["motd"]
-
-
-def test_one_cursor_of_a_file_per_source_is_the_whole_section_too(tmp_path: Path) -> None:
-    (tmp_path / "cursors").mkdir()
-    file = CursorFile(tmp_path / "cursors/imessage.json")
-    file.advance("imessage", {"cursor": 1, "account": "ann"})
-    file.advance("imessage", 2, field="cursor")
-    assert file.read() == {"imessage": {"cursor": 2, "account": "ann"}}
