@@ -7,6 +7,7 @@ stouputils in Redis has the race of stouputils: it takes a number and enters wit
 between with the next number is the head for that moment. Queues that use only this module do not have this race.
 
 >>> import tempfile, time
+>>> from spooltop.engine.tickets import BaseTicketQueue, FileTicketQueue, RedisTicketQueue
 >>> def in_turn(queue: BaseTicketQueue, work):
 ...     ticket, member = queue.register()
 ...     try:
