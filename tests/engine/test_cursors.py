@@ -65,7 +65,8 @@ json_values = st.recursive(
 
 @settings(max_examples=50)
 @given(
-    st.dictionaries(st.text(max_size=5), json_values, max_size=4), st.text(max_size=5), json_values, st.sampled_from([None, 1, "\t"])
+    st.dictionaries(st.text(max_size=5), json_values, max_size=4), st.text(max_size=5), json_values,
+    st.sampled_from([None, 1, "\t"]),
 )  # fmt: skip
 @example({"Email": 1, "email2": 2, "email": 3}, "email", 4, None)  # names that begin alike, or differ in case
 def test_any_value_of_any_source_is_stored_among_any_others(

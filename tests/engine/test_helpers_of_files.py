@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool, available, read_and_delete, write_atomic
-from spooltop.engine.system.files import Files
 from spooltop.errors import Refused, SpoolFull, SpooltopError
-from tests.engine.helpers import Interposed, in_child, killed_at
+from tests.clock import Clock
+from tests.engine.helpers import Files, Interposed, in_child, killed_at
 from tests.needs import needs
 
 # write_atomic
@@ -199,48 +199,13 @@ def test_the_lock_of_an_id_is_given_up_after_its_time_and_counted(tmp_path: Path
         assert spool.locks_used() == (2, 1) and spool.depth() == 1
 
 
-def test_a_counter_file_that_has_grown_is_summed_up_and_keeps_its_totals(tmp_path: Path) -> None:
-    from spooltop.engine import counters
-
-    fd = os.open(tmp_path, os.O_RDONLY)
-    try:
-        files, like = Files(), os.stat(tmp_path)
-        for number in range(3000):
-            count = counters.Count(1e9 + number * 10, counters.DUPLICATE, f"s{number % 3}", 1)
-            counters.add(files, fd, "counters", like, [count])
-        assert (tmp_path / "counters").stat().st_size < counters.MAX + 1000
-        with open(tmp_path / "counters", "ab") as torn:
+def test_a_counter_file_that_has_grown_is_summed_up_and_keeps_its_totals(memory: Path, clock: Clock) -> None:
+    counters = memory / ".spooltop/counters"
+    with Spool.create(memory, False, clock=clock) as spool:
+        for number in range(3001):  # the first is no duplicate
+            spool.put(b"", key="k", source=f"s{number % 3}")
+            clock.advance(10)
+        assert counters.stat().st_size < 140_000
+        with open(counters, "ab") as torn:
             torn.write(b'{"at": 1, "wh')
-        counts = counters.read(files, fd, "counters")
-        assert counters.total(counts, counters.DUPLICATE) == {"s0": 1000, "s1": 1000, "s2": 1000}
-        since = counters.total(counts, counters.DUPLICATE, since=1e9 + 30000 - 600)
-        assert sum(since.values()) == 60
-    finally:
-        os.close(fd)
-
-
-# Files
-
-
-def test_a_sync_reaches_the_system_and_tells_its_error() -> None:
-    reads, writes = os.pipe()  # fsync(2): what cannot be synced gives EINVAL
-    try:
-        for sync in (Files().sync, Files().sync_dir):
-            with pytest.raises(OSError, match="Invalid argument"):
-                sync(writes)
-    finally:
-        os.close(reads)
-        os.close(writes)
-
-
-def test_a_file_is_touched_and_not_what_a_link_leads_to(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    (tmp_path / "link").symlink_to("file")
-    folder = os.open(tmp_path, os.O_RDONLY)
-    for name in ("file", "link"):
-        os.utime(tmp_path / name, (5, 5), follow_symlinks=False)
-    Files().touch("link", folder)
-    assert (tmp_path / "file").stat().st_mtime == 5 < (tmp_path / "link").lstat().st_mtime
-    Files().touch("file", folder)
-    assert (tmp_path / "file").stat().st_mtime > 5
-    os.close(folder)
+        assert spool.suppressed() == {"s0": 1000, "s1": 1000, "s2": 1000}
