@@ -1,3 +1,5 @@
+"""Presence of consumers: when their claims are those of the dead, whatever stands in the file and whoever locks it."""
+
 from __future__ import annotations
 
 import errno
@@ -5,279 +7,202 @@ import fcntl
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spooltop.engine import Spool
-from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.presence import Presence, PresenceLock, Vantage, check_hosts, judge, look, new_token
-from spooltop.engine.system.files import Files
-from spooltop.engine.system.host import Machine, file_system, is_network, process_start, this_machine
+from spooltop.engine.presence import Machine, Presence, Vantage, judge, this_machine
 from spooltop.errors import UsageError
 from spooltop.model.vocabulary import Verdict
-from tests.engine.helpers import in_child
+from tests.engine.helpers import Files, claimed, die_holding, names_in
 
 HERE = Machine("box", "boot-1", "pid:[1]", "machine-1")
 OURS = Presence("free", "box", "boot-1", machine_id="machine-1", same_mount=True)
 BEFORE = OURS._replace(boot_id="boot-0", same_mount=False)
 ELSEWHERE = OURS._replace(host="client-b", boot_id="boot-9", machine_id="machine-9", same_mount=False)
+NO_BOOT_ID = OURS._replace(boot_id="")
 LOCAL, NETWORK = Vantage(HERE, local=True), Vantage(HERE, local=False)
 VOUCHED = replace(LOCAL, only_here=True)
 ALIVE, DEAD, UNKNOWN = Verdict.ALIVE, Verdict.DEAD, Verdict.UNKNOWN
 
 
-@pytest.fixture
-def dirs(tmp_path: Path) -> Iterator[SpoolDirs]:
-    Spool.create(tmp_path, False).close()
-    with SpoolDirs(tmp_path) as dirs:
-        yield dirs
-
-
-def test_a_presence_tells_who_it_is_and_is_alive_until_it_is_dropped(dirs: SpoolDirs, tmp_path: Path) -> None:
-    hold = PresenceLock.take(dirs, now=17.5, machine=HERE, command="worker --fast")
-    found = look(dirs, hold.token)
-    status = (tmp_path / ".spooltop/consumers" / hold.token).stat()
-    assert found == Presence(
-        "held", "box", "boot-1", "pid:[1]", "machine-1", os.getpid(), process_start(os.getpid()), "worker --fast", 17.5, True,
-        (status.st_dev, status.st_ino), status.st_size,
-    )  # fmt: skip
-    assert found.owner.pid == os.getpid() and found.owner.start == 17.5
-    hold.drop(dirs, remove=False)
-    assert look(dirs, hold.token).state == "free"
-
-
-def test_looking_disturbs_nobody_and_many_can_look(dirs: SpoolDirs) -> None:
-    hold = PresenceLock.take(dirs, now=0)
-    with SpoolDirs(dirs.path) as other:
-        assert [look(which, hold.token).state for which in (dirs, other) * 3] == ["held"] * 6
-    hold.drop(dirs, remove=True)
-    assert look(dirs, hold.token).state == "missing"
-
-
-def test_the_lock_ends_with_the_process(dirs: SpoolDirs) -> None:
-    def work() -> None:
-        with SpoolDirs(dirs.path) as mine:
-            PresenceLock.take(mine, now=0)
-            os._exit(0)
-
-    assert in_child(work) == 0
-    [token] = os.listdir(Path(dirs.path, ".spooltop/consumers"))
-    assert look(dirs, token).state == "free"
-
-
-@pytest.mark.parametrize(
-    "line",
-    [b"", b"{", b"[]", b'{"pid": true, "host": 7, "command": null, "since": "x"}', b"\xff" * 9000, b"[" * 4096],
-    ids=["empty", "cut off", "a list", "wrong kinds", "no text", "nested too deep"],
-)
-def test_what_a_forged_file_says_is_not_trusted(dirs: SpoolDirs, line: bytes) -> None:
-    hold = PresenceLock.take(dirs, now=0)
-    path = Path(dirs.path, ".spooltop/consumers", hold.token)
-    path.write_bytes(line)
-    found = look(dirs, hold.token)
-    status = path.stat()
-    assert found == Presence("held", file=(status.st_dev, status.st_ino), size=status.st_size)
-    hold.drop(dirs, remove=True)
-
-
-def test_a_link_or_a_fifo_in_place_of_a_presence_is_unreadable(dirs: SpoolDirs, tmp_path: Path) -> None:
-    hold = PresenceLock.take(dirs, now=0)
-    folder = tmp_path / ".spooltop/consumers"
-    (folder / ("a" * 32)).symlink_to(folder / hold.token)
-    os.mkfifo(folder / ("b" * 32))
-    (folder / ("c" * 32)).mkdir()
-    assert {look(dirs, letter * 32).state for letter in "abc"} == {"unreadable"}
-    hold.drop(dirs, remove=True)
-
-
-class Recalled(Files):
-    """An NFS server that has to call the file back from a client that holds a delegation."""
-
-    def open_read(self, name: str, dir_fd: int) -> int:
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), name)
-
-
-class NoLocks(Files):
-    """A system without locks of open file descriptions."""
-
-    def write_locked(self, fd: int) -> bool | None:
-        return None
-
-
-def test_a_file_that_has_to_be_called_back_first_is_unknown(dirs: SpoolDirs) -> None:
-    hold = PresenceLock.take(dirs, now=0)
-    dirs.private_dir("consumers")
-    dirs.files = Recalled()
-    assert judge(look(dirs, hold.token), LOCAL) == (UNKNOWN, "its presence file is in use on another machine; look again")
-    dirs.files = Files()
-    hold.drop(dirs, remove=True)
-
-
-def test_where_the_lock_cannot_be_asked_for_nobody_is_dead(dirs: SpoolDirs) -> None:
-    hold = PresenceLock.take(dirs, now=0)
-    hold.drop(dirs, remove=False)
-    dirs.files = NoLocks()
-    assert judge(look(dirs, hold.token), Vantage.of(dirs))[0] is UNKNOWN
-
-
-def test_a_file_of_an_older_version_is_judged_by_flock(dirs: SpoolDirs) -> None:
-    hold = PresenceLock.take(dirs, now=0)
-    path = Path(dirs.path, ".spooltop/consumers", hold.token)
-    record = json.loads(path.read_text())
-    hold.drop(dirs, remove=False)
-    path.write_text(json.dumps({key: value for key, value in record.items() if key not in ("lock", "machine_id", "device")}))
-    assert judge(look(dirs, hold.token), Vantage.of(dirs))[0] is DEAD
-    with path.open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        assert judge(look(dirs, hold.token), Vantage.of(dirs))[0] is ALIVE
-
-
-@pytest.mark.parametrize(
-    ("theirs", "ours", "verdict"),
-    [
-        ("ext4", "ext4", DEAD), ("xfs", "xfs", DEAD), ("overlay", "overlay", UNKNOWN), ("ext4", "overlay", UNKNOWN),
-        ("overlay", "ext4", UNKNOWN), ("tmpfs", "tmpfs", UNKNOWN), ("nfs4", "nfs4", UNKNOWN), (None, "ext4", UNKNOWN),
-    ],
-)  # fmt: skip
-def test_another_device_number_is_a_later_mount_only_of_a_disk(
-    tmp_path: Path, theirs: str | None, ours: str, verdict: Verdict
-) -> None:
-    """A disk that is mounted anew may get another number; a layer or a server's mount may not meet the lock."""
-
-    class ReplacingDirs(SpoolDirs):
-        kind = ours
-
-    Spool.create(tmp_path / "s", durable=False).close()
-    dirs = ReplacingDirs(tmp_path / "s")
-    hold = PresenceLock.take(dirs, now=0)
-    path = Path(dirs.path, ".spooltop/consumers", hold.token)
-    record = json.loads(path.read_text())
-    assert (record["file_system"], judge(look(dirs, hold.token), Vantage.of(dirs))[0]) == (ours, ALIVE)
-    hold.drop(dirs, remove=False)
-    path.write_text(json.dumps(record | {"device": record["device"] + 1, "file_system": theirs}))
-    assert judge(look(dirs, hold.token), Vantage.of(dirs))[0] is verdict
-
-
-def test_an_older_version_that_asks_by_flock_sees_a_holder(dirs: SpoolDirs) -> None:
-    hold = PresenceLock.take(dirs, now=0)
-    with Path(dirs.path, ".spooltop/consumers", hold.token).open() as file, pytest.raises(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    hold.drop(dirs, remove=True)
-
-
-@pytest.mark.parametrize("how", [fcntl.LOCK_EX, fcntl.LOCK_SH])
-def test_who_may_only_read_cannot_make_the_dead_look_alive(dirs: SpoolDirs, how: int) -> None:
-    hold = PresenceLock.take(dirs, now=0)
-    hold.drop(dirs, remove=False)
-    with Path(dirs.path, ".spooltop/consumers", hold.token).open() as file:
-        fcntl.flock(file, how)
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            dirs.files.lock_write(file.fileno())
-        assert judge(look(dirs, hold.token), Vantage.of(dirs))[0] is DEAD
-
-
-def test_a_presence_file_is_open_to_nobody_else_until_it_is_locked(dirs: SpoolDirs) -> None:
-    seen: list[int] = []
-
-    class Watched(Files):
-        def lock_write(self, fd: int, *, wait: bool = False) -> bool:
-            seen.append(stat.S_IMODE(os.fstat(fd).st_mode))
-            return super().lock_write(fd, wait=wait)
-
-    before = os.umask(0)
-    dirs.files = Watched()
-    hold = PresenceLock.take(dirs, now=0)
-    os.umask(before)
-    assert seen == [0o600]
-    hold.drop(dirs, remove=True)
-
-
-def test_a_presence_file_that_a_stranger_has_locked_is_given_up_for_another_token(dirs: SpoolDirs) -> None:
-    class Raced(Files):
-        """A stranger with the rights of root locks the first file before its owner does."""
-
-        first = True
-
-        def lock_write(self, fd: int, *, wait: bool = False) -> bool:
-            if self.first:
-                self.first = False
-                self.stranger = os.open(f"/proc/self/fd/{fd}", os.O_RDWR)
-                assert super().lock_write(self.stranger)
-            return super().lock_write(fd, wait=wait)
-
-    dirs.files = files = Raced()
-    hold = PresenceLock.take(dirs, now=0)
-    assert os.listdir(Path(dirs.path, ".spooltop/consumers")) == [hold.token]
-    assert look(dirs, hold.token).state == "held"
-    os.close(files.stranger)
-    hold.drop(dirs, remove=True)
-
-
-def test_tokens_are_new_and_files_never_stand_unlocked_under_their_name(dirs: SpoolDirs) -> None:
-    assert new_token() != new_token() and len(new_token()) == 32
-    hold = PresenceLock.take(dirs, now=0)
-    path = Path(dirs.path, ".spooltop/consumers", hold.token)
-    assert json.loads(path.read_text())["host"] == this_machine().host
-    assert stat.S_ISREG(path.stat().st_mode) and os.listdir(path.parent) == [hold.token]
-    hold.drop(dirs, remove=True)
+def seen_from(vantage: Vantage, **machine: str) -> Vantage:
+    return replace(vantage, machine=replace(HERE, **machine))
 
 
 @pytest.mark.parametrize(
     ("presence", "vantage", "verdict"),
     [
         # A conflict is alive wherever it is met.
-        (OURS._replace(state="held"), LOCAL, ALIVE),
-        (ELSEWHERE._replace(state="held"), LOCAL, ALIVE),
-        (ELSEWHERE._replace(state="held"), NETWORK, ALIVE),
-        (Presence("held"), VOUCHED, ALIVE),
+        (OURS._replace(state="held"), LOCAL, ALIVE), (ELSEWHERE._replace(state="held"), LOCAL, ALIVE),
+        (ELSEWHERE._replace(state="held"), NETWORK, ALIVE), (Presence("held"), VOUCHED, ALIVE),
         # Free: a holder of this boot, and the mount through which it took its lock.
-        (OURS, LOCAL, DEAD),
-        (OURS, NETWORK, DEAD),
-        (OURS._replace(same_mount=False), LOCAL, UNKNOWN),
-        (OURS._replace(same_mount=False), NETWORK, UNKNOWN),
-        (OURS._replace(same_mount=None), LOCAL, DEAD),
-        (OURS._replace(same_mount=None), NETWORK, UNKNOWN),
+        (OURS, LOCAL, DEAD), (OURS, NETWORK, DEAD),
+        (OURS._replace(same_mount=False), LOCAL, UNKNOWN), (OURS._replace(same_mount=False), NETWORK, UNKNOWN),
+        (OURS._replace(same_mount=None), LOCAL, DEAD), (OURS._replace(same_mount=None), NETWORK, UNKNOWN),
         # Free, another boot: dead only where it can only have been this machine's.
-        (BEFORE, LOCAL, DEAD),
-        (BEFORE, NETWORK, UNKNOWN),
-        (BEFORE._replace(host="client-b"), LOCAL, UNKNOWN),
-        (BEFORE._replace(machine_id="machine-9"), LOCAL, UNKNOWN),
-        (BEFORE._replace(machine_id=""), replace(LOCAL, machine=replace(HERE, machine_id="")), UNKNOWN),
+        (BEFORE, LOCAL, DEAD), (BEFORE, NETWORK, UNKNOWN),
+        (BEFORE._replace(host="client-b"), LOCAL, UNKNOWN), (BEFORE._replace(machine_id="machine-9"), LOCAL, UNKNOWN),
+        (BEFORE._replace(machine_id=""), seen_from(LOCAL, machine_id=""), UNKNOWN),
         (BEFORE._replace(machine_id=None), LOCAL, UNKNOWN),
-        (ELSEWHERE, LOCAL, UNKNOWN),
-        (ELSEWHERE, VOUCHED, DEAD),
-        (ELSEWHERE, replace(VOUCHED, local=False), DEAD),
+        (ELSEWHERE, LOCAL, UNKNOWN), (ELSEWHERE, VOUCHED, DEAD), (ELSEWHERE, replace(VOUCHED, local=False), DEAD),
         # An empty boot id proves nothing.
-        (OURS._replace(boot_id=""), LOCAL, UNKNOWN),
-        (OURS._replace(boot_id=None), LOCAL, UNKNOWN),
-        (OURS, replace(LOCAL, machine=replace(HERE, boot_id="")), UNKNOWN),
-        (OURS._replace(boot_id=""), replace(LOCAL, machine=replace(HERE, boot_id="")), UNKNOWN),
-        (OURS._replace(boot_id=""), replace(VOUCHED, machine=replace(HERE, boot_id="")), DEAD),
-        (OURS._replace(boot_id=""), replace(VOUCHED, machine=replace(HERE, boot_id=""), local=False), UNKNOWN),
-        (Presence("missing"), VOUCHED, UNKNOWN),
-        (Presence("unreadable"), VOUCHED, UNKNOWN),
-        (Presence("busy"), VOUCHED, UNKNOWN),
+        (NO_BOOT_ID, LOCAL, UNKNOWN), (OURS._replace(boot_id=None), LOCAL, UNKNOWN),
+        (OURS, seen_from(LOCAL, boot_id=""), UNKNOWN), (NO_BOOT_ID, seen_from(LOCAL, boot_id=""), UNKNOWN),
+        (NO_BOOT_ID, seen_from(VOUCHED, boot_id=""), DEAD),
+        (NO_BOOT_ID, replace(seen_from(VOUCHED, boot_id=""), local=False), UNKNOWN),
+        (Presence("missing"), VOUCHED, UNKNOWN), (Presence("unreadable"), VOUCHED, UNKNOWN), (Presence("busy"), VOUCHED, UNKNOWN),
     ],
-)
+)  # fmt: skip
 def test_the_verdict(presence: Presence, vantage: Vantage, verdict: Verdict) -> None:
     found, evidence = judge(presence._replace(pid=7, command="a\x1bb"), vantage)
     assert found is verdict and evidence and "\x1b" not in evidence
 
 
 def test_only_the_two_values_of_claims_hosts_are_taken(tmp_path: Path) -> None:
-    assert [check_hosts(one) for one in ("any", "this-machine")] == ["any", "this-machine"]
     with pytest.raises(UsageError, match="'this' is neither any nor this-machine"):
         Spool.create(tmp_path / "spool", hosts="this")
 
 
-def test_the_kind_of_file_system(tmp_path: Path) -> None:
-    fd = os.open("/proc", os.O_RDONLY)
-    try:
-        assert file_system(fd) == "proc"
-    finally:
-        os.close(fd)
-    assert not is_network("ext4") and not is_network("btrfs")
-    assert all(is_network(kind) for kind in ("nfs4", "fuse.sshfs", "virtiofs", "9p", "not yet invented", "?"))
+# A dead consumer, of which only the file is left
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Path:
+    """The presence file of a consumer that died."""
+    with Spool.create(tmp_path, False) as spool:
+        spool.put(b"", id="x")
+    die_holding(tmp_path)
+    [presence] = (tmp_path / ".spooltop/consumers").iterdir()
+    return presence
+
+
+def is_put_back(path: Path, files: Files | None = None) -> bool:
+    """True if the claim of the dead consumer is one of the dead."""
+    with Spool(path, False, files=files) as spool:
+        return spool.recover() == ["x"]
+
+
+CONTENTS = {
+    "empty": b"", "cut off": b"{", "a list": b"[]", "no text": b"\xff" * 9000, "nested too deep": b"[" * 4096,
+    "wrong kinds": b'{"lock": "ofd", "boot_id": 7, "pid": true, "host": 7, "command": null, "since": "x"}',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS.keys())
+def test_what_a_forged_file_says_is_no_proof(tmp_path: Path, left: Path, content: bytes) -> None:
+    left.write_bytes(content)
+    assert not is_put_back(tmp_path)
+
+
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("/nowhere"), os.mkfifo, Path.mkdir])
+def test_a_link_a_fifo_or_a_directory_in_place_of_a_presence_is_no_proof(
+    tmp_path: Path, left: Path, make: Callable[[Path], object]
+) -> None:
+    left.unlink()
+    make(left)
+    assert not is_put_back(tmp_path)
+
+
+def test_a_lock_that_cannot_be_asked_for_is_no_proof(tmp_path: Path, left: Path) -> None:
+    class Recalled(Files):
+        """An NFS server that has to call the file back from a client that holds a delegation."""
+
+        def open_read(self, name: str, dir_fd: int) -> int:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), name)
+
+    class NoLocks(Files):
+        """A system without locks of open file descriptions."""
+
+        def write_locked(self, fd: int) -> bool | None:
+            return None
+
+    assert not is_put_back(tmp_path, Recalled()) and not is_put_back(tmp_path, NoLocks())
+    assert is_put_back(tmp_path)
+
+
+@pytest.mark.parametrize("how", [fcntl.LOCK_EX, fcntl.LOCK_SH])
+def test_who_may_only_read_cannot_make_the_dead_look_alive(tmp_path: Path, left: Path, how: int) -> None:
+    with left.open() as file:
+        fcntl.flock(file, how)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            Files().lock_write(file.fileno())
+        assert is_put_back(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("edits", "kind", "dead"),
+    [
+        # A disk that is mounted anew may get another number; a layer or a server's mount may not meet the lock.
+        *(({"device": -1, "file_system": theirs}, ours, theirs == ours and ours in ("ext4", "xfs")) for theirs, ours in [
+            ("ext4", "ext4"), ("xfs", "xfs"), ("overlay", "overlay"), ("ext4", "overlay"), ("overlay", "ext4"),
+            ("tmpfs", "tmpfs"), ("nfs4", "nfs4"), (None, "ext4"),
+        ]),
+        # A restart is seen only on a file system that no other machine can have mounted.
+        *(({"boot_id": "before", "machine_id": "m" * 32}, kind, kind in ("ext4", "btrfs")) for kind in [
+            "ext4", "btrfs", "nfs4", "fuse.sshfs", "virtiofs", "9p", "not yet invented", "?",
+        ]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_free_lock_is_proof_only_where_it_could_not_be_missed(
+    tmp_path: Path, left: Path, monkeypatch: pytest.MonkeyPatch, edits: dict[str, Any], kind: str, dead: bool
+) -> None:
+    monkeypatch.setattr("spooltop.engine.dirs.SpoolDirs.kind", kind)
+    machine = replace(this_machine(), machine_id="m" * 32)
+    monkeypatch.setattr("spooltop.engine.presence.this_machine", lambda: machine)
+    left.write_text(json.dumps({**json.loads(left.read_text()), **edits}))
+    assert is_put_back(tmp_path) is dead
+
+
+# A presence that is made
+
+
+class Watched(Files):
+    """Calls ``before`` when a file is to be locked, once the spool is prepared."""
+
+    def __init__(self, before: Callable[[int], object]) -> None:
+        super().__init__()
+        self.before, self.armed = before, False
+
+    def lock_write(self, fd: int, *, wait: bool = False) -> bool:
+        if self.armed:
+            self.before(fd)
+        return super().lock_write(fd, wait=wait)
+
+
+def test_a_presence_file_is_open_to_nobody_else_until_it_is_locked(tmp_path: Path) -> None:
+    modes: list[int] = []
+    files = Watched(lambda fd: modes.append(stat.S_IMODE(os.fstat(fd).st_mode)))
+    Spool.create(tmp_path).close()
+    for box in ("new", "cur"):
+        (tmp_path / box).chmod(0o755)
+    with Spool(tmp_path, False, files=files) as spool:
+        spool.put(b"")
+        files.armed = True
+        claimed(spool).ack()
+        [presence] = tmp_path.glob(".spooltop/consumers/*")
+        assert modes[0] == 0o600 and stat.S_IMODE(presence.stat().st_mode) == 0o644
+
+
+def test_a_presence_file_that_a_stranger_has_locked_is_given_up_for_another_token(tmp_path: Path) -> None:
+    strangers: list[int] = []
+
+    def lock(fd: int) -> None:
+        """As one with the rights of root, who locks the first file before its owner does."""
+        if not strangers:
+            strangers.append(os.open(f"/proc/self/fd/{fd}", os.O_RDWR))
+            assert Files().lock_write(strangers[0])
+
+    files = Watched(lock)
+    with Spool.create(tmp_path, False, files=files) as spool, Spool(tmp_path, False) as other:
+        spool.put(b"")
+        files.armed = True
+        claim = claimed(spool)
+        assert strangers and names_in(tmp_path / ".spooltop/consumers") == [claim.token] and other.recover() == []
+        claim.ack()
+    os.close(strangers[0])

@@ -13,14 +13,12 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Claim, Spool
-from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.pausing import CHECK_EVERY, PauseCheck
-from spooltop.engine.presence import Vantage, judge, look
+from spooltop.engine.pausing import PauseCheck
 from spooltop.errors import ClaimLost, SpooltopError
-from spooltop.model.vocabulary import Verdict
-from tests.engine.helpers import Interposed, in_child, places
+from tests.clock import Clock
+from tests.engine.helpers import Files, Interposed, claimed, die_holding, in_child, names_in, places
 from tests.engine.test_interrupted import InterruptAt
-from tests.engine.test_pausing import Tick, pause
+from tests.engine.test_pausing import CHECK_EVERY, pause
 
 
 class Ticking:
@@ -28,19 +26,21 @@ class Ticking:
 
     def __init__(self, path: Path, files: Interposed | None = None) -> None:
         self.spool = Spool.create(path, durable=False, files=files)
-        self.path, self.tick = path, Tick()
+        self.path, self.tick = path, Clock()
         self.spool._consumer.pause = PauseCheck(self.tick)
 
     def claim(self) -> Claim:
         """Claims after the time in which a consumer does not look."""
-        self.tick.now += CHECK_EVERY
-        claim = self.spool.claim()
-        assert claim is not None
-        return claim
+        self.tick.advance(CHECK_EVERY)
+        return claimed(self.spool)
 
-    def verdict(self, claim: Claim) -> Verdict:
-        with SpoolDirs(self.path) as dirs:
-            return judge(look(dirs, claim.token), Vantage.of(dirs))[0]
+    def is_held(self, claim: Claim) -> bool:
+        """True if the presence file of the token in the name of the claim is there and locked."""
+        try:
+            with open(self.path / ".spooltop/consumers" / claim.token) as file:
+                return bool(Files().write_locked(file.fileno()))
+        except FileNotFoundError:
+            return False
 
 
 @pytest.fixture
@@ -63,12 +63,12 @@ def test_all_its_claims_are_its_own_again_before_the_next(ticking: Ticking, remo
     first = ticking.claim()
     REMOVALS[removal](ticking.path / ".spooltop")
     between = ticking.spool.claim()  # before the next look
-    assert between is not None and ticking.verdict(first) is ticking.verdict(between) is Verdict.UNKNOWN
+    assert between is not None and not ticking.is_held(first) and not ticking.is_held(between)
     claims, before = [first, between], [first.name, between.name]
     claims.append(ticking.claim())
     assert [claim.id for claim in claims] == ids and len({claim.token for claim in claims}) == 1
-    assert [ticking.verdict(claim) for claim in claims] == [Verdict.ALIVE] * 3
-    assert sorted(claim.name for claim in claims) == sorted(os.listdir(ticking.path / "cur"))
+    assert all(map(ticking.is_held, claims))
+    assert sorted(claim.name for claim in claims) == names_in(ticking.path / "cur")
     assert not set(before) & {claim.name for claim in claims}
     assert [claim.parsed.claimed_us for claim in claims[:2]] == [int(name.split(".")[-1].split(":")[0]) for name in before]
     assert ticking.spool.recover() == []
@@ -77,13 +77,6 @@ def test_all_its_claims_are_its_own_again_before_the_next(ticking: Ticking, remo
     claims[1].release()
     claims[2].reject("no")
     assert len(os.listdir(ticking.path / "new")) == 1 and os.listdir(ticking.path / "cur") == []
-
-
-def test_a_consumer_whose_file_is_there_keeps_its_token(ticking: Ticking) -> None:
-    ticking.spool.put_many([b""] * 3)
-    claims = [ticking.claim() for _ in range(3)]
-    assert len({claim.token for claim in claims}) == 1 == len(os.listdir(ticking.path / ".spooltop/consumers"))
-    ticking.spool.ack_many(claims)
 
 
 def test_after_its_death_its_claims_are_recovered(ticking: Ticking) -> None:
@@ -118,24 +111,19 @@ def test_a_pause_in_a_directory_that_was_made_anew_is_obeyed(ticking: Ticking) -
     shutil.rmtree(ticking.path / ".spooltop")
     ticking.claim().release()
     pause(ticking.path)
-    ticking.tick.now += CHECK_EVERY
+    ticking.tick.advance(CHECK_EVERY)
     assert ticking.spool.claim() is None
 
 
 def claims_first(spool: Spool) -> bool:
     id = spool.put(b"")
-    with spool.claim() as claim:  # type: ignore[union-attr]
+    with claimed(spool) as claim:
         return claim.id == id
 
 
 def recovers(spool: Spool) -> bool:
-    def work() -> None:
-        claim = Spool(spool.path, durable=False).claim()
-        assert claim is not None
-        os.kill(os.getpid(), signal.SIGKILL)
-
     id = spool.put(b"")
-    assert in_child(work) == signal.SIGKILL
+    die_holding(Path(spool.path))
     return spool.recover() == [id]
 
 
@@ -144,7 +132,7 @@ def puts_with_a_key(spool: Spool) -> bool:
 
 
 def sees_a_pause(spool: Spool) -> bool:
-    pause(Path(spool.path))
+    pause(spool.path)
     return spool.paused is not None
 
 
@@ -153,7 +141,7 @@ def test_a_spool_that_was_open_meanwhile_works_on(tmp_path: Path, works: Callabl
     """It has directories open that were removed, and no presence whose loss it would notice."""
     with Spool.create(tmp_path, durable=False) as other, Spool(tmp_path, durable=False) as spool:
         other.put(b"", key="first")
-        with other.claim():  # type: ignore[union-attr]
+        with claimed(other):
             assert spool.claim() is None and spool.recover() == [] and spool.paused is None
         assert spool.put(b"", key="first").duplicate  # type: ignore[attr-defined]
         shutil.rmtree(tmp_path / ".spooltop")
@@ -258,7 +246,7 @@ def test_after_an_interrupt_at_any_line_the_claims_are_renamed_by_the_next_call(
             ids = spool.put_many([b"1", b"2", b"3"])
             claims = [ticking.claim(), ticking.claim()]
             shutil.rmtree(ticking.path / ".spooltop")
-            ticking.tick.now += CHECK_EVERY
+            ticking.tick.advance(CHECK_EVERY)
             interrupt = InterruptAt(line)
             try:
                 with interrupt:
@@ -267,8 +255,8 @@ def test_after_an_interrupt_at_any_line_the_claims_are_renamed_by_the_next_call(
                 last = None
             claims.append(last or ticking.claim())
             assert [claim.id for claim in claims] == ids, line
-            assert [ticking.verdict(claim) for claim in claims] == [Verdict.ALIVE] * 3, line
-            assert sorted(claim.name for claim in claims) == sorted(os.listdir(ticking.path / "cur")), line
+            assert all(map(ticking.is_held, claims)), line
+            assert sorted(claim.name for claim in claims) == names_in(ticking.path / "cur"), line
             spool.ack_many(claims)
         if interrupt.left > 0:
             break
