@@ -59,8 +59,12 @@ REMOVALS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("removal", REMOVALS)
 def test_all_its_claims_are_its_own_again_before_the_next(ticking: Ticking, removal: str) -> None:
-    ids = ticking.spool.put_many([b"1", b"2", b"3"], source="mail")
+    ids = ticking.spool.put_many([b"1", b"0", b"2", b"3"], source="mail")
+    del ids[1]
     first = ticking.claim()
+    second = ticking.claim()
+    assert first.token == second.token and len(os.listdir(ticking.path / ".spooltop/consumers")) == 1
+    second.ack()
     REMOVALS[removal](ticking.path / ".spooltop")
     between = ticking.spool.claim()  # before the next look
     assert between is not None and not ticking.is_held(first) and not ticking.is_held(between)
@@ -157,6 +161,23 @@ def test_a_claim_of_before_is_rejected_where_others_were(ticking: Ticking) -> No
     assert os.listdir(ticking.path / "cur") == [] and os.listdir(ticking.path / ".spooltop/rejected")
 
 
+class Renaming(Ticking):
+    """Before the call of files that ``is_due``, another thread claims and renames all claims to a new token."""
+
+    def __init__(self, path: Path, is_due: Callable[[int, str], bool]) -> None:
+        self.files = Interposed(lambda number, name: self.rename() if is_due(number, name) else None)
+        self.files.armed = False
+        super().__init__(path, self.files)
+        self.others: list[Claim] = []
+
+    def rename(self) -> None:
+        self.files.armed = False
+        shutil.rmtree(self.path / ".spooltop/consumers")
+        thread = threading.Thread(target=lambda: self.others.append(self.claim()))
+        thread.start()
+        thread.join()
+
+
 ENDS: dict[str, Callable[[Claim], object]] = {
     "data": lambda claim: claim.data,
     "open": lambda claim: claim.open().close(),
@@ -170,72 +191,41 @@ ENDS: dict[str, Callable[[Claim], object]] = {
 def test_a_step_of_another_thread_meets_the_claim_under_its_new_name(tmp_path: Path, end: str) -> None:
     """The token changes before each operation of the step in turn, as often as it has operations."""
     for wanted in itertools.count(1):
-        path = tmp_path / str(wanted)
-        files = Interposed()
-        files.armed = False
-        ticking = Ticking(path, files)
-        with ticking.spool as spool:
+        renaming = Renaming(tmp_path / str(wanted), lambda number, _name, wanted=wanted: number == wanted)
+        with renaming.spool as spool:
             id = spool.put(b"hello")
-            claim = ticking.claim()
+            claim = renaming.claim()
             spool.put(b"another")
-            others: list[Claim] = []
-
-            def before(
-                number: int, _name: str, wanted: int = wanted, ticking: Ticking = ticking, others: list[Claim] = others
-            ) -> None:
-                if number == wanted:
-                    files = ticking.spool._dirs.files
-                    assert isinstance(files, Interposed)
-                    files.armed = False
-                    shutil.rmtree(ticking.path / ".spooltop/consumers")
-                    thread = threading.Thread(target=lambda: others.append(ticking.claim()))
-                    thread.start()
-                    thread.join()
-
-            files.before, files.armed = before, True
+            renaming.files.armed = True
             ENDS[end](claim)
-            files.armed = False
-            if not others:
-                if not claim.ended:
-                    claim.ack()
-                break
-            others[0].ack()
+            renaming.files.armed = False
             if not claim.ended:
                 assert claim.data == b"hello"
                 claim.ack()
-            again = spool.claim()
-            assert (again is not None) == (end == "release") and (again is None or again.id == id)
-            if again is not None:
-                again.ack()
-            left = [name for names in places(path).values() for name in names]
+            if not renaming.others:
+                break
+            spool.ack_many(renaming.others)
+            again = list(spool.claims())
+            assert [claim.id for claim in again] == [id] * (end == "release")
+            spool.ack_many(again)
+            left = [name for names in places(renaming.path).values() for name in names]
             assert len(left) == (end == "reject") and all(name.startswith(".spooltop/rejected/") for name in left), wanted
     assert wanted > 1, "the step has no operation"
 
 
 def test_new_content_for_a_claim_that_is_renamed_meanwhile_is_refused_and_the_claim_still_held(tmp_path: Path) -> None:
-    def before(_number: int, name: str) -> None:
-        if name == "swap":
-            files.armed = False
-            shutil.rmtree(tmp_path / ".spooltop/consumers")
-            thread = threading.Thread(target=lambda: others.append(ticking.claim()))
-            thread.start()
-            thread.join()
-
-    files, others = Interposed(before), list[Claim]()
-    files.armed = False
-    ticking = Ticking(tmp_path, files)
-    with ticking.spool as spool:
+    renaming = Renaming(tmp_path, lambda _number, name: name == "swap")
+    with renaming.spool as spool:
         spool.put_many([b"hello", b"another"])
-        claim = ticking.claim()
-        files.armed = True
+        claim = renaming.claim()
+        renaming.files.armed = True
         with pytest.raises(SpooltopError, match=r"renamed meanwhile, as .spooltop was removed; it is still held"):
             claim.release(data=b"rest")
         assert claim.data == b"hello" and os.listdir(tmp_path / "tmp") == []
         claim.release(data=b"rest")
-        others[0].ack()
-        again = ticking.claim()
-        assert again.data == b"rest"
-        again.ack()
+        spool.ack_many(renaming.others)
+        with renaming.claim() as again:
+            assert again.data == b"rest"
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # of files between their opening and the block that closes them
