@@ -175,23 +175,14 @@ def test_what_is_no_spool_advises_python_and_the_shell_each_its_own(tmp_path: Pa
 # What put gives
 
 
-def test_an_id_tells_whether_it_was_there(spool: Spool) -> None:
-    first, second = (spool.put(b"", id="order-17") for _ in range(2))
-    assert (first, second) == ("order-17", "order-17")
-    assert isinstance(first, MessageId) and (first.duplicate, second.duplicate) == (False, True)
-    claimed(spool).ack()
-    assert not spool.put(b"", id="order-17").duplicate  # gone, so it was put again
-
-
-def test_a_key_tells_whether_it_was_put_before(spool: Spool) -> None:
-    first = spool.put(b"", key="k")
-    claimed(spool).ack()
-    again = spool.put(b"", key="k")
-    assert again == first and (first.duplicate, again.duplicate) == (False, True)
-    both = spool.put(b"", key="k", id="chosen")
-    assert both == first and both.duplicate
-    copied = pickle.loads(pickle.dumps(both))
-    assert copied == both and copied.duplicate and type(copied) is MessageId
+def test_an_id_tells_whether_it_was_put_before(spool: Spool) -> None:
+    ids = [spool.put(b"", id="order-17"), spool.put(b"", id="order-17"), spool.put(b"", key="k")]
+    spool.ack_many(spool.claims())
+    ids += [spool.put(b"", id="order-17"), spool.put(b"", key="k"), spool.put(b"", key="k", id="chosen")]
+    assert [id.duplicate for id in ids] == [False, True, False, False, True, True]  # an id that is gone is put again
+    assert ids[0] == ids[1] == ids[3] == "order-17" and ids[2] == ids[4] == ids[5]
+    copied = pickle.loads(pickle.dumps(ids[5]))
+    assert copied == ids[5] and copied.duplicate and type(copied) is MessageId
 
 
 # As queue.Queue

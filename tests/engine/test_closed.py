@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -252,39 +252,7 @@ def test_closing_closes_every_descriptor_also_where_ended_claims_are_kept(tmp_pa
     assert descriptors() == before and len(kept) == 3
 
 
-# Threads that wait
-
-
-@pytest.fixture
-def threads() -> Iterator[list[threading.Thread]]:
-    started: list[threading.Thread] = []
-    yield started
-    assert not any(thread.is_alive() for thread in started)
-
-
-def test_several_threads_wait_on_one_spool(tmp_path: Path, threads: list[threading.Thread]) -> None:
-    got: list[bytes] = []
-    with Spool.create(tmp_path, False) as spool:
-
-        def consume() -> None:
-            for claim in spool.claims(timeout=30):
-                with claim:
-                    got.append(claim.data)
-
-        threads += [threading.Thread(target=consume) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for number in range(40):
-            spool.put(b"%d" % number)
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.01)
-                if len(got) >= 40:
-                    spool.wake()
-    assert sorted(map(int, got)) == list(range(40))
-
-
-def test_closing_ends_the_waits_of_all_threads(tmp_path: Path, threads: list[threading.Thread]) -> None:
+def test_closing_ends_the_waits_of_all_threads(tmp_path: Path) -> None:
     spool = Spool.create(tmp_path, False)
     ended: list[BaseException] = []
     ready = threading.Barrier(5)
@@ -296,7 +264,7 @@ def test_closing_ends_the_waits_of_all_threads(tmp_path: Path, threads: list[thr
         except Closed as error:
             ended.append(error)
 
-    threads += [threading.Thread(target=wait) for _ in range(4)]
+    threads = [threading.Thread(target=wait) for _ in range(4)]
     for thread in threads:
         thread.start()
     ready.wait()

@@ -3,7 +3,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from spooltop.control import open_control
 from spooltop.engine import Closed, CursorFile, Spool
 from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, SpoolFull, UsageError
 from tests.clock import Clock
-from tests.engine.helpers import Interposed, in_child, killed_at, names_in
+from tests.engine.helpers import Interposed, names_in
 from tests.needs import needs
 from tests.scratch import scratch
 
@@ -383,24 +382,6 @@ def test_the_journal_keeps_its_newest_half_and_stays_below_its_limit(tmp_path: P
     assert lines[-2]["new"] == "the newest" and lines[-2]["time"] == clock() and lines[-1]["cut"]
     assert {"time", "source", "old", "new", "pid", "command", "file"} <= set(lines[0])
     assert sorted(os.listdir(tmp_path)) == FILES
-
-
-def test_killed_at_every_call_the_file_holds_the_old_or_the_new_value(tmp_path: Path) -> None:
-    for k in range(1, 200):
-        path = tmp_path / str(k) / "cursors.json"
-        path.parent.mkdir()
-        CursorFile(path).advance("other", {"cursor": 5})
-
-        def work(path: Path = path, k: int = k) -> None:
-            CursorFile(path, files=killed_at(k)).advance("a", 1)
-
-        status = in_child(work)
-        assert CursorFile(path).read() in ({"other": {"cursor": 5}}, {"other": {"cursor": 5}, "a": 1}), k
-        CursorFile(path).advance("a", 2)
-        if status == 0:
-            return
-        assert status == signal.SIGKILL
-    raise AssertionError("it never passes")
 
 
 @pytest.mark.parametrize("operation", ["write", "sync", "replace"])

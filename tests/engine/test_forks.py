@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.engine import Claim, Spool
+from spooltop.engine import Spool
 from spooltop.errors import ClaimLost
 from tests.engine.helpers import claimed, in_child
 
@@ -55,26 +55,3 @@ def test_an_asynchronous_iteration_does_not_go_on_in_a_child(spool: Spool) -> No
 
     assert in_child(child) == 0
     stepped.value.value.ack()
-
-
-def test_a_handler_whose_child_returns_ends_the_loop_of_the_child(spool: Spool) -> None:
-    """It would be a second consumer that nobody started."""
-    ids = spool.put_many([b"1", b"2"])
-    children: list[int] = []
-    handled: list[str] = []
-
-    def handler(claim: Claim) -> None:
-        handled.append(claim.id)
-        if len(handled) == 1:
-            children.append(os.fork())
-
-    def consume() -> None:
-        try:
-            spool.consume(handler)
-        except ClaimLost:
-            assert children == [0]
-            os._exit(7)
-        assert handled == ids and os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 7
-
-    assert in_child(consume) == 0
-    assert spool.depth() == 0

@@ -53,51 +53,33 @@ CALLS: dict[str, Callable[[Spool], Claim | None]] = {
 }
 
 
-@pytest.mark.parametrize("kept", [False, True], ids=["the traceback goes", "the traceback stays"])
+@pytest.mark.parametrize("then", ["the traceback goes", "the traceback stays", "the spool is closed"])
 @pytest.mark.parametrize("call", CALLS)
-def test_after_an_interrupt_at_any_line_every_message_is_handed_out(tmp_path: Path, call: str, kept: bool) -> None:
-    """``kept``: whoever catches the interrupt keeps the traceback, and in it all that was under way."""
+def test_after_an_interrupt_at_any_line_every_message_is_handed_out(tmp_path: Path, call: str, then: str) -> None:
+    """Whoever catches the interrupt may keep the traceback, and in it all that was under way."""
     for line in itertools.count(1):
         path = tmp_path / str(line)
+        errors: list[BaseException] = []
         with Spool.create(path, durable=False) as spool:
             ids = spool.put_many([b"1", b"2"])
             os.utime(path / "new", (1, 1))  # long ago: a listing that is complete is not repeated
-            errors: list[BaseException] = []
             interrupt = InterruptAt(line)
             try:
                 with interrupt:
                     claim = CALLS[call](spool)
             except KeyboardInterrupt as error:
-                errors += [error] * kept
+                errors += [error] * (then == "the traceback stays")
             else:
                 assert interrupt.left > 0 and claim is not None
                 claim.release()
                 break
-            held = list(spool.claims())
-            spool.ack_many(held)
-            errors.clear()
-            late = list(spool.claims())
-            spool.ack_many(late)
-            assert sorted(claim.id for claim in held + late) == ids, line
-            assert os.listdir(path / "cur") == os.listdir(path / "new") == []
-    assert line > 50, "nothing was traced"
-
-
-def test_after_an_interrupt_at_any_line_closing_gives_every_message_back(tmp_path: Path) -> None:
-    for line in itertools.count(1):
-        path = tmp_path / str(line)
-        with Spool.create(path, durable=False) as spool:
-            id = spool.put(b"")
-            interrupt = InterruptAt(line)
-            try:
-                with interrupt:
-                    claim = spool.claim()
-            except KeyboardInterrupt:
-                pass  # it comes to whoever holds the spool, and that leaves it
-            else:
-                assert interrupt.left > 0 and claim is not None
-                claim.ack()
-                break
-        [name] = os.listdir(path / "new")
-        assert name.startswith(id) and os.listdir(path / "cur") == [], line
+            if then != "the spool is closed":
+                held = list(spool.claims())
+                spool.ack_many(held)
+                errors.clear()
+                late = list(spool.claims())
+                spool.ack_many(late)
+                assert sorted(claim.id for claim in held + late) == ids, line
+        waiting = sorted(name.partition(",")[0] for name in os.listdir(path / "new"))
+        assert waiting == ids * (then == "the spool is closed") and os.listdir(path / "cur") == [], line
     assert line > 50, "nothing was traced"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gc
 import os
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -81,17 +80,6 @@ def test_what_a_retry_has_to_find_is_in_tmp(spool: Spool, files: Recording, opti
     del files.folders[:]
     spool.put(b"", **options)  # type: ignore[call-overload]
     assert files.folders and not any(map(in_stage, files.folders))
-
-
-@pytest.mark.parametrize("mode", [0o700, 0o2770, 0o1777, 0o755])
-def test_they_have_the_mode_of_new(root: Path, files: Recording, mode: int) -> None:
-    Spool.create(root).close()
-    for box in ("cur", "new"):
-        (root / box).chmod(mode)
-    with Spool(root, durable=False, files=files) as spool:
-        spool.put_many([b""] * (FIRST + 1))
-    stage = root / ".spooltop" / "stage"
-    assert {stat.S_IMODE(found.stat().st_mode) for found in (stage, *stage.iterdir())} == {mode}
 
 
 def test_a_large_group_keeps_few_directories_open(spool: Spool) -> None:

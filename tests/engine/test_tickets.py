@@ -3,8 +3,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -197,41 +195,6 @@ def test_a_counter_that_was_removed_while_waiting_for_it_excludes_nobody(tmp_pat
     assert FileTicketQueue(tmp_path, files=files).register()[0] == 42
 
 
-RACE = """
-import sys
-from spooltop.engine.tickets import FileTicketQueue
-queue = FileTicketQueue(sys.argv[1])
-sys.stdin.readline()
-for _ in range(int(sys.argv[2])):
-    ticket, member = queue.register()
-    while not queue.is_head(ticket):
-        pass
-    with open(sys.argv[3], "r+") as file:
-        n = int(file.read())
-        file.seek(0)
-        file.write(str(n + 1))
-    queue.remove(member)
-    queue.maybe_cleanup()
-"""
-
-
-def test_one_owner_at_a_time_even_while_the_queue_is_cleaned_up(tmp_path: Path) -> None:
-    (tmp_path / "count").write_text("0")
-    workers = [
-        subprocess.Popen([sys.executable, "-c", RACE, str(tmp_path / "q"), "60", str(tmp_path / "count")], stdin=subprocess.PIPE)
-        for _ in range(3)
-    ]
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write(b"go\n")
-        worker.stdin.flush()
-    for worker in workers:
-        worker.communicate()
-        assert worker.returncode == 0
-    assert (tmp_path / "count").read_text() == "180"
-    assert not (tmp_path / "q").exists()
-
-
 # Redis
 
 
@@ -374,18 +337,6 @@ def test_redis_who_asks_first_after_a_deletion_is_the_head_and_the_only_one(clie
         served.append(head)
         queues[head].remove(given[head][1])
     assert sorted(served) == [0, 1, 2] and queues[0].is_empty()
-
-
-def test_redis_a_later_one_that_asks_first_is_not_joined_by_an_earlier_one(client: Any, new: New) -> None:
-    early, late = new(), new()
-    first, one = early.register()
-    second, two = late.register()
-    delete(client)
-    assert late.is_head(second) and not early.is_head(first) and late.is_head(second)
-    late.remove(two)
-    assert early.is_head(first)
-    early.remove(one)
-    assert early.is_empty()
 
 
 def test_redis_a_number_that_was_given_again_makes_no_two_heads(
