@@ -211,16 +211,6 @@ def test_a_release_that_was_closed_after_it_changed_the_content_says_so_and_the_
     assert places(tmp_path / "mail") == {}
 
 
-@pytest.mark.parametrize("operation", ["list", "scan"])
-def test_a_listing_under_way_is_of_its_own_spool(tmp_path: Path, operation: str) -> None:
-    closing = ClosedMeanwhile(tmp_path, operation)
-    closing.mail.put_many([b"1", b"2"])
-    if operation == "list":
-        assert closing.during(closing.mail.recover) == []
-    else:
-        assert closing.during(closing.mail.depth) == 2
-
-
 @pytest.mark.parametrize("at", [1, 2])
 def test_a_signal_handler_that_closes_in_the_middle_of_a_claim_leaves_no_claim_without_a_holder(tmp_path: Path, at: int) -> None:
     renames: list[int] = []

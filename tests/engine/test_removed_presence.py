@@ -109,16 +109,6 @@ def test_a_claim_that_was_taken_meanwhile_is_lost(ticking: Ticking) -> None:
     again.ack()
 
 
-def test_a_pause_in_a_directory_that_was_made_anew_is_obeyed(ticking: Ticking) -> None:
-    ticking.spool.put_many([b"", b""])
-    ticking.claim().release()
-    shutil.rmtree(ticking.path / ".spooltop")
-    ticking.claim().release()
-    pause(ticking.path)
-    ticking.tick.advance(CHECK_EVERY)
-    assert ticking.spool.claim() is None
-
-
 def claims_first(spool: Spool) -> bool:
     id = spool.put(b"")
     with claimed(spool) as claim:

@@ -143,13 +143,3 @@ def test_the_draft_goes_to_tmp_where_the_directory_cannot_be_written_any_more(ro
             spool.put(b"x")
         spool.put_many([b"x"] * FIRST)
         assert spool.depth() == 4 * FIRST
-
-
-def test_a_directory_that_is_removed_is_made_again(spool: Spool, root: Path, files: Recording) -> None:
-    spool.put_many([b""] * (FIRST + 1))
-    [folder] = (root / ".spooltop" / "stage").iterdir()
-    folder.rmdir()
-    del files.folders[:]
-    for _ in range(FIRST + 2):
-        spool.put(b"")
-    assert files.folders[: FIRST + 1] == ["tmp"] * (FIRST + 1) and in_stage(files.folders[-1])
