@@ -136,9 +136,7 @@ class ClosedMeanwhile:
     ],
     ids=["put", "id", "key", "group"],
 )
-def test_a_put_under_way_ends_in_its_own_spool(
-    tmp_path: Path, put: Callable[[Spool], list[str]], operations: list[str]
-) -> None:
+def test_a_put_under_way_ends_in_its_own_spool(tmp_path: Path, put: Callable[[Spool], list[str]], operations: list[str]) -> None:
     for operation in operations:
         closing = ClosedMeanwhile(tmp_path / operation, operation)
         ids = closing.during(lambda closing=closing: put(closing.mail))

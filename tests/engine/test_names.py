@@ -105,9 +105,7 @@ def test_an_own_id_stands_as_it_is_and_differs_from_one_of_the_same_moment_and_p
         ("x:2,P42.bak", "x:2,P42.bak", None, None),
     ],
 )
-def test_tails_are_read_only_at_the_end_and_in_the_exact_forms(
-    raw: str, id: str, pid: int | None, flags: str | None
-) -> None:
+def test_tails_are_read_only_at_the_end_and_in_the_exact_forms(raw: str, id: str, pid: int | None, flags: str | None) -> None:
     parsed = names.parse(raw, claimed=True)
     assert (parsed.id, parsed.pid, parsed.flags, parsed.token) == (id, pid, flags, None)
     assert names.parse(raw, claimed=False).id == raw

@@ -339,9 +339,7 @@ def test_redis_who_asks_first_after_a_deletion_is_the_head_and_the_only_one(clie
     assert sorted(served) == [0, 1, 2] and queues[0].is_empty()
 
 
-def test_redis_a_number_that_was_given_again_makes_no_two_heads(
-    client: Any, new: New, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_redis_a_number_that_was_given_again_makes_no_two_heads(client: Any, new: New, caplog: pytest.LogCaptureFixture) -> None:
     ours = new()
     ticket, name = ours.register()
     delete(client)
