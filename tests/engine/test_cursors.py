@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import inspect
 import json
 import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -237,33 +241,23 @@ def test_only_who_may_write_the_file_may_lock(tmp_path: Path, folder: int, file:
     assert stat.S_IMODE((tmp_path / "in" / LOCK).stat().st_mode) == 0o640
 
 
-HOLD = """
-import fcntl, sys
-lock = open(sys.argv[1], "r+")
-fcntl.flock(lock, fcntl.LOCK_EX)
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
-def holding(path: Path) -> subprocess.Popen[str]:
-    """A process that holds the lock until it is ended."""
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-    return holder
+@contextmanager
+def held(lock: Path) -> Iterator[None]:
+    with open(lock, "r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.mark.parametrize("said", ["", "999999999", "{pid}"])
 def test_a_lock_that_is_not_free_in_time_names_its_holder(tmp_path: Path, said: str) -> None:
+    assert inspect.signature(CursorFile).parameters["timeout"].default == 10
     file = CursorFile(tmp_path / "cursors.json", timeout=3600)
     file.advance("a", 1)
-    with holding(tmp_path / LOCK) as holder:
-        (tmp_path / LOCK).write_text(said.format(pid=holder.pid))
-        with pytest.raises(LockTimedOut) as caught:
-            file.advance("a", 2, timeout=0.01)
-        holder.communicate()
+    (tmp_path / LOCK).write_text(said.format(pid=os.getpid()))
+    with held(tmp_path / LOCK), pytest.raises(LockTimedOut) as caught:
+        file.advance("a", 2, timeout=0.01)
     message = str(caught.value)
-    assert f"{LOCK} beside it was not free within 0.01 s: held by pid {holder.pid} (python" in message
+    assert f"{LOCK} beside it was not free within 0.01 s: held by pid {os.getpid()} (" in message
     assert message.endswith("; end that process, or try again; nothing was stored")
     assert ("though the file names pid 999999999" in message) == (said == "999999999")
     assert ("though" in message) == (said == "999999999")
@@ -279,11 +273,10 @@ def test_locks_that_were_given_up_are_a_problem_also_where_nothing_else_was_chan
     Path(file.path).parent.mkdir(exist_ok=True)
     for number in range(30):
         file.advance("a", number)
-    with holding(Path(file.path).parent / LOCK) as holder:
+    with held(Path(file.path).parent / LOCK):
         for _ in range(10):
             with pytest.raises(LockTimedOut):
                 file.advance("a", 0, timeout=0)
-        holder.communicate()
     with open_control(str(tmp_path), watch=False) as control:
         [problem] = [one for one in control.look().problems if one.code == "lock-failures"]
     assert "10 of 40" in problem.text

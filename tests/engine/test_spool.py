@@ -48,21 +48,20 @@ def test_what_is_no_spool_is_named_and_nothing_is_made(tmp_path: Path, missing: 
         Spool(tmp_path)
 
 
-POSTFIX = "1795220919.Vfd00I1e240M782871.vm"
-
-
-def test_mail_that_is_delivered_into_an_open_spool_is_not_claimed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "mail", ["1795220919.Vfd00I1e240M782871.vm", "1795220919.H782871P9155.vm", "1795220919.M781490P9155Q1.vm"]
+)
+def test_mail_that_is_delivered_into_an_open_spool_is_not_claimed(tmp_path: Path, mail: str) -> None:
     with Spool.create(tmp_path) as spool:
         mine = spool.put(b"a job")
         with claimed(spool) as claim:
-            (tmp_path / "new" / POSTFIX).write_bytes(b"mail")
+            (tmp_path / "new" / mail).write_bytes(b"mail")
             assert claim.id == mine
         for _ in range(2):
-            with pytest.raises(MailFolder, match=POSTFIX):
+            with pytest.raises(MailFolder, match=mail):
                 spool.claim()
-    assert os.listdir(tmp_path / "new") == [POSTFIX]
-    assert os.listdir(tmp_path / "cur") == []
-    with Spool(tmp_path, as_spool=True) as spool, spool.claim() as claim:
+    assert os.listdir(tmp_path / "new") == [mail] and os.listdir(tmp_path / "cur") == []
+    with Spool(tmp_path, as_spool=True) as spool, claimed(spool) as claim:
         assert claim.data == b"mail"
 
 
