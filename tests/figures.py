@@ -17,7 +17,7 @@ from .test_structure import imported, modules
 
 ROOT = Path(__file__).parent
 INSTRUMENTS = ("bench", "reliability", "mutate", "programs")
-PUBLIC = re.compile(r"spooltop(\.(control|engine|model(\..+)?|errors|cli(\.main)?|__main__|settings))?\Z")
+PUBLIC = re.compile(r"spooltop(\.(control|engine(\.tickets)?|model(\..+)?|errors|cli(\.main)?|__main__|settings))?\Z")
 
 
 def files(paths: Iterable[Path] = (ROOT,)) -> Iterator[Path]:

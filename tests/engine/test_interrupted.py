@@ -53,8 +53,10 @@ CALLS: dict[str, Callable[[Spool], Claim | None]] = {
 }
 
 
-@pytest.mark.parametrize("then", ["the traceback goes", "the traceback stays", "the spool is closed"])
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("call", "then"),
+    [*((call, f"the traceback {then}") for call in CALLS for then in ("goes", "stays")), ("claim", "the spool is closed")],
+)
 def test_after_an_interrupt_at_any_line_every_message_is_handed_out(tmp_path: Path, call: str, then: str) -> None:
     """Whoever catches the interrupt may keep the traceback, and in it all that was under way."""
     for line in itertools.count(1):
