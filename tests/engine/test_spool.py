@@ -333,8 +333,13 @@ def test_order_is_by_the_time_in_the_name_or_else_of_the_file(tmp_path: Path, cl
 def test_a_backlog_smaller_than_the_spool_gives_all_oldest_first(tmp_path: Path, clock: Clock) -> None:
     from spooltop.engine.consuming.backlog import Backlog
 
+    times: dict[str, int] = {}
     for number in range(100):
-        (tmp_path / f"{1795220920443125 + (number * 37) % 100:016d}.P1R{number:016x}.h").touch()
+        us = 1_795_220_920_443_125 + (number * 37) % 100
+        name = f"{us:016d}.P1R{number:016x}.h" if number % 2 else f"foreign {number}"
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, ns=(us * 1000, us * 1000))
+        times[name] = us
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
         backlog = Backlog(fd, Files(), clock, limit=7)
@@ -342,7 +347,7 @@ def test_a_backlog_smaller_than_the_spool_gives_all_oldest_first(tmp_path: Path,
         while (name := backlog.pop()) is not None:
             given.append(name)
             (tmp_path / name).unlink()
-        assert len(given) == 100 and given == sorted(given) and backlog.listings < 20
+        assert given == sorted(times, key=times.__getitem__) and backlog.listings < 20
     finally:
         os.close(fd)
 
