@@ -1,17 +1,19 @@
-"""Spools and readers that are closed at the end."""
+"""Spools, and Controls on them that look with a process table and clocks of the test's own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spooltop.backends.directory.reader import DirectoryReader
-from tests.worlds import opening
+from spooltop.backends.directory import backend, options, world
+from spooltop.control import Control, open_control
 
-Opened = Callable[..., DirectoryReader]
+Opened = Callable[..., Control]
 
 
 @pytest.fixture
@@ -24,16 +26,19 @@ def spool(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def opened() -> Iterator[Opened]:
-    """Opens readers; without events unless asked, so that nothing happens between two looks."""
-    readers: list[DirectoryReader] = []
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
+    """Opens Controls; without events unless asked, so that nothing happens between two looks.
 
-    def opener(path: Path, **wanted: Any) -> DirectoryReader:
-        options, world, more = opening({"watch": False, "least": 0.0, **wanted})
-        reader = DirectoryReader(str(path), options, world, **more)
-        readers.append(reader)
-        return reader
+    ``processes`` is the process table and ``monotonic`` the clock of the scans. A box is listed at most every ``least`` seconds,
+    and at most ``judged_at_most`` claims are judged; the rest is for ``open_control``.
+    """
+    with ExitStack() as stack:
 
-    yield opener
-    for reader in readers:
-        reader.close()
+        def opener(path: Path, *, least: float = 0.0, judged_at_most: int = 20_000, **wanted: Any) -> Control:
+            around = {name: wanted.pop(name) for name in ("processes", "monotonic") if name in wanted}
+            limits = partial(options.OpenOptions, least=least, judged_at_most=judged_at_most)
+            monkeypatch.setattr(backend, "World", partial(world.World, **around))
+            monkeypatch.setattr(backend, "OpenOptions", limits)
+            return stack.enter_context(open_control(str(path), **{"watch": False, "settings": {}, **wanted}))
+
+        yield opener

@@ -1,4 +1,4 @@
-"""A process table that says what a test wants, and waiting for what a reader sees."""
+"""A process table that says what a test wants, and waiting for what a Control sees."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes, ProcessUse
 from spooltop.backends.directory.liveness.procfs import ProcOwner
-from spooltop.backends.directory.reader import DirectoryReader
+from spooltop.control import Control
 from spooltop.engine.system.host import Machine
 from spooltop.model.look.observation import Observation
+
+__all__ = ["FakeProcesses", "ProcOwner", "Process", "ProcessUse", "see", "see_until"]
 
 
 class FakeProcesses(Processes):
@@ -26,10 +28,8 @@ class FakeProcesses(Processes):
         self.open_files: dict[tuple[int, int], tuple[int, ...]] = {}
         self.only_read: set[int] = set()
         self.unread: tuple[ProcOwner, ...] | None = ()
-        self.table = b""
-        self.sweeps = 0
+        self.table: bytes | None = b""
         self.used: dict[int, float] = {}
-        self.asked_cpu = 0
         self.uses: dict[int, ProcessUse] = {}
 
     def wall(self) -> float:
@@ -51,7 +51,6 @@ class FakeProcesses(Processes):
         return pid in self.pids or pid in self.hidden if pid > 0 else None
 
     def namesakes(self, pids: Iterable[int]) -> dict[int, list[Process]] | None:
-        self.sweeps += 1
         if self.hidden:
             return None
         tables = (self.pids, self.contained)
@@ -61,7 +60,6 @@ class FakeProcesses(Processes):
         return self.pids.get(pid)
 
     def cpu(self, pid: int) -> tuple[tuple[int, float, float], ...] | None:
-        self.asked_cpu += 1
         return ((pid, 0.0, self.used[pid]),) if pid in self.used else None
 
     def use(self, pid: int) -> ProcessUse | None:
@@ -75,15 +73,23 @@ class FakeProcesses(Processes):
         found = {key: tuple(Descriptor(pid, 3, pid not in self.only_read) for pid in pids) for key, pids in opened.items()}
         return Descriptors(found, self.unread)
 
+    def files_of(self, pid: int) -> set[tuple[int, int]] | None:
+        return set()
+
     def locks(self) -> bytes | None:
         return self.table
 
 
-def see_until(reader: DirectoryReader, condition: Callable[[Observation], bool], looks: int = 100) -> Observation:
+def see(control: Control) -> Observation:
+    """Looks again at everything."""
+    return control.look(rescan=True).observation
+
+
+def see_until(control: Control, condition: Callable[[Observation], bool], looks: int = 100) -> Observation:
     """Looks whenever something changed, or a tenth of a second passed, until ``condition`` holds."""
     for _ in range(looks):
-        observation = reader.see()
+        observation = control.look().observation
         if condition(observation):
             return observation
-        reader.changes(0.1)
-    raise AssertionError(f"not seen in {looks} looks: {reader.see()}")
+        control.changes(0.1)
+    raise AssertionError(f"not seen in {looks} looks: {control.look()}")

@@ -6,38 +6,30 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.cursors.files import CursorFiles
+from spooltop.backends.directory.cursors import files
 from spooltop.backends.directory.cursors.parsing import parse_sections
 from spooltop.backends.directory.cursors.watcher import CursorWatcher
-from spooltop.backends.directory.world import World
 from spooltop.control import open_control
 from spooltop.engine import CursorFile
 from spooltop.model.cursors.state import CursorSource
 
 from .conftest import Opened
-from .test_locks import holder
+from .lock_holders import holder
 
-
-class Looking:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.files = CursorFiles(World())
-
-    def __call__(self) -> tuple[CursorSource, ...]:
-        fd = os.open(self.folder, os.O_RDONLY)
-        try:
-            return self.files.look([(str(self.folder), fd)], lambda _: ())
-        finally:
-            os.close(fd)
+COMMON = "common temp cursors.json.tmp seen"
+Look = Callable[[], tuple[CursorSource, ...]]
 
 
 @pytest.fixture
-def look(tmp_path: Path) -> Looking:
-    return Looking(tmp_path)
+def look(spool: Path, opened: Opened) -> Look:
+    """Looks at the cursor files of a spool."""
+    control = opened(spool)
+    return lambda: control.look().observation.cursors
 
 
 @pytest.mark.parametrize(
@@ -73,13 +65,12 @@ def test_a_temporary_file_that_all_share_is_heard_of_though_it_stands_at_no_look
         CursorFile(tmp_path / "cursors.json").advance("imessage", 2)
         assert not any("seen" in label for label in control.look().cursors[0].unsafe)
         write("cursors.json.tmp")
-        assert "common temp cursors.json.tmp seen" in control.look().cursors[0].unsafe
-        assert "common temp cursors.json.tmp seen" in control.look().cursors[0].unsafe
-    write("cursors.json.tmp")
+        assert COMMON in control.look().cursors[0].unsafe
+        assert COMMON in control.look().cursors[0].unsafe
     with open_control(str(tmp_path / "cursors.json"), settings={}, cursor_files=[str(tmp_path / "cursors.json")]) as control:
         control.look()
         write("cursors.json.tmp")
-        assert "common temp cursors.json.tmp seen" in control.look().cursors[0].unsafe
+        assert COMMON in control.look().cursors[0].unsafe
 
 
 @pytest.mark.parametrize("place", ["cursors.json", "cursors/imessage.json"])
@@ -117,40 +108,31 @@ def test_an_ear_follows_a_folder_that_was_replaced(tmp_path: Path) -> None:
     watcher.close()
 
 
-def test_shared_file_and_litter(look: Looking, real_spools: Path) -> None:
-    look.folder = real_spools / "seed_cursors"
-    (source,) = look()
+def test_shared_file_and_litter(opened: Opened, real_spools: Path) -> None:
+    (source,) = opened(real_spools / "seed_cursors").look().observation.cursors
     assert source.sections == {"imessage": {"cursor": 89636}, "signal": {"cursor": 5}}
     assert source.shared and source.temp_files == ("cursors.json.tmp", "cursors.tmp.4242")
 
 
-def test_one_file_a_source(look: Looking) -> None:
-    (look.folder / "cursors").mkdir()
-    (look.folder / "cursors" / "email.json").write_text("204511")
-    (look.folder / "cursors" / "teams.json").write_text("77")
-    (look.folder / "cursors" / "notes.txt").write_text("x")
+def test_one_file_a_source(look: Look, spool: Path) -> None:
+    assert look() == ()
+    (spool / "cursors").mkdir()
+    for name, content in (("email.json", "204511"), ("teams.json", "77"), ("notes.txt", "x")):
+        (spool / "cursors" / name).write_text(content)
     assert [(source.sections, source.shared) for source in look()] == [({"email": 204511}, False), ({"teams": 77}, False)]
 
 
-def test_read_again_only_when_changed(look: Looking) -> None:
-    path = look.folder / "cursors.json"
-    path.write_text('{"a": 1}')
-    (first,) = look()
-    assert look()[0] is first
-    (look.folder / "draft").write_text('{"a": 2}')
-    (look.folder / "draft").replace(path)
-    assert look()[0].sections == {"a": 2}
-
-
-def test_a_file_that_breaks_says_why(look: Looking) -> None:
-    (look.folder / "cursors.json").write_text('{"a": ')
-    (source,) = look()
-    assert (source.sections, source.error) == (None, "it is cut off")
+def test_a_file_is_read_again_when_it_changed_and_says_why_it_cannot_be(look: Look, spool: Path) -> None:
+    path = spool / "cursors.json"
+    for content, sections, error in (('{"a": 1}', {"a": 1}, ""), ('{"a": 2}', {"a": 2}, ""), ('{"a": ', None, "it is cut off")):
+        (spool / "draft").write_text(content)
+        (spool / "draft").replace(path)
+        assert [(source.sections, source.error) for source in look()] == [(sections, error)]
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link", "folder"])
-def test_what_is_no_plain_file_is_not_opened(look: Looking, kind: str) -> None:
-    path = look.folder / "cursors.json"
+def test_what_is_no_plain_file_is_not_opened(look: Look, spool: Path, kind: str) -> None:
+    path = spool / "cursors.json"
     if kind == "fifo":
         os.mkfifo(path)
     elif kind == "link":
@@ -163,26 +145,22 @@ def test_what_is_no_plain_file_is_not_opened(look: Looking, kind: str) -> None:
 def test_who_holds_the_lock_beside_the_cursors_is_seen(spool: Path, opened: Opened) -> None:
     (spool.parent / "cursors.json").write_text('{"imessage": 5}')
     with holder("flock", spool.parent / ".cursors.lock") as pid:
-        assert [one.pid for one in opened(spool).see().cursors[0].lock_holders] == [pid]
-    assert opened(spool).see().cursors[0].lock_holders == ()
-
-
-def test_no_cursors(look: Looking) -> None:
-    assert look() == ()
+        assert [one.pid for one in opened(spool).look().observation.cursors[0].lock_holders] == [pid]
+    assert opened(spool).look().observation.cursors[0].lock_holders == ()
 
 
 def test_a_folder_that_cannot_be_listed_tells_nothing_of_temporary_files(
-    look: Looking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    look: Look, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "cursors.json").write_text('{"email": {"cursor": 1}}')
-    (tmp_path / "cursors.json.tmp").write_text("")
+    (spool / "cursors.json").write_text('{"email": {"cursor": 1}}')
+    (spool / "cursors.json.tmp").write_text("")
 
     def closed(fd: int) -> object:
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patched:
-        patched.setattr("spooltop.backends.directory.cursors.files.os.scandir", closed)
+        patched.setattr(files.os, "scandir", closed)
         [source] = look()
-        assert (source.temp_files, dict(source.sections)) == ((), {"email": {"cursor": 1}})
+        assert (source.temp_files, dict(source.sections or {})) == ((), {"email": {"cursor": 1}})
     [source] = look()
     assert source.temp_files == ("cursors.json.tmp",)

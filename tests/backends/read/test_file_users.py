@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.control import open_control
 from spooltop.engine import CursorFile, Spool
 from spooltop.errors import Unreadable
 from spooltop.model.look.locks import Holders
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Box, Verdict
+from tests.builders import SpoolWorld, message_id
 from tests.needs import needs
 
 from .conftest import Opened
+from .lock_holders import holder
 from .table import FakeProcesses
-from .test_locks import holder
 
 needs_root = needs("root")
 
@@ -50,41 +50,24 @@ def how(found: Holders) -> set[tuple[int | None, str]]:
 
 
 @needs_root
-@pytest.mark.parametrize("box", [Box.TMP, Box.NEW, Box.CUR])
+@pytest.mark.parametrize("box", [Box.TMP, Box.NEW, Box.CUR, Box.REJECTED])
 @pytest.mark.parametrize(
     ("modes", "words"),
     [("r", "open for reading"), ("w", "open for writing"), ("ra", "open for writing"), ("rr", "open for reading")],
 )
-def test_of_a_message_in_any_box(spool: Path, opened: Opened, box: Box, modes: str, words: str) -> None:
-    path = spool / box / "1700000000.1.vm"
-    path.write_bytes(b"x")
-    reader = opened(spool)
-    reader.see()
-    (row,) = reader.listing(ListQuery(box)).window(0, 1)
-    assert reader.holders(row.key).processes == ()
-    with opener(path, modes) as pid:
-        found = reader.holders(row.key)
-        assert how(found) == {(pid, words)}
-        assert found.processes[0].user == "root"
-        assert found.processes[0].command is not None
-    assert found.path == f"{box}/1700000000.1.vm"
-    assert (found.complete, found.notes) == (True, ())
-
-
-@needs_root
-def test_of_what_was_set_aside(tmp_path: Path) -> None:
-    path = tmp_path / "spool"
-    with Spool.create(path) as spool:
-        spool.put(b"x")
-        claim = spool.claim()
-        assert claim is not None
-        claim.reject("bad")
-    with open_control(str(path), settings={}, watch=False) as control:
+def test_of_a_message_in_any_box(memory: Path, opened: Opened, box: Box, modes: str, words: str) -> None:
+    with SpoolWorld(memory) as world:
+        name = world.put_aside(box, message_id(1)) if box is Box.REJECTED else world.put(message_id(1), box=box)
+        (path,) = world.path.rglob(name)
+        control = opened(world.path)
         control.look()
-        (row,) = control.listing(ListQuery(Box.REJECTED)).window(0, 1)
-        (file,) = [found for found in (path / ".spooltop" / "rejected").rglob("*") if found.name == row.name]
-        with opener(file, "r") as pid:
-            assert how(control.holders(row.key)) == {(pid, "open for reading")}
+        (row,) = control.listing(ListQuery(box)).window(0, 1)
+        assert control.holders(row.key).processes == ()
+        with opener(path, modes) as pid:
+            found = control.holders(row.key)
+        assert how(found) == {(pid, words)}
+        assert (found.processes[0].user, found.complete, found.notes) == ("root", True, ())
+        assert (found.path, found.processes[0].command is None) == (f"{box}/{name}", False)
 
 
 INHERITS = """
@@ -111,9 +94,8 @@ os._exit(0)
         ("lives", "its command {1} (cat) holds the claim; stop {1}"),
     ],
 )
-def test_the_command_that_holds_a_claim_for_its_worker_is_named(tmp_path: Path, opened: Opened, how: str, words: str) -> None:
-    Spool.create(tmp_path / "spool").close()
-    script = [sys.executable, "-c", INHERITS, str(tmp_path / "spool"), how]
+def test_the_command_that_holds_a_claim_for_its_worker_is_named(spool: Path, opened: Opened, how: str, words: str) -> None:
+    script = [sys.executable, "-c", INHERITS, str(spool), how]
     with subprocess.Popen(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdin is not None and worker.stdout is not None
         command = int(worker.stdout.readline())
@@ -121,19 +103,19 @@ def test_the_command_that_holds_a_claim_for_its_worker_is_named(tmp_path: Path, 
             worker.wait()
         else:
             assert worker.stdout.readline() == "lives\n"
-        [row] = opened(tmp_path / "spool").see().claims
+        [row] = opened(spool).look().observation.claims
         worker.stdin.close()
     assert (row.verdict, row.evidence) == (Verdict.ALIVE, words.format(worker.pid, command))
 
 
-def test_of_a_claim_its_consumer(tmp_path: Path) -> None:
-    with Spool.create(tmp_path / "spool") as spool:
-        spool.put(b"x")
-        claim = spool.claim()
+def test_of_a_claim_its_consumer(spool: Path, opened: Opened) -> None:
+    with Spool(spool) as consumer:
+        consumer.put(b"x")
+        claim = consumer.claim()
         assert claim is not None
-        with open_control(str(tmp_path / "spool"), settings={}, watch=False) as control:
-            (row,) = control.look().observation.claims
-            found = control.holders(row.key)
+        control = opened(spool)
+        (row,) = control.look().observation.claims
+        found = control.holders(row.key)
         claim.ack()
     claims = [one for one in found.processes if one.how == "holds the claim"]
     assert [(one.pid, one.of) for one in claims] == [(os.getpid(), "its holder's presence file")]
@@ -145,15 +127,14 @@ def test_of_a_claim_its_consumer(tmp_path: Path) -> None:
 def test_of_a_lock_who_holds_and_who_waits(spool: Path, opened: Opened, kind: str) -> None:
     path = spool / "x.lock"
     with holder(kind, path) as pid:
-        reader = opened(spool)
-        (lock,) = reader.see().locks
-        assert (pid, f"{kind}, holds") in how(reader.holders(lock.path))
-        assert (pid, "open for writing") in how(reader.holders(lock.path))
+        control = opened(spool)
+        (lock,) = control.look().observation.locks
+        assert {(pid, f"{kind}, holds"), (pid, "open for writing")} <= how(control.holders(lock.path))
         if kind == "flock":
             with holder("wait", path) as waiter:
                 seen = set[tuple[int | None, str]]()
                 while (waiter, "flock, waits") not in seen:  # it said so just before it began to wait
-                    seen = how(reader.holders(lock.path))
+                    seen = how(control.holders(lock.path))
                 assert (pid, "flock, holds") in seen
 
 
@@ -162,13 +143,13 @@ def test_of_a_cursor_file_and_the_lock_beside_it(spool: Path, opened: Opened) ->
     CursorFile(file).advance("imessage", 5)
     (spool.parent / "cursors").mkdir()
     CursorFile(spool.parent / "cursors" / "teams.json").advance("teams", 5)
-    reader = opened(spool)
-    shared, own = reader.see().cursors
+    control = opened(spool)
+    shared, own = control.look().observation.cursors
     with holder("flock", spool.parent / ".cursors.lock") as pid, opener(file, "r") as reads:
-        found = reader.holders(shared.path)
+        found = control.holders(shared.path)
         assert how(found) == {(pid, "flock, holds"), (reads, "open for reading")}
         assert [one.of for one in found.processes if one.pid == pid] == [".cursors.lock"]
-        assert reader.holders(own.path).processes == ()
+        assert control.holders(own.path).processes == ()
 
 
 @pytest.mark.parametrize(
@@ -176,43 +157,41 @@ def test_of_a_cursor_file_and_the_lock_beside_it(spool: Path, opened: Opened) ->
     ["/etc/passwd", "", "..", "x/../../etc", ("cur", "../../etc/passwd"), ("new", ".."), ("new", "gone"), 5, ("nobox", "x")],
 )
 def test_nothing_but_what_is_of_this_target(spool: Path, opened: Opened, key: object) -> None:
-    reader = opened(spool)
-    reader.see()
+    control = opened(spool)
+    control.look()
     with pytest.raises(Unreadable):
-        reader.holders(key)
+        control.holders(key)
 
 
 def test_a_link_is_not_followed(spool: Path, opened: Opened, tmp_path: Path) -> None:
     real = tmp_path / "real"
     real.touch()
     (spool / "x.lock").symlink_to(real)
-    reader = opened(spool)
-    reader.see()
+    control = opened(spool)
+    control.look()
     with opener(real, "w"):
-        assert reader.holders(str(spool / "x.lock")).processes == ()
+        assert control.holders(str(spool / "x.lock")).processes == ()
 
 
 @needs_root
 def test_what_another_user_cannot_see_is_said(spool: Path, opened: Opened) -> None:
-    path = spool / "new" / "1700000000.1.vm"
-    path.write_bytes(b"x")
-    reader = opened(spool)
-    reader.see()
-    with opener(path, "w"):
+    (spool / "new" / "m").write_bytes(b"x")
+    control = opened(spool)
+    control.look()
+    with opener(spool / "new" / "m", "w"):
         try:
             os.seteuid(65534)
-            found = reader.holders(("new", path.name))
+            found = control.holders(("new", "m"))
         finally:
             os.seteuid(0)
-    assert found.processes == ()
-    assert not found.complete
+    assert (found.processes, found.complete) == ((), False)
     assert found.notes == ("open files of other users' processes are not visible: you are nobody",)
 
 
 def test_in_a_container_others_are_not_visible(spool: Path, opened: Opened) -> None:
-    (spool / "new" / "1700000000.1.vm").write_bytes(b"x")
-    reader = opened(spool, processes=FakeProcesses(first=False))
-    reader.see()
-    found = reader.holders(("new", "1700000000.1.vm"))
+    (spool / "new" / "m").write_bytes(b"x")
+    control = opened(spool, processes=FakeProcesses(first=False))
+    control.look()
+    found = control.holders(("new", "m"))
     assert not found.complete
     assert "processes outside this container are not visible from here" in found.notes

@@ -3,140 +3,193 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from spooltop.backends.directory.listing.listing import NamedBox, NameListing
-from spooltop.backends.directory.listing.sorting import ordered
-from spooltop.backends.directory.reader import DirectoryReader
-from spooltop.backends.directory.scan.packed_names import PackedNames
-from spooltop.backends.directory.storage.rows import new_row
-from spooltop.backends.row_listing import RowListing
+from spooltop.control import Control
 from spooltop.errors import UsageError
 from spooltop.model.filters.query import parse
 from spooltop.model.filters.selection import Selection
 from spooltop.model.protocols import Listing, ListQuery, Sort
 from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Owner, Verdict
+from spooltop.model.vocabulary import Box, Verdict
 
-Opened = Callable[..., DirectoryReader]
+from .conftest import Opened
+from .table import FakeProcesses
+
 NAMES = ["1795220920000001.1.vm", "1795220920000002.1.vm", "1795220920000003.1.vm,s=x", "a,s=email,n=2", "late.txt"]
+ATTRIBUTES = ("", ",s=email,n=1", ",s=bot,n=2", ",s=email,n=11")
+MANY = [
+    *(f"{1795220920 + 7919 * n % 1000}000000.P{n % 5}R{n:016x}.vm{ATTRIBUTES[n % 4]}" for n in range(600)),
+    "1795221420000500.7.vm", "late", "ü,s=email,n=3", "a%20b,s=bot,n=0", "back\\slash", "x1795220920000000.1",
+    "17952209200000001.2",
+]  # fmt: skip
 
 
 @pytest.fixture
-def reader(spool: Path, opened: Opened, clock: Callable[[], float]) -> DirectoryReader:
+def control(spool: Path, opened: Opened, clock: Callable[[], float]) -> Control:
     for size, name in enumerate(NAMES):
         (spool / "new" / name).write_bytes(b"x" * (10 - size))
     os.utime(spool / "new" / "a,s=email,n=2", (5, 5))
-    reader = opened(spool, clock=clock)
-    reader.see()
-    return reader
+    control = opened(spool, clock=clock)
+    control.look()
+    return control
+
+
+@pytest.fixture
+def many(spool: Path, opened: Opened, clock: Callable[[], float]) -> Control:
+    """Names of all forms, with the times of their files within those in the names."""
+    for place, name in enumerate(MANY):
+        (spool / "new" / name).write_bytes(b"x" * (place * 31 % 17))
+        os.utime(spool / "new" / name, (1795220920 + place, 1795220920 + place))
+    control = opened(spool, clock=clock)
+    control.look()
+    return control
+
+
+def rows_of(control: Control, **query: Any) -> list[Row]:
+    listing = control.listing(ListQuery(**{"box": Box.NEW, **query}))
+    return listing.window(0, len(listing))
 
 
 def shown(listing: Listing) -> list[str]:
     return [row.name for row in listing.window(0, len(listing))]
 
 
-@pytest.mark.parametrize(
-    ("sort", "first", "last"),
-    [
-        (Sort("age", True), "a,s=email,n=2", "late.txt"),
-        (Sort("age", False), "late.txt", "a,s=email,n=2"),
-        (Sort("size", True), NAMES[0], NAMES[-1]),
-        (Sort("size", False), NAMES[-1], NAMES[0]),
-        (Sort("name", False), NAMES[0], "late.txt"),
-        (Sort("source", False), "a,s=email,n=2", "late.txt"),
-        (Sort("tries", True), "a,s=email,n=2", "late.txt"),
-    ],
-)
-def test_order(reader: DirectoryReader, sort: Sort, first: str, last: str) -> None:
-    listing = reader.listing(ListQuery(Box.NEW, sort=sort))
+def value(row: Row, column: str) -> Any:
+    """What a column sorts by."""
+    return {"age": row.enqueued_at, "held": row.in_box_since, "size": row.size, "source": row.source, "tries": row.attempt,
+            "name": row.name}[column]  # fmt: skip
+
+
+@pytest.mark.parametrize("column", ["age", "size", "source", "tries", "name"])
+@pytest.mark.parametrize("filter", ["", "src:email", "!0000"])
+@pytest.mark.parametrize("descending", [False, True])
+def test_all_are_in_order_by_each_column_and_what_is_not_known_comes_last(
+    many: Control, column: str, filter: str, descending: bool
+) -> None:
+    rows = rows_of(many, sort=Sort(column, descending), filter=filter)
+    assert sorted(row.name for row in rows) == sorted(row.name for row in rows_of(many, filter=filter)) != []
+    values = [value(row, column) for row in rows]
+    known = [one for one in values if one is not None]
+    oldest_first = descending if column == "age" else not descending
+    assert known == sorted(known, reverse=not oldest_first) and values == [*known, *[None] * (len(values) - len(known))]
+
+
+FILTERS = (
+    "email", "!email", "0000 !P3", "src:email", "!src:email vm", "zzzz", "src:email P4", "tries:1", "!tries:>0", "tries:>=0",
+    "pid:7", "!verdict:dead", "age:>25m", "age:<=20m src:email", "!age:>=20m !P3", "age:>1d",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("older_than", [None, 1_500.0])
+def test_a_filter_takes_the_rows_that_match(many: Control, filter: str, older_than: float | None) -> None:
+    selection = None if older_than is None else Selection(older_than=older_than)
+    wanted, now = parse(filter), many.now()
+    matching = [
+        row.name for row in rows_of(many) if wanted.match(row, now) and (selection is None or selection.matches(row, now))
+    ]
+    assert sorted(row.name for row in rows_of(many, filter=filter, selection=selection)) == sorted(matching)
+
+
+@pytest.mark.parametrize("filter", ["", "email"])
+def test_what_is_listed_is_found_by_its_key(many: Control, filter: str) -> None:
+    listing = many.listing(ListQuery(Box.NEW, filter=filter))
     names = shown(listing)
-    assert (len(listing), names[0], names[-1]) == (5, first, last)
-    assert sorted(names) == sorted(NAMES)
+    assert list(listing.keys()) == [("new", name) for name in names]
+    assert [listing.find(("new", name)) for name in names[:50]] == list(range(50))
+    assert listing.find(("new", MANY[0])) == (None if filter else names.index(MANY[0]))
+    for key in (("new", "gone"), ("cur", MANY[1]), 7):
+        assert listing.find(key) is None
 
 
-def test_rows_say_what_the_names_say(reader: DirectoryReader) -> None:
-    (row,) = [row for row in reader.listing(ListQuery(Box.NEW)).window(0, 5) if row.source == "email"]
-    assert (row.id, row.attempt, row.size, row.key) == ("a", 2, 7, ("new", "a,s=email,n=2"))
-    assert row.enqueued_at == 5.0
+@pytest.mark.parametrize("sort", [Sort("age"), Sort("age", False), Sort("tries"), Sort("size", False)])
+def test_an_order_that_is_kept_is_of_what_is_there(many: Control, spool: Path, sort: Sort) -> None:
+    whole = [row.name for row in rows_of(many, sort=sort)]
+    of_email = [row.name for row in rows_of(many, sort=sort, filter="src:email")]
+    for name in whole[10:30]:
+        (spool / "new" / name).unlink()
+    many.look(rescan=True)
+    left = whole[:10] + whole[30:]
+    assert [row.name for row in rows_of(many, sort=sort)] == left
+    assert [row.name for row in rows_of(many, sort=sort, filter="src:email")] == [name for name in of_email if name in left]
 
 
-def test_window_is_cut_at_the_end(reader: DirectoryReader) -> None:
-    listing = reader.listing(ListQuery(Box.NEW))
-    assert len(listing.window(3, 100)) == 2
-    assert listing.window(7, 9) == []
+def test_it_is_heard_how_far_a_list_has_come_and_what_matches_so_far(many: Control) -> None:
+    class Hearing:
+        def __init__(self) -> None:
+            self.reports: list[tuple[float, list[str], int]] = []
+
+        def due(self) -> bool:
+            return True
+
+        def advanced(self, share: float, rows: Sequence[Row], count: int) -> None:
+            self.reports.append((share, [row.name for row in rows], count))
+
+    hearing = Hearing()
+    names = shown(many.listing(ListQuery(Box.NEW, "src:email"), progress=hearing))
+    shares, counts = [share for share, _, _ in hearing.reports], [count for _, _, count in hearing.reports]
+    assert shares == sorted(shares) and 0 <= shares[0] < shares[-1] <= 1
+    assert counts == sorted(counts) and counts[-1] <= len(names)
+    assert all(set(first) <= set(names) for _, first, _ in hearing.reports)
+    assert not many.listing(ListQuery(Box.NEW, sort=Sort("size")), lambda: True).complete  # a key ended it
 
 
-def test_find_and_keys_agree(reader: DirectoryReader) -> None:
-    listing = reader.listing(ListQuery(Box.NEW, sort=Sort("name", True)))
-    assert list(map(listing.find, listing.keys())) == [0, 1, 2, 3, 4]
-    assert listing.find(("new", "gone")) is None
-    assert listing.find(("cur", NAMES[0])) is None
-    assert listing.find(7) is None
+def test_rows_say_what_the_names_say(control: Control) -> None:
+    (row,) = [row for row in rows_of(control) if row.source == "email"]
+    assert (row.id, row.attempt, row.size, row.key, row.enqueued_at) == ("a", 2, 7, ("new", "a,s=email,n=2"), 5.0)
 
 
-def test_a_row_that_has_gone_keeps_its_place(reader: DirectoryReader, spool: Path) -> None:
-    listing = reader.listing(ListQuery(Box.NEW, sort=Sort("name", False)))
+def test_window_is_cut_at_the_end(control: Control) -> None:
+    listing = control.listing(ListQuery(Box.NEW))
+    assert (len(listing.window(3, 100)), listing.window(7, 9)) == (2, [])
+
+
+def test_a_row_that_has_gone_keeps_its_place(control: Control, spool: Path) -> None:
+    listing = control.listing(ListQuery(Box.NEW, sort=Sort("name", False)))
     (spool / "new" / NAMES[1]).unlink()
     rows = listing.window(0, 5)
     assert [row.note for row in rows] == ["", "gone since", "", "", ""]
     assert (rows[1].name, rows[1].size) == (NAMES[1], None)
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("late", ["late.txt"]),
-        ("src:email", ["a,s=email,n=2"]),
-        ("!vm", ["a,s=email,n=2", "late.txt"]),
-        ("tries:2", ["a,s=email,n=2"]),
-    ],
-)
-def test_filter(reader: DirectoryReader, text: str, names: list[str]) -> None:
-    listing = reader.listing(ListQuery(Box.NEW, filter=text, sort=Sort("age", True)))
-    assert shown(listing) == names
-
-
-def test_filter_by_age_looks_at_the_files(spool: Path, opened: Opened, clock: Callable[[], float]) -> None:
-    (spool / "new" / "old").touch()
-    os.utime(spool / "new" / "old", (clock() - 900, clock() - 900))
-    (spool / "new" / "fresh").touch()
-    os.utime(spool / "new" / "fresh", (clock() - 5, clock() - 5))
-    reader = opened(spool, clock=clock)
-    reader.see()
-    assert shown(reader.listing(ListQuery(Box.NEW, filter="age:>10m"))) == ["old"]
-
-
-def test_a_filter_that_makes_no_sense(reader: DirectoryReader) -> None:
+def test_a_filter_that_makes_no_sense(control: Control) -> None:
     with pytest.raises(UsageError):
-        reader.listing(ListQuery(Box.NEW, filter="age:>soon"))
+        control.listing(ListQuery(Box.NEW, filter="age:>soon"))
 
 
 @pytest.mark.parametrize(
     ("selection", "count"),
     [
-        (Selection(ids=("a", "late.txt", "nowhere")), 2),
-        (Selection(keys=(("new", NAMES[0]),)), 1),
-        (Selection(source="email"), 1),
-        (Selection(older_than=1_000), 3),
-        (Selection(everything=True), 5),
-        (Selection(box=Box.CUR, everything=True), 0),
-        (Selection(filter="late"), 1),
+        (Selection(ids=("a", "late.txt", "nowhere")), 2), (Selection(keys=(("new", NAMES[0]),)), 1),
+        (Selection(source="email"), 1), (Selection(older_than=1_000), 3), (Selection(everything=True), 5),
+        (Selection(box=Box.CUR, everything=True), 0), (Selection(filter="late"), 1),
     ],
-)
-def test_selection(reader: DirectoryReader, selection: Selection, count: int) -> None:
-    assert len(reader.listing(ListQuery(Box.NEW, selection=selection))) == count
+)  # fmt: skip
+def test_selection(control: Control, selection: Selection, count: int) -> None:
+    assert len(control.listing(ListQuery(Box.NEW, selection=selection))) == count
 
 
-def test_cancelled(reader: DirectoryReader) -> None:
-    listing = reader.listing(ListQuery(Box.NEW, sort=Sort("size")), lambda: True)
-    assert not listing.complete
+@pytest.mark.parametrize(
+    ("query", "ids"),
+    [
+        ({"sort": Sort("held", True)}, ["own", "a"]), ({"sort": Sort("held", False)}, ["a", "own"]),
+        ({"sort": Sort("verdict")}, ["a", "own"]), ({"sort": Sort("verdict", False)}, ["own", "a"]), ({"filter": "pid:7"}, ["a"]),
+        ({"selection": Selection(verdict=Verdict.UNKNOWN)}, ["own"]),
+    ],
+)  # fmt: skip
+def test_judged_rows_are_ordered_and_chosen_by_their_verdicts(
+    spool: Path, opened: Opened, query: dict[str, Any], ids: list[str]
+) -> None:
+    for name in ("a:2,P7", f"own,n=0,c={'ab' * 16}.1795220920443125:2,P8"):
+        (spool / "cur" / name).touch()
+    control = opened(spool, processes=FakeProcesses())
+    control.look()
+    assert [row.id for row in rows_of(control, box=Box.CUR, **query)] == ids
 
 
 def test_before_the_first_look(spool: Path, opened: Opened) -> None:
@@ -144,116 +197,14 @@ def test_before_the_first_look(spool: Path, opened: Opened) -> None:
     assert (len(listing), listing.complete) == (0, False)
 
 
-def row(name: str, verdict: Verdict | None, held: float | None, pid: int = 1) -> Row:
-    return Row(("cur", name), Box.CUR, name, name, in_box_since=held, verdict=verdict, owner=Owner(pid=pid))
-
-
-def test_judged_rows_in_order_and_the_unknown_last() -> None:
-    rows = [row("a", Verdict.ALIVE, 5.0), row("b", Verdict.DEAD, 3.0, 7), row("c", None, None)]
-
-    def listed(query: ListQuery) -> list[str]:
-        return shown(RowListing(query, rows, now=10.0, complete=True, generation=1))
-
-    assert listed(ListQuery(Box.CUR, sort=Sort("held", True))) == ["b", "a", "c"]
-    assert listed(ListQuery(Box.CUR, sort=Sort("held", False))) == ["a", "b", "c"]
-    assert listed(ListQuery(Box.CUR, sort=Sort("verdict", True))) == ["b", "a", "c"]
-    assert listed(ListQuery(Box.CUR, filter="pid:7")) == ["b"]
-    assert listed(ListQuery(Box.CUR, selection=Selection(verdict=Verdict.DEAD))) == ["b"]
-
-
-class Rows(NameListing):
-    """A list over names that says whether a row was made for its filter."""
-
-    made = 0
-
-    @classmethod
-    def of(cls, names: list[str], filter: str, sort: Sort = Sort()) -> Rows:  # noqa: B008  frozen
-        packed = PackedNames()
-        for name in names:
-            packed.append(name)
-
-        def row(raw: str, found: os.stat_result | None) -> Row:
-            cls.made += 1
-            return new_row(raw, found)
-
-        cls.made = 0
-        return cls(ListQuery(Box.NEW, filter, sort), NamedBox(packed, lambda raw: None, row=row), now=0.0)
-
-
-MANY = [f"{1795220920000000 + 7919 * n % 1000:016d}.{n % 5}.vm" + (",s=email,n=1" if n % 3 == 0 else "") for n in range(600)]
-OWN = [f"{name[:16]}.P1R{place:016x}.vm{',s=email' * (place % 3 == 0)},n=1" for place, name in enumerate(MANY)]
-"""As the engine names them."""
-FORMS = 2
-"""Number of forms in ``MANY``: with a source and a try, and without."""
-LOOKED = 1795220920.0005
-OF_AGE = ["age:>0.0004s", "age:<=0.0001s src:email", "!age:>=0.0002s !.3.", "age:>1d"]
-EVERY = ["tries:1", "!tries:>0", "pid:7", "!verdict:dead", *OF_AGE]
-
-
-@pytest.mark.parametrize("filter", EVERY)
-@pytest.mark.parametrize("older_than", [None, 0.0003])
-@pytest.mark.parametrize("tries", [0, 2])
-@pytest.mark.parametrize("all_names", [[*MANY, "a%20b,s=email,n=0", "late"], OWN], ids=["mixed", "own"])
-def test_names_decide_what_rows_would(filter: str, older_than: float | None, tries: int, all_names: list[str]) -> None:
-    names = [name.replace(",n=1", f",n={tries}") for name in all_names]
-    packed = PackedNames()
-    packed.extend([name.encode() for name in names])
-    selection = None if older_than is None else Selection(older_than=older_than)
-    looked = os.stat(__file__)
-    listing = NameListing(ListQuery(Box.NEW, filter, selection=selection), NamedBox(packed, lambda raw: looked), now=LOOKED)
-    wanted = parse(filter)
-    rows = [replace(new_row(name, looked), note="") for name in names]
-    matching = [row.name for row in rows if wanted.match(row, LOOKED) and (selection is None or selection.matches(row, LOOKED))]
-    assert sorted(row.name for row in listing.window(0, len(listing))) == sorted(matching)
-
-
-@pytest.mark.parametrize(("many", "few"), [(Box.CUR, Box.TMP), (Box.TMP, Box.CUR)])
-def test_a_list_is_complete_where_all_of_its_own_box_was_judged(spool: Path, opened: Opened, many: Box, few: Box) -> None:
-    for box, count in ((many, 3), (few, 1)):
+@pytest.mark.parametrize(("many_in", "few_in"), [(Box.CUR, Box.TMP), (Box.TMP, Box.CUR)])
+def test_a_list_is_complete_where_all_of_its_own_box_was_judged(spool: Path, opened: Opened, many_in: Box, few_in: Box) -> None:
+    for box, count in ((many_in, 3), (few_in, 1)):
         for number in range(count):
             (spool / box / f"job{number}:2,P4242").touch()
-    reader = opened(spool, judged_at_most=1)
-    reader.see()
-    assert reader.listing(ListQuery(few)).complete and not reader.listing(ListQuery(many)).complete
-
-
-@given(st.lists(st.integers(0, 50), min_size=1))
-@settings(max_examples=10, deadline=None)
-def test_many_are_ordered_as_few_are(numbers: list[int]) -> None:
-    keys = [float(number * 7919 % 1009) for number in numbers] * (40_000 // len(numbers))
-    whole = sorted(range(len(keys)), key=keys.__getitem__)
-    assert list(ordered(keys, lambda: False) or ()) == whole
-    assert ordered(keys, lambda: True) is None
-
-
-@pytest.mark.parametrize("filter", ["email", "!email", "92000 !.3.", "src:email", "!src:email vm", "zzzz", "src:email .4."])
-@pytest.mark.parametrize("odd", [[], ["a%20b,s=email,n=0", "ü.email", "back\\slash"]])
-def test_the_filter_takes_the_same_from_names_as_from_rows(filter: str, odd: list[str]) -> None:
-    names = MANY + odd
-    listing = Rows.of(names, filter)
-    made = Rows.made
-    matching = [name for name in names if parse(filter).match(replace(new_row(name, None), note=""), 0.0)]
-    assert sorted(row.name for row in listing.window(0, len(listing))) == sorted(matching)
-    assert made <= FORMS + 256 * bool(odd)
-
-
-@pytest.mark.parametrize("filter", ["", "email"])
-def test_the_oldest_come_first_and_are_found(filter: str) -> None:
-    listing = Rows.of([*MANY, "late"], filter)
-    taken = [name for name in MANY if filter in name]
-    names = [row.name for row in listing.window(0, len(taken))]
-    assert [name[:16] for name in names] == sorted(name[:16] for name in taken)
-    assert [listing.find(("new", name)) for name in names[:50]] == list(range(50))
-    assert [key for key, _ in zip(listing.keys(), names, strict=False)] == [("new", name) for name in names]
-    assert listing.find(("new", MANY[1])) == (None if filter else names.index(MANY[1]))
-    assert listing.find(("new", "nobody")) is None
-
-
-def test_only_a_time_in_front_of_a_name_orders_it() -> None:
-    names = ["x1795220920000000.1", "1795220920000009.1", "17952209200000001.2", "ab"]
-    listing = Rows.of([f"1795220920000{n:03}.1" for n in range(100, 400)] + names, "")
-    assert [row.name for row in listing.window(0, 2)] == ["1795220920000009.1", "1795220920000100.1"]
-    assert {row.name for row in listing.window(301, 304)} == {names[0], names[2], names[3]}
+    control = opened(spool, judged_at_most=1)
+    assert not control.look().observation.judged_all
+    assert control.listing(ListQuery(few_in)).complete and not control.listing(ListQuery(many_in)).complete
 
 
 @pytest.mark.parametrize(
@@ -264,7 +215,6 @@ def test_only_a_time_in_front_of_a_name_orders_it() -> None:
     ],
 )  # fmt: skip
 def test_a_list_whose_rows_change_with_the_time_says_so(
-    reader: DirectoryReader, filtered: str, chosen: Selection | None, timed: bool
+    control: Control, filtered: str, chosen: Selection | None, timed: bool
 ) -> None:
-    listing = reader.listing(ListQuery(Box.NEW, filter=filtered, selection=chosen))
-    assert len(listing) >= 0 and listing.timed is timed
+    assert control.listing(ListQuery(Box.NEW, filter=filtered, selection=chosen)).timed is timed

@@ -1,9 +1,11 @@
-"""Contents of a process table: a table of the test's own, and the kernel's as seen by users other than root."""
+"""Pure rules on pids and descriptors, and the contents of a process table: one of the test's own, and the kernel's as other
+users see it."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import stat as modes
 import subprocess
 import sys
 import tempfile
@@ -11,12 +13,99 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.liveness.processes import Processes, Watchers
-from spooltop.backends.directory.liveness.procfs import ProcFs
+from spooltop.backends.directory.liveness.pid_liveness import Certainty, judge_pid
+from spooltop.backends.directory.liveness.processes import Descriptors, Process, Processes, Watchers
+from spooltop.backends.directory.liveness.procfs import ProcFs, ProcOwner
 from spooltop.backends.directory.surroundings import LocalSurroundings
+from spooltop.model.vocabulary import Verdict
 from tests.needs import needs
 
 ROOT = Path(__file__).parents[3]
+SURE = Certainty(local=True, all_pids=True)
+VOUCHED, HIDDEN = Certainty(True, False, True), Certainty(True, True, True)
+ALIVE, DEAD, UNKNOWN = Verdict.ALIVE, Verdict.DEAD, Verdict.UNKNOWN
+BEFORE, AFTER = Process(4242, 900.0), Process(4242, 1_003.0)
+
+
+@pytest.mark.parametrize(
+    ("there", "process", "namesakes", "sure", "expected"),
+    [
+        (True, BEFORE, [BEFORE], SURE, (ALIVE, "running")),
+        (True, None, None, SURE, (ALIVE, "running")),  # hidepid: kill says EPERM, nothing is shown
+        (True, Process(4242, 1_001.9), [], SURE, (ALIVE, "running")),  # within the margin it may be the claimer
+        (True, AFTER, [AFTER], SURE, (DEAD, "pid 4242 is running, but started after the claim")),
+        (True, AFTER, [AFTER, BEFORE], SURE, (UNKNOWN, "pid 4242 is running, but started after the claim")),
+        (True, AFTER, None, SURE, (UNKNOWN, "pid 4242 is running, but started after the claim")),
+        (True, AFTER, [AFTER], Certainty(False, True), (UNKNOWN, "pid 4242 is running, but started after the claim")),
+        (True, Process(4242, 900.0, zombie=True), [], SURE, (UNKNOWN, "pid 4242 has exited, its parent has not noticed")),
+        (False, None, [], SURE, (DEAD, "exited")),
+        (False, None, [], Certainty(True, False), (UNKNOWN, "no pid 4242 here")),
+        (False, None, [], Certainty(False, True), (UNKNOWN, "no pid 4242 here")),
+        (False, None, None, SURE, (UNKNOWN, "no pid 4242 here")),
+        (False, None, [Process(77, 900.0)], SURE, (UNKNOWN, "no pid 4242 here; in a container it is pid 77")),
+        (False, None, [Process(77, 1_003.0)], SURE, (DEAD, "exited")),
+        (None, None, [], SURE, (UNKNOWN, "no process can have pid 4242")),
+        (False, None, None, VOUCHED, (DEAD, "exited; claims.pids is this-host")),
+        (False, None, None, Certainty(False, True, True), (DEAD, "exited; claims.pids is this-host")),
+        (False, None, None, HIDDEN, (DEAD, "exited; claims.pids is this-host")),  # hidepid
+        (False, None, [], HIDDEN, (DEAD, "exited")),
+        (False, None, [Process(77, 900.0)], HIDDEN, (UNKNOWN, "no pid 4242 here; in a container it is pid 77")),
+        (True, BEFORE, None, Certainty(False, False, True), (ALIVE, "running")),
+        (True, AFTER, None, VOUCHED, (DEAD, "pid 4242 is running, but started after the claim; claims.pids is this-host")),
+        (True, AFTER, None, Certainty(False, True, True), (UNKNOWN, "pid 4242 is running, but started after the claim")),
+        (True, AFTER, [AFTER, BEFORE], HIDDEN, (UNKNOWN, "pid 4242 is running, but started after the claim")),
+        (None, None, None, VOUCHED, (UNKNOWN, "no process can have pid 4242")),
+    ],
+)  # fmt: skip
+def test_verdict_of_a_pid(
+    there: bool | None, process: Process | None, namesakes: list[Process] | None, sure: Certainty, expected: tuple[Verdict, str]
+) -> None:
+    assert judge_pid(4242, there, process, namesakes, 1_000.0, sure) == expected
+
+
+ROOTS = ProcOwner(1, frozenset({0}), frozenset({0}), "cron", False)
+ME = 65_000
+MINE = ProcOwner(70, frozenset({ME}), frozenset({ME}), "sshd", True)
+BOB = ProcOwner(80, frozenset({65_001}), frozenset({65_001, 65_777}), "bash", False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "group", "unread", "unseen"),
+    [
+        (0o644, None, (), ""),
+        (0o644, None, None, None),  # processes may be hidden altogether (hidepid)
+        (0o644, None, (ROOTS,), "root's"),
+        (0o644, None, (ROOTS, BOB), "root's"),
+        (0o644, None, (ROOTS, BOB, MINE, MINE), "root's and sshd"),  # sshd hides even from the user whom it logged in
+        (0o644, None, (MINE._replace(hides=False),), None),  # a worker of the same user in another group
+        (0o644, None, (MINE._replace(uids=frozenset({0, ME}), name="sudo"),), "root's and sudo"),
+        (0o600, 65_777, (BOB,), "root's"),
+        (0o664, 65_778, (BOB,), "root's"),
+        (0o664, 65_777, (BOB,), None),  # who is in a group that may write
+        (0o646, None, (BOB,), None),
+        (0o646, None, (ROOTS,), "root's"),
+    ],
+)
+def test_who_may_write_a_file_unseen(
+    tmp_path: Path, mode: int, group: int | None, unread: tuple[ProcOwner, ...] | None, unseen: str | None
+) -> None:
+    found = _owned(tmp_path, ME, ME if group is None else group, mode)
+    opened = Descriptors({}, unread)
+    assert opened.unseen_writers(found, ME, lambda: False) == unseen
+    if mode & modes.S_IWGRP:
+        assert opened.unseen_writers(found, ME, lambda: True) is None
+
+
+def test_the_files_of_others_may_be_written_by_processes_of_theirs_alone(tmp_path: Path) -> None:
+    found = _owned(tmp_path, 65_001, 65_001, 0o644)
+    for unread, unseen in ((BOB,), None), ((ROOTS, MINE), "root's"), ((BOB._replace(uids=frozenset({0, 65_001})),), None):
+        assert Descriptors({}, unread).unseen_writers(found, ME, lambda: False) == unseen
+
+
+def _owned(tmp_path: Path, uid: int, gid: int, mode: int) -> os.stat_result:
+    values = [*os.stat(tmp_path)]
+    values[modes.ST_MODE], values[modes.ST_UID], values[modes.ST_GID] = modes.S_IFREG | mode, uid, gid
+    return os.stat_result(values)
 
 
 def status(proc: Path, pid: int, *numbers: int) -> Path:
@@ -40,20 +129,16 @@ def test_all_who_have_a_number_in_any_namespace(tmp_path: Path) -> None:
     assert found is not None and {pid: [one.pid for one in those] for pid, those in found.items()} == {42: [77], 43: []}
 
 
-def test_a_table_without_the_first_process_hides_others_too(tmp_path: Path) -> None:
-    """As with hidepid (proc(5))."""
-    status(tmp_path, 77, 77, 42)
-    assert Processes(str(tmp_path)).namesakes([42]) is None
-
-
-@pytest.mark.parametrize("how", ["closed", "without its numbers"])
-def test_a_process_that_hides_its_numbers_may_have_any(tmp_path: Path, how: str) -> None:
-    status(tmp_path, 1, 1)
+@pytest.mark.parametrize("how", ["without the first process", "closed", "without its numbers"])
+def test_a_table_that_hides_processes_or_numbers_says_nothing(tmp_path: Path, how: str) -> None:
+    """As with hidepid (proc(5)): who hides its numbers may have any."""
     path = status(tmp_path, 77, 77, 42) / "status"
-    path.unlink()
+    if how != "without the first process":
+        status(tmp_path, 1, 1)
+        path.unlink()
     if how == "closed":
         path.mkdir()  # what cannot be read, root or not
-    else:
+    elif how == "without its numbers":
         path.write_text("Name:\tx\n")
     assert Processes(str(tmp_path)).namesakes([42]) is None
 
@@ -192,56 +277,69 @@ input()
 
 
 @needs("root", "setpriv")
-@pytest.mark.parametrize("group", [65_534, 65_533])
+@pytest.mark.parametrize("group", [61_234, 61_233])
 def test_a_process_of_ones_own_that_acts_for_another_group_is_not_taken_for_read(group: int) -> None:
     """Its descriptors can be listed, and none of them looked at: ptrace(2) compares groups too."""
 
     def by(gid: int) -> list[str]:
-        return ["setpriv", "--reuid=65534", f"--regid={gid}", "--clear-groups", sys.executable, "-c"]
+        return ["setpriv", "--reuid=61234", f"--regid={gid}", "--clear-groups", sys.executable, "-c"]
 
     with tempfile.TemporaryDirectory(prefix="spooltop-processes-") as folder:  # pytest's own are closed to others
         Path(folder).chmod(0o777)
         path = Path(folder, "file")
         path.touch()
-        os.chown(path, 65_534, 65_534)
+        os.chown(path, 61_234, 61_234)
         writer = subprocess.Popen([*by(group), OPENS, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             assert writer.stdout is not None and writer.stdout.readline() == "open\n"
-            words = [*by(65_534), LOOKS, str(writer.pid), str(path)]
+            words = [*by(61_234), LOOKS, str(writer.pid), str(path)]
             said = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT).stdout.splitlines()
         finally:
             writer.kill()
             writer.communicate()
-    if group == 65_534:
-        assert said[0] == "True 0 True False False" and said[1].startswith("root's")  # and of others who are nobody
+    if group == 61_234:
+        assert said[0] == "True 0 True False False" and said[1].startswith("root's")
     else:
         assert said == ["False 1 False False True", "None"]
 
 
-@needs("root")
-def test_a_process_of_another_user_exists(tmp_path: Path) -> None:
-    script = (
-        "import sys; from spooltop.backends.directory.liveness.processes import Processes\n"
-        "print(Processes().exists(int(sys.argv[1])))"
-    )
-    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    with subprocess.Popen(["sleep", "1000"]) as other:
-        command = [*nobody, sys.executable, "-c", script, str(other.pid)]
-        alive = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        other.kill()
-        other.wait()
-        gone = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert (alive, gone) == ("True\n", "False\n")
+def test_the_cpu_of_children_counts() -> None:
+    with subprocess.Popen(["sh", "-c", "read x; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo; read y"],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:  # fmt: skip
+        assert child.stdin is not None and child.stdout is not None
+        before = {pid: used for pid, _, used in Processes().cpu(os.getpid()) or ()}
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == b"\n"
+        after = {pid: used for pid, _, used in Processes().cpu(os.getpid()) or ()}
+        assert before.keys() >= {os.getpid(), child.pid} and after[child.pid] > before[child.pid]
+        child.stdin.write(b"\n")
+    assert Processes().cpu(child.pid) is None
 
 
-def test_a_process_that_belongs_to_another_user_exists() -> None:
+def test_a_process_that_ended_uses_nothing() -> None:
     pid = os.fork()
     if pid == 0:
-        code = 1
-        try:
-            if os.geteuid() == 0:
-                os.setuid(65534)
-            code = 0 if Processes().exists(1) else 1
-        finally:
-            os._exit(code)
-    assert os.waitpid(pid, 0)[1] == 0
+        os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert Processes().use(pid) is None  # a zombie
+    os.waitpid(pid, 0)
+    assert (Processes().use(pid), Processes().command_line(pid)) == (None, "")
+    mine = Processes().use(os.getpid())
+    assert mine is not None and mine.memory > 1_000_000 and mine.cpu > 0 and not mine.stopped
+
+
+def test_a_process_of_another_user_exists_until_it_has_ended() -> None:
+    """``kill`` is refused there, and says that it is there."""
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        results = []
+        for _ in range(2):
+            pid = os.fork()
+            if pid == 0:
+                if os.geteuid() == 0:
+                    os.setuid(65534)
+                os._exit(int(bool(Processes().exists(other.pid))) + 2 * int(bool(Processes().exists(1))))
+            results.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            other.kill()
+            other.wait()
+    assert results == [3, 2]
