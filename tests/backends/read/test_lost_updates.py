@@ -1,0 +1,121 @@
+"""Five pollers on one ``cursors.json``, by the classic unsafe idiom and by the safe one: every reset that stood at a look
+is found, with what the same write changed, and none is invented.
+
+The truth is what was in the file at each look. The pollers take their turns in any order that hypothesis thinks of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spooltop.control import open_control
+from spooltop.engine import CursorFile
+from spooltop.model.cursors.state import Cursor
+
+SOURCES = ("imessage", "signal", "email", "teams", "messenger")
+Turns = list[tuple[int, str, bool]]
+"""Poller, action, and whether a look follows."""
+LostUpdate = tuple[int, int, frozenset[str]]
+"""A reset: what the source had, what it was reverted to, and what else changed since the look before."""
+TURN = st.tuples(st.integers(0, 4), st.sampled_from(["read", "write"]), st.sampled_from([True, True, False]))
+TURNS = st.lists(TURN, min_size=5, max_size=40)
+ONCE = settings(max_examples=40)
+
+
+def watched(turns: Turns, *, safe: bool) -> tuple[list[dict[str, int]], dict[str, Cursor]]:
+    """Lets the pollers take their turns; returns what stood there at each look, and the cursors at the last one.
+
+    A poller reads the file whole and later writes it whole, with its own cursor moved by one."""
+    read: dict[str, dict[str, int]] = {}
+    looks = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "cursors.json")
+        path.write_text(json.dumps(dict.fromkeys(SOURCES, 100)))
+        file = CursorFile(path)
+        with open_control(str(path), watch=False, settings={"HOME": folder}) as control:
+            for who, action, looked in [(0, "look", True), *turns, (0, "look", True)]:
+                source = SOURCES[who]
+                if action == "read":
+                    read[source] = json.loads(path.read_text())
+                elif action == "write" and source in read:
+                    sections = read.pop(source)
+                    sections[source] += 1
+                    if safe:
+                        file.advance(source, sections[source])
+                    else:
+                        path.with_name("cursors.json.tmp").write_text(json.dumps(sections))
+                        os.rename(path.with_name("cursors.json.tmp"), path)
+                if looked:
+                    looks.append(json.loads(path.read_text()))
+                    snapshot = control.look()
+    return looks, {cursor.source: cursor for cursor in snapshot.cursors}
+
+
+def lost_updates(cursor: Cursor) -> list[LostUpdate]:
+    """The resets in the history, oldest first."""
+    history = cursor.history[::-1]
+    return [
+        (int(str(before.value)), int(str(write.value)), frozenset(write.also_changed))
+        for before, write in pairwise(history)
+        if write.lost
+    ]
+
+
+def resets(looks: list[dict[str, int]], source: str) -> Iterator[tuple[LostUpdate, bool]]:
+    """The resets between two looks, and whether nobody can take it for a rewind by hand: another went forward in the same write,
+    and what it went back to had been there within its last three moves. A poller only ever counts up, so each step down was a
+    lost update."""
+    moves: list[tuple[int, int]] = []
+    for before, after in pairwise(looks):
+        if before[source] == after[source]:
+            continue
+        moves.append((before[source], after[source]))
+        if after[source] < before[source]:
+            changed = {other for other in SOURCES if before[other] != after[other]} - {source}
+            forward = any(after[other] > before[other] for other in changed)
+            yield (
+                (before[source], after[source], frozenset(changed)),
+                forward and after[source] in {old for old, _ in moves[-4:-1]},
+            )
+
+
+@ONCE
+@given(TURNS)
+def test_every_reset_that_stood_at_a_look_is_found_and_none_invented(turns: Turns) -> None:
+    looks, cursors = watched(turns, safe=False)
+    for source in SOURCES:
+        found, truth = lost_updates(cursors[source]), list(resets(looks, source))
+        there = [reset for reset, _ in truth]
+        assert all(found.count(reset) <= there.count(reset) for reset in found)
+        assert all(found.count(reset) == there.count(reset) for reset, sure in truth if sure)
+
+
+@ONCE
+@given(TURNS)
+def test_written_by_advance_there_is_none(turns: Turns) -> None:
+    looks, cursors = watched(turns, safe=True)
+    assert {source: lost_updates(cursor) for source, cursor in cursors.items()} == {source: [] for source in SOURCES}
+    assert all(cursor.reverts == 0 for cursor in cursors.values())
+    assert {cursor.verdict for cursor in cursors.values()}.isdisjoint({"reverted", "rewound", "stalled"})
+    assert cursors["imessage"].value == looks[-1]["imessage"]
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_the_classic_is_found_with_what_the_same_write_changed(seen: bool) -> None:
+    """A value that was saved and reverted before anybody looked cannot be seen."""
+    turns = [(2, "read", False), (0, "read", False), (0, "write", seen), (2, "write", True)] * 3
+    looks, cursors = watched(turns, safe=False)
+    assert [look["imessage"] for look in looks] == ([100, 101, 100, 101, 100, 101, 100, 100] if seen else [100] * 5)
+    assert lost_updates(cursors["imessage"]) == [(101, 100, frozenset({"email"}))] * (3 if seen else 0)
+    assert [cursors[source].reverts_recent for source in SOURCES] == [3 if seen else 0, 0, 0, 0, 0]
+    if seen:
+        assert (cursors["imessage"].verdict, cursors["imessage"].suspects) == ("reverted", (("email", 3),))
