@@ -15,7 +15,7 @@ from spooltop.backends.directory.facts import trials
 from spooltop.backends.directory.facts.collect import collect
 from spooltop.backends.directory.facts.host_facts import inotify_use, proc_options, shares
 from spooltop.backends.directory.facts.trial_dir import PREFIX, TrialDir, left_behind, sweep
-from spooltop.backends.directory.facts.trials import TRIALS, try_all
+from spooltop.backends.directory.facts.trials import try_all
 from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.engine.system.files import Files
@@ -26,24 +26,6 @@ from spooltop.engine.system.syscalls import inotify_init
 def spool(tmp_path: Path) -> Path:
     Spool.create(str(tmp_path / "spool"), durable=False).close()
     return tmp_path / "spool"
-
-
-def tree(path: Path) -> list[str]:
-    return sorted(str(one.relative_to(path)) for one in path.rglob("*"))
-
-
-def test_everything_that_is_tried_works_here_and_nothing_is_left(spool: Path) -> None:
-    before = tree(spool)
-    found = try_all(str(spool / "tmp"))
-    assert {name: one.error for name, one in found.items()} == dict.fromkeys(TRIALS, "")
-    assert tree(spool) == before
-
-
-def test_nothing_is_tried_without_write(spool: Path) -> None:
-    before = (tree(spool), (spool / "tmp").stat().st_mtime_ns)
-    place = collect(str(spool), "spool")
-    assert (place.trials, place.untried) == (None, "")
-    assert (tree(spool), (spool / "tmp").stat().st_mtime_ns) == before
 
 
 class Broken(Files):
@@ -58,7 +40,7 @@ class Broken(Files):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
 
-def test_trials_find_what_does_not_work(spool: Path) -> None:
+def test_trials_find_what_does_not_work(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failed(files: Files) -> dict[str, str]:
         return {name: one.error for name, one in try_all(str(spool / "tmp"), files).items() if one.error}
 
@@ -79,13 +61,10 @@ def test_trials_find_what_does_not_work(spool: Path) -> None:
     found = failed(replaces)
     assert found["noreplace"] == found["link"] == "it replaced a file that it must not replace"
     assert found["locks-flock"] == "another process got the same lock"
+    with monkeypatch.context() as patched:
+        patched.setattr(trials, "_OTHER_PROCESS", "")
+        assert failed(Files())["locks-flock"] == "the other process ended without a word"
     assert os.listdir(spool / "tmp") == []
-
-
-def test_a_process_that_says_nothing_ends_the_trial(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "_OTHER_PROCESS", "")
-    found = try_all(str(spool / "tmp"))
-    assert found["locks-flock"].error == "the other process ended without a word"
 
 
 def test_the_directory_is_invisible_and_gone_at_the_end(spool: Path) -> None:
@@ -110,22 +89,16 @@ def test_what_a_killed_process_left_is_seen_and_swept(spool: Path) -> None:
     tmp = str(spool / "tmp")
     subprocess.run([sys.executable, "-c", code, tmp], check=False)
     (name,) = os.listdir(tmp)
-    before = tree(spool)
-    assert left_behind(tmp) == [name] and tree(spool) == before
+    (spool / "tmp" / f"{PREFIX}file").touch()
+    (spool / "tmp" / f"{PREFIX}link").symlink_to(spool / "new")
+    (spool / "tmp" / ".other").mkdir()  # only own directories are swept
+    assert left_behind(tmp) == [name]
     assert collect(str(spool), "spool").leftovers.trials == (name,)
     fd = os.open(os.path.join(tmp, name), os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
     assert sweep(tmp) == []
     os.close(fd)
-    assert sweep(tmp) == [name] and os.listdir(tmp) == []
-
-
-def test_only_own_directories_are_swept(spool: Path) -> None:
-    (spool / "tmp" / f"{PREFIX}file").touch()
-    (spool / "tmp" / f"{PREFIX}link").symlink_to(spool / "new")
-    (spool / "tmp" / ".other").mkdir()
-    assert sweep(str(spool / "tmp")) == []
-    assert len(os.listdir(spool / "tmp")) == 3
+    assert sweep(tmp) == [name] and len(os.listdir(tmp)) == 3
     assert sweep(str(spool / "gone")) == left_behind(str(spool / "gone")) == []
 
 

@@ -21,40 +21,30 @@ from spooltop.backends.directory.storage.filesystem import (
 from spooltop.engine import Spool
 from tests.needs import needs
 
-needs_root = needs("root")
-TABLE = """\
+
+def test_parse() -> None:
+    assert parse_mountinfo("""\
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard
 40 27 0:39 /sub /srv/a\\040b rw,noatime shared:1 master:2 - btrfs /dev/vdb rw
 41 27 0:50 / /mnt/nfs rw - nfs4 server:/x ro,vers=4.2
 nonsense
-"""
-
-
-def test_parse() -> None:
-    mounts = parse_mountinfo(TABLE)
-    assert mounts == {
+""") == {
         27: Mount(27, (254, 0), "/", "ext4", False),
         40: Mount(40, (0, 39), "/srv/a b", "btrfs", False),
         41: Mount(41, (0, 50), "/mnt/nfs", "nfs4", True),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("kind", "local", "silent"),
-    [("ext4", True, False), ("tmpfs", True, False), ("nfs4", False, True), ("fuse.x", False, True), ("virtiofs", False, True)],
-)
-def test_kinds(kind: str, local: bool, silent: bool) -> None:
+    ("kind", "local", "silent", "unseen"),
+    [
+        ("ext4", True, False, False), ("tmpfs", True, False, False), ("nfs4", False, True, True), ("fuse.x", False, True, True),
+        ("virtiofs", False, True, True), ("overlay", True, False, True),  # which sends events of its upper layer alone
+    ],
+)  # fmt: skip
+def test_kinds(kind: str, local: bool, silent: bool, unseen: bool) -> None:
     mount = Mount(1, (0, 1), "/", kind, False)
-    assert (is_local(mount), sends_no_events(mount), changes_unseen(mount)) == (local, silent, silent)
-
-
-def test_an_overlay_sends_events_of_its_upper_layer_alone() -> None:
-    mount = Mount(1, (0, 1), "/", "overlay", False)
-    assert is_local(mount) and not sends_no_events(mount) and changes_unseen(mount)
-
-
-def test_what_is_not_told_is_not_local() -> None:
-    assert not is_local(None) and not sends_no_events(None)
+    assert (is_local(mount), sends_no_events(mount), changes_unseen(mount)) == (local, silent, unseen)
 
 
 def test_mount_of_a_descriptor(tmp_path: Path) -> None:
@@ -63,9 +53,10 @@ def test_mount_of_a_descriptor(tmp_path: Path) -> None:
     assert mount is not None and str(tmp_path).startswith(mount.mountpoint)
     assert mount_of(fd, proc=str(tmp_path)) is None
     os.close(fd)
+    assert not is_local(None) and not sends_no_events(None)  # what is not told is not local
 
 
-@needs_root
+@needs("root")
 @pytest.mark.parametrize(("mounted", "critical"), [("--bind", False), ("-t tmpfs", True)], ids=["bind mount", "file system"])
 def test_a_mount_that_is_read_only_for_us_alone_is_no_problem(tmp_path: Path, mounted: str, critical: bool) -> None:
     source, place = tmp_path / "source", tmp_path / "place"
