@@ -108,12 +108,6 @@ def test_an_ear_follows_a_folder_that_was_replaced(tmp_path: Path) -> None:
     watcher.close()
 
 
-def test_shared_file_and_litter(opened: Opened, real_spools: Path) -> None:
-    (source,) = opened(real_spools / "seed_cursors").look().observation.cursors
-    assert source.sections == {"imessage": {"cursor": 89636}, "signal": {"cursor": 5}}
-    assert source.shared and source.temp_files == ("cursors.json.tmp", "cursors.tmp.4242")
-
-
 def test_one_file_a_source(look: Look, spool: Path) -> None:
     assert look() == ()
     (spool / "cursors").mkdir()

@@ -13,7 +13,7 @@ import pytest
 
 from spooltop.backends.directory.facts import trials
 from spooltop.backends.directory.facts.collect import collect
-from spooltop.backends.directory.facts.host_facts import inotify_use, proc_options, shares
+from spooltop.backends.directory.facts.host_facts import inotify_use, shares
 from spooltop.backends.directory.facts.trial_dir import PREFIX, TrialDir, left_behind, sweep
 from spooltop.backends.directory.facts.trials import try_all
 from spooltop.control import open_control
@@ -143,8 +143,3 @@ def test_inotify_in_use_by_this_user_is_counted() -> None:
     finally:
         for fd in fds:
             os.close(fd)
-
-
-def test_a_system_without_proc(tmp_path: Path) -> None:
-    assert inotify_use(0, str(tmp_path)).instances_limit is None
-    assert proc_options(str(tmp_path)) == frozenset()

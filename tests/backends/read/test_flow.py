@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from spooltop.backends.directory.events.flow import FlowCounter, difference
 from spooltop.backends.directory.events.report import EventBatch
@@ -120,47 +117,3 @@ def test_each_consumer_is_counted_by_itself(
     assert {one for flow in flows for one in flow.by_holder} <= {holder}
     counted = [flow.by_holder[holder] for flow in flows if holder in flow.by_holder]
     assert (sum(one.done for one in counted), sum(one.failed for one in counted)) == expected
-
-
-STEPS = st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["put", "take", "end", "give back"]), st.booleans()), max_size=40)
-
-
-@settings(max_examples=200)
-@example([(0, "put", True), (0, "take", False), (0, "give back", False)], True)  # given back to where it was put
-@given(STEPS, st.booleans())
-def test_lives_of_messages_are_counted_alike_whoever_chose_their_ids(steps: list[tuple[int, str, bool]], foreign: bool) -> None:
-    """The same lives once of messages with our ids, once of the same messages with chosen ones, which are counted singly."""
-
-    def live(ids: list[str]) -> list[tuple[object, ...]]:
-        names: dict[int, str] = {}
-        claims: dict[int, str] = {}
-        tries: Counter[int] = Counter()
-        counter = FlowCounter(lambda name: name in names.values())
-        counter.begin(0.0)
-        new, cur, from_new, from_cur = set[str](), set[str](), set[str](), set[str]()
-        seen: list[tuple[object, ...]] = []
-        for time, (number, step, looked) in enumerate(steps):
-            if step == "put" and number not in names and number not in claims and not tries[number]:
-                names[number] = f"{ids[number]},s=email"
-                new.add(names[number])
-            elif step == "take" and number in names:
-                tail = ":2,P7" if foreign else f",c={TOKEN}.{1795220925443125 + time}:2,P7"
-                claims[number] = names[number] + tail
-                tries[number] += 1
-                cur.add(claims[number])
-                from_new.add(names.pop(number))
-            elif step in ("end", "give back") and number in claims:
-                from_cur.add(claims.pop(number))
-                if step == "give back":
-                    names[number] = f"{ids[number]},s=email" + ("" if foreign else f",n={tries[number]}")
-                    new.add(names[number])
-            if looked:
-                counter.add(EventBatch(float(time), {Box.NEW: new, Box.CUR: cur}, {Box.NEW: from_new, Box.CUR: from_cur}))
-                new, cur, from_new, from_cur = set(), set(), set(), set()
-                flow = counter.take(float(time), exact=True, measured=True)
-                ways = Counter((one.claimed_at, one.gone_at) for one in flow.completions)
-                seen.append((flow.arrived, flow.claimed, flow.retried, flow.done, dict(flow.arrived_by_source), ways))
-        return [*seen, (counter.last_claim_at, counter.unsettled)]
-
-    own = [f"{1795220920443125 + number}.P9R{number:016x}.vm" for number in range(6)]
-    assert live(own) == live([f"order-{number}" for number in range(6)])

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -396,13 +395,3 @@ def test_the_lock_of_a_message_in_a_box_is_among_the_locks_and_a_message_besides
         assert [one.pid for one in control.holders(str(spool / "cur/a.lock")).processes if "holds" in one.how] == [pid]
     listed = control.listing(ListQuery(Box.NEW))
     assert sorted(row.name for row in listed.window(0, 9)) == ["alone.lock", "b", "b.lock", "\udcff", "\udcff.lock"]
-
-
-def test_a_verdict_stands_with_its_evidence_in_the_list_of_a_command(spool: Path) -> None:
-    (spool / "leader.lock").write_text('{"ownerId": "w1", "expiresAt": 1700000000000}')
-    (spool / ".cursors.lock").touch()
-    lines = spooltop("locks", spool).out.splitlines()[1:]
-    assert [line.split()[0] for line in lines] == ["free", "STALE", "its"] and "not renewed" in lines[2]
-    (spool / "leader.lock").write_text(f'{{"ownerId": "w1", "expiresAt": {int(time.time() * 1000) - 10_000}}}')
-    assert "\nstale " in spooltop("locks", spool).out  # not for long yet, so it is no problem
-    assert "no problems detected" in spooltop("status", spool).out

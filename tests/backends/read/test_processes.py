@@ -3,6 +3,7 @@ users see it."""
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import stat as modes
@@ -10,11 +11,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spooltop.backends.directory.liveness.pid_liveness import Certainty, judge_pid
-from spooltop.backends.directory.liveness.processes import Descriptors, Process, Processes, Watchers
+from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes, Watchers
 from spooltop.backends.directory.liveness.procfs import ProcFs, ProcOwner
 from spooltop.backends.directory.surroundings import LocalSurroundings
 from spooltop.model.vocabulary import Verdict
@@ -153,7 +155,9 @@ def test_a_process_whose_leader_ended_before_its_threads_lives(tmp_path: Path, s
     assert found.started == 4200 / os.sysconf("SC_CLK_TCK")
 
 
-def test_a_process_whose_descriptors_cannot_be_read_is_told_with_its_owner(tmp_path: Path) -> None:
+def test_a_process_whose_descriptors_cannot_be_read_is_told_with_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As an ordinary user sees everybody else's: what could not be read is never taken for read."""
     wanted = os.stat(tmp_path)
     for pid in (1, 77, 78, 79):
@@ -164,20 +168,18 @@ def test_a_process_whose_descriptors_cannot_be_read_is_told_with_its_owner(tmp_p
         (tmp_path / str(pid) / "fd").mkdir()
     (tmp_path / "77" / "fd" / "3").symlink_to(tmp_path)
     stat(tmp_path, 80, "Z", 1)
-    code = (
-        "import errno, os, sys\n"
-        "from spooltop.backends.directory.liveness.processes import Processes\n"
-        "real = os.listdir\n"
-        "def listdir(path='.'):\n"
-        "    if str(path).endswith(('/78/fd', '/80/fd')):\n"
-        "        raise PermissionError(errno.EACCES, 'closed', path)\n"
-        "    return real(path)\n"
-        "os.listdir = listdir\n"
-        f"print(Processes({str(tmp_path)!r}).descriptors({{({wanted.st_dev}, {wanted.st_ino})}}))\n"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "Descriptor(pid=77, number=3, writing=None)" in said
-    assert "unread=(ProcOwner(pid=78, uids=frozenset({78, 7}), gids=frozenset({8, 9, 10}), name='x', hides=True),)" in said, said
+    real = os.listdir
+
+    def listdir(path: Any = ".") -> list[str]:
+        if str(path).endswith(("/78/fd", "/80/fd")):
+            raise PermissionError(errno.EACCES, "closed", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    file = wanted.st_dev, wanted.st_ino
+    descriptors = Processes(str(tmp_path)).descriptors({file})
+    assert descriptors.by_file == {file: (Descriptor(77, 3, None),)}
+    assert descriptors.unread == (ProcOwner(78, frozenset({78, 7}), frozenset({8, 9, 10}), "x", True),)
 
 
 def test_a_process_that_hides_its_owner_may_be_anybodys(tmp_path: Path) -> None:

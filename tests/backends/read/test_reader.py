@@ -90,27 +90,6 @@ def open_spool() -> Iterator[Path]:
 # Whole spools
 
 
-@pytest.mark.parametrize(("name", "tail"), [("seed_maildirqueue", ":2,P4242"), ("seed_atomicfilequeue", ":P4242")])
-def test_real_spools(real_spools: Path, opened: Opened, name: str, tail: str) -> None:
-    observation = opened(real_spools / name, processes=FakeProcesses()).look().observation
-    assert (observation.boxes[Box.NEW].count, observation.boxes[Box.CUR].count, observation.complete) == (3, 1, True)
-    (claim,) = observation.claims
-    assert claim.name.endswith(tail) and claim.owner is not None and claim.owner.pid == 4242
-    assert claim.verdict is Verdict.DEAD and observation.counts.dead == 1
-
-
-@pytest.mark.parametrize("as_kind", ["", "spool"])
-def test_mail_is_not_judged_and_nothing_may_be_changed(real_spools: Path, opened: Opened, as_kind: str) -> None:
-    control = opened(real_spools / "maildir_stdlib", as_kind=as_kind)
-    observation = control.look().observation
-    assert (observation.layout, len(observation.claims)) == (("spool", 1) if as_kind else ("mail", 0))
-    if not as_kind:
-        assert not observation.capabilities.change and "mail folder" in (observation.capabilities.why_not(Action.PURGE) or "")
-        (row,) = control.listing(ListQuery(Box.CUR)).window(0, 9)
-        assert (row.id, row.verdict) == ("1795220919.M781490P9155Q1.vm", None)
-        assert control.read(row.key, 100).size == 18
-
-
 def test_hostile_names_are_all_shown_and_readable_and_dot_files_are_not(spool: Path, opened: Opened) -> None:
     for name in (*HOSTILE, b".hidden"):
         Path(os.fsdecode(os.fsencode(spool / "new") + b"/" + name)).write_bytes(b"x" + name)
@@ -122,18 +101,6 @@ def test_hostile_names_are_all_shown_and_readable_and_dot_files_are_not(spool: P
     assert sorted(os.fsencode(row.name) for row in rows) == sorted(HOSTILE)
     assert [control.read(row.key, 300).data for row in rows] == [b"x" + os.fsencode(row.name) for row in rows]
     assert [row.note for row in observation.irregular] == ["its name is too long to be claimed"]
-
-
-def test_what_was_set_aside_is_counted_listed_and_read(memory: Path, opened: Opened) -> None:
-    with SpoolWorld(memory) as world:
-        world.put_aside(Box.TRASH, "m:2,P4242", "body", origin="cur", reason="too old", at=17.0, who="ann")
-        control = opened(world.path)
-        state = control.look().observation.boxes[Box.TRASH]
-        assert (state.count, state.bytes) == (1, 4)
-        (row,) = control.listing(ListQuery(Box.TRASH)).window(0, 9)
-        assert (row.id, row.reason, row.in_box_since, row.key) == ("m", "too old", 17.0, ("trash", "f1/m:2,P4242"))
-        payload = control.read(row.key, 100)
-        assert (payload.data, dict(payload.facts)["set aside"]) == (b"body", "too old")
 
 
 def test_reading_is_bounded(spool: Path, opened: Opened) -> None:
@@ -159,28 +126,6 @@ def test_what_cannot_be_read_says_so(spool: Path, opened: Opened, key: object) -
     control.look()
     with pytest.raises(Unreadable):
         control.read(key, 100)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("box", "word"), [(Box.CUR, "holder"), (Box.TMP, "writer")])
-def test_who_has_a_message_is_its_holder_or_its_writer(spool: Path, opened: Opened, box: Box, word: str) -> None:
-    (spool / box / ("m:2,P4242" if box is Box.CUR else "1700000000000000.4242.here")).touch()
-    control = opened(spool, processes=FakeProcesses())
-    observation = control.look().observation
-    [row] = observation.claims or observation.tmp
-    facts = dict(control.read(row.key, 9).facts)
-    assert (facts[word], {"holder", "writer"} & facts.keys()) == (row.evidence, {word})
-
-
-def test_tmp_is_as_old_everywhere(spool: Path, opened: Opened, clock: object) -> None:
-    path = spool / "tmp" / "1700000000000000.1.elsewhere"
-    path.touch()
-    control = opened(spool, clock=clock)
-    os.utime(path, (control.now() - 400, control.now() - 400))
-    snapshot = control.look()
-    (row,) = control.listing(ListQuery(Box.TMP)).window(0, 1)
-    assert (row.in_box_age(control.now()), row.evidence) == (400.0, "written on host elsewhere, ask there")
-    assert snapshot.observation.boxes[Box.TMP].oldest_at == control.now() - 400
-    assert [problem.text for problem in snapshot.problems] == ["1 in tmp for over 5m, writer unknown, oldest 6m"]
 
 
 # Consumers, containers, other users
@@ -276,16 +221,6 @@ def refusal(control: Control, action: Action) -> str:
 # What goes wrong with a directory
 
 
-def test_a_missing_box_is_a_state_and_comes_back(spool: Path, opened: Opened) -> None:
-    (spool / "tmp").rmdir()
-    control = opened(spool)
-    observation = control.look().observation
-    state = observation.boxes[Box.TMP]
-    assert (state.count, state.error, observation.complete) == (None, "tmp is missing", False)
-    (spool / "tmp").mkdir()
-    assert control.look().observation.complete
-
-
 def test_with_a_replaced_box_all_are_listed_at_once(spool: Path, opened: Opened) -> None:
     control = opened(spool, least=1_000.0)
     assert control.look().observation.boxes[Box.NEW].count == 0
@@ -328,33 +263,20 @@ def test_a_box_that_becomes_a_link_leads_nowhere(spool: Path, opened: Opened, tm
     assert state.count is None and state.error
 
 
-def test_a_spool_that_is_gone_is_a_state(spool: Path, opened: Opened) -> None:
+def test_a_box_or_a_spool_that_is_gone_is_a_state_and_comes_back(spool: Path, opened: Opened) -> None:
     control = opened(spool)
-    control.look()
+    (spool / "tmp").rmdir()
+    observation = control.look().observation
+    state = observation.boxes[Box.TMP]
+    assert (state.count, state.error, observation.complete) == (None, "tmp is missing", False)
+    (spool / "tmp").mkdir()
+    assert control.look().observation.complete
     spool.rename(spool.parent / "elsewhere")
     observation = control.look().observation
     assert not observation.complete and all("is missing" in state.error for state in observation.boxes.values())
     assert not observation.capabilities.change
     (spool.parent / "elsewhere").rename(spool)
     assert control.look().observation.complete
-
-
-def test_two_files_under_one_id_are_a_conflict(spool: Path, opened: Opened) -> None:
-    for name in ("new/m", "cur/m:2,P4242", "new/other"):
-        (spool / name).touch()
-    assert opened(spool).look().observation.conflicts == (("new", "m"), ("cur", "m:2,P4242"))
-
-
-def test_one_file_with_two_names_is_strange_and_no_conflict(spool: Path, opened: Opened) -> None:
-    name = f"1795220920443125.P7R{'0' * 16}.vm"
-    (spool / "new" / name).touch()
-    os.link(spool / "new" / name, spool / "cur" / f"{name}:2,P4242")
-    observation = opened(spool, processes=FakeProcesses()).look().observation
-    assert [(row.verdict, row.note) for row in observation.claims] == [(Verdict.DEAD, "has 2 names")]
-    assert observation.conflicts == ()
-    assert {row.key: row.note for row in observation.irregular} == {
-        ("new", name): "is in cur as well", ("cur", f"{name}:2,P4242"): "is in new as well",
-    }  # fmt: skip
 
 
 # Changes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +44,6 @@ def test_bytes_of_many_are_estimated(spool: Path, new: Callable[[], BoxState]) -
         if number in (9, 299):
             state = new()
             assert (state.count, state.bytes, state.bytes_estimated) == (number + 1, 4 * (number + 1), number > 9)
-
-
-def test_what_is_no_plain_file_is_strange_and_counted(spool: Path, opened: Opened) -> None:
-    os.mkfifo(spool / "new" / "fifo")
-    (spool / "new" / "folder").mkdir()
-    (spool / "new" / "link").symlink_to("/etc/passwd")
-    observation = opened(spool).look().observation
-    assert observation.boxes[Box.NEW].count == 3
-    assert sorted(row.name for row in observation.irregular) == ["fifo", "folder", "link"]
 
 
 # Ages
@@ -180,16 +170,6 @@ def test_a_directory_that_changes_while_it_is_listed_is_due_again(steps: Steps, 
     scanner = BoxScanner(World(monotonic=steps), scan=scan)
     scanner.look(box)
     assert (scanner.due is not None) is changes
-
-
-@pytest.mark.parametrize(("unseen", "due"), [(False, 104.0), (True, 140.0)], ids=["here", "on a server"])
-def test_a_listing_that_was_held_up_makes_the_next_no_later_but_where_a_server_does_the_work(
-    steps: Steps, box: int, tmp_path: Path, unseen: bool, due: float
-) -> None:
-    scanner = BoxScanner(World(monotonic=steps), scan=lambda fd, **more: replace(scan_box(fd, **more), duration=2.0, effort=0.2))
-    first = scanner.look(box, unseen=unseen)
-    (tmp_path / "a").touch()
-    assert scanner.look(box, unseen=unseen) is first and scanner.due == due
 
 
 def test_a_fresh_mtime_is_not_trusted_to_tell_the_next_change(

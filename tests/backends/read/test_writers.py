@@ -7,7 +7,6 @@ import os
 import struct
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,17 +111,6 @@ def test_of_two_that_wrote_into_the_file_itself_nobody_knows_the_last(tmp_path: 
     finally:
         writers.close()
         os.close(fd)
-
-
-@needs_root
-def test_it_ends_with_its_thread_and_its_descriptors(tmp_path: Path) -> None:
-    before, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
-    for _ in range(3):
-        writers = WriterWatch(LockHolder)
-        writers.follow_path(str(tmp_path))
-        writers.close()
-        writers.close()
-    assert len(os.listdir("/proc/self/fd")) <= before and threading.active_count() == threads
 
 
 def test_where_the_kernel_does_not_tell_it_is_refused_in_one_line() -> None:
