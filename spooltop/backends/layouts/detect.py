@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable
@@ -49,7 +50,10 @@ def _has(sign: Sign, root: int) -> bool:
 
 def open_root(path: str) -> int:
     """Opens the directory of a queue; links are followed, since a person named it. Raises ``OSError``."""
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except ValueError as error:  # a NUL byte
+        raise FileNotFoundError(errno.ENOENT, str(error), path) from error
 
 
 def first_layout(layouts: Iterable[Layout], root: int) -> Layout | None:
