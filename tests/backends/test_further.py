@@ -114,7 +114,7 @@ def test_every_command_takes_it(jobs: Memory, command: str, tmp_path: Path) -> N
     assert code != 3 or NAME in err.written
 
 
-def test_every_command_that_looks(jobs: Memory) -> None:
+def test_what_a_look_shows(jobs: Memory) -> None:
     status = run("status", NAME).out
     assert "memory 1.1GB free 25% · you are tester" in status
     assert "1 claim of a dead consumer, left" in status and "1 alive 1 DEAD" in status
@@ -122,26 +122,17 @@ def test_every_command_that_looks(jobs: Memory) -> None:
     assert (found["spool"], found["layout"], found["disk"]) == (NAME, "memory", None)
     assert found["resources"] == [{"name": "memory", "free": 1 << 30, "total": 4 << 30, "unit": "bytes", "readonly": False}]
     assert found["boxes"]["new"]["count"] == 3 and found["claims"] == {"alive": 1, "dead": 1, "unknown": 0}
-    held = run("ls", NAME, "--box", "cur", "--filter", "holder:left").out.splitlines()[1:]
-    assert [line.split()[-1] for line in held] == ["m2"]
     owner = json.loads(run("ls", NAME, "--box", "cur", "--filter", "holder:lives", "--json").out)["owner"]
     assert owner["name"] == "lives" and owner["pid"] is None
     assert run("show", NAME, "m1").out.endswith("\n\none\n")
-    assert "'dead'=1" in run("check", NAME, code=2).out
-    metrics = run("metrics", NAME).out
-    assert 'spooltop_messages{box="new",target="memory://jobs"} 3.0' in metrics
-    assert 'spooltop_claims{target="memory://jobs",verdict="dead"} 1.0' in metrics
-    assert 'spooltop_paused{target="memory://jobs"} 0.0' in metrics
+    assert 'spooltop_claims{target="memory://jobs",verdict="dead"} 1.0' in run("metrics", NAME).out
     assert [line.split()[:3] for line in run("consumers", NAME).out.splitlines()[1:]] == [
         ["running", "?", "lives"], ["DEAD", "?", "left"],
     ]  # fmt: skip
-    for words, said in (("cursors", "no cursors here"), ("locks", "no locks here"), ("tickets", "no tickets here")):
-        assert said in run(words, NAME).out
-    assert "no operations yet" in run("ops", NAME).out
     assert NAME in run("status", NAME, "memory://none", code=5).out
 
 
-def test_every_command_that_changes(jobs: Memory) -> None:
+def test_changes_and_their_undo(jobs: Memory) -> None:
     refused = run("requeue", NAME, "m1", "--yes", code=3)
     assert "its consumer is connected; --force takes them anyway" in refused.err
     done = run("requeue", NAME, "m2", "--yes")
@@ -162,11 +153,6 @@ def test_every_command_that_changes(jobs: Memory) -> None:
     assert listed[-1]["undone_by"] == listed[-2]["operation"]
     audited = run("ops", NAME, undo).out
     assert "m2" in audited and all(json.loads(line)["target"] == NAME for line in jobs.lines)
-    for command in ("pause", "resume"):
-        assert "with a queue in memory" in run(command, NAME, code=3).err
-    assert run("init", NAME).out == f"{NAME} is ready\n"
-    assert "bench: measures a file system" in run("bench", NAME, code=3).err
-    assert "doctor: examines the host" in run("doctor", NAME, code=3).err
 
 
 def test_a_list_that_is_ordered_in_part_says_so(jobs: Memory) -> None:
