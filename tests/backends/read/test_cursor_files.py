@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +11,6 @@ import pytest
 
 from spooltop.backends.directory.cursors import files
 from spooltop.backends.directory.cursors.parsing import parse_sections
-from spooltop.backends.directory.cursors.watcher import CursorWatcher
 from spooltop.control import open_control
 from spooltop.engine import CursorFile
 from spooltop.model.cursors.state import CursorSource
@@ -86,26 +83,6 @@ def test_a_look_is_due_as_soon_as_a_cursor_file_is_replaced(spool: Path, place: 
             end = time.monotonic() + 30
             while not control.changes(0.2):
                 assert time.monotonic() < end
-
-
-def test_an_ear_follows_a_folder_that_was_replaced(tmp_path: Path) -> None:
-    changed = threading.Event()
-    watcher = CursorWatcher(changed)
-    for turn in range(12):
-        folder = tmp_path / f"f{turn % 2}"
-        folder.mkdir()
-        fd = os.open(folder, os.O_RDONLY)
-        assert watcher.shared_names(fd) == ()
-        (folder / "cursors.tmp").touch()
-        assert watcher.shared_names(fd) == ("cursors.tmp",)
-        assert not changed.is_set()
-        os.replace(folder / "cursors.tmp", folder / "cursors.json")
-        assert changed.wait(30)
-        changed.clear()
-        os.close(fd)
-        shutil.rmtree(folder)
-    watcher.close()
-    watcher.close()
 
 
 def test_one_file_a_source(look: Look, spool: Path) -> None:

@@ -21,7 +21,6 @@ from tests.needs import needs
 
 from .conftest import Opened
 from .lock_holders import holder
-from .table import FakeProcesses
 
 needs_root = needs("root")
 
@@ -186,12 +185,3 @@ def test_what_another_user_cannot_see_is_said(spool: Path, opened: Opened) -> No
             os.seteuid(0)
     assert (found.processes, found.complete) == ((), False)
     assert found.notes == ("open files of other users' processes are not visible: you are nobody",)
-
-
-def test_in_a_container_others_are_not_visible(spool: Path, opened: Opened) -> None:
-    (spool / "new" / "m").write_bytes(b"x")
-    control = opened(spool, processes=FakeProcesses(first=False))
-    control.look()
-    found = control.holders(("new", "m"))
-    assert not found.complete
-    assert "processes outside this container are not visible from here" in found.notes

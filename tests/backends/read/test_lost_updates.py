@@ -99,16 +99,6 @@ def test_every_reset_that_stood_at_a_look_is_found_and_none_invented(turns: Turn
         assert all(found.count(reset) == there.count(reset) for reset, sure in truth if sure)
 
 
-@ONCE
-@given(TURNS)
-def test_written_by_advance_there_is_none(turns: Turns) -> None:
-    looks, cursors = watched(turns, safe=True)
-    assert {source: lost_updates(cursor) for source, cursor in cursors.items()} == {source: [] for source in SOURCES}
-    assert all(cursor.reverts == 0 for cursor in cursors.values())
-    assert {cursor.verdict for cursor in cursors.values()}.isdisjoint({"reverted", "rewound", "stalled"})
-    assert cursors["imessage"].value == looks[-1]["imessage"]
-
-
 @pytest.mark.parametrize("seen", [True, False])
 def test_the_classic_is_found_with_what_the_same_write_changed(seen: bool) -> None:
     """A value that was saved and reverted before anybody looked cannot be seen."""
