@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.cursors import files
 from spooltop.backends.directory.cursors.parsing import parse_sections
 from spooltop.control import open_control
 from spooltop.engine import CursorFile
@@ -118,20 +117,3 @@ def test_who_holds_the_lock_beside_the_cursors_is_seen(spool: Path, opened: Open
     with holder("flock", spool.parent / ".cursors.lock") as pid:
         assert [one.pid for one in opened(spool).look().observation.cursors[0].lock_holders] == [pid]
     assert opened(spool).look().observation.cursors[0].lock_holders == ()
-
-
-def test_a_folder_that_cannot_be_listed_tells_nothing_of_temporary_files(
-    look: Look, spool: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (spool / "cursors.json").write_text('{"email": {"cursor": 1}}')
-    (spool / "cursors.json.tmp").write_text("")
-
-    def closed(fd: int) -> object:
-        raise PermissionError(13, "Permission denied")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(files.os, "scandir", closed)
-        [source] = look()
-        assert (source.temp_files, dict(source.sections or {})) == ((), {"email": {"cursor": 1}})
-    [source] = look()
-    assert source.temp_files == ("cursors.json.tmp",)

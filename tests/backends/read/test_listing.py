@@ -23,8 +23,8 @@ from .table import FakeProcesses
 ATTRIBUTES = ("", ",s=email,n=1", ",s=bot,n=2", ",s=email,n=11")
 MANY = [
     *(f"{1795220920 + 7919 * n % 1000}000000.P{n % 5}R{n:016x}.vm{ATTRIBUTES[n % 4]}" for n in range(600)),
-    "1795221420000500.7.vm", "late", "order-17,s=email,n=3", "ü,s=email,n=3", "a%20b,s=bot,n=0", "back\\slash", "x1795220920000000.1",
-    "17952209200000001.2",
+    "1795221420000500.7.vm", "late", "order-17,s=email,n=3", "ü,s=email,n=3", "a%20b,s=bot,n=0", "back\\slash",
+    "x1795220920000000.1", "17952209200000001.2",
 ]  # fmt: skip
 
 
@@ -143,8 +143,9 @@ def test_windows_of_rows_that_say_what_their_names_say(many: Control, spool: Pat
 @pytest.mark.parametrize(
     ("selection", "count"),
     [
-        (Selection(ids=("order-17", "late", "nowhere")), 2), (Selection(keys=(("new", MANY[0]),)), 1), (Selection(source="bot"), 151),
-        (Selection(everything=True), len(MANY)), (Selection(box=Box.CUR, everything=True), 0), (Selection(filter="late"), 1),
+        (Selection(ids=("order-17", "late", "nowhere")), 2), (Selection(keys=(("new", MANY[0]),)), 1),
+        (Selection(source="bot"), 151), (Selection(everything=True), len(MANY)),
+        (Selection(box=Box.CUR, everything=True), 0), (Selection(filter="late"), 1),
     ],
 )  # fmt: skip
 def test_selection(many: Control, selection: Selection, count: int) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -192,12 +190,6 @@ def test_a_bad_server_takes_nothing_from_the_spool_itself(spool: Path, answer: s
             assert url in done.out
 
 
-def test_tickets_of_a_server_that_is_away_end_with_an_error(spool: Path, tmp_path: Path) -> None:
-    done = spooltop("tickets", spool, "--redis-tickets", f"unix://{tmp_path}/none#printer")
-    said = f"unix://{tmp_path}/none: no answer from the server: No such file or directory"
-    assert (done.code, done.err) == (5, f"spooltop: {said}\n")
-
-
 def test_a_name_that_is_no_text_is_shown_and_breaks_nothing(client: Any, server: RedisTickets) -> None:
     client.zadd(b"caf\xe9:queue", {b"1:\xff\x1b[31m:1795220919000": 1, b"2:ab:1795220919000": 2})
     (lock,) = server.look()
@@ -225,11 +217,3 @@ def test_a_server_with_a_password_and_a_number(client: Any, socket: str) -> None
                 assert (lock.verdict, lock.failed) == (verdict, verdict == "unknown")
                 assert "password" in lock.evidence or not lock.failed
                 assert secret not in lock.path + lock.evidence
-
-
-def test_the_package_redis_is_not_needed_to_look(client: Any, socket: str, spool: Path) -> None:
-    RedisTicketQueue("printer", client).register()
-    without = "import sys; sys.modules['redis'] = None; from spooltop.__main__ import main; sys.exit(main(sys.argv[1:]))"
-    words = ["tickets", str(spool), "--redis-tickets", f"unix://{socket}"]
-    done = subprocess.run([sys.executable, "-c", without, *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and f"unix://{socket}#printer: held" in done.stdout, done.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.events.folder_watch import Changes, FolderWatch, watchfiles_source
+from spooltop.backends.directory.events.folder_watch import Changes, FolderWatch
 from spooltop.backends.directory.events.inotify import Events, inotify_source, parsed
 from spooltop.backends.directory.events.side_watch import side_watch
 from spooltop.backends.directory.events.watcher import EventReport, Watcher
@@ -69,17 +69,6 @@ def test_a_move_is_heard_in_both_boxes_and_any_name_but_that_of_a_dot_file(spool
         path.unlink()
     (spool / "new").rmdir()
     assert hears.until(lambda report: report.restarted).reason
-
-
-def test_a_name_that_is_not_utf8_ends_one_watch_and_not_the_watching(spool: Path, heard: Callable[..., Heard]) -> None:
-    hears = heard(source=watchfiles_source, back_off=(0.01,))
-    hears.until(lambda report: report.listening)
-    (spool / "new" / "\udcff").touch()
-    report = hears.until(lambda report: report.restarted)
-    assert not report.exact and not report.listening and "change events failed" in report.reason
-    hears.until(lambda report: report.listening)
-    (spool / "new" / "m").touch()
-    assert hears.until(lambda report: report.batches).batches[0].added == {Box.NEW: {"m"}}
 
 
 @pytest.mark.parametrize("how", ["overflown", "flood", "silence"])
