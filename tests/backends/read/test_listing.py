@@ -71,6 +71,7 @@ def test_all_are_in_order_by_each_column_and_what_is_not_known_comes_last(
 FILTERS = (
     "email", "!email", "0000 !P3", "src:email", "!src:email vm", "zzzz", "src:email P4", "tries:1", "!tries:>0", "tries:>=0",
     "pid:7", "!verdict:dead", "age:>25m", "age:<=20m src:email", "!age:>=20m !P3", "age:>1d",
+    "age:<=1030s", "age:>=1030s src:email", "!age:<1030s",  # one was put 1,030 s ago
 )  # fmt: skip
 
 
