@@ -25,6 +25,7 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.builders import SpoolWorld
+from tests.clock import Clock
 from tests.needs import needs
 
 from .conftest import Opened
@@ -376,9 +377,9 @@ def test_the_evidence_on_files_in_tmp_is_read_again_just_before_a_purge(memory: 
 
 @pytest.mark.long
 @pytest.mark.early
-def test_claims_that_are_gone_take_no_memory(spool: Path, opened: Opened) -> None:
+def test_claims_that_are_gone_take_no_memory(spool: Path, opened: Opened, clock: Clock) -> None:
     """A dashboard runs for weeks."""
-    control = opened(spool)
+    control = opened(spool, clock=clock)
     kept = []
     tracemalloc.start()
     try:
@@ -388,6 +389,7 @@ def test_claims_that_are_gone_take_no_memory(spool: Path, opened: Opened) -> Non
             for number in range(300):
                 (spool / "cur" / f"turn{turn:03d}number{number:03d}:2,P4242").touch()
             assert control.look().observation.boxes[Box.CUR].count == 300
+            clock.advance(3_600)  # what was seen is kept for a while
             gc.collect()
             kept.append(tracemalloc.get_traced_memory()[0])
     finally:
