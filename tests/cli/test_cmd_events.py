@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,17 +12,14 @@ from typing import Any
 
 import pytest
 
-from spooltop.engine import Spool
 from tests.desk import new_desk
 
-from .streams import ROOT, spooltop
+from .streams import spooltop, start
 
 
 @contextmanager
-def running(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "spooltop", "events", *map(str, words)]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
+def running(*words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = start("events", *words)
     try:
         yield process
     finally:
@@ -32,7 +27,7 @@ def running(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def next_event(process: subprocess.Popen[str], kind: str, code: str | None = None) -> dict[str, Any]:
+def next_event(process: subprocess.Popen[bytes], kind: str, code: str | None = None) -> dict[str, Any]:
     assert process.stdout is not None
     while True:
         event: dict[str, Any] = json.loads(process.stdout.readline())
@@ -52,7 +47,7 @@ def test_problems_and_operations_are_told_until_a_signal(tmp_path: Path, number:
         assert next_event(process, "operation")["done"] == 1
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
-        assert (process.returncode, err) == (0, "")
+        assert (process.returncode, err) == (0, b"")
 
 
 def test_a_command_gets_each_event_and_its_failure_is_told(tmp_path: Path) -> None:
@@ -61,8 +56,8 @@ def test_a_command_gets_each_event_and_its_failure_is_told(tmp_path: Path) -> No
     kept = tmp_path / "kept"
     with running(desk.path, "--exec", f"cat >> {kept}; exit 7") as process:
         assert process.stdout is not None and process.stderr is not None
-        assert " begins critical claims-dead: 1 claim" in process.stdout.readline()
-        assert "--exec: exit code 7" in process.stderr.readline()
+        assert b" begins critical claims-dead: 1 claim" in process.stdout.readline()
+        assert b"--exec: exit code 7" in process.stderr.readline()
         process.terminate()
         process.communicate(timeout=60)
         assert process.returncode == 0
@@ -78,8 +73,7 @@ def test_without_a_target_that_can_be_opened_it_ends(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_went_away_ends_it(tmp_path: Path) -> None:
-    Spool.create(tmp_path / "spool").close()
-    desk = new_desk(tmp_path / "desk")
+    desk = new_desk(tmp_path)
     with running(desk.path) as process:
         assert process.stdout is not None
         process.stdout.close()

@@ -37,16 +37,6 @@ path = "queue/{put:sec}-{id}.job"
 """
 
 
-def test_the_layouts_are_listed() -> None:
-    done = spooltop("layouts", environ={"LANG": "C.UTF-8"})
-    assert (done.code, done.err) == (0, "")
-    lines = dict(line.split("  ", 1) for line in done.out.splitlines())
-    assert lines["job-queue FileStorage"].split() == ["tmp", "new", "cur", "rejected", "comes", "with", "spooltop"]
-    described = [json.loads(line) for line in spooltop("layouts", "--json", environ={}).out.splitlines()]
-    assert {one["name"] for one in described} == {line[:22].strip() for line in done.out.splitlines()}
-    assert all(one["ships"] and one["error"] is None and one["schema"] == 1 for one in described)
-
-
 def test_the_form_is_a_layout_with_every_key_there_is() -> None:
     done = spooltop("layouts", "form", environ={})
     assert (done.code, done.err) == (0, "")
@@ -58,24 +48,6 @@ def test_the_form_is_a_layout_with_every_key_there_is() -> None:
     assert words >= {*load.VERBS, *load.COMMANDS, *load.CODES, *UNITS, *(kind.removesuffix("N") for kind in kinds)}
     keys = re.findall(r'\.(?:take|need|texts|some|table|tables)\("([a-z_]+)"', Path(load.__file__).read_text())
     assert len(keys) > 30 and words >= set(keys)
-
-
-def test_a_known_layout_is_shown() -> None:
-    done = spooltop("layouts", "show", "dirq-simple", environ={})
-    assert done.code == 0 and 'name = "dirq simple"' in done.out.splitlines()
-
-
-def test_try_shows_where_each_file_falls(real_spools: Path) -> None:
-    done = spooltop("layouts", "try", "job-queue", str(real_spools / "jobqueue_filestorage"), environ={})
-    assert (done.code, done.err) == (0, "")
-    lines = done.out.splitlines()
-    assert any(line.startswith("cur       processing/worker-1/slow-1.msg  [processing/{owner}/{id}.msg]") for line in lines)
-    assert "—         workers/worker-1.worker  [nothing matches it]" in lines
-    (claim,) = [line for line in lines if line.startswith("cur ")]
-    assert re.search(r"\.msg\]  age=\S+ holder=worker-1 (DEAD|unknown) \(.*; lease ended \S+ ago\) ", claim)
-    (draft,) = [line for line in lines if line.startswith("tmp ")]
-    assert re.search(r"  age=≤\S+ holder=pid 4242 (abandoned|unknown|WRITING) \(", draft)
-    assert lines[-1] == "rejected 1 · cur 1 · tmp 1 · new 2 · in no box 12"
 
 
 def test_try_takes_a_file_and_gives_objects(tmp_path: Path) -> None:
@@ -102,13 +74,10 @@ def test_try_takes_a_file_and_gives_objects(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [
-        (("layouts", "list"), 2, "layouts: unknown word 'list'; spooltop layouts, or with one of form, show NAME, try FILE PATH"),
         (("layouts", "form", "x"), 2, "layouts form needs nothing more; spooltop layouts form"),
         (("layouts", "show"), 2, "layouts show needs a layout; spooltop layouts show NAME"),
-        (("layouts", "show", "nothere"), 2, "nothere: cannot be read: No such file or directory; name a layout file, or"),
         (("layouts", "try", "x"), 2, "layouts try needs a layout and a directory; spooltop layouts try FILE PATH"),
         (("layouts", "try", "nothere", "."), 2, "nothere: cannot be read: No such file or directory; name a layout file, or"),
-        (("layouts", "try", "huey", "/nothere"), 5, "/nothere: No such file or directory; name a directory"),
         (("layouts", "try", "huey", "/proc/self"), 5, "/proc/self: not a huey FileStorage: there is no queue/ in it (detect);"),
     ],
 )
@@ -196,28 +165,6 @@ def test_an_invalid_file_is_named_and_one_of_a_known_name_comes_before_it(tmp_pa
     )
     assert (own.name, own.ships, own.shadowed) == ("nq", False, False)
     assert [one.name for one in others if one.shadowed] == ["nq"]
-
-
-UNSEEN = {("job-queue", Box.CUR), ("dirq-simple", Box.TMP)}
-"""Claims and drafts whose holders may be processes that an ordinary user cannot look into, where such processes run."""
-
-
-@pytest.mark.parametrize(("layout", "action", "box", "force"), ACTIONS)
-def test_each_action_has_a_command_and_its_plan_gives_one_that_makes_it_again(
-    layout: str, action: Action, box: Box, force: bool, tmp_path: Path
-) -> None:
-    queue = tmp_path / "queue"
-    LAYOUTS[layout](queue)
-    if os.geteuid() != 0 and (layout, box) in UNSEEN:
-        force = spooltop(action, queue, "--box", box, "ALL", "--dry-run", environ={}).code == 3
-    first = spooltop(action, queue, "--box", box, "ALL", *["--force"] * force, "--dry-run", environ={})
-    assert (first.code, first.err) == (0, "")
-    told = f"as a command{', without force' if force else ''}: (.*)\n"
-    (command,) = re.findall(told, first.out)
-    words = shlex.split(command)[1:]
-    assert spooltop(*words, "--dry-run", environ={}).code == (3 if force else 0)
-    again = spooltop(*words, *["--force"] * force, "--dry-run", environ={})
-    assert (again.code, re.findall(told, again.out)) == (0, [command])
 
 
 def test_a_box_that_a_queue_has_not_is_named_with_those_it_has(tmp_path: Path) -> None:
