@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from spooltop.backends.layouts.definition import load
+from spooltop.backends.layouts.definition import library, load
 from spooltop.backends.layouts.definition.layout import BOXES
-from spooltop.backends.layouts.definition.library import read_layout
 from spooltop.backends.layouts.definition.templates import TYPES
 from spooltop.backends.layouts.definition.units import UNITS
-from spooltop.backends.layouts.operator.operator import LayoutOperator
-from spooltop.backends.layouts.reader import LayoutReader
-from spooltop.layouts import known_layouts
-from spooltop.model.filters.selection import Selection
-from spooltop.model.vocabulary import Action, Box
-from spooltop.operate.operations import Operations
-from tests.backends.layouts.queues import ACTIONS
-from tests.backends.layouts.test_reader import Around
 from tests.builders import LAYOUTS
 
 from .streams import spooltop
@@ -103,68 +92,52 @@ steps = ["rename {path} hold/{name}"]
 """
 
 
-def test_a_layout_with_a_folder_for_held_messages_has_their_release(tmp_path: Path) -> None:
-    """``layouts try`` first, then hold, release, undo: by the same rename both ways."""
-    folder, queue = tmp_path / "spooltop" / "layouts", tmp_path / "q"
-    folder.mkdir(parents=True)
-    (folder / "mine.toml").write_text(HOLDS)
-    for name in ("queue", "hold"):
-        (queue / name).mkdir(parents=True)
-    (queue / "queue/7.job").write_text("x")
-    os.utime(queue / "queue/7.job", (1795220919, 1795220919))
-    warned = f"{folder}/mine.toml: line 5: queue/{{id}}.job says no time of the put"
-    tried = spooltop("layouts", "try", folder / "mine.toml", queue, environ={})
-    assert tried.code == 0 and tried.err.startswith(f"spooltop: warning: {warned}") and tried.err.count("\n") == 1
-    assert re.search(r"new +queue/7.job .* age=\d", tried.out) and "enqueued_at=" in tried.out
-    (mine,) = [one for one in known_layouts({"XDG_CONFIG_HOME": str(tmp_path)}, uid=os.geteuid() or 1) if one.name == "mine"]
-    assert [one.partition(", so ")[0] for one in mine.warnings] == [warned]
+@pytest.fixture
+def layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the user's own layouts, for root too."""
+    folder = tmp_path / "layouts"
+    folder.mkdir()
+    folders = library.folders({}, uid=0)
+    monkeypatch.setattr(library, "folders", lambda environ, uid=None: (str(folder), *folders))
+    return folder
 
-    def run(*words: str | Path) -> str:
-        layout = read_layout(str(folder / "mine.toml"))
-        reader = LayoutReader(str(queue), layout, Around())
-        observation = reader.see()
-        reader.close()
-        assert observation.boxes[Box.NEW].oldest_at in (None, 1795220919.0)
-        ops = Operations(
-            LayoutOperator(str(queue), layout, Around(), state_dir=str(tmp_path / "state"), user="ann"), str(queue), time.time
-        )
-        action = Action(str(words[0]))
-        plan = ops.plan(action, Selection(everything=True), options={"undoes": str(words[1])} if words[1:] else {})
-        assert plan.items and not plan.refused
-        result = ops.apply(plan)
-        assert [(one.outcome.value, one.reason) for one in result.items] == [("done", "")]
-        return result.operation
+
+def test_a_layout_with_a_folder_for_held_messages_has_their_release(layouts: Path, tmp_path: Path) -> None:
+    """Holds, releases and undoes by the same rename both ways."""
+    (layouts / "mine.toml").write_text(HOLDS)
+    for name in ("queue", "hold"):
+        (tmp_path / "q" / name).mkdir(parents=True)
+    (tmp_path / "q/queue/7.job").write_text("x")
+    tried = spooltop("layouts", "try", layouts / "mine.toml", tmp_path / "q", environ={})
+    assert (tried.code, tried.err.count("\n")) == (0, 1)
+    assert tried.err.startswith(f"spooltop: warning: {layouts}/mine.toml: line 5: queue/{{id}}.job says no time of the put")
+
+    def run(*words: str, code: int = 0) -> Any:
+        done = spooltop(words[0], tmp_path / "q", *words[1:], "--as", "mine", "--yes", "--json", environ={})
+        assert done.code == code, done
+        return json.loads(done.out)
 
     def lies() -> list[str]:
-        return [f"{one.parent.name}/{one.name}" for one in sorted(queue.glob("*/*.job"))]
+        return [f"{one.parent.name}/{one.name}" for one in sorted((tmp_path / "q").glob("*/*.job"))]
 
-    run("hold")
+    run("hold", "ALL")
     assert lies() == ["hold/7.job"]
-    released = run("release")
+    released = run("release", "ALL")["operation"]
     assert lies() == ["queue/7.job"]
     run("undo", released)
     assert lies() == ["hold/7.job"]
-    (queue / "queue/7.job").write_text("another one")
-    layout = read_layout(str(folder / "mine.toml"))
-    ops = Operations(
-        LayoutOperator(str(queue), layout, Around(), state_dir=str(tmp_path / "state"), user="ann"), str(queue), time.time
-    )
-    (refusal,) = ops.plan(Action.RELEASE, Selection(everything=True)).refused
-    assert refusal.reason == "conflict: another message with this id waits; both are kept"
+    (tmp_path / "q/queue/7.job").write_text("another one")
+    (refusal,) = run("release", "ALL", code=3)["refused"]
+    assert refusal["reason"] == "conflict: another message with this id waits; both are kept"
 
 
-def test_an_invalid_file_is_named_and_one_of_a_known_name_comes_before_it(tmp_path: Path) -> None:
-    folder = tmp_path / "spooltop" / "layouts"
-    folder.mkdir(parents=True)
-    (folder / "bad.toml").write_text(MINE.replace('"new"', '"neu"'))
-    (folder / "nq.toml").write_text(MINE.replace('"mine"', '"nq"'))
-    known = known_layouts({"XDG_CONFIG_HOME": str(tmp_path)}, uid=folder.stat().st_uid or 1)
-    bad, own, *others = [one for one in known if not one.path.startswith("/etc/")]
-    assert bad.error.partition("bad.toml: ")[2] == (
-        "line 4: box = 'neu': there are tmp, new, cur, held, rejected, delivered; mend it; spooltop layouts shows those that load"
-    )
-    assert (own.name, own.ships, own.shadowed) == ("nq", False, False)
-    assert [one.name for one in others if one.shadowed] == ["nq"]
+def test_an_invalid_file_is_named_and_one_of_a_known_name_comes_before_it(layouts: Path) -> None:
+    (layouts / "bad.toml").write_text(MINE.replace('"new"', '"neu"'))
+    (layouts / "nq.toml").write_text(MINE.replace('"mine"', '"nq"'))
+    bad, own, *others = map(json.loads, spooltop("layouts", "--json", environ={}).out.splitlines())
+    assert bad["error"].partition("bad.toml: ")[2].startswith("line 4: box = 'neu': there are tmp, new, cur, held, rejected")
+    assert (own["name"], own["ships"], own["shadowed"]) == ("nq", False, False)
+    assert [one["name"] for one in others if one["shadowed"]] == ["nq"]
 
 
 def test_a_box_that_a_queue_has_not_is_named_with_those_it_has(tmp_path: Path) -> None:

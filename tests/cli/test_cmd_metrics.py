@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import os
 import signal
 import socket
 import subprocess
@@ -22,7 +21,7 @@ from spooltop.cli.commands.metrics import address, close_idle
 from spooltop.engine import Spool
 from spooltop.errors import UsageError
 
-from .streams import ROOT, spooltop
+from .streams import finish, spooltop, start
 
 
 @pytest.fixture
@@ -42,20 +41,6 @@ def messages(text: str) -> dict[tuple[str, str], float]:
     }
 
 
-def test_without_options_it_looks_once(spool: Path) -> None:
-    done = spooltop("metrics", spool)
-    assert (done.code, done.err) == (0, "")
-    assert messages(done.out)[str(spool), "new"] == 1
-
-
-def test_a_target_that_cannot_be_read_is_named_and_the_others_are_there(spool: Path, tmp_path: Path) -> None:
-    done = spooltop("metrics", tmp_path / "none", spool)
-    assert (done.code, done.err.count("\n")) == (5, 1)
-    assert "no such directory" in done.err
-    assert messages(done.out)[str(spool), "new"] == 1
-    assert f'spooltop_scan_complete{{target="{tmp_path}/none"}} 0.0' in done.out
-
-
 def test_the_examples_of_addresses_hold() -> None:
     outcome = doctest.testmod(metrics)
     assert (outcome.attempted > 0, outcome.failed) == (True, 0)
@@ -67,24 +52,10 @@ def test_what_is_no_address_is_a_usage_error(text: str) -> None:
         address(text)
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (["--listen", "9923", "--textfile", "x"], "together"),
-        (["--textfile", "x", "--every", "0"], "--every"),
-        (["--textfile", "x", "--every", "soon"], "soon"),
-    ],
-)
-def test_options_that_make_no_sense_are_one_line(spool: Path, words: list[str], text: str) -> None:
-    done = spooltop("metrics", spool, *words)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert text in done.err
-
-
 def test_without_the_library_it_says_how_to_get_it(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "prometheus_client"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "spooltop.monitor.metrics")
+    monkeypatch.delitem(sys.modules, "spooltop.monitor.metrics", raising=False)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if not (Path(path or ".") / "prometheus_client").is_dir()])
     done = spooltop("metrics", spool)
     said = "spooltop: metrics needs prometheus_client; in the checkout, pip install '.[metrics]'\n"
@@ -92,24 +63,26 @@ def test_without_the_library_it_says_how_to_get_it(spool: Path, monkeypatch: pyt
 
 
 @contextmanager
-def running(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "spooltop", "metrics", *map(str, words)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stderr is not None
-        process.stderr.close()
+def running(*words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+    with start("metrics", *words, stdout=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def port(process: subprocess.Popen[bytes]) -> str:
+    """The port of a server that says where it serves."""
+    assert process.stderr is not None
+    word = process.stderr.readline().decode().split()[2]
+    assert word.startswith("http://127.0.0.1:") and word.endswith("/metrics")
+    return word.removeprefix("http://127.0.0.1:").removesuffix("/metrics")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_what_changes_until_a_signal_ends_it(spool: Path, number: signal.Signals) -> None:
     with running(spool, "--listen", "127.0.0.1:0") as process:
-        assert process.stderr is not None
-        url = process.stderr.readline().split()[2]
-        assert url.startswith("http://127.0.0.1:")
+        url = f"http://127.0.0.1:{port(process)}/metrics"
 
         def served() -> float | None:
             with urllib.request.urlopen(url, timeout=60) as answer:
@@ -146,15 +119,15 @@ def test_a_connection_on_which_nothing_comes_is_closed(
     assert capfd.readouterr().err == ""
 
 
-def test_a_port_that_is_taken_is_one_line(spool: Path) -> None:
+def test_where_it_cannot_serve_or_write_it_ends_with_one_line(spool: Path, tmp_path: Path) -> None:
     with running(spool, "--listen", "0") as first:
-        assert first.stderr is not None
-        port = first.stderr.readline().split()[2].rpartition(":")[2].partition("/")[0]
-        with running(spool, "--listen", port) as second:
-            assert second.stderr is not None
-            said = second.stderr.read()
-            assert second.wait(60) == 5
-    assert (f"cannot listen on 127.0.0.1:{port}" in said, said.count("\n")) == (True, 1)
+        taken = port(first)
+        for words, said in (
+            (("--listen", taken), f"cannot listen on 127.0.0.1:{taken}"),
+            (("--textfile", tmp_path / "none" / "x.prom"), "cannot be written: No such file or directory"),
+        ):
+            done = finish(["metrics", spool, *words])
+            assert (done.code, said in done.err, done.err.count("\n")) == (5, True, 1)
 
 
 def test_the_textfile_is_replaced_again_and_again(spool: Path, tmp_path: Path) -> None:
@@ -171,11 +144,3 @@ def test_the_textfile_is_replaced_again_and_again(spool: Path, tmp_path: Path) -
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     assert [one.name for one in path.parent.iterdir()] == [path.name]
-
-
-def test_a_textfile_that_cannot_be_written_is_one_line(spool: Path, tmp_path: Path) -> None:
-    with running(spool, "--textfile", tmp_path / "none" / "x.prom") as process:
-        assert process.stderr is not None
-        said = process.stderr.read()
-        assert process.wait(60) == 5
-    assert ("cannot be written: No such file or directory" in said, said.count("\n")) == (True, 1)

@@ -42,25 +42,27 @@ def test_yes_alone_is_refused_where_a_holder_is_unknown(desk: Desk, action: str)
     assert not list(desk.path.glob(".spooltop/journal*"))
 
 
-@pytest.mark.parametrize(
-    "words", [[f"--yes={ALL}"], ["--yes", f"--yes={ALL}"], ["--yes", "--force"], [f"--yes={ALL}", "--force"]]
-)
-@pytest.mark.parametrize("action", ["requeue", "hold", "purge"])
-def test_the_number_or_force_does_it_and_yes_alone_undoes_it(desk: Desk, action: str, words: list[str]) -> None:
+@pytest.mark.parametrize("words", [[f"--yes={ALL}"], ["--yes", f"--yes={ALL}"], ["--yes", "--force"]])
+def test_the_number_or_force_does_it_and_yes_alone_undoes_it(desk: Desk, words: list[str]) -> None:
     before = desk.names(Box.CUR)
-    done = run(desk, action, "--box", "cur", "ALL", *words)
+    done = run(desk, "requeue", "ALL", *words, "--json")
     assert (done.code, desk.names(Box.CUR)) == (0, []), done.err
-    undo = next(line for line in done.out.splitlines() if line.startswith("undo it: ")).split()[-1]
-    assert run(desk, "undo", undo, "--yes").code == 0
+    assert spooltop(*json.loads(done.out)["undo"][1:], "--yes").code == 0
     assert desk.names(Box.CUR) == before
 
 
-@pytest.mark.parametrize("count", [0, ALL - 1, ALL + 1, 10**30])
-@pytest.mark.parametrize("more", [[], ["--force"]])
-def test_another_number_than_the_plans_is_refused(desk: Desk, count: int, more: list[str]) -> None:
-    done = run(desk, "requeue", "ALL", f"--yes={count}", *more)
+@pytest.mark.parametrize("words", [["--yes=0"], [f"--yes={ALL - 1}"], [f"--yes={10**30}"], [f"--yes={ALL + 1}", "--force"]])
+def test_another_number_than_the_plans_is_refused(desk: Desk, words: list[str]) -> None:
+    done = run(desk, "requeue", "ALL", *words)
     assert (done.code, desk.names(Box.NEW)) == (3, [])
-    assert done.err == f"spooltop: requeue: nothing done: {count:,} confirmed, and the plan has 3; look at the plan again\n"
+    count = f"{int(words[0].removeprefix('--yes=')):,}"
+    assert done.err == f"spooltop: requeue: nothing done: {count} confirmed, and the plan has 3; look at the plan again\n"
+
+
+@pytest.mark.parametrize(("typed", "code"), [("Y", 3), ("2", 3), ("3", 0)])
+def test_on_a_terminal_the_number_is_typed(desk: Desk, typed: str, code: int) -> None:
+    assert run(desk, "requeue", "ALL", stdin=f"{typed}\n".encode(), tty=True).code == code
+    assert len(desk.names(Box.NEW)) == (0 if code else ALL)
 
 
 @pytest.mark.parametrize(
@@ -82,19 +84,6 @@ def test_every_way_to_select_asks_the_same(desk: Desk, words: list[str], stdin: 
     assert (done.code, json.loads(done.out)["done"], desk.names(Box.NEW)) == (0, 2, ["job0", "job1"])
 
 
-def test_what_is_proved_needs_no_more_than_yes(desk: Desk) -> None:
-    assert run(desk, "requeue", "--verdict", "dead", "--yes").code == 0
-    desk.put("one")
-    assert run(desk, "hold", "--box", "new", "ALL", "--yes=2").code == 0
-    assert run(desk, "release", "ALL", "--yes").code == 0
-
-
-@pytest.mark.parametrize(("typed", "code"), [("y", 3), ("Y", 3), ("2", 3), ("3", 0)])
-def test_on_a_terminal_the_number_is_typed(desk: Desk, typed: str, code: int) -> None:
-    assert run(desk, "requeue", "ALL", stdin=f"{typed}\n".encode(), tty=True).code == code
-    assert len(desk.names(Box.NEW)) == (0 if code else ALL)
-
-
 def test_the_count_is_no_id_and_no_word_behind_it_is_the_count(desk: Desk) -> None:
     assert run(desk, "requeue", "--yes", "job0").code == 3
     assert run(desk, "requeue", "--yes=1", "job0").code == 0
@@ -109,16 +98,10 @@ def test_a_count_is_a_number(desk: Desk, word: str) -> None:
     assert run(desk, "requeue", "ALL", "--yes=3", "--yes=2").code == 2
 
 
-def test_a_queue_is_moved_by_the_same_rules(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("words", "count"), [(["pause"], 1), (["inject", "--count", "2"], 2), (["move"], 1)])
+def test_what_has_no_holders_takes_its_number_too(tmp_path: Path, words: list[str], count: int) -> None:
     desk, other = new_desk(tmp_path / "a"), new_desk(tmp_path / "b")
     desk.put("one")
-    assert spooltop("move", desk.path, other.path, "--yes=2").code == 3
-    assert spooltop("move", desk.path, other.path, "--yes=1").code == 0
-    assert len(other.names(Box.NEW)) == 1
-
-
-@pytest.mark.parametrize("words", [["pause"], ["inject", "--count", "2"]])
-def test_what_has_no_holders_takes_its_number_too(desk: Desk, words: list[str]) -> None:
-    count = 2 if "--count" in words else 1
-    assert run(desk, *words, f"--yes={count + 1}").code == 3
-    assert run(desk, *words, f"--yes={count}").code == 0
+    more = [str(other.path)] if words == ["move"] else words[1:]
+    assert run(desk, words[0], *more, f"--yes={count + 1}").code == 3
+    assert run(desk, words[0], *more, f"--yes={count}").code == 0
