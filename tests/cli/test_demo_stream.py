@@ -5,9 +5,7 @@ from __future__ import annotations
 import doctest
 import os
 import shutil
-import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,25 +14,12 @@ import pytest
 from redis import Redis
 
 from spooltop.cli.demo import consumers, demo_dir, stages, stream_actors, stream_scenario
-from spooltop.cli.demo.process_group import Child, fork
-from spooltop.cli.demo.scenario import WORKERS, HeldMessage
+from spooltop.cli.demo.process_group import Child
 from spooltop.cli.demo.server import DemoServer, find_program
-from spooltop.cli.demo.stream_scenario import StreamScenario, make_groups
-from spooltop.control import open_control
+from spooltop.cli.demo.stream_scenario import make_groups
 from spooltop.errors import Refused, Unavailable, UsageError
-from spooltop.model.filters.selection import Selection
-from spooltop.model.vocabulary import Action, Box
 
 from .streams import spooltop
-
-
-@pytest.fixture
-def child() -> Iterator[Child]:
-    """A demo that runs as long as the test."""
-    ends = [*os.pipe(), *os.pipe()]
-    yield Child(ends[0], ends[3])
-    for fd in ends:
-        os.close(fd)
 
 
 @pytest.fixture
@@ -48,16 +33,6 @@ def address(tmp_path: Path) -> Iterator[str]:
     finally:
         server.close()
         demo_dir.remove_logs(str(tmp_path))
-
-
-@pytest.fixture
-def scenario(address: str, child: Child, tmp_path: Path) -> Iterator[StreamScenario]:
-    """A scenario whose history is set up; its actors do not run."""
-    made = StreamScenario(child, address, {"XDG_STATE_HOME": str(tmp_path)})
-    made.began = time.monotonic()
-    made.before()
-    yield made
-    made.close()
 
 
 def test_the_example_runs() -> None:
@@ -117,52 +92,7 @@ def test_without_the_client_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatc
             pass
 
 
-def test_a_directory_is_not_kept_where_there_is_none() -> None:
-    done = spooltop("demo", "--redis", "--dir", "x", "--headless", "0")
-    assert (done.code, "--redis makes none" in done.err) == (2, True)
-
-
-def test_its_history_has_a_poison_message_and_some_that_were_set_aside(scenario: StreamScenario) -> None:
-    with open_control(scenario.address, watch=False) as control:
-        boxes = control.look().observation.boxes
-        assert (boxes[Box.HELD].count, boxes[Box.TRASH].count) == (2, 1)
-    assert scenario.poison_waits(time.monotonic())
-    with stream_scenario.open_queue(scenario.address) as box:
-        claim = box.claim()
-        assert claim is not None and (claim.id, claim.attempt > 2) == (scenario.poison, True)
-        assert consumers.is_poison(claim.data)
-        (held,) = scenario.held()
-        assert held == HeldMessage(claim.name, os.getpid(), True)
-        assert scenario.is_held(held.name) and not scenario.poison_waits(time.monotonic())
-        claim.ack()
-        assert not scenario.is_held(held.name)
-    assert not scenario.poison_waits(time.monotonic())
-    assert scenario.poison_waits(time.monotonic() + 1000)  # put again
-
-
-def test_a_worker_that_is_killed_leaves_a_dead_claim_and_goes_when_that_is_done(scenario: StreamScenario, tmp_path: Path) -> None:
-    def die() -> None:
-        with stream_scenario.open_queue(scenario.address, 0.2) as box:
-            while (claim := box.claim()) is not None and consumers.is_poison(claim.data):
-                claim.ack()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    pid = fork(WORKERS[0], die)
-    os.waitpid(pid, 0)
-    (held,) = scenario.held()
-    assert (held.pid, held.poison) == (pid, False)
-    with open_control(scenario.address, watch=False, settings={"XDG_STATE_HOME": str(tmp_path)}) as control:
-        while control.look().observation.counts.dead == 0:
-            continue
-        control.apply(control.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True)))
-        control.look()
-        assert [one.owner.pid for one in control.consumers().consumers] == [pid]
-        assert scenario.held() == []
-        control.look()
-        assert control.consumers().consumers == ()
-
-
-def test_a_producer_and_the_other_readers_end_with_the_demo(address: str, child: Child) -> None:
+def test_a_producer_and_the_other_readers_end_with_the_demo(address: str) -> None:
     lifeline, write = os.pipe()
     os.close(write)
     over = Child(lifeline, -1)
