@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.cli.parser import parser_of
 from spooltop.startup.splash import Splash, targets, wanted
 
 XTERM = {"TERM": "xterm-256color"}
@@ -40,38 +41,26 @@ def until(fd: int, words: bytes) -> bytes:
     return read
 
 
-def test_it_is_for_what_opens_the_dashboard(spool: str) -> None:
-    assert wanted([spool], XTERM) == spool
-    assert wanted(["--read-only", spool], XTERM) == spool
-    assert wanted(["demo"], XTERM) == "demo"
-    assert wanted([f"{spool}/cursors.json"], XTERM) == f"{spool}/cursors.json"
-
-
-def test_it_is_not_for_what_prints(spool: str) -> None:
-    assert wanted(["--json", spool], XTERM) is None
-    assert wanted(["demo", "--headless=3"], XTERM) is None
-    assert wanted([f"{spool}/nothing"], XTERM) is None
+def test_it_is_for_what_opens_the_dashboard_and_not_for_what_prints(spool: str, ends: tuple[int, int], tmp_path: Path) -> None:
+    evil = Path(spool) / "\x1b[2J"
+    (evil / "new").mkdir(parents=True)
+    for words, shown in (
+        ([spool], spool), (["--read-only", spool], spool), (["demo"], "demo"), ([str(evil)], ""),
+        ([f"{spool}/cursors.json"], f"{spool}/cursors.json"), ([f"{spool}/nothing"], None),
+        (["--json", spool], None), (["demo", "--headless=3"], None),
+    ):  # fmt: skip
+        assert wanted(words, XTERM) == shown, words
     assert wanted([spool], {"TERM": "dumb"}) is None
-
-
-def test_the_value_of_an_option_is_no_path() -> None:
-    assert targets(["q", "--view", "new"]) == targets(["--sort", "held", "q", "--filter=x", "--theme", "dark"]) == ["q"]
-    assert targets(["--view", "new"]) == ["."]
+    with open(tmp_path / "out", "wb") as file:
+        assert not Splash.show([spool], XTERM, (ends[1], file.fileno(), ends[1])).up
 
 
 def test_every_option_of_the_dashboard_that_takes_a_value_is_skipped() -> None:
-    from spooltop.cli.parser import parser_of
-
     for action in parser_of(None)._actions:
         if action.nargs is None:
             for option in action.option_strings:
                 assert targets(["q", option, "x"]) == ["q"], option
-
-
-def test_a_hostile_path_is_not_written_to_the_terminal(spool: str) -> None:
-    evil = Path(spool) / "\x1b[2J"
-    (evil / "new").mkdir(parents=True)
-    assert wanted([str(evil)], XTERM) == ""
+    assert targets(["--view", "new"]) == ["."]
 
 
 def test_it_goes_when_lifted_and_stays_when_handed_over(spool: str, ends: tuple[int, int]) -> None:
@@ -101,21 +90,6 @@ def test_it_counts_what_waits_however_many_and_of_whatever_names(spool: str, end
     assert splash.counted == 12_000
 
 
-def test_nothing_is_counted_onto_the_dashboard(spool: str, ends: tuple[int, int]) -> None:
-    ours, theirs = ends
-    splash = Splash(theirs, spool)
-    splash.hand_over()
-    splash.count(f"{spool}/new")
-    assert splash.counted == 0
-    os.write(theirs, b"next")
-    assert os.read(ours, 4096) == b"next"
-
-
-def test_nothing_is_painted_where_a_stream_is_no_terminal(spool: str, ends: tuple[int, int], tmp_path: Path) -> None:
-    with open(tmp_path / "out", "wb") as file:
-        assert not Splash.show([spool], XTERM, (ends[1], file.fileno(), ends[1])).up
-
-
 def test_an_error_stands_on_the_screen_that_was_there_before(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     ours, theirs = pty.openpty()
@@ -134,12 +108,6 @@ def test_an_error_stands_on_the_screen_that_was_there_before(tmp_path: Path) -> 
     assert process.returncode == 2
     before, _, after = said.partition(b"\x1b[?1049l")
     assert b"looking..." in before and b"spooltop:" not in before and b"spooltop: " in after
-
-
-def test_it_loads_nothing(tmp_path: Path) -> None:
-    code = "import sys, spooltop.startup.splash; print(*{'argparse', 'dataclasses', 're', 'textual', 'enum'} & set(sys.modules))"
-    bare = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert bare.stdout.split() == []
 
 
 def test_hardly_anything_is_loaded_before_it_falls() -> None:

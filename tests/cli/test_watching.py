@@ -52,20 +52,6 @@ def test_lost_updates_are_told_by_source(tmp_path: Path, command: str) -> None:
     assert found["imessage"]["verdict"] == "reverted"
 
 
-@pytest.mark.parametrize("words", ["0", "abc", "-5", "9e9d", "1h30", "400d"])
-def test_a_wrong_duration_is_one_line(tmp_path: Path, words: str) -> None:
-    write(tmp_path / "cursors.json", {"imessage": 10})
-    for command in ("status", "cursors"):
-        done = spooltop(command, tmp_path, f"--watch={words}")
-        assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
-
-
-def test_it_goes_with_no_change(tmp_path: Path) -> None:
-    write(tmp_path / "cursors.json", {"imessage": 10})
-    done = spooltop("cursors", tmp_path, "--watch", "1s", "--mute", "imessage")
-    assert (done.code, "--watch and --mute together" in done.err) == (2, True)
-
-
 def test_ctrl_c_ends_it_at_once_without_a_word(tmp_path: Path) -> None:
     write(tmp_path / "cursors.json", {"imessage": 10})
     code = (
