@@ -119,15 +119,3 @@ def test_an_error_breaks_between_words_on_a_terminal_only(columns: int) -> None:
     piped = Stream()
     Terminal(Stream(), Stream(), piped, {"TERM": "xterm"}, columns=columns).error(text)
     assert piped.written == f"spooltop: {text}\n"
-
-
-def test_the_list_of_claims_says_whose_they_are(tmp_path: Path) -> None:
-    with Spool.create(tmp_path / "s", durable=False) as box:
-        box.put(b"x")
-        claim = box.claim()
-        assert claim is not None
-        head, line = spooltop("ls", tmp_path / "s", "--box", "cur").out.splitlines()
-        at = head.index("owner")
-        assert line[at:].startswith(f"{os.getpid()} ")
-        assert line.index(claim.id) == head.index("message")
-        claim.ack()
