@@ -58,12 +58,6 @@ def test_a_number_stays_a_number(spool: Path, word: str) -> None:
     assert cursors(spool)["imessage"] == (word if word == "hello" else json.loads(word))
 
 
-def test_the_command_of_the_plan_does_the_same(spool: Path) -> None:
-    plan = json.loads(spooltop("cursors", spool, "--set", r"odd\x3d=4", "--dry-run", "--json").out)
-    assert spooltop(*plan["command"][1:], "--yes").code == 0
-    assert cursors(spool)["odd="] == {"last_id": 4, "n": "x"}
-
-
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

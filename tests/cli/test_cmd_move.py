@@ -125,9 +125,6 @@ def test_a_stop_ends_it_between_two_messages(both: Pair) -> None:
         assert (done.moved, done.left.ready, done.left.delayed, done.stopped) == (1, 1, 1, True)
 
 
-# Messages that come again
-
-
 @pytest.mark.parametrize("foreign", [False, True])
 def test_an_id_that_comes_again_is_moved_again(empty: Pair, foreign: bool) -> None:
     for content in (b"first", b"second", b"second"):
@@ -148,9 +145,6 @@ def test_a_restored_backup_is_moved_again(empty: Pair, tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "backup", empty[0])
     spooltop("move", *empty, "--yes")
     assert contents(empty[1]) == [b"one", b"one"]
-
-
-# One queue
 
 
 def test_one_queue_under_two_names_is_refused(both: Pair) -> None:
@@ -188,9 +182,6 @@ def test_what_comes_meanwhile_is_counted_and_left(empty: Pair, monkeypatch: pyte
     assert (done.code, done.out) == (1, "moved 2 messages; 2 came meanwhile: run it again\n")
 
 
-# Claims of others
-
-
 def test_claims_of_running_consumers_and_of_other_programs_are_counted_and_left(empty: Pair) -> None:
     put(empty[0], b"one", b"two")
     with Spool(empty[0]) as spool, spool.claim() as claim:
@@ -209,9 +200,6 @@ def test_claims_of_a_dead_consumer_are_moved_where_nothing_else_waits(empty: Pai
     die_with(empty[0], Spool.claim)
     assert spooltop("move", *empty, "--yes").out == "moved 1 message\n"
     assert contents(empty[1]) == [b"one"]
-
-
-# Killed moves
 
 
 @pytest.mark.parametrize(
@@ -244,25 +232,15 @@ def test_a_killed_move_to_another_target_is_named_and_left(empty: Pair, tmp_path
     assert f"1 is left of a move to {empty[1]} that was killed, {again}" in done.err
 
 
-def test_a_killed_moves_claim_is_taken_though_its_foreign_name_came_again(empty: Pair) -> None:
-    name = empty[0] / "new" / "job.1"
-    name.write_bytes(b"first")
-    killed_move(*empty)
-    name.write_bytes(b"second")
-    assert spooltop("move", *empty, "--yes").out == "moved 2 messages\n"
-    assert sorted(contents(empty[1])) == [b"first", b"second"]
-
-
-@pytest.mark.parametrize("action", ["requeue", "hold"])
-def test_operators_take_claims_of_other_dead_consumers_only(empty: Pair, action: str) -> None:
+def test_operators_take_claims_of_other_dead_consumers_only_or_by_force(empty: Pair) -> None:
     put(empty[0], b"one", b"two", b"three")
     die_with(empty[0], lambda spool: [spool.claim(), spool.claim()])
     killed_move(*empty)
-    done = spooltop(action, empty[0], "--box", "cur", "ALL", "--yes")
-    assert done.code in (0, 1) and "refused 1" in done.out and "run the same move again" in done.out
+    done = spooltop("requeue", empty[0], "ALL", "--yes")
+    assert done.code == 1 and "refused 1" in done.out and "run the same move again" in done.out
     assert len(os.listdir(empty[0] / "cur")) == 1
-    assert f"; 1 of them: a move to {empty[1]} was killed" not in spooltop("status", empty[0]).out
-    assert f"; a move to {empty[1]} was killed" in spooltop("status", empty[0]).out
+    forced = spooltop("requeue", empty[0], "ALL", "--yes", "--force")
+    assert forced.code == 0 and f"it may be in {empty[1]} as well" in forced.out
 
 
 @pytest.mark.parametrize("target", [7, None, ["b"]])
@@ -275,14 +253,6 @@ def test_a_movers_record_that_somebody_wrote_is_left_alone(empty: Pair, target: 
     with Spool(empty[0]) as spool:
         assert spool.recover() == []
     assert "1 is left of a move to '' that was killed" in spooltop("move", *empty, "--yes").err
-
-
-def test_a_killed_moves_claim_is_requeued_by_force(empty: Pair) -> None:
-    put(empty[0], b"one")
-    killed_move(*empty)
-    forced = spooltop("requeue", empty[0], "ALL", "--yes", "--force")
-    assert forced.code == 0 and f"it may be in {empty[1]} as well" in forced.out
-    assert contents(empty[0]) == [b"one"]
 
 
 def test_attempts_are_not_counted_by_a_move_that_fails(empty: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,17 +79,6 @@ def test_it_goes_when_lifted_and_stays_when_handed_over(spool: str, ends: tuple[
     assert os.read(ours, 4096) == b"next"
 
 
-def test_it_counts_what_waits_however_many_and_of_whatever_names(spool: str, ends: tuple[int, int]) -> None:
-    ours, theirs = ends
-    for number in range(12_000):
-        os.close(os.open(f"{spool}/new/{'m' * (1 + number % 3 * (number > 9_000) * 9)}{number}", os.O_CREAT))
-    os.close(os.open(f"{spool}/new/.hidden", os.O_CREAT))
-    splash = Splash.show([spool], XTERM, (theirs,) * 3)
-    until(ours, b"new 12,000  looking...\x1b[K")
-    splash.hand_over()
-    assert splash.counted == 12_000
-
-
 def test_an_error_stands_on_the_screen_that_was_there_before(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     ours, theirs = pty.openpty()
@@ -108,13 +97,6 @@ def test_an_error_stands_on_the_screen_that_was_there_before(tmp_path: Path) -> 
     assert process.returncode == 2
     before, _, after = said.partition(b"\x1b[?1049l")
     assert b"looking..." in before and b"spooltop:" not in before and b"spooltop: " in after
-
-
-def test_hardly_anything_is_loaded_before_it_falls() -> None:
-    """Each library module between the start and the first output costs milliseconds: typing alone takes five."""
-    code = "import sys; known = set(sys.modules); import spooltop.__main__; print(*sorted(set(sys.modules) - known))"
-    loaded = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
-    assert [name for name in loaded if not name.startswith("spooltop")] == ["__future__"]
 
 
 def test_no_thread_loads_what_python_replaces_while_it_is_loaded(spool: str, ends: tuple[int, int]) -> None:

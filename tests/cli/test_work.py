@@ -215,22 +215,6 @@ def test_the_claim_lives_as_long_as_the_command(spool: Spool, tmp_path: Path) ->
         assert spool.recover() == [name]
 
 
-def test_what_a_dead_consumer_held_is_put_back_at_the_start(spool: Spool) -> None:
-    spool.put(b"x")
-    with running(*work(spool, script="echo $$; exec tail -f /dev/null")) as process:
-        command = int(line(process))
-        process.kill()
-        process.wait()
-        os.kill(command, signal.SIGKILL)
-        assert process.stdout is not None
-        assert process.stdout.read() == b""
-    left_alone = finish(work(spool, "--drain", "--no-recover"))
-    assert (left_alone.code, left_alone.err) == (0, "")
-    done = finish(work(spool, "--drain", script="echo $SPOOLTOP_ATTEMPT"))
-    assert (done.code, done.out) == (0, "2\n")
-    assert boxes(spool) == EMPTY
-
-
 def test_a_command_that_cannot_be_started_gives_the_message_back(spool: Spool, tmp_path: Path) -> None:
     script = tmp_path / "broken"
     script.write_text("#!/no/such/interpreter\n")
@@ -240,15 +224,6 @@ def test_a_command_that_cannot_be_started_gives_the_message_back(spool: Spool, t
     assert done.code == 1
     assert "cannot be started" in done.err
     assert [left.split(",")[0] for left in boxes(spool)["new"]] == [name]
-
-
-def test_a_requeue_by_force_leaves_the_flags_of_mail_in_the_name(tmp_path: Path) -> None:
-    assert spooltop("init", tmp_path / "s").code == 0
-    for name in ("a:P1", "b:2,", "c:2,S"):
-        (tmp_path / "s" / "cur" / name).touch()
-    done = spooltop("requeue", tmp_path / "s", "--as", "spool", "ALL", "--force", "--yes")
-    assert done.code == 0, done.err
-    assert sorted(os.listdir(tmp_path / "s" / "new")) == ["a", "b:2,", "c:2,S"]
 
 
 def test_a_child_that_ends_just_before_the_wait_is_heard_of() -> None:
