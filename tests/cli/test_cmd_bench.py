@@ -56,8 +56,9 @@ def test_json_is_an_object_a_line_and_any_directory_will_do(tmp_path: Path) -> N
     first, *figures = map(json.loads, done.out.splitlines())
     assert done.code == 0 and os.listdir(tmp_path) == [] and first["folder"] == str(tmp_path)
     assert {figure["section"] for figure in figures} == {"files", "locks", "engine"} and len(figures) == 7 + 12 + 18
+    assert [figure["exclusive"] for figure in figures if figure["section"] == "locks"] == [None, True] * 6
     for figure in figures:
-        assert figure["error"] is None and figure["operations"] >= 0 and figure["seconds"] > 0
+        assert figure["error"] is None and figure["operations"] >= (figure["section"] == "files") and figure["seconds"] > 0
         assert figure["p50_seconds"] is None or 0 < figure["p50_seconds"] <= figure["p99_seconds"]
 
 

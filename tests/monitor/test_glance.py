@@ -48,18 +48,11 @@ def test_equally_bad_ones_are_by_their_problems_then_their_oldest_message_then_t
     assert [each.target for each in worst_first(calm)] == ["/b9", "/b10"]
 
 
-def test_the_worst_problem_is_the_critical_one() -> None:
+def test_one_says_its_worst_problem_or_for_how_long_it_does_not_answer() -> None:
     one = Glance("/q", snapshot=snapshot(UNKNOWN, OLD, DEAD))
     assert (one.worst, one.level, one.says) == (DEAD, Level.CRITICAL, DEAD.text)
-    assert Glance("/q", snapshot=snapshot()).says == ""
-
-
-def test_what_does_not_answer_says_for_how_long_and_where() -> None:
-    one = Glance("/q", snapshot=snapshot(DEAD), silent_for=41.0, step="readdir of new")
-    assert (one.says, one.level) == ("does not answer (41s): readdir of new", Level.SILENT)
-
-
-def test_what_is_not_counted_is_not_written_as_none() -> None:
+    silent = replace(one, silent_for=41.0, step="readdir of new")
+    assert (silent.says, silent.level) == ("does not answer (41s): readdir of new", Level.SILENT)
     missing = BoxState(Box.CUR, None, complete=False, error="is missing")
     assert Glance("/q", snapshot=Observer().add(look(0, 3, states=[missing]))).dead is None
 

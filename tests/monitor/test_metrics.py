@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import itertools
-import json
-import shutil
-import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty
 from types import FrameType
 from typing import Any, ClassVar, cast
+from unittest.mock import MagicMock
 
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spooltop.control import Control, open_control
-from spooltop.engine import CursorFile, Spool, counters
+from spooltop.engine import CursorFile, Spool
 from spooltop.errors import Refused
 from spooltop.model.cursors.state import VERDICTS, Cursor
 from spooltop.model.filters.selection import Selection
@@ -34,9 +29,7 @@ from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.vocabulary import Action, Box
 from spooltop.monitor.metrics import OTHER, Metrics, TargetMetrics
 from spooltop.monitor.watching import OperationFeed, Watching
-from spooltop.observe.cursors import polls, verdict, watch
 from tests.clock import NOW
-from tests.desk import new_desk
 
 Labels = frozenset[tuple[str, str]]
 
@@ -44,9 +37,6 @@ Labels = frozenset[tuple[str, str]]
 def samples(found: Metrics) -> dict[str, dict[Labels, float]]:
     """The values of each metric by their labels without ``target``, as the library's parser reads them."""
     text = generate_latest(found.registry).decode()
-    if shutil.which("promtool"):
-        done = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True, check=False)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     values: dict[str, dict[Labels, float]] = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation, family.name
@@ -95,39 +85,24 @@ def looked(*looks: Snapshot, control: Any = None, clock: Any = lambda: NOW) -> t
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_spool_as_it_is(tmp_path: Path, closed: bool) -> None:
-    desk = new_desk(tmp_path)
-    desk.claim_and_die_here(desk.put(desk.id(1)))
-    desk.put(desk.id(2))
-    with Spool(desk.path) as spool:
-        spool.put(b"x", id="twice", source="bot")
-        spool.put(b"x", id="twice", source="bot")
-        files, own = spool._dirs.files, spool._dirs.private_dir()
-        assert own is not None
-        counters.add(files, own, counters.COUNTERS, files.fstat(own), [counters.Count(5.0, counters.TIMED_OUT, "a", 3)])
-    CursorFile(desk.path / "cursors.json").advance("imessage", 17)
-    target = TargetMetrics(str(desk.path))
-    with open_control(str(desk.path), watch=False) as control:
-        plan = control.plan(Action.PURGE, Selection(box=Box.NEW, ids=(desk.id(2),)))
-        control.apply(plan)
+    with Spool.create(tmp_path / "spool", durable=False) as spool:
+        first = spool.put(b"x")
+        for _ in range(2):
+            spool.put(b"x", id="twice", source="bot")
+    CursorFile(tmp_path / "spool" / "cursors.json").advance("imessage", 17)
+    target = TargetMetrics(spool.path)
+    with open_control(spool.path, watch=False) as control:
+        control.apply(control.plan(Action.PURGE, Selection(box=Box.NEW, ids=(first,))))
         target.look(control, control.look(), 0.5)
     if closed:
         target.failed("gone", NOW)
     values = samples(Metrics([target]))
-    assert {dict(one)["box"]: value for one, value in values["spooltop_messages"].items()} == {
-        "tmp": 0, "new": 1, "cur": 1, "held": 0, "rejected": 0, "trash": 1,
-    }  # fmt: skip
-    assert values["spooltop_claims"] == {labels(verdict="alive"): 0, labels(verdict="dead"): 1, labels(verdict="unknown"): 0}
+    assert values["spooltop_messages"][labels(box="new")] == values["spooltop_messages"][labels(box="trash")] == 1
     assert values["spooltop_duplicates_suppressed_total"] == {labels(source="bot"): 1}
-    assert values["spooltop_lock_timeouts_total"] == {labels(): 3}
     assert values["spooltop_operations_total"][labels(action="purge", outcome="done")] == 1
     assert values["spooltop_cursor_value"] == {labels(source="imessage"): 17}
-    assert values["spooltop_problems"][labels(code="claims-dead")] == 1
-    assert values["spooltop_problems"][labels(code="disk-full")] == 0
-    assert values["spooltop_messages_older_than"][labels(box="new", seconds="86400")] == 0
     assert values["spooltop_scan_seconds"] == {labels(): 0.5}
     assert values["spooltop_scan_complete"] == {labels(): 0 if closed else 1}
-    assert values["spooltop_disk_free_bytes"][labels()] > 0
-    assert 0 <= values["spooltop_oldest_age_seconds"][labels(box="new")] < 3600
 
 
 def test_a_target_that_was_never_seen_is_not_complete_and_has_no_values() -> None:
@@ -174,17 +149,6 @@ def test_one_verdict_of_a_source_is_1() -> None:
     assert values["spooltop_cursor_value"] == {labels(source="a"): 7}
 
 
-def test_all_verdicts_of_the_rules_are_known() -> None:
-    written = {verdict.NOT_ADVANCING}
-    for module in (verdict, watch, polls):
-        for node in ast.walk(ast.parse(inspect.getsource(module))):
-            first = node.value.elts[0] if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) else None
-            value = node.value if isinstance(node, ast.keyword) and node.arg == "verdict" else first
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                written.add(value.value)
-    assert written == set(VERDICTS)
-
-
 def test_sources_past_the_first_200_are_counted_together() -> None:
     first = tuple(cursor(f"s{number:03}", reverts=1) for number in range(203))
     _, found = looked(snapshot(cursors=first), snapshot(cursors=(cursor("early"), *first), at=NOW + 1))
@@ -197,10 +161,12 @@ def test_sources_past_the_first_200_are_counted_together() -> None:
     assert values["spooltop_cursor_verdict"][labels(source=OTHER, verdict="advancing")] == 4
 
 
-def test_duplicates_of_very_many_sources_are_bounded_too() -> None:
-    _, found = looked(snapshot(suppressed={f"s{number}": 2 for number in range(205)}))
-    values = samples(found)["spooltop_duplicates_suppressed_total"]
-    assert (len(values), values[labels(source=OTHER)], sum(values.values())) == (201, 10, 410)
+def test_duplicates_of_very_many_sources_are_bounded_too_and_waits_for_locks_are_counted() -> None:
+    _, found = looked(snapshot(suppressed={f"s{number}": 2 for number in range(205)}, lock_timeouts=3))
+    values = samples(found)
+    duplicates = values["spooltop_duplicates_suppressed_total"]
+    assert (len(duplicates), duplicates[labels(source=OTHER)], sum(duplicates.values())) == (201, 10, 410)
+    assert values["spooltop_lock_timeouts_total"] == {labels(): 3}
 
 
 def test_a_source_that_vanished_stays_ten_minutes() -> None:
@@ -377,65 +343,26 @@ def test_no_system_call_waits_for_long_as_a_signal_that_comes_when_it_begins_doe
 def test_a_target_at_rest_is_looked_at_the_sooner_the_less_it_costs(targets: int, cost: float, rest: float) -> None:
     waited: list[float] = []
     used = itertools.count(0.0, cost)
-
-    class Resting:
-        """A control on which nothing changes; the first wait ends the watching."""
-
-        def __enter__(self) -> Resting:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            return None
-
-        def look(self) -> None:
-            return None
-
-        def changes(self, timeout: float) -> bool:
-            waited.append(timeout)
-            watching.stop()
-            return False
-
-        def wake(self) -> None:
-            return None
-
-    class Nothing(Looks):
-        def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
-            return None
-
     asleep = threading.Event()
+
+    def changes(timeout: float) -> bool:
+        """Nothing changes; the first wait ends the watching."""
+        waited.append(timeout)
+        watching.stop()
+        return False
+
+    resting = MagicMock(changes=changes)
+    resting.__enter__.return_value = resting
 
     def opened(target: str) -> Control:
         if target != "t0":
             asleep.wait(60)  # one alone looks, and pays for the others
-        return cast(Control, Resting())
+        return resting
 
-    names = {f"t{number}": Nothing() for number in range(targets)}
-    watching = Watching(dict(names), opened, again=5.0, soon=0.5, busy=0.0, spent=lambda: next(used))
+    names = {f"t{number}": MagicMock() for number in range(targets)}
+    watching = Watching(names, opened, again=5.0, soon=0.5, busy=0.0, spent=lambda: next(used))
     watching.start()
     assert watching.wait(60)
     asleep.set()
     watching.close()
     assert waited[0] == pytest.approx(rest)
-
-
-def test_the_server_answers_what_the_textfile_says(tmp_path: Path) -> None:
-    spool = tmp_path / "spool"
-    Spool.create(spool).close()
-    (spool / "cursors.json").write_text(json.dumps({"imessage": 5}))
-    from prometheus_client import start_http_server, write_to_textfile
-
-    target = TargetMetrics(str(spool), clock=lambda: NOW)
-    with open_control(str(spool), watch=False) as control:
-        target.look(control, control.look(), 0.5)
-    found = Metrics([target])
-    server, thread = start_http_server(0, addr="127.0.0.1", registry=found.registry)
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=60) as answer:
-            served = answer.read().decode()
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-    write_to_textfile(str(tmp_path / "spooltop.prom"), found.registry)
-    assert served == (tmp_path / "spooltop.prom").read_text()
-    assert 'spooltop_cursor_value{source="imessage",' in served

@@ -17,7 +17,6 @@ from spooltop.errors import Unreadable
 from spooltop.model.vocabulary import Box
 from spooltop.monitor.glance import Glance, Level
 from spooltop.monitor.spools_watch import SpoolsWatch
-from tests.desk import new_desk
 
 PATIENCE = 60.0
 
@@ -73,18 +72,6 @@ def test_names_are_counted_before_anything_is_opened(spools: list[str]) -> None:
         assert seen(watch, spools[1]).count(Box.NEW) == 7
 
 
-def test_looks_wait_for_the_start(spools: list[str]) -> None:
-    watch = SpoolsWatch(spools, opened, opened, count=count_boxes, every=0.05)
-    watch.count()
-    try:
-        until(lambda: all(one.counted is not None for one in watch.glances()))
-        assert {one.level for one in watch.glances()} == {Level.PENDING}
-        watch.start()
-        until(lambda: all(one.snapshot is not None for one in watch.glances()))
-    finally:
-        watch.close()
-
-
 def test_a_change_is_seen_and_told(spools: list[str]) -> None:
     told = threading.Event()
     with watching(spools) as watch:
@@ -95,14 +82,6 @@ def test_a_change_is_seen_and_told(spools: list[str]) -> None:
             queue.put(b"x")
         until(lambda: seen(watch, spools[2]).count(Box.NEW) == 1)
         assert told.wait(PATIENCE)
-
-
-def test_a_claim_whose_consumer_died_turns_up_although_no_directory_changes(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path)
-    desk.claim_and_die_here(desk.put(desk.id(1)))
-    with watching([str(desk.path)]) as watch:
-        until(lambda: seen(watch, str(desk.path)).dead == 1)
-        assert seen(watch, str(desk.path)).level is Level.CRITICAL
 
 
 def test_one_that_hangs_says_so_and_blocks_no_other(spools: list[str]) -> None:
@@ -124,29 +103,22 @@ def test_one_that_hangs_says_so_and_blocks_no_other(spools: list[str]) -> None:
         until(lambda: seen(watch, spools[0]).snapshot is not None)
 
 
-def test_one_that_cannot_be_opened_says_why_and_is_tried_again_on_demand(spools: list[str]) -> None:
-    shut = [True]
+@pytest.mark.parametrize(
+    ("error", "says"), [(Unreadable("permission denied"), "permission denied"), (ZeroDivisionError("oh"), "please report")]
+)
+def test_one_that_cannot_be_opened_says_why_and_is_tried_again(spools: list[str], error: Exception, says: str) -> None:
+    shut = [error]
 
     def glancing(target: str) -> Control:
-        if target == spools[0] and shut[0]:
-            raise Unreadable("permission denied", path=target)
+        if target == spools[0] and shut:
+            raise shut[0]
         return opened(target)
 
     with watching(spools, glancing=glancing) as watch:
-        until(lambda: seen(watch, spools[0]).error == "permission denied")
-        shut[0] = False
+        until(lambda: says in seen(watch, spools[0]).says and seen(watch, spools[2]).snapshot is not None)
+        shut.clear()
         watch.look_again()
         until(lambda: seen(watch, spools[0]).level is Level.FINE)
-
-
-def test_a_defect_in_one_look_ends_no_thread(spools: list[str]) -> None:
-    def glancing(target: str) -> Control:
-        if target == spools[0]:
-            raise ZeroDivisionError("oh")
-        return opened(target)
-
-    with watching(spools, glancing=glancing) as watch:
-        until(lambda: "please report" in seen(watch, spools[0]).says and seen(watch, spools[2]).snapshot is not None)
 
 
 def test_new_targets_are_found_and_gone_ones_leave(spools: list[str], tmp_path: Path) -> None:
