@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.cli.demo import consumers, lockers, pollers, sample_messages, speed, writers
+from spooltop.cli.demo import consumers, lockers, pollers, sample_messages, writers
 from spooltop.cli.demo.command import goodbye
 from spooltop.cli.demo.process_group import Child, ProcessGroup
 from spooltop.cli.demo.stages import BANNER, BANNER_KEPT, STREAM_BANNER, spool_stage
 from spooltop.engine import Claim, CursorFile, Spool
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.vocabulary import Action
-from spooltop.observe.thresholds import Thresholds
 
 
 @pytest.fixture
@@ -72,15 +71,6 @@ def test_whatever_a_person_sets_a_cursor_to_few_rows_come(spool: str, value: int
     CursorFile(os.path.join(spool, pollers.CURSORS)).advance("teams", value)
     assert pollers.Poller(spool, "teams").poll() == new
     assert depth(spool) == new
-
-
-def test_a_log_starts_anew_where_it_has_grown_long(spool: str) -> None:
-    poller = pollers.Poller(spool, "signal")
-    path = Path(spool, pollers.LOGS, "poll-signal.log")
-    path.write_text("x" * 70_000)
-    poller.log("poll ok: 0 new (cursor=5120)")
-    assert path.stat().st_size < 100
-    assert path.with_suffix(".log.1").stat().st_size == 70_000
 
 
 def test_whoever_holds_a_claim_at_the_end_gives_it_back(spool: str, over: Child) -> None:
@@ -148,14 +138,6 @@ def test_the_last_line_fits_80_columns(banner: str) -> None:
     assert len(banner) <= 80
 
 
-def test_the_settings_are_thresholds_below_the_usual() -> None:
-    fast, usual = Thresholds.from_settings(speed.SETTINGS), Thresholds()
-    assert (fast.tmp_old, fast.claim_long) == (5.0, 15.0)
-    for name in speed.SETTINGS:
-        field = name.removeprefix("SPOOLTOP_").lower()
-        assert getattr(fast, field) < getattr(usual, field)
-
-
 def test_the_goodbye_counts_what_was_requeued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def operation(action: Action, done: int, undone_by: str | None = None) -> OperationRecord:
         return OperationRecord("7f3a", action, 0.0, "me", done, done, undone_by=undone_by)
@@ -167,14 +149,3 @@ def test_the_goodbye_counts_what_was_requeued(tmp_path: Path, monkeypatch: pytes
         assert "requeued 0 of 1 dead claims;" in goodbye([operation(Action.REQUEUE, 1, undone_by="99aa")], 1, stage)
     with spool_stage("my spool") as stage:
         assert "the spool is kept: spooltop 'my spool'." in goodbye([], 0, stage)
-
-
-def test_a_consumer_rejects_and_tries_again(spool: str, child: Child) -> None:
-    with Spool(spool, durable=False) as box:
-        box.put(sample_messages.row("email", 1, encoding="utf-7"))
-        consumers.work(child, claimed(box), 0.0)
-        assert os.listdir(os.path.join(spool, ".spooltop", "rejected")) != []
-        box.put(sample_messages.row("signal", 2, picture="x.jpg"))
-        claim = claimed(box)
-        consumers.work(child, claim, 0.0)
-        assert claim.ended and box.claim() is None and box.depth() == 1  # it waits for its delay

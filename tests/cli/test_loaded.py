@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,24 +68,6 @@ def test_help_loads_no_part_that_looks(words: str) -> None:
 @pytest.mark.parametrize("words", ["status", "status --json", "cursors", "locks", "tickets", "ls"])
 def test_a_look_loads_no_library_that_it_does_not_need(spool: Path, words: str) -> None:
     assert loaded(*words.split(), str(spool)) & HEAVY == set()
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_psutil_is_loaded_for_a_holder_that_is_shown(tmp_path: Path, own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It tells the command and the user of the holder: in a list, and in a status where a claim is held for long."""
-    with Spool.create(str(tmp_path / "spool"), durable=False) as spool:
-        spool.put(b"x")
-        assert "psutil" not in loaded("ls", spool.path)
-        claim = spool.claim() if own else None
-        assert (claim is not None) == own
-        if not own:
-            Path(spool.path, "cur", f"1795222801446548.4290.vm:2,P{os.getpid()}").touch()
-        assert "psutil" not in loaded("status", spool.path)
-        assert "psutil" in loaded("ls", spool.path)
-        monkeypatch.setenv("SPOOLTOP_CLAIM_LONG", "0")
-        assert "psutil" in loaded("status", spool.path)
-        if claim is not None:
-            claim.ack()
 
 
 def test_a_put_and_a_change_load_neither_openssl_nor_sockets(tmp_path: Path) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from spooltop.cli.progress import ListingProgress, ProgressLine, progress_text
+from spooltop.cli.progress import ListingProgress, ProgressLine
 from spooltop.cli.terminal import Terminal
 from tests.e2e.terminal import SPOOLTOP
 from tests.e2e.terminal import Terminal as Pty
@@ -116,14 +115,6 @@ def test_the_line_fits_and_loses_its_end_first(width: int, ascii: bool) -> None:
     assert len(shown) < max(2, width)
     assert not ascii or shown.isascii()
     assert ("Ctrl-C" in shown) == (width >= 85) and ("left" in shown) <= ("3,075/s" in shown)
-
-
-def test_text_of_a_line() -> None:
-    plain: Any = {"words": "", "hint": "", "ascii": True, "width": 80}
-    assert progress_text("put", 0, 100, None, **plain) == "put 0"
-    assert progress_text("put", 100, 100, 10.0, **plain) == f"put [{'#' * 20}] 100 of 100 · 10.0/s · 1.0s left"
-    assert progress_text("put", 120, 100, 10.0, **plain) == "put 120 · 10.0/s"  # more came meanwhile
-    assert progress_text("put", 5, None, None, **plain) == "put 5"
 
 
 def test_waiting_shows_the_step_and_erases_it() -> None:

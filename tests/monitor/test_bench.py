@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from spooltop.errors import Refused
 from spooltop.monitor.bench import bench
-from spooltop.monitor.bench.bench import Bench, BenchRun, check_room
+from spooltop.monitor.bench.bench import BenchRun, check_room
 from spooltop.monitor.bench.pool import Answer, BenchFailed, Pool
 from spooltop.monitor.latency import Latencies
 
@@ -65,15 +65,6 @@ def test_a_message_that_is_lost_fails_the_bench(tmp_path: Path) -> None:
     pool: Any = FakePool(5, 4)
     with pytest.raises(BenchFailed, match="5 messages were put, but 4 acked and 0 left"):
         bench._engine(BenchRun("engine", "x", 2, 1, 1), str(tmp_path / "s"), pool, 1.0)
-
-
-def test_leaving_early_ends_processes_and_removes_everything(tmp_path: Path) -> None:
-    figures = Bench(str(tmp_path), 2.0, lambda share, words: None).measure()
-    assert next(figures).name == "write"
-    (folder,) = os.listdir(tmp_path)
-    assert folder.startswith(".spooltop-trial-")
-    figures.close()
-    assert os.listdir(tmp_path) == []
 
 
 def test_workers_begin_at_the_same_moment_and_end_with_the_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

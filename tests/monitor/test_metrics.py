@@ -28,7 +28,7 @@ from spooltop.model.look.snapshot import Rates, Snapshot
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.vocabulary import Action, Box
 from spooltop.monitor.metrics import OTHER, Metrics, TargetMetrics
-from spooltop.monitor.watching import OperationFeed, Watching
+from spooltop.monitor.watching import Watching
 from tests.clock import NOW
 
 Labels = frozenset[tuple[str, str]]
@@ -105,19 +105,15 @@ def test_a_spool_as_it_is(tmp_path: Path, closed: bool) -> None:
     assert values["spooltop_scan_complete"] == {labels(): 0 if closed else 1}
 
 
-def test_a_target_that_was_never_seen_is_not_complete_and_has_no_values() -> None:
-    _, found = looked()
-    values = samples(found)
-    assert values.pop("spooltop_scan_complete") == {labels(): 0}
-    assert set(values) == {"spooltop_build_info"}
-
-
-def test_an_old_look_is_not_complete() -> None:
+def test_an_old_look_is_not_complete_and_a_target_that_was_never_seen_has_no_values() -> None:
     now = [NOW]
     _, found = looked(snapshot(), clock=lambda: now[0])
     assert samples(found)["spooltop_scan_complete"] == {labels(): 1}
     now[0] += 61
     assert samples(found)["spooltop_scan_complete"] == {labels(): 0}
+    values = samples(looked()[1])
+    assert values.pop("spooltop_scan_complete") == {labels(): 0}
+    assert set(values) == {"spooltop_build_info"}
 
 
 def test_histograms_add_up_over_looks_and_weigh_samples() -> None:
@@ -223,23 +219,6 @@ def test_hostile_names_are_escaped() -> None:
     values = samples(Metrics([target]))
     assert set(values["spooltop_cursor_reverts_total"]) == {labels(source=r'x"\x0a\xff')}
     assert set(values["spooltop_duplicates_suppressed_total"]) == {labels(source=r"\xfe")}
-
-
-def test_operations_that_take_long_to_read_are_read_rarely() -> None:
-    now = [100.0]
-
-    class Slow(Journal):
-        def operations(self, *, most: int | None = None) -> list[OperationRecord]:
-            now[0] += 0.5
-            return super().operations(most=most)
-
-    journal, feed = Slow(record(1)), OperationFeed(lambda: now[0])
-    assert feed.newest(cast(Control, journal), 7) == [record(1)]
-    now[0] += 9.9
-    assert feed.newest(cast(Control, journal), 7) == []
-    now[0] += 0.1
-    assert feed.newest(cast(Control, journal), 7) == [record(1)]
-    assert journal.asked == [7, 7]
 
 
 class Looks:
