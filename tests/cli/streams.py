@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,16 @@ def start(*words: str | Path, **options: Any) -> subprocess.Popen[bytes]:
         options.setdefault(stream, subprocess.PIPE)
     options.setdefault("cwd", ROOT)
     return subprocess.Popen([sys.executable, "-m", "spooltop", *map(str, words)], **options)
+
+
+@contextmanager
+def running(*words: str | Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """The command line as a process, which is killed at the end if it still runs."""
+    with start(*words, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def finish(words: Sequence[str | Path], stdin: bytes = b"", **options: Any) -> Done:

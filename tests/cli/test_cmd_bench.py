@@ -21,11 +21,9 @@ from .streams import spooltop, start
 ROW = re.compile(r".{18,32} +[\w, ]*? *[\d,—]+ +(\d+(\.\d)? [µm]?s|—) +(\d+(\.\d)? [µm]?s|—) +[\d,]+(  yes)?")
 
 
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    with Spool.create(str(tmp_path / "spool"), durable=False) as made:
-        made.put(b"mine", id="mine")
-    return tmp_path / "spool"
+@pytest.fixture(autouse=True)
+def message(spool: Path) -> None:
+    (spool / "new" / "mine").write_bytes(b"mine")
 
 
 def state(path: Path) -> list[tuple[str, int]]:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from spooltop.control import Control
-from spooltop.engine import Spool
 from spooltop.errors import Refused
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import ItemResult, Outcome, Plan, Result
@@ -89,16 +88,6 @@ def test_the_options_of_a_change(words: str, options: dict[str, object]) -> None
     assert asked(*words.split()).options == options
 
 
-# On a spool
-
-
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    with Spool.create(tmp_path / "spool", durable=False) as spool:
-        spool.put_many([b"x"] * 3)
-    return tmp_path / "spool"
-
-
 @pytest.mark.parametrize(
     ("count", "typed", "code"),
     [
@@ -106,15 +95,20 @@ def spool(tmp_path: Path) -> Path:
         (100, "Y\n", 3), (100, "100\n", 0),
     ],
 )  # fmt: skip
-def test_on_a_terminal_it_asks_the_harder_the_more_there_is(tmp_path: Path, count: int, typed: str, code: int) -> None:
-    with Spool.create(tmp_path / "s", durable=False) as spool:
-        spool.put_many([b"x"] * count)
-        done = spooltop("hold", spool.path, "--box", "new", "ALL", stdin=typed.encode(), tty=True)
-        assert (done.code, spool.depth()) == (code, count if code else 0)
+def test_on_a_terminal_it_asks_the_harder_the_more_there_is(spool: Path, count: int, typed: str, code: int) -> None:
+    fill(spool, count)
+    done = spooltop("hold", spool, "--box", "new", "ALL", stdin=typed.encode(), tty=True)
+    assert (done.code, len(os.listdir(spool / "new"))) == (code, count if code else 0)
 
 
-def hold(spool: Path) -> Done:
-    return spooltop("hold", spool, "--box", "new", "ALL", "--yes")
+def fill(spool: Path, count: int) -> None:
+    for number in range(count):
+        (spool / "new" / f"m{number}").touch()
+
+
+def hold_three(spool: Path, *words: str) -> Done:
+    fill(spool, 3)
+    return spooltop("hold", spool, "--box", "new", "ALL", "--yes", *words)
 
 
 def test_skipped_and_failed_are_named_and_1(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +118,7 @@ def test_skipped_and_failed_are_named_and_1(spool: Path, monkeypatch: pytest.Mon
         return Result("7f3a", plan.action, plan.target, 0.0, results, False, 0, ("spooltop", "undo", "/spool", "7f3a"))
 
     monkeypatch.setattr(Control, "apply", apply)
-    done = hold(spool)
+    done = hold_three(spool)
     assert done.code == 1
     assert "held 1 · skipped 1 · failed 1 · operation 7f3a\nskipped mskipped: gone\nfailed mfailed: gone\n" in done.out
 
@@ -141,7 +135,7 @@ def test_an_interrupt_ends_between_two_items_and_still_tells_the_result(spool: P
         return apply(self, plan, stop=stop_after_one)
 
     monkeypatch.setattr(Control, "apply", interrupted)
-    done = spooltop("hold", spool, "--box", "new", "ALL", "--yes", "--rate", "1000/s")
+    done = hold_three(spool, "--rate", "1000/s")
     assert done.code == 130
     assert "held 1" in done.out and "not attempted 2" in done.out
 
@@ -157,7 +151,7 @@ def test_an_interrupt_while_the_plan_is_made_changes_nothing(spool: Path, times:
         return plan(self, *words, **named)
 
     monkeypatch.setattr(Control, "plan", interrupted)
-    assert hold(spool).code == 130
+    assert hold_three(spool).code == 130
     assert len(os.listdir(spool / "new")) == 3
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

@@ -19,13 +19,6 @@ from tests.monitor.plugin_output import Output, parse
 from .streams import spooltop
 
 
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    path = tmp_path / "spool"
-    Spool.create(path).close()
-    return path
-
-
 def check(*words: str | Path, code: int, **more: Any) -> Output:
     done = spooltop("check", *words, **more)
     assert (done.code, done.err) == (code, "")

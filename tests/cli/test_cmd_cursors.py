@@ -8,18 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.engine import CursorFile, Spool
+from spooltop.engine import CursorFile
 from spooltop.errors import CursorUnreadable, UsageError
 
 from .streams import spooltop, start
 
 
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    path = tmp_path / "spool"
-    Spool.create(path).close()
-    (path / "cursors.json").write_text('{"imessage": 89632, "email": "7", "odd=": {"last_id": 3, "n": "x"}}')
-    return path
+@pytest.fixture(autouse=True)
+def cursor_file(spool: Path) -> None:
+    (spool / "cursors.json").write_text('{"imessage": 89632, "email": "7", "odd=": {"last_id": 3, "n": "x"}}')
 
 
 def cursors(path: Path) -> dict[str, object]:

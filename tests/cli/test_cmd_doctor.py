@@ -15,12 +15,6 @@ import pytest
 from .streams import ROOT, spooltop
 
 
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    assert spooltop("init", tmp_path / "spool").code == 0
-    return tmp_path / "spool"
-
-
 def test_write_tries_in_tmp_alone_and_leaves_nothing(spool: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in (spool, spool / "new", spool / "cur")}
     assert "not tried" in spooltop("doctor", spool).out

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +12,7 @@ import pytest
 
 from tests.desk import new_desk
 
-from .streams import spooltop, start
-
-
-@contextmanager
-def running(*words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
-    process = start("events", *words)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+from .streams import running, spooltop
 
 
 def next_event(process: subprocess.Popen[bytes], kind: str, code: str | None = None) -> dict[str, Any]:
@@ -38,7 +26,7 @@ def next_event(process: subprocess.Popen[bytes], kind: str, code: str | None = N
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_problems_and_operations_are_told_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     desk = new_desk(tmp_path)
-    with running(desk.path, tmp_path / "none", "--json") as process:
+    with running("events", desk.path, tmp_path / "none", "--json") as process:
         assert next_event(process, "unreadable")["target"] == str(tmp_path / "none")
         desk.claim_and_die_here(desk.put(desk.id(1)))
         begins = next_event(process, "begins", "claims-dead")
@@ -54,7 +42,7 @@ def test_a_command_gets_each_event_and_its_failure_is_told(tmp_path: Path) -> No
     desk = new_desk(tmp_path)
     desk.claim_and_die_here(desk.put(desk.id(1)))
     kept = tmp_path / "kept"
-    with running(desk.path, "--exec", f"cat >> {kept}; exit 7") as process:
+    with running("events", desk.path, "--exec", f"cat >> {kept}; exit 7") as process:
         assert process.stdout is not None and process.stderr is not None
         assert b" begins critical claims-dead: 1 claim" in process.stdout.readline()
         assert b"--exec: exit code 7" in process.stderr.readline()
@@ -74,7 +62,7 @@ def test_without_a_target_that_can_be_opened_it_ends(tmp_path: Path) -> None:
 
 def test_a_reader_that_went_away_ends_it(tmp_path: Path) -> None:
     desk = new_desk(tmp_path)
-    with running(desk.path) as process:
+    with running("events", desk.path) as process:
         assert process.stdout is not None
         process.stdout.close()
         desk.claim_and_die_here(desk.put(desk.id(1)))

@@ -8,8 +8,6 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,15 +19,7 @@ from spooltop.cli.commands.metrics import address, close_idle
 from spooltop.engine import Spool
 from spooltop.errors import UsageError
 
-from .streams import finish, spooltop, start
-
-
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    path = tmp_path / "spool"
-    with Spool.create(path) as made:
-        made.put(b"x")
-    return path
+from .streams import finish, running, spooltop
 
 
 def messages(text: str) -> dict[tuple[str, str], float]:
@@ -62,15 +52,6 @@ def test_without_the_library_it_says_how_to_get_it(spool: Path, monkeypatch: pyt
     assert (done.code, done.err) == (2, said)
 
 
-@contextmanager
-def running(*words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
-    with start("metrics", *words, stdout=subprocess.DEVNULL) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
 def port(process: subprocess.Popen[bytes]) -> str:
     """The port of a server that says where it serves."""
     assert process.stderr is not None
@@ -81,18 +62,18 @@ def port(process: subprocess.Popen[bytes]) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_what_changes_until_a_signal_ends_it(spool: Path, number: signal.Signals) -> None:
-    with running(spool, "--listen", "127.0.0.1:0") as process:
+    with running("metrics", spool, "--listen", "127.0.0.1:0") as process:
         url = f"http://127.0.0.1:{port(process)}/metrics"
 
         def served() -> float | None:
             with urllib.request.urlopen(url, timeout=60) as answer:
                 return messages(answer.read().decode()).get((str(spool), "new"))
 
-        while served() != 1:
+        while served() != 0:
             assert process.poll() is None
         with Spool(spool) as queue:
             queue.put(b"y")
-        while served() != 2:
+        while served() != 1:
             assert process.poll() is None
         process.send_signal(number)
         assert process.wait(60) == 0
@@ -120,7 +101,7 @@ def test_a_connection_on_which_nothing_comes_is_closed(
 
 
 def test_where_it_cannot_serve_or_write_it_ends_with_one_line(spool: Path, tmp_path: Path) -> None:
-    with running(spool, "--listen", "0") as first:
+    with running("metrics", spool, "--listen", "0") as first:
         taken = port(first)
         for words, said in (
             (("--listen", taken), f"cannot listen on 127.0.0.1:{taken}"),
@@ -133,7 +114,7 @@ def test_where_it_cannot_serve_or_write_it_ends_with_one_line(spool: Path, tmp_p
 def test_the_textfile_is_replaced_again_and_again(spool: Path, tmp_path: Path) -> None:
     path = tmp_path / "out" / "spooltop.prom"
     path.parent.mkdir()
-    with running(spool, "--textfile", path, "--every", "1s") as process:
+    with running("metrics", spool, "--textfile", path, "--every", "1s") as process:
         found: dict[tuple[str, str], float] = {}
         while (str(spool), "new") not in found:
             assert process.poll() is None

@@ -12,12 +12,6 @@ from spooltop.engine import Spool
 from .streams import spooltop
 
 
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    Spool.create(tmp_path / "s").close()
-    return tmp_path / "s"
-
-
 def test_the_plan_is_shown_and_asked_for(spool: Path) -> None:
     done = spooltop("pause", spool, "--reason", "a schema change", stdin=b"n\n", tty=True)
     assert done.code == 3 and "pause? Type y, anything else cancels: " in done.out + done.err

@@ -1,26 +1,19 @@
-"""The command line on real spools, at terminals and pipes, and with consumers that run."""
+"""The command line at terminals and pipes, with consumers that run, and with much or odd content."""
 
 from __future__ import annotations
 
 import json
 import os
-import pty
+import re
 from pathlib import Path
 
 import pytest
 
 from spooltop.engine import Spool
+from tests.e2e.terminal import SPOOLTOP
+from tests.e2e.terminal import Terminal as Pty
 
-from .streams import spooltop, start
-
-
-@pytest.fixture
-def spool(real_spools: Path) -> Path:
-    return real_spools / "seed_maildirqueue"
-
-
-def everything(path: Path) -> list[str]:
-    return sorted(str(found.relative_to(path)) for found in path.rglob("*"))
+from .streams import running, spooltop, start
 
 
 def test_a_terminal_gets_the_dashboard_and_a_poor_one_the_report(spool: Path) -> None:
@@ -30,8 +23,7 @@ def test_a_terminal_gets_the_dashboard_and_a_poor_one_the_report(spool: Path) ->
     assert spooltop("status", spool, "--ascii").out.isascii()
 
 
-def test_show_raw_gives_every_byte_but_not_to_a_terminal(real_spools: Path) -> None:
-    spool = real_spools / "seed_atomicfilequeue"
+def test_show_raw_gives_every_byte_but_not_to_a_terminal(spool: Path) -> None:
     payload = os.urandom(200_000)
     (spool / "new" / "report.txt").write_bytes(payload)
     with start("show", spool, "report.txt", "--raw") as process:
@@ -42,7 +34,8 @@ def test_show_raw_gives_every_byte_but_not_to_a_terminal(real_spools: Path) -> N
 
 
 def test_of_very_many_operations_the_newest_are_listed_and_how_to_list_all_is_said(spool: Path) -> None:
-    assert spooltop("hold", spool, "--box", "new", "ALL", "--yes").code == 0
+    (spool / "new" / "message").touch()
+    assert spooltop("hold", spool, "ALL", "--yes").code == 0
     [one] = [json.loads(line) for line in spooltop("ops", spool, "--json").out.splitlines()]
     journal = spool / ".spooltop" / "journal.jsonl"
     written = journal.read_text()
@@ -56,67 +49,46 @@ def test_of_very_many_operations_the_newest_are_listed_and_how_to_list_all_is_sa
     assert "op0000" in spooltop("ops", spool, "op0000").out
 
 
-def test_a_canary_is_followed_until_it_is_gone(tmp_path: Path) -> None:
-    with Spool.create(tmp_path / "s", durable=False) as spool:
-        worker = start("work", spool.path, "--", "true")
-        try:
-            done = spooltop("inject", spool.path, "--canary", "--timeout", "60", "--yes")
-            counted = spooltop("inject", spool.path, "--canary", "--count", "2", "--timeout", "60", "--yes", "--json")
-        finally:
-            worker.kill()
-            worker.communicate()
+def test_a_canary_is_followed_until_it_is_gone(spool: Path) -> None:
+    with running("work", spool, "--", "true") as worker:
+        done = spooltop("inject", spool, "--canary", "--timeout", "60", "--yes")
+        counted = spooltop("inject", spool, "--canary", "--count", "2", "--timeout", "60", "--yes", "--json")
     assert (done.code, done.err) == (0, "")
-    [id] = [line for line in done.out.splitlines() if ".P" in line and "  " not in line.strip()]
-    steps = [line.removeprefix(f"{id.strip()}  ") for line in done.out.splitlines() if line.startswith(f"{id.strip()}  ")]
-    assert [step.partition(" after ")[0] for step in steps if not step.startswith("new")] == [
-        f"cur, claimed by {worker.pid}", "gone",
-    ]  # fmt: skip
+    steps = re.findall(r"^\S+\.P\S+  (?!new)(.*) after ", done.out, re.MULTILINE)
+    assert steps == [f"cur, claimed by {worker.pid}", "gone"]
     assert done.out.splitlines()[-1].startswith("1 of 1 went through, after ")
     trace = json.loads(counted.out)["trace"]
     assert [one["pid"] for one in trace] == [worker.pid] * 2
     assert all(one["put_at"] <= one["claimed_at"] <= one["gone_at"] for one in trace)
 
 
-def test_a_canary_that_nobody_takes_is_told_and_counts_as_trouble(tmp_path: Path) -> None:
-    Spool.create(tmp_path / "s", durable=False).close()
-    done = spooltop("inject", tmp_path / "s", "--canary", "--timeout", "0.2", "--yes")
+def test_a_canary_that_nobody_takes_is_told_and_counts_as_trouble(spool: Path) -> None:
+    done = spooltop("inject", spool, "--canary", "--timeout", "0.2", "--yes")
     assert (done.code, done.err) == (1, "spooltop: inject: 0 of 1 went through; after 0.2s 1 in new, not claimed\n")
 
 
 @pytest.mark.parametrize("words", [("--id", "order-17"), ("--key", "order 17"), ()])
-def test_put_tells_whether_the_message_was_there_already(tmp_path: Path, words: tuple[str, ...]) -> None:
-    Spool.create(tmp_path / "s", durable=False).close()
-    records = [json.loads(spooltop("put", tmp_path / "s", *words, "--json", stdin=b"x").out) for _ in range(2)]
+def test_put_tells_whether_the_message_was_there_already(spool: Path, words: tuple[str, ...]) -> None:
+    records = [json.loads(spooltop("put", spool, *words, "--json", stdin=b"x").out) for _ in range(2)]
     assert [one["duplicate"] for one in records] == [False, bool(words)]
     assert (records[0]["id"] == records[1]["id"]) is bool(words)
 
 
-def test_put_of_files_names_the_one_that_fails(tmp_path: Path) -> None:
-    Spool.create(tmp_path / "s", durable=False).close()
+def test_put_of_files_names_the_one_that_fails(spool: Path, tmp_path: Path) -> None:
     (tmp_path / "f").write_text("f")
-    done = spooltop("put", tmp_path / "s", tmp_path / "f", tmp_path / "missing", "--json")
+    done = spooltop("put", spool, tmp_path / "f", tmp_path / "missing", "--json")
     assert done.code == 1 and str(tmp_path / "missing") in done.err
-    assert len(done.out.splitlines()) == len(os.listdir(tmp_path / "s" / "new")) == 1
+    assert len(done.out.splitlines()) == len(os.listdir(spool / "new")) == 1
 
 
 def test_a_question_on_a_real_terminal(spool: Path) -> None:
-    ours, theirs = pty.openpty()
-    try:
-        with start("requeue", spool, "--box", "cur", "ALL", "--force", stdin=theirs, stdout=theirs, stderr=theirs) as process:
-            os.close(theirs)
-            theirs = -1
-            seen = b""
-            while b"anything else cancels: " not in seen:
-                seen += os.read(ours, 4096)
-            assert everything(spool).count("cur/1795220920443125.9155.vm:2,P4242") == 1
-            typed = b"1\n" if b"Type the number" in seen else b"y\n"
-            os.write(ours, typed)
-            assert process.wait() == 0
-    finally:
-        os.close(ours)
-        if theirs >= 0:
-            os.close(theirs)
-    assert os.listdir(spool / "cur") == []
+    (spool / "new" / "message").touch()
+    with Pty([*SPOOLTOP, "hold", str(spool), "ALL"]) as screen:
+        screen.wait_for("hold 1? Type y, anything else cancels:")
+        assert os.listdir(spool / "new") == ["message"]
+        screen.type("y\n")
+        assert screen.wait_exit() == 0
+    assert os.listdir(spool / "new") == []
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(spool: Path) -> None:

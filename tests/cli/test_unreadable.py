@@ -20,11 +20,9 @@ from tests.needs import needs
 from .streams import spooltop
 
 
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    with Spool.create(tmp_path / "spool", durable=False) as made:
-        made.put(b"data")
-    return tmp_path / "spool"
+@pytest.fixture(autouse=True)
+def message(spool: Path) -> None:
+    (spool / "new" / "message").write_bytes(b"data")
 
 
 @pytest.mark.parametrize("words", [["ops"], ["undo", "abc", "--yes"]])
@@ -53,12 +51,11 @@ def test_a_message_that_may_not_be_read_names_who_may(spool: Path, monkeypatch: 
         raise PermissionError(13, os.strerror(13))
 
     monkeypatch.setattr("spooltop.backends.directory.listing.message.open_regular", refuse)
-    [id] = os.listdir(spool / "new")
-    (spool / "new" / id).chmod(0o600)
-    done = spooltop("show", spool, id, *words)
+    (spool / "new" / "message").chmod(0o600)
+    done = spooltop("show", spool, "message", *words)
     assert done.code == 5
     assert re.match(
-        rf"spooltop: new/{id}: permission denied; you are (\S+), it belongs to \1 0600. Try: sudo -u \1 ", done.err
+        r"spooltop: new/message: permission denied; you are (\S+), it belongs to \1 0600. Try: sudo -u \1 ", done.err
     ), done.err
 
 
@@ -73,7 +70,7 @@ def test_a_box_that_cannot_be_listed_is_no_box_without_matches(spool: Path, monk
     monkeypatch.setattr(FreshLook, "names", look)
     done = spooltop("requeue", spool, "ALL", "--yes")
     assert (done.code, "cur: Input/output error" in done.err) == (5, True)
-    done = spooltop("purge", spool, *os.listdir(spool / "new"), "--yes")
+    done = spooltop("purge", spool, "message", "--yes")
     assert (done.code, os.listdir(spool / "new")) == (0, [])
     assert "cur: Input/output error: its messages are not in this plan." in done.out
 

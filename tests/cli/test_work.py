@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from spooltop.cli.signals import signals_handled
 from spooltop.cli.terminal import Terminal
 from spooltop.engine import Spool
 
-from .streams import Stream, finish, spooltop, start
+from .streams import Stream, finish, running, spooltop
 
 
 @pytest.fixture
@@ -35,17 +34,6 @@ def boxes(spool: Spool) -> dict[str, list[str]]:
 
 
 EMPTY: dict[str, list[str]] = {"tmp": [], "new": [], "cur": []}
-
-
-@contextmanager
-def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The worker as a process of its own; killed at the end if it still runs."""
-    with start(*words) as process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
 
 
 def line(process: subprocess.Popen[bytes]) -> bytes:
@@ -264,24 +252,3 @@ def test_a_drain_waits_while_the_spool_is_paused_and_says_so_once(spool: Spool) 
     assert boxes(spool) == EMPTY
     paused(spool)
     assert finish(work(spool, "--drain")).code == 0, "an empty one ends"
-
-
-def test_a_worker_ends_what_it_has_and_waits_for_the_spool_to_be_resumed(spool: Spool, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    first = spool.put(b"1")
-    with running(*work(spool, script=f"echo started; cat {gate}")) as process:
-        assert line(process) == b"started\n"
-        file = paused(spool)
-        gate.write_text("")
-        assert process.stderr is not None
-        # The pause is noticed beside the message that is still worked on, so either line may be the first.
-        done, waits = sorted((process.stderr.readline().decode() for _ in range(2)), key=lambda said: first not in said)
-        assert first in done and "done" in done and "is paused" in waits
-        second = spool.put(b"2")
-        file.unlink()
-        assert line(process) == b"started\n"
-        gate.write_text("")
-        process.send_signal(signal.SIGTERM)
-        code, err = end(process)
-    assert code == 0 and "was resumed" in err and second in err and boxes(spool) == EMPTY

@@ -84,25 +84,6 @@ def test_a_change_is_seen_and_told(spools: list[str]) -> None:
         assert told.wait(PATIENCE)
 
 
-def test_one_that_hangs_says_so_and_blocks_no_other(spools: list[str]) -> None:
-    never = threading.Event()
-
-    def glancing(target: str) -> Control:
-        if target == spools[0]:
-            never.wait()
-        return opened(target)
-
-    with watching(spools, glancing=glancing, silent=0.2) as watch:
-        until(lambda: seen(watch, spools[0]).level is Level.SILENT)
-        assert seen(watch, spools[0]).says.startswith("does not answer (")
-        until(lambda: all(seen(watch, target).snapshot is not None for target in spools[1:]))
-        with Spool(spools[1], durable=False) as queue:
-            queue.put(b"x")
-        until(lambda: seen(watch, spools[1]).count(Box.NEW) == 1)
-        never.set()
-        until(lambda: seen(watch, spools[0]).snapshot is not None)
-
-
 @pytest.mark.parametrize(
     ("error", "says"), [(Unreadable("permission denied"), "permission denied"), (ZeroDivisionError("oh"), "please report")]
 )
