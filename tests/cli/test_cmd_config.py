@@ -70,10 +70,3 @@ def test_what_it_shows_can_be_set_so(home: dict[str, str]) -> None:
     assert {name: value for name, (value, _) in shown({"TERM": "xterm", **again}).items()} == {
         name: value for name, (value, _) in found.items()
     }
-
-
-@pytest.mark.parametrize("name", ["NEW_OLD", "SYSLOG", "CLAIMS_HOSTS", "CLAIMS_PIDS", "POISON_DEATHS"])
-def test_a_value_that_makes_no_sense_is_one_line(name: str) -> None:
-    done = spooltop("config", "show", environ={"TERM": "xterm", f"SPOOLTOP_{name}": "soon"})
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert f"SPOOLTOP_{name}=soon" in done.err

@@ -58,11 +58,9 @@ def test_a_number_stays_a_number(spool: Path, word: str) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (("--set", "=5"), 2, "not SOURCE=VALUE"),
         (("--set", "imessage=x", "--type", "json", "--yes"), 2, "is not JSON"),
         (("--set", "imessage=5", "--file", "/etc/passwd", "--yes"), 2, "no cursor file here"),
         (("--mute", "imessage=0"), 2, "a mute has an end"),
-        (("--mute", "=1h"), 2, "which source?"),
     ],
 )
 def test_words_that_make_no_sense(spool: Path, words: tuple[str, ...], code: int, says: str) -> None:
@@ -107,16 +105,6 @@ def test_a_setting_names_the_field_that_is_the_cursor(spool: Path) -> None:
     with start("cursors", spool, "--set", "imessage=9", "--yes", env=environ) as setting:
         setting.communicate()
     assert cursors(spool)["imessage"] == {"id": 1, "seen": 9}
-
-
-def test_cursors_alone_are_set_and_muted_without_a_spool(tmp_path: Path) -> None:
-    file = tmp_path / "cursors.json"
-    file.write_text('{"imessage": 5}')
-    for path in (file, tmp_path):
-        assert spooltop("cursors", path, "--set", "imessage=6", "--yes").code == 0
-        assert spooltop("cursors", path, "--set", "imessage=5", "--yes").code == 0
-        assert spooltop("cursors", path, "--mute", "imessage=1h").code == 0
-    assert json.loads(spooltop("status", file, "--json").out)["cursors"]["imessage"]["value"] == 5
 
 
 def test_cursor_files_are_named_by_an_option_or_a_setting(spool: Path, tmp_path: Path) -> None:

@@ -88,13 +88,6 @@ def test_the_count_is_no_id_and_no_word_behind_it_is_the_count(desk: Desk) -> No
     assert run(desk, "purge", "--box", "new", "--yes", "7").code == 0
 
 
-@pytest.mark.parametrize("word", ["--yes=", "--yes=all", "--yes=-1", "--yes=1.0", "--yes=٣", "--yes= 3"])
-def test_a_count_is_a_number(desk: Desk, word: str) -> None:
-    done = run(desk, "requeue", "ALL", word)
-    assert (done.code, f"{word} is not a count" in done.err) == (2, True)
-    assert run(desk, "requeue", "ALL", "--yes=3", "--yes=2").code == 2
-
-
 @pytest.mark.parametrize(("words", "count"), [(["pause"], 1), (["inject", "--count", "2"], 2), (["move"], 1)])
 def test_what_has_no_holders_takes_its_number_too(tmp_path: Path, words: list[str], count: int) -> None:
     desk, other = new_desk(tmp_path / "a"), new_desk(tmp_path / "b")

@@ -6,33 +6,17 @@ import doctest
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from redis import Redis
 
-from spooltop.cli.demo import consumers, demo_dir, stages, stream_actors, stream_scenario
-from spooltop.cli.demo.process_group import Child
+from spooltop.cli.demo import demo_dir, stages, stream_actors
 from spooltop.cli.demo.server import DemoServer, find_program
-from spooltop.cli.demo.stream_scenario import make_groups
 from spooltop.errors import Refused, Unavailable, UsageError
 
 from .streams import spooltop
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
-    """The group of a running server."""
-    server = DemoServer.start(find_program(), str(tmp_path))
-    try:
-        made = demo_dir.stream_address(str(tmp_path))
-        make_groups(made)
-        yield made
-    finally:
-        server.close()
-        demo_dir.remove_logs(str(tmp_path))
 
 
 def test_the_example_runs() -> None:
@@ -90,28 +74,6 @@ def test_without_the_client_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UsageError, match="needs the package redis; pip install"):
         with stages.stream_stage():
             pass
-
-
-def test_a_producer_and_the_other_readers_end_with_the_demo(address: str) -> None:
-    lifeline, write = os.pipe()
-    os.close(write)
-    over = Child(lifeline, -1)
-
-    def queue() -> stream_scenario.StreamQueue:
-        return stream_scenario.open_queue(address)
-
-    def client() -> Redis:
-        return Redis(unix_socket_path=address.partition("#")[0].removeprefix("unix://"))
-
-    acts = [
-        stream_actors.producer(queue, "signal", 0.0), consumers.worker(queue, 60, 60), consumers.slow(queue),
-        stream_actors.archive(client, "memex"), stream_actors.report(client, "memex", "workers"),
-    ]  # fmt: skip
-    for act in acts:
-        act(over)  # returns, else the test is stopped
-    os.close(lifeline)
-    with queue() as box:
-        assert box.depth() == 0
 
 
 def test_what_root_wrote_elsewhere_goes_with_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

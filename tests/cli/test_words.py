@@ -67,9 +67,11 @@ def test_version_of_packages_that_are_missing_or_come_from_the_distribution(tmp_
         "--no-such-option x", "hold x --box tmp i", "release x --box trash i", "restore x ALL", "restore x --box new i",
         "release x ALL --rate 0", "release x ALL --rate 5/day", "release x ALL --rate nan", "status x --watch 0",
         "cursors x --watch=-5", "consumers x --watch 0", "doctor x --watch 9e9d", "cursors x --watch 1s --mute a",
-        "cursors x --set a=1 --mute b", "cursors x --yes", "show x i --who --raw", "metrics x --listen 9923 --textfile y",
-        "metrics x --textfile y --every 0", "metrics x --textfile y --every soon", "bench x --seconds 1",
-        "bench x --seconds 99999", "bench x --seconds soon", "demo --redis --dir x --headless 0",
+        "cursors x --set =5", "cursors x --mute =1h", "cursors x --set a=1 --mute b", "cursors x --yes", "show x i --who --raw",
+        "metrics x --listen 9923 --textfile y", "metrics x --textfile y --every 0", "metrics x --textfile y --every soon",
+        "bench x --seconds 1", "requeue x ALL --yes=", "requeue x ALL --yes=all", "requeue x ALL --yes=-1",
+        "requeue x ALL --yes=1.0", "requeue x ALL --yes=٣", "requeue x ALL --yes=3 --yes=2", "bench x --seconds 99999",
+        "bench x --seconds soon", "demo --redis --dir x --headless 0",
     ],
 )  # fmt: skip
 def test_words_that_make_no_sense_are_one_line_before_anything_is_opened(words: str) -> None:
