@@ -1,9 +1,10 @@
-"""Selection, question and result of a change, and interrupts on the way."""
+"""Selection, question and result of a change, its command, and interrupts on the way."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from spooltop.control import Control
+from spooltop.engine import Spool
 from spooltop.errors import Refused
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import ItemResult, Outcome, Plan, Result
@@ -156,10 +158,37 @@ def test_an_interrupt_while_the_plan_is_made_changes_nothing(spool: Path, times:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_what_nobody_foresaw_is_one_line_and_a_traceback_only_for_debugging(tmp_path: Path) -> None:
-    def broken(path: str, **options: Any) -> Any:
-        raise RuntimeError("odd\nthing")
+def test_a_pause_is_shown_and_asked_for(spool: Path) -> None:
+    done = spooltop("pause", spool, "--reason", "a schema change", stdin=b"n\n", tty=True)
+    assert done.code == 3 and "pause? Type y, anything else cancels: " in done.out + done.err
+    assert done.out.startswith(f"pause {spool} · as of ") and not (spool / ".spooltop").exists()
+    assert spooltop("pause", spool, stdin=b"y\n", tty=True).code == 0 and (spool / ".spooltop/paused").exists()
+    assert spooltop("resume", spool, "--yes", "--read-only").code == 3 and (spool / ".spooltop/paused").exists()
 
-    done = spooltop("status", tmp_path, opener=broken)
-    assert done.code == 1
-    assert done.err == "spooltop: RuntimeError: odd\\x0athing; this is a defect: SPOOLTOP_DEBUG=1 shows where\n"
+
+@pytest.mark.parametrize("reason", ["it's \\ \"so\"", "-x", "a\nb"])
+def test_the_command_of_a_planned_pause_does_the_same(spool: Path, reason: str) -> None:
+    shown = spooltop("pause", spool, "--dry-run", f"--reason={reason}").out.splitlines()[-1]
+    _, command, words = shown.partition("as a command: spooltop ")
+    assert command and spooltop(*shlex.split(words), "--yes").code == 0
+    with Spool(spool) as opened:
+        assert opened.paused is not None and opened.paused.reason in (reason, "a\\x0ab")
+
+
+def test_a_long_reason_of_a_pause_is_a_usage_error(spool: Path) -> None:
+    assert spooltop("pause", spool, "--yes", "--reason", "r" * 201).code == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (RuntimeError("odd\nthing"), 1, "spooltop: RuntimeError: odd\\x0athing; this is a defect: SPOOLTOP_DEBUG=1 shows"),
+        (OSError(5, "Input/output error", "a\nb"), 5, "spooltop: a\\x0ab: Input/output error; look at the kernel's log"),
+    ],
+)
+def test_what_nobody_foresaw_is_one_line_and_a_traceback_only_for_debugging(error: Exception, code: int, said: str) -> None:
+    def broken(path: str, **options: Any) -> Any:
+        raise error
+
+    done = spooltop("status", "/spool", opener=broken)
+    assert (done.code, done.err.count("\n")) == (code, 1) and done.err.startswith(said)

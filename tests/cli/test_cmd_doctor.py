@@ -33,21 +33,6 @@ def test_write_is_refused_where_nothing_may_be_written(spool: Path) -> None:
     assert (done.code, done.out) == (3, "") and "mail" in done.err and os.listdir(spool / "tmp") == []
 
 
-def test_on_a_terminal_it_is_aligned_coloured_and_counted(spool: Path) -> None:
-    (spool / "cur").rmdir()
-    plain = spooltop("doctor", spool, tty=True, environ={"TERM": "xterm", "LANG": "C.UTF-8", "NO_COLOR": "1"}).out
-    assert "\x1b" not in plain
-    heads = [line for line in plain.splitlines()[:-2] if not line.startswith(" ")]
-    assert all(re.match(r"[✓!✗] (ok     |warning|problem)  [a-z-]+ +\S", line) for line in heads)
-    assert {line.index(line[30:].split()[0], 30) for line in heads} == {30}
-    assert max(len(line) for line in plain.splitlines() if "→" not in line and str(spool) not in line) <= 80
-    assert f"→ spooltop init {spool}" in plain
-    assert re.fullmatch(r"\d+ problems?, (\d+ warnings?, )?\d+ ok", plain.splitlines()[-1])
-    coloured = spooltop("doctor", spool, tty=True, environ={"TERM": "xterm", "LANG": "C.UTF-8"}).out
-    assert "\x1b[31m✗ problem" in coloured and "\x1b[32m✓ ok" in coloured
-    assert spooltop("doctor", spool, "--ascii", tty=True, environ={"TERM": "dumb"}).out.isascii()
-
-
 def test_watching_says_how_fast_it_fills(spool: Path) -> None:
     done = spooltop("doctor", spool, "--watch", "1s")
     assert re.search(r"space: .*(did not fill|filled by .*/s) over", done.out) and "not measured" not in done.out

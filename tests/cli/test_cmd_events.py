@@ -53,13 +53,6 @@ def test_a_command_gets_each_event_and_its_failure_is_told(tmp_path: Path) -> No
     assert (lines[0]["event"], lines[0]["code"]) == ("begins", "claims-dead")
 
 
-def test_without_a_target_that_can_be_opened_it_ends(tmp_path: Path) -> None:
-    for command in (["events"], ["metrics", "--listen", "0"], ["metrics", "--textfile", tmp_path / "x"]):
-        done = spooltop(*command, tmp_path / "none", tmp_path / "nowhere")
-        assert (done.code, done.out, done.err.count("\n")) == (5, "", 1)
-        assert f"{tmp_path}/none: no such directory" in done.err
-
-
 def test_a_reader_that_went_away_ends_it(tmp_path: Path) -> None:
     desk = new_desk(tmp_path)
     with running("events", desk.path) as process:

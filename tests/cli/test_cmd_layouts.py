@@ -60,22 +60,6 @@ def test_try_takes_a_file_and_gives_objects(tmp_path: Path) -> None:
     assert spooltop("layouts", "try", str(file), str(tmp_path / "q"), environ={}).code == 4
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "error"),
-    [
-        (("layouts", "form", "x"), 2, "layouts form needs nothing more; spooltop layouts form"),
-        (("layouts", "show"), 2, "layouts show needs a layout; spooltop layouts show NAME"),
-        (("layouts", "try", "x"), 2, "layouts try needs a layout and a directory; spooltop layouts try FILE PATH"),
-        (("layouts", "try", "nothere", "."), 2, "nothere: cannot be read: No such file or directory; name a layout file, or"),
-        (("layouts", "try", "huey", "/proc/self"), 5, "/proc/self: not a huey FileStorage: there is no queue/ in it (detect);"),
-    ],
-)
-def test_wrong_words_are_one_line(words: tuple[str, ...], code: int, error: str) -> None:
-    done = spooltop(*words, environ={})
-    assert (done.code, done.out) == (code, "")
-    assert done.err.startswith(f"spooltop: {error}") and done.err.count("\n") == 1
-
-
 HOLDS = """\
 name = "mine"
 detect = ["queue/"]

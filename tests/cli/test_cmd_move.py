@@ -147,12 +147,6 @@ def test_a_restored_backup_is_moved_again(empty: Pair, tmp_path: Path) -> None:
     assert contents(empty[1]) == [b"one", b"one"]
 
 
-def test_one_queue_under_two_names_is_refused(both: Pair) -> None:
-    (both[0].parent / "link").symlink_to(both[0])
-    done = spooltop("move", both[0], both[0].parent / "link", "--yes")
-    assert done.code == 2 and "the same queue" in done.err
-
-
 @needs("root", "unshare")
 def test_one_queue_under_a_bind_mount_is_refused(both: Pair) -> None:
     script = 'mount --bind "$1" "$2" && exec "$3" -m spooltop move "$1" "$2" --yes'

@@ -78,8 +78,4 @@ def test_a_put_and_a_change_load_neither_openssl_nor_sockets(tmp_path: Path) -> 
     assert not any(name.startswith(("spooltop.operate", "spooltop.control")) for name in found)
     for words in (["inject", path, "--text", "canary {n}"], ["hold", path, "ALL"], ["requeue", path, "ALL", "--box", "held"]):
         assert loaded(*words, "--yes") & HEAVY == set()
-
-
-def test_no_command_loads_the_dashboard(spool: Path) -> None:
-    for words in (["inject", str(spool), "--yes"], ["ops", str(spool)], [str(spool)]):
-        assert not loaded(*words) & {"textual", "rich", "watchfiles"}
+    assert loaded("ops", path) & HEAVY == loaded(path) & HEAVY == set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -115,28 +114,6 @@ def test_the_line_fits_and_loses_its_end_first(width: int, ascii: bool) -> None:
     assert len(shown) < max(2, width)
     assert not ascii or shown.isascii()
     assert ("Ctrl-C" in shown) == (width >= 85) and ("left" in shown) <= ("3,075/s" in shown)
-
-
-def test_waiting_shows_the_step_and_erases_it() -> None:
-    with Pty([sys.executable, "-c", _WAITS], cols=60) as screen:
-        screen.wait_for("looking · readdir of new · 1.")
-        screen.type("\n")
-        screen.wait_exit()
-    assert "looking" not in screen.text and "done" in screen.text
-
-
-_WAITS = """
-import sys
-import termios
-from spooltop.cli.progress import while_waiting
-from spooltop.cli.terminal import Terminal
-mode = termios.tcgetattr(0)
-mode[3] &= ~termios.ECHO
-termios.tcsetattr(0, termios.TCSANOW, mode)
-with while_waiting(Terminal(), "looking", lambda: "readdir of new"):
-    sys.stdin.readline()
-print("done")
-"""
 
 
 def test_on_a_real_terminal_it_survives_a_narrower_window(tmp_path: Path) -> None:

@@ -35,16 +35,6 @@ def test_a_journal_that_cannot_be_read_is_not_taken_for_an_empty_one(spool: Path
     assert (done.code, "the journal cannot be read" in done.err) == (5, True)
 
 
-def test_what_the_system_refuses_is_one_line_with_what_to_do(spool: Path) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(5, os.strerror(5), "a\nb")
-
-    done = spooltop("status", spool, opener=refuse)  # type: ignore[arg-type]
-    assert done.code == 5
-    assert done.err.startswith("spooltop: a\\x0ab: Input/output error; look at the kernel's log")
-    assert "defect" not in done.err
-
-
 @pytest.mark.parametrize("words", [[], ["--raw"]])
 def test_a_message_that_may_not_be_read_names_who_may(spool: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
     def refuse(*_: object) -> None:

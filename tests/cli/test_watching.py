@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 from spooltop.control import Control, open_control
+from spooltop.engine import Spool
 
 from .streams import spooltop
 
@@ -63,15 +62,24 @@ def test_ctrl_c_ends_it_at_once_without_a_word(tmp_path: Path) -> None:
         "    return open_control(path, **options)\n"
         "sys.exit(run(['status', sys.argv[1], '--watch', '600s'], dashboard=lambda *_: 0, open_control=opened))\n"
     )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    environ = {**os.environ, "HOME": str(tmp_path)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
-        assert process.stderr is not None
         assert process.stdout.readline() == "opened\n"
-        overdue = threading.Timer(120, process.kill)
-        overdue.start()
         process.send_signal(signal.SIGINT)
-        assert process.wait() == 130
-        overdue.cancel()
-        assert process.stderr.read().strip() == ""
+        _, err = process.communicate(timeout=120)
+    assert (process.returncode, err.strip()) == (130, "")
+
+
+def test_consumers_that_are_watched_have_rates(spool: Path) -> None:
+    (spool / "new" / "message").touch()
+    with Spool(spool, durable=False) as queue, queue.claim():
+        (line,) = spooltop("consumers", spool, "--json", "--watch", "2").out.splitlines()
+    running = json.loads(line)
+    assert (running["done_rate"], running["failed_rate"]) == (0.0, 0.0)
+    assert running["cpu"] is not None and running["memory"] > 1_000_000 and running["window"] > 0
+    none = spooltop("consumers", spool, "--verdict", "dead")
+    assert (none.code, none.out) == (4, "") and none.err.endswith("no consumer is dead\n")
+    (spool / "cur" / "nobody").touch()
+    assert "1 claim names no consumer" in spooltop("consumers", spool).err

@@ -72,6 +72,7 @@ def test_version_of_packages_that_are_missing_or_come_from_the_distribution(tmp_
         "bench x --seconds 1", "requeue x ALL --yes=", "requeue x ALL --yes=all", "requeue x ALL --yes=-1",
         "requeue x ALL --yes=1.0", "requeue x ALL --yes=٣", "requeue x ALL --yes=3 --yes=2", "bench x --seconds 99999",
         "bench x --seconds soon", "demo --redis --dir x --headless 0",
+        "layouts form x", "layouts show", "layouts try x",
     ],
 )  # fmt: skip
 def test_words_that_make_no_sense_are_one_line_before_anything_is_opened(words: str) -> None:
