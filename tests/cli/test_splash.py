@@ -33,14 +33,6 @@ def ends() -> Iterator[tuple[int, int]]:
     os.close(theirs)
 
 
-def until(fd: int, words: bytes) -> bytes:
-    """Reads up to and including these words."""
-    read = b""
-    while not read.endswith(words):
-        read += os.read(fd, 4096)
-    return read
-
-
 def test_it_is_for_what_opens_the_dashboard_and_not_for_what_prints(spool: str, ends: tuple[int, int], tmp_path: Path) -> None:
     evil = Path(spool) / "\x1b[2J"
     (evil / "new").mkdir(parents=True)
@@ -61,22 +53,6 @@ def test_every_option_of_the_dashboard_that_takes_a_value_is_skipped() -> None:
             for option in action.option_strings:
                 assert targets(["q", option, "x"]) == ["q"], option
     assert targets(["--view", "new"]) == ["."]
-
-
-def test_it_goes_when_lifted_and_stays_when_handed_over(spool: str, ends: tuple[int, int]) -> None:
-    ours, theirs = ends
-    splash = Splash.show([spool], XTERM, (theirs,) * 3)
-    assert splash.up
-    painted = until(ours, b"new 0  looking...\x1b[K")
-    assert painted.startswith(b"\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J spooltop ") and painted.count(b"looking...") == 2
-    splash.hide()
-    assert os.read(ours, 4096).endswith(b"\x1b[?1049l")
-    again = Splash.show([spool], XTERM, (theirs,) * 3)
-    assert until(ours, b"new 0  looking...\x1b[K")
-    again.hand_over()
-    again.hide()
-    os.write(theirs, b"next")
-    assert os.read(ours, 4096) == b"next"
 
 
 def test_an_error_stands_on_the_screen_that_was_there_before(tmp_path: Path) -> None:

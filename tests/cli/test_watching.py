@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,25 +49,10 @@ def test_lost_updates_are_told_by_source(tmp_path: Path, command: str) -> None:
     assert found["imessage"]["verdict"] == "reverted"
 
 
-def test_ctrl_c_ends_it_at_once_without_a_word(tmp_path: Path) -> None:
-    write(tmp_path / "cursors.json", {"imessage": 10})
-    code = (
-        "import sys\n"
-        "from spooltop.cli.main import run\n"
-        "from spooltop.control import open_control\n"
-        "def opened(path, **options):\n"
-        "    print('opened', flush=True)\n"
-        "    return open_control(path, **options)\n"
-        "sys.exit(run(['status', sys.argv[1], '--watch', '600s'], dashboard=lambda *_: 0, open_control=opened))\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "opened\n"
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=120)
-    assert (process.returncode, err.strip()) == (130, "")
+def test_ctrl_c_ends_it_at_once_without_a_word(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Control, "changes", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    done = spooltop("status", spool, "--watch", "600s")
+    assert (done.code, done.out, done.err.strip()) == (130, "", "")
 
 
 def test_consumers_that_are_watched_have_rates(spool: Path) -> None:
