@@ -13,7 +13,7 @@ import pytest
 from spooltop.cli.demo import consumers, lockers, pollers, sample_messages, writers
 from spooltop.cli.demo.command import goodbye
 from spooltop.cli.demo.process_group import Child, ProcessGroup
-from spooltop.cli.demo.stages import BANNER, BANNER_KEPT, STREAM_BANNER, spool_stage
+from spooltop.cli.demo.stages import spool_stage
 from spooltop.engine import Claim, CursorFile, Spool
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.vocabulary import Action
@@ -50,18 +50,14 @@ def depth(spool: str) -> int:
         return box.depth()
 
 
-def log(spool: str, source: str) -> list[str]:
-    lines = Path(spool, pollers.LOGS, f"poll-{source}.log").read_text().splitlines()
-    return [line.partition(" ")[2] for line in lines]
-
-
 @pytest.mark.parametrize("text", ["{", "[]"])
 def test_a_poll_over_a_file_that_does_not_read_fails_and_says_so(spool: str, text: str) -> None:
     Path(spool, pollers.CURSORS).write_text(text)
     poller = pollers.Poller(spool, "teams")
     poller.newest += 1
     assert (poller.poll(), poller.poll_whole(poller.read_whole())) == (0, 0)
-    assert all(line.startswith("poll failed: ") for line in log(spool, "teams"))
+    lines = Path(spool, pollers.LOGS, "poll-teams.log").read_text().splitlines()
+    assert lines and all(line.partition(" ")[2].startswith("poll failed: ") for line in lines)
     assert Path(spool, pollers.CURSORS).read_text() == text
     assert depth(spool) == 0
 
@@ -131,11 +127,6 @@ def claimed(box: Spool) -> Claim:
     claim = box.claim()
     assert claim is not None
     return claim
-
-
-@pytest.mark.parametrize("banner", [BANNER, BANNER_KEPT, STREAM_BANNER])
-def test_the_last_line_fits_80_columns(banner: str) -> None:
-    assert len(banner) <= 80
 
 
 def test_the_goodbye_counts_what_was_requeued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

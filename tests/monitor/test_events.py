@@ -37,6 +37,10 @@ def stale(subject: str) -> Problem:
     return Problem("lock-stale", Severity.WARNING, f"{subject} is stale", 1, view="locks", subject=subject)
 
 
+def long_claim(verdict: Verdict) -> Problem:
+    return Problem("claim-long", Severity.WARNING, "1 claim held 11m", 1, Selection(box=Box.CUR, verdict=verdict))
+
+
 def test_a_problem_begins_once_and_ends_once_though_it_comes_and_goes() -> None:
     events = TargetEvents("/spool")
     assert look(events, dead()) == ["begins claims-dead"]
@@ -46,16 +50,6 @@ def test_a_problem_begins_once_and_ends_once_though_it_comes_and_goes() -> None:
     assert look(events, at=69) == ["ends claims-dead"]
     assert look(events, at=99) == []
     assert look(events, dead(), at=100) == ["begins claims-dead"]
-
-
-def test_long_claims_of_the_living_and_of_unknown_holders_are_two_problems() -> None:
-    def held(verdict: Verdict) -> Problem:
-        return Problem("claim-long", Severity.WARNING, "1 claim held 11m", 1, Selection(box=Box.CUR, verdict=verdict))
-
-    events, both = TargetEvents("/spool"), (held(Verdict.ALIVE), held(Verdict.UNKNOWN))
-    assert look(events, *both) == ["begins claim-long"] * 2
-    assert look(events, *both, at=5) == []
-    assert look(events, both[1], at=20) == ["ends claim-long"]
 
 
 def test_a_look_that_is_not_complete_ends_nothing() -> None:
@@ -76,11 +70,15 @@ def test_a_count_is_told_when_it_doubles_or_halves_and_a_severity_always(counts:
     assert look(events, dead(counts[-1], severity=Severity.WARNING)) == ["changes claims-dead"]
 
 
-def test_problems_of_one_code_are_told_apart() -> None:
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(stale("a.lock"), stale("b.lock")), (dead(), dead(box=Box.NEW)), (long_claim(Verdict.ALIVE), long_claim(Verdict.UNKNOWN))],
+)
+def test_problems_of_one_code_are_told_apart(one: Problem, other: Problem) -> None:
     events = TargetEvents("/spool")
-    found = look(events, stale("a.lock"), stale("b.lock"), dead(), dead(box=Box.NEW))
-    assert found == 2 * ["begins lock-stale"] + 2 * ["begins claims-dead"]
-    assert look(events, stale("b.lock"), dead(), at=20) == ["ends lock-stale", "ends claims-dead"]
+    assert look(events, one, other) == [f"begins {one.code}"] * 2
+    assert look(events, one, other, at=5) == []
+    assert look(events, other, at=20) == [f"ends {one.code}"]
 
 
 @pytest.mark.parametrize(

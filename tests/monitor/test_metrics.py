@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
-from queue import Empty
+from queue import Empty, Queue
 from types import FrameType
 from typing import Any, ClassVar, cast
 from unittest.mock import MagicMock
@@ -222,50 +221,38 @@ def test_hostile_names_are_escaped() -> None:
 
 
 class Looks:
-    """A sink that waits for what comes."""
+    """A sink whose news are waited for."""
 
     def __init__(self) -> None:
-        self.seen = threading.Semaphore(0)
-        self.why: list[str] = []
-        self.snapshots: list[Snapshot] = []
+        self.news: Queue[Snapshot | str] = Queue()
 
     def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
         assert seconds >= 0
-        self.snapshots.append(snapshot)
-        self.seen.release()
+        self.news.put(snapshot)
 
     def failed(self, why: str, at: float) -> None:
-        self.why.append(why)
-        self.seen.release()
+        self.news.put(why)
 
-
-@contextmanager
-def watching(targets: Mapping[str, Looks]) -> Iterator[Watching]:
-    found = Watching(dict(targets), lambda path: open_control(path, settings={}), again=0.05, busy=0.01)
-    found.start()
-    try:
-        yield found
-    finally:
-        found.close()
+    def until(self, waiting: int) -> None:
+        """Waits for a look that sees so many messages in new."""
+        while not isinstance(news := self.news.get(timeout=60), Snapshot) or news.observation.boxes[Box.NEW].count != waiting:
+            continue
 
 
 def test_targets_are_watched_side_by_side_and_a_missing_one_is_tried_again(tmp_path: Path) -> None:
     there, later = tmp_path / "there", tmp_path / "later"
     Spool.create(there).close()
     looks = {str(there): Looks(), str(later): Looks()}
-    with watching(looks) as running:
-        for one in looks.values():
-            assert one.seen.acquire(timeout=60)
-        assert "no such directory" in looks[str(later)].why[0]
+    with closing(Watching(looks, lambda path: open_control(path, settings={}), again=0.05, busy=0.01)) as watching:
+        watching.start()
+        assert "no such directory" in str(looks[str(later)].news.get(timeout=60))
         Spool.create(later).close()
-        while not looks[str(later)].snapshots:
-            assert looks[str(later)].seen.acquire(timeout=60)
+        looks[str(later)].until(0)
         with Spool(there) as spool:
             spool.put(b"x")
-        while looks[str(there)].snapshots[-1].observation.boxes[Box.NEW].count != 1:
-            assert looks[str(there)].seen.acquire(timeout=60)
-        running.stop()
-        assert running.wait(60)
+        looks[str(there)].until(1)
+        watching.stop()
+        assert watching.wait(60)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("watch ")]
 
 
