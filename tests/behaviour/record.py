@@ -41,9 +41,9 @@ from typing import NoReturn
 
 import spooltop
 from spooltop.__main__ import main
-from tests.backends.streams.servers import running
 from tests.needs import path_of
 from tests.scratch import scratch
+from tests.stream_servers import running
 
 from .normal import Normaliser
 from .tree import tree
