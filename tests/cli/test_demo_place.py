@@ -34,6 +34,7 @@ def test_a_demo_removes_all_of_its_directory_and_no_more(tmp_path: Path) -> None
     outside.write_text("keep")
     os.symlink(tmp_path / "mine", Path(ground.spool, "link"))
     os.symlink(tmp_path / "mine", Path(ground.base or "", "link"))
+    assert demo_dir.sweep(str(tmp_path)) == [], "it lives"
     ground.close()
     assert os.listdir(tmp_path) == ["mine"]
     assert outside.read_text() == "keep"
