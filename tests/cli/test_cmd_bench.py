@@ -50,9 +50,11 @@ def test_tables_to_paste_and_no_message_is_touched(spool: Path) -> None:
 
 
 def test_json_is_an_object_a_line_and_any_directory_will_do(tmp_path: Path) -> None:
-    done = spooltop("bench", tmp_path, "--seconds", "2", "--json")
+    folder = tmp_path / "any"
+    folder.mkdir()
+    done = spooltop("bench", folder, "--seconds", "2", "--json")
     first, *figures = map(json.loads, done.out.splitlines())
-    assert done.code == 0 and os.listdir(tmp_path) == [] and first["folder"] == str(tmp_path)
+    assert done.code == 0 and os.listdir(folder) == [] and first["folder"] == str(folder)
     assert {figure["section"] for figure in figures} == {"files", "locks", "engine"} and len(figures) == 7 + 12 + 18
     assert [figure["exclusive"] for figure in figures if figure["section"] == "locks"] == [None, True] * 6
     for figure in figures:
