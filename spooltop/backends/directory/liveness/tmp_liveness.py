@@ -114,8 +114,10 @@ class TmpJudge:
     def judge_again(
         self, dirs: SpoolDirs, names: Iterable[str], certainty: Certainty, table: Callable[[], LockTable], device: Device | None
     ) -> dict[str, tuple[Verdict | None, str]]:
-        """Judges ``names`` again with the help of earlier looks: name → (verdict, evidence). Leaves out names that have gone."""
+        """Judges ``names`` again with the help of earlier looks: name → (verdict, evidence). Leaves out names that have gone.
+        Reads again who has them open: they are about to be moved."""
         now = self._processes.boottime()
+        self._opened = float("-inf"), frozenset(), Descriptors({}, None)
         with closing(Folders(dirs)) as folders:
             files, found, _ = self._looked_up(folders, names, now)
             if files:
