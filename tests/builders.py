@@ -192,6 +192,11 @@ class World:
             return parts[0] == self.path.name and not parts[-1].startswith(".cursors.")
         return len(aside) > 2 and aside[0] in ASIDE and ".meta" not in aside[-1]
 
+    def logs_of_root(self) -> list[Path]:
+        """Lists the directories of root's logs of it, which root keeps outside a queue of another user."""
+        mark = sha256(os.fsencode(os.path.realpath(self.path))).hexdigest()[:16]
+        return list(Path(ROOT_STATE).glob(f"*-{mark}")) if os.geteuid() == 0 else []
+
     # The end
 
     def kill(self, process: subprocess.Popen[str]) -> None:
@@ -206,9 +211,7 @@ class World:
         """Ends the processes and removes the queue with all that belongs to it, root's logs of it too."""
         for process in self._processes:
             self.kill(process)
-        mark = sha256(os.fsencode(os.path.realpath(self.path))).hexdigest()[:16]
-        logs = Path(ROOT_STATE).glob(f"*-{mark}") if os.geteuid() == 0 else ()
-        for folder in (self.path, self.state, self._own, *logs):
+        for folder in (self.path, self.state, self._own, *self.logs_of_root()):
             shutil.rmtree(folder, ignore_errors=True)
 
     def __enter__(self) -> World:

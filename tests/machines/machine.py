@@ -27,7 +27,7 @@ from spooltop.errors import Refused, SpooltopError, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome, Plan, Result
 from spooltop.model.vocabulary import Action
-from tests.backends.operate.tripwire import CHANGES
+from tests.matrix.cuts import CHANGES
 from tests.scratch import scratch
 
 __all__ = ["Machine", "Move", "Operation", "Pin", "rule", "run"]

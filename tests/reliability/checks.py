@@ -18,12 +18,12 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.presence import look
 from spooltop.engine.system.files import Files
 from spooltop.errors import ClaimLost, LockTimedOut, SpooltopError
-from tests.backends.operate.tripwire import Tripwire
 
 from .crash import points
 from .pagecache import Disk, RecordingFiles
 from .powercut import cuts
 from .seam import Seam
+from .tripwire import Tripwire
 from .world import OPERATIONS, killed_in_child
 
 __all__ = ["CHECKS", "Made"]

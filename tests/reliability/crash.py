@@ -18,10 +18,11 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
 
-from tests.backends.operate.tripwire import CHANGES, Tripwire
+from tests.matrix.cuts import CHANGES
 from tests.scratch import scratch
 
 from .figures import Figure
+from .tripwire import Tripwire
 from .world import OPERATIONS, Expected, World, after, build, killed_in_child
 
 __all__ = ["BAR", "NAME", "points", "run", "sequences"]

@@ -12,11 +12,12 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
 
-from tests.backends.operate.tripwire import LASTING, Tripwire
+from tests.matrix.cuts import LASTING
 from tests.scratch import scratch
 
 from .disks import Disk, missing
 from .figures import Figure
+from .tripwire import Tripwire
 from .world import OPERATIONS, Expected, World, after, body, build, killed_in_child
 
 __all__ = ["BAR", "NAME", "cuts", "run"]

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from spooltop.backends.journal.log_files import LogFiles
-from tests.backends.operate.tripwire import SEEN
+from tests.matrix.cuts import EVERY
 
 __all__ = ["CALLS", "OPENING", "Around", "Seam"]
 
-CALLS = SEEN
+CALLS = EVERY
 """Operations that end in a system call; ``move`` and ``write_all`` are made of these."""
 OPENING = frozenset({"open_dir", "create", "open_read", "open_lasting"})
 """Operations that return a descriptor."""

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.operate.tripwire import Tripwire
 from tests.needs import needs
 
 from .disks import Disk
 from .power import cuts
+from .tripwire import Tripwire
 from .world import build
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.journal.log_files import LogFiles
-from tests.backends.operate.tripwire import CHANGES, SEEN, Tripwire
 from tests.engine.helpers import COMPOSED
+from tests.matrix.cuts import CHANGES, EVERY
+
+from .tripwire import Tripwire
 
 DO: dict[str, Callable[[LogFiles, int, int], object]] = {
     "create": lambda files, at, fd: os.close(files.create("new", at)),
@@ -70,8 +72,8 @@ def state(path: Path) -> dict[str, tuple[object, ...]]:
 def test_every_operation_is_in_the_tables() -> None:
     """A new operation is cut at, and fails, only once it is named there."""
     there = {name for kind in LogFiles.__mro__ for name, one in vars(kind).items() if callable(one) and not name.startswith("_")}
-    assert there == SEEN | COMPOSED
-    assert set(DO) == SEEN
+    assert there == EVERY | COMPOSED
+    assert set(DO) == EVERY
 
 
 @pytest.mark.parametrize("name", sorted(DO))

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.backends.operate.tripwire import Tripwire, failed, killed
 
 from spooltop.backends.journal.log_files import LogFiles
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Plan, Result
 from spooltop.model.vocabulary import Action, Box
 from tests.backends.layouts.queues import ACTIONS, aside, contents, operations, outcomes
-from tests.backends.operate.tripwire import Tripwire, failed, killed
 from tests.builders import LAYOUTS
 
 FIRST = (

@@ -18,37 +18,21 @@ import signal
 import socket
 import stat
 import tempfile
-import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spooltop.backends.directory.cursors.operator import CursorOperator
-from spooltop.backends.directory.operator.chain import OperatorChain
-from spooltop.backends.directory.operator.operator import DirectoryOperator
-from spooltop.backends.directory.options import OpenOptions
-from spooltop.backends.directory.reader import DirectoryReader
-from spooltop.backends.directory.rescan import FreshLook
-from spooltop.backends.directory.world import World
-from spooltop.backends.journal.log_files import LogFiles
-from spooltop.backends.journal.log_store import SpoolPathLogs
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome, Result
 from spooltop.model.protocols import ListQuery
-from spooltop.model.redact import Redactor
-from spooltop.model.target import Target
 from spooltop.model.vocabulary import LIVE, Action, Box
-from spooltop.observe.observer import Observer
-from spooltop.observe.thresholds import Thresholds
-from spooltop.opening import ControlParts
-from spooltop.operate.operations import Operations
-from spooltop.snapshot_maker import SnapshotMaker
+from tests.builders import SpoolWorld
 from tests.needs import needs
 
 NOBODY = 65534
@@ -57,25 +41,24 @@ PATIENCE = 30
 pytestmark = needs("root")
 
 
-class Ground:
+class Ground(SpoolWorld):
     """A spool of another user, something precious outside, and whoever works on it."""
 
+    options: Mapping[str, Any] = {"as_kind": "spool"}
+
     def __init__(self, base: Path, who: str) -> None:
-        self.spool, self.outside, self.state, self.who = base / "spool", base / "outside", base / "state", who
-        for folder in (self.spool, self.outside, *(self.spool / box for box in LIVE)):
-            folder.mkdir()
+        super().__init__(base)
+        self.outside, self.who = base / "outside", who
+        self.outside.mkdir()
         self.state.mkdir(mode=0o700)
         self.precious = self.outside / "precious"
         self.precious.write_text("precious")
         (self.outside / "good").write_text("outside")
-        self.put("new/good")
-
-    def put(self, place: str, data: str = "data") -> None:
-        (self.spool / place).write_text(data)
+        self.write("new/good", "data")
 
     def settle(self) -> None:
         """The spool belongs to another user; what is outside is as it is now."""
-        for folder, folders, files in os.walk(self.spool):
+        for folder, folders, files in os.walk(self.path):
             for name in (".", *folders, *files):
                 os.chown(os.path.join(folder, name), NOBODY, NOBODY, follow_symlinks=False)
         if self.who == "nobody":
@@ -92,24 +75,6 @@ class Ground:
             found[str(path)] = (at.st_mode, at.st_ino, at.st_uid, at.st_gid, at.st_size, at.st_mtime_ns, at.st_ctime_ns, data)
         return found
 
-    def control(self) -> Control:
-        """As ``open_control`` puts it together, with the logs of root here and not on this machine."""
-        path = str(self.spool)
-        reader = DirectoryReader(path, OpenOptions("spool", watch=False))
-        observer = Observer(Thresholds())
-        snapshots = SnapshotMaker(observer, Redactor())
-        operations = partial(self.operations, reader.path)
-        target = Target("spool", path, path)
-        return Control(ControlParts(target, reader, operations, observer, snapshots, Redactor(), None, time.time))
-
-    def operations(self, path: str) -> Operations:
-        fresh = FreshLook(path, OpenOptions("spool"), World())
-        operator = DirectoryOperator(
-            path, look=fresh.names, again=fresh.again, state_dir=str(self.state), wait=lambda seconds: None, on_close=fresh.close
-        )
-        cursors = CursorOperator(path, SpoolPathLogs(path, LogFiles(), state_dir=str(self.state)), above=True)
-        return Operations(OperatorChain(operator, lambda: cursors, Action.SET_CURSOR), path)
-
     def run(self, work: Callable[[Control], None]) -> list[str]:
         """Runs ``work`` in a child and returns the lines of errors that a person is shown. Fails where it blocks or breaks."""
         reading, writing = os.pipe()
@@ -123,8 +88,11 @@ class Ground:
                     os.setresgid(NOBODY, NOBODY, NOBODY)
                     os.setresuid(NOBODY, NOBODY, NOBODY)
                 said: list[str] = []
-                with self.control() as control:
-                    session(control, work, said)
+                try:
+                    with self.control() as control:
+                        session(control, work, said)
+                except SpooltopError as error:
+                    said.append(str(error))
                 os.write(writing, json.dumps(said).encode())
                 code = 0
             except BaseException:  # noqa: BLE001  a child never runs on in its parent's place
@@ -197,8 +165,8 @@ def every_operation(control: Control) -> None:
 
 def _socket(path: Path, ground: Ground) -> None:
     with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(ground.spool / "s"))  # an address has an end, after 107 bytes
-    os.rename(ground.spool / "s", path)
+        made.bind(str(ground.path / "s"))  # an address has an end, after 107 bytes
+    os.rename(ground.path / "s", path)
 
 
 def _sparse(path: Path, ground: Ground) -> None:
@@ -251,7 +219,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def plant(ground: Ground, place: str, thing: str) -> Path:
-    path = ground.spool / place
+    path = ground.path / place
     path.parent.mkdir(exist_ok=True)
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -269,7 +237,7 @@ def test_in_the_boxes(ground: Ground, thing: str) -> None:
     if thing in NO_MESSAGE:
         assert [path.lstat().st_ino for path in planted] == before
     else:
-        sizes = [path.stat() for path in ground.spool.rglob("*") if path.is_file() and path.stat().st_size == HUGE]
+        sizes = [path.stat() for path in ground.path.rglob("*") if path.is_file() and path.stat().st_size == HUGE]
         assert {found.st_ino for found in sizes} == set(before), "a message of 10 GB is moved and never copied"
         assert all(found.st_blocks == 0 for found in sizes)
 
@@ -277,7 +245,7 @@ def test_in_the_boxes(ground: Ground, thing: str) -> None:
 @pytest.mark.parametrize("thing", each(thing for thing in FEW if thing in NO_MESSAGE))
 @pytest.mark.parametrize("box", [*LIVE, ".spooltop", ".spooltop/trash", ".spooltop/held", ".spooltop/consumers"])
 def test_as_a_box_or_beside_the_boxes(ground: Ground, box: str, thing: str) -> None:
-    ground.put("cur/x:2,P999999")
+    ground.write("cur/x:2,P999999", "data")
     planted = plant(ground, box, thing)
     kind = stat.S_IFMT(planted.lstat().st_mode)
     said = ground.run(every_operation)
@@ -294,9 +262,9 @@ def test_as_a_box_or_beside_the_boxes(ground: Ground, box: str, thing: str) -> N
 )  # fmt: skip
 def test_as_a_file_beside_the_boxes(ground: Ground, place: str, thing: str) -> None:
     if place != "cursors.json":
-        ground.put("cursors.json", '{"email": 7}')
-    ground.put(f"cur/1795222800000000.P7R{7:016x}.vm,c={'a' * 32}.1795222800000001:2,P9")
-    (ground.spool / place).parent.mkdir(parents=True, exist_ok=True)
+        ground.write("cursors.json", '{"email": 7}')
+    ground.write(f"cur/1795222800000000.P7R{7:016x}.vm,c={'a' * 32}.1795222800000001:2,P9", "data")
+    (ground.path / place).parent.mkdir(parents=True, exist_ok=True)
     if thing == "nothing":
         ground.settle()
     else:
@@ -309,8 +277,8 @@ def test_as_a_file_beside_the_boxes(ground: Ground, place: str, thing: str) -> N
 def test_swapped_between_plan_and_apply(ground: Ground, thing: str, action: Action) -> None:
     name = "x:2,P999999" if action is Action.REQUEUE else "x"
     box = Box.CUR if action is Action.REQUEUE else Box.NEW
-    ground.put(f"{box}/{name}")
-    path = ground.spool / box / name
+    ground.write(f"{box}/{name}", "data")
+    path = ground.path / box / name
     ground.settle()
     ready, go = os.pipe(), os.pipe()
 
@@ -360,7 +328,7 @@ def test_a_folder_that_is_swapped_for_a_link_leads_nowhere(ground: Ground, swapp
     if pid == 0:
         operation = os.read(ready[0], 64).decode()
         if operation:
-            path = Path(os.path.normpath(ground.spool / swapped.replace("OPERATION", operation)))
+            path = Path(os.path.normpath(ground.path / swapped.replace("OPERATION", operation)))
             os.rename(path, f"{path}.away")
             path.symlink_to(ground.outside)
         os.write(go[1], b"x")
@@ -383,10 +351,10 @@ FORGED_PLACES = [
 
 @pytest.mark.parametrize("place", FORGED_PLACES if WHOLE else FORGED_PLACES[::3], ids=lambda place: place[:40])
 def test_a_forged_journal_leads_nowhere(ground: Ground, place: str) -> None:
-    own = ground.spool / ".spooltop"
+    own = ground.path / ".spooltop"
     (own / "trash" / "op").mkdir(parents=True)
     (own / "trash" / "op" / "good").symlink_to(ground.precious)
-    found = (ground.spool / "new" / "good").stat()
+    found = (ground.path / "new" / "good").stat()
     outside = ground.precious.stat()
     lines = []
     for number, (source, target, at) in enumerate(
@@ -415,14 +383,14 @@ def test_a_forged_journal_leads_nowhere(ground: Ground, place: str) -> None:
         every_operation(control)
 
     ground.run(work)
-    everything = [path for path in ground.spool.rglob("*") if path.is_file() and not path.is_symlink()]
+    everything = [path for path in ground.path.rglob("*") if path.is_file() and not path.is_symlink()]
     assert not any(path.stat().st_ino == outside.st_ino for path in everything)
 
 
 @pytest.mark.parametrize("where", ["trash", "held", "rejected"])
 @pytest.mark.parametrize("origin", FORGED_PLACES if WHOLE else FORGED_PLACES[1::5], ids=lambda place: place[:40])
 def test_forged_metadata_lead_nowhere(ground: Ground, where: str, origin: str) -> None:
-    folder = ground.spool / ".spooltop" / where / "op"
+    folder = ground.path / ".spooltop" / where / "op"
     folder.mkdir(parents=True)
     for name in ("x", "link"):
         meta = {"schema": 1, "from": origin, "origin": origin, "name": origin, "box": origin, "at": 1e300, "reason": "\x1b[2J",
@@ -441,5 +409,5 @@ def test_forged_metadata_lead_nowhere(ground: Ground, where: str, origin: str) -
 
     ground.run(work)
     assert (folder / "link").is_symlink()
-    [kept] = [path for path in ground.spool.rglob("x*") if path.is_file() and not path.name.endswith(".meta")]
+    [kept] = [path for path in ground.path.rglob("x*") if path.is_file() and not path.name.endswith(".meta")]
     assert kept.read_text() == "data"

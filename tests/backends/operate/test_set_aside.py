@@ -1,0 +1,356 @@
+"""Hold, purge, release, restore: out of the consumers' way and back to where it came from, with what is known of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from spooltop.engine import Spool
+from spooltop.errors import Refused, UsageError
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Confirm, Outcome
+from spooltop.model.vocabulary import Action, Box, Verdict
+from tests.builders import ALL, GONE, SpoolWorld, message_id
+
+from .conftest import Interpose
+
+NEW, CUR, TMP, HELD, TRASH, REJECTED = (
+    Selection(box=box, everything=True) for box in (Box.NEW, Box.CUR, Box.TMP, Box.HELD, Box.TRASH, Box.REJECTED)
+)
+MANY = 1001
+"""So many messages that what is known of all lies beside their folder, once."""
+
+
+def metadata(world: SpoolWorld, box: Box, name: str) -> dict[str, object]:
+    [file] = (world.path / ".spooltop" / box).glob(f"*/.{name}.meta")
+    content: dict[str, object] = json.loads(file.read_text())
+    return content
+
+
+def test_no_consumer_takes_what_is_held_and_a_release_gives_it_back_as_it_was(world: SpoolWorld) -> None:
+    with Spool(world.path) as spool:
+        id = spool.put(b"work", source="mail")
+        [name] = world.names(Box.NEW)
+        held, _ = world.do(Action.HOLD, Selection(ids=(id,)))
+        assert spool.claim() is None
+        known = metadata(world, Box.HELD, name)
+        assert known["origin"] == "new" and known["operation"] == held.operation and known["reason"] == f"hold by {known['who']}"
+        released, _ = world.do(Action.RELEASE)
+        assert (world.names(Box.NEW), world.names(Box.HELD)) == ([name], [])
+        assert world.undo(released.operation)[1].count(Outcome.DONE) == world.undo(held.operation)[1].count(Outcome.DONE) == 1
+        with spool.claim() as claim:  # type: ignore[union-attr]
+            assert (claim.id, claim.attempt, claim.source) == (id, 1, "mail")
+
+
+def test_claims_are_held_by_what_is_known_of_their_holders(world: SpoolWorld) -> None:
+    for number in (1, 2):
+        world.put(message_id(number))
+    [dead], (_, [alive]) = world.claim_dead(), world.claim_living()
+    foreign = world.claim_foreign("whose")
+    plan, result = world.do(Action.HOLD, CUR)
+    assert [(refusal.row.name, refusal.forceable) for refusal in plan.refused] == [(alive, True)]
+    assert sorted(world.names(Box.HELD)) == sorted([dead, foreign]) and result.count(Outcome.DONE) == 2
+    forced, _ = world.do(Action.HOLD, CUR, force=True)
+    assert forced.confirm is Confirm.NUMBER and alive in world.names(Box.HELD)
+    world.undo(plan.operation)
+    assert world.names(Box.CUR) == sorted([dead, foreign])
+    world.do(Action.RELEASE)
+    assert world.names(Box.NEW) == [f"{message_id(2)},n=1,e=died"]
+
+
+def test_poison_can_be_held_by_the_requeue_of_the_others(world: SpoolWorld) -> None:
+    for name in (message_id(1), f"{message_id(2)},n=3"):
+        world.put(name)
+    world.claim_dead(2)
+    dead, why = Selection(box=Box.CUR, verdict=Verdict.DEAD), "4 consumers died while processing it"
+    with world.control() as control:
+        plain = control.plan(Action.REQUEUE, dead)
+    assert plain.poison == 1 and [item.warning for item in plain.items] == ["", why]
+    plan, result = world.do(Action.REQUEUE, dead, hold_poison=True)
+    assert plan.command == ("spooltop", "requeue", str(world.path), "--hold-poison", message_id(1), message_id(2))
+    assert result.notes == (f"1 of those done: held instead: {why}",)
+    assert world.names(Box.NEW) == [f"{message_id(1)},n=1,e=died"]
+    [held] = world.names(Box.HELD)
+    known = metadata(world, Box.HELD, held)
+    assert (known["origin"], known["reason"]) == ("cur", f"held instead: {why}, by {known['who']}")
+    assert world.undo(plan.operation)[1].count(Outcome.DONE) == len(world.names(Box.CUR)) == 2
+
+
+def test_a_message_rejected_at_the_limit_has_all_its_attempts_again(world: SpoolWorld) -> None:
+    with Spool(world.path, max_attempts=2, durable=False) as spool:
+        spool.put(b"hard", source="mail")
+        for action in (None, Action.REQUEUE, Action.RESTORE):
+            if action is not None:
+                assert world.do(action, REJECTED)[1].count(Outcome.DONE) == 1
+            for attempt in (1, 2):
+                claim = spool.claim()
+                assert claim is not None and claim.attempt == attempt
+                claim.release()
+            assert len(world.names(Box.REJECTED)) == 1
+
+
+def test_what_was_purged_is_restored_to_where_it_came_from(world: SpoolWorld) -> None:
+    world.put(message_id(1), "claimed")
+    world.claim_dead()
+    world.put("half", box=Box.TMP)
+    for name in ("waits", "kept", "job:2,P77", "c" * 255):
+        world.put(name)
+    world.do(Action.HOLD, Selection(ids=("kept",)))
+    world.put_aside(Box.REJECTED, "bad,n=2", origin="cur", reason="schema", at=3.0, who="w")
+    ids = ("waits", message_id(1), "half", "kept", "bad", "job:2,P77", "c" * 255)
+    purge, result = world.do(Action.PURGE, Selection(ids=ids), force=True)
+    assert result.count(Outcome.DONE) == 7 and any("frees no disk space" in note for note in purge.notes)
+    plan, result = world.do(Action.RESTORE, TRASH)
+    assert world.census() == {content: [place] for content, place in {
+        "waits": "new/waits", "claimed": f"new/{message_id(1)},n=1,e=died", "half": "tmp/half", "c" * 255: f"new/{'c' * 255}",
+        "kept": f".spooltop/held/{plan.operation}/kept", "bad,n=2": f".spooltop/rejected/{plan.operation}/bad,n=2",
+        "job:2,P77": "new/job:2,P77",
+    }.items()}  # fmt: skip
+    known = metadata(world, Box.REJECTED, "bad,n=2")
+    assert (known["origin"], known["reason"], known["at"]) == ("cur", "schema", 3.0)
+    assert world.undo(plan.operation)[1].count(Outcome.DONE) == 7
+    assert all(place.startswith(f".spooltop/trash/{purge.operation}/") for [place] in world.census().values())
+    world.do(Action.RESTORE, TRASH)
+    world.do(Action.RESTORE, HELD)
+    assert "kept" in world.names(Box.NEW)
+
+
+def test_a_rejected_message_is_requeued_under_its_own_name_and_put_back_by_undo_with_its_metadata(world: SpoolWorld) -> None:
+    name = f"{message_id(1)},n=1,c={'a' * 32}.1795222800000000:2,P9"
+    known = {"origin": "cur", "reason": "schema", "at": 1.0, "who": "w"}
+    world.put_aside(Box.REJECTED, name, **known)
+    plan, _ = world.do(Action.REQUEUE, REJECTED)
+    assert [(item.row.reason, item.row.attempt) for item in plan.items] == [("schema", 2)]
+    assert world.names(Box.NEW) == [message_id(1)]  # its attempts count anew
+    (world.path / ".spooltop" / "rejected" / "f1" / f".{name}.meta").write_text("{")  # a crash has left it
+    world.undo(plan.operation)
+    assert world.names(Box.REJECTED) == [name] and metadata(world, Box.REJECTED, name) == known
+
+
+HOSTILE = [
+    None, "{", "[" * 60_000, '"text"', "{}", "\0", '{"origin": 5}', '{"origin": "../../etc"}', '{"origin": "trash"}',
+    '{"origin": "/etc"}', '{"origin": "new/../.."}', '{"origin": "NEW"}', '{"origin": ["new"]}', '{"origin": "held", "was": 5}',
+    '{"origin": "held", "was": {"origin": "../x", "name": "../../x", "reason": "\\u001b[2J"}}', '{"at": 1' + "0" * 400 + "}",
+    '{"origin": "rejected", "was": {"was": {"was": {}}}}', '{"origin": "new", "name": "../../../escaped"}', '{"at": NaN}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("box", [Box.HELD, Box.REJECTED, Box.TRASH])
+@pytest.mark.parametrize("meta", HOSTILE)
+def test_whatever_lies_beside_it_a_message_goes_to_a_box_or_stays(world: SpoolWorld, box: Box, meta: str | None) -> None:
+    world.put_aside(box, "job,n=1", "mine")
+    file = world.path / ".spooltop" / box / "f1" / ".job,n=1.meta"
+    file.unlink() if meta is None else file.write_text(meta)
+    (file.parents[1] / "no name of an operation").mkdir()
+    outside = sorted(world.path.parent.iterdir())
+    with world.control() as control:
+        plan = control.plan(Action.RESTORE, Selection(box=box, everything=True))
+        if plan.refused:
+            assert box is Box.TRASH and plan.refused[0].forceable and "not known" in plan.refused[0].reason
+            plan = control.plan(Action.RESTORE, TRASH, force=True)
+            assert plan.confirm is Confirm.NUMBER
+        assert control.apply(plan).count(Outcome.DONE) == 1
+    [[place]] = world.census().values()
+    own = [f".spooltop/{box}/{plan.operation}/job,n=1" for box in (Box.HELD, Box.REJECTED)]
+    assert place in ("new/job,n=1", "new/job,n=0", *own)
+    assert sorted(set(world.path.parent.iterdir()) - {world.state}) == outside
+    assert world.undo(plan.operation)[1].count(Outcome.DONE) == 1
+    assert world.census() == {"mine": [f".spooltop/{box}/f1/job,n=1"]}
+
+
+def test_metadata_that_are_a_link_or_a_fifo_are_not_read(world: SpoolWorld, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text('{"origin": "tmp"}')
+    for name in "abcd":
+        world.put_aside(Box.HELD, name, folder=f"op{name}")
+        (world.path / f".spooltop/held/op{name}/.{name}.meta").unlink()
+    above = world.path / ".spooltop/held"
+    for planted in (above / "opa/.a.meta", above / ".opc.meta"):
+        planted.symlink_to(secret)
+    for planted in (above / "opb/.b.meta", above / ".opd.meta"):
+        os.mkfifo(planted)
+    assert world.do(Action.RESTORE, HELD)[1].count(Outcome.DONE) == 4
+    assert world.names(Box.NEW) == ["a", "b", "c", "d"] and secret.exists()
+
+
+def test_two_messages_of_one_name_that_were_held_are_not_put_over_each_other(world: SpoolWorld) -> None:
+    for folder in ("f1", "f2"):
+        world.put_aside(Box.HELD, "job", folder, folder=folder)
+    _, result = world.do(Action.RELEASE)
+    assert (result.count(Outcome.DONE), result.count(Outcome.FAILED)) == (1, 1)
+    assert sorted(world.census()) == ["f1", "f2"]
+
+
+def test_what_was_set_aside_by_more_operations_than_there_are_descriptors_comes_back_at_once(world: SpoolWorld) -> None:
+    names = [world.put_aside(Box.REJECTED, f"job{number:03}", folder=f"op{number}") for number in range(300)]
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 200, before[1]))
+    try:
+        plan, _ = world.do(Action.REQUEUE, REJECTED)
+        assert world.names(Box.NEW) == names
+        assert world.undo(plan.operation)[1].count(Outcome.DONE) == 300
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert world.names(Box.REJECTED) == names
+
+
+# What is selected
+
+
+@pytest.mark.parametrize(
+    ("action", "box"),
+    [(Action.HOLD, Box.TMP), (Action.RELEASE, Box.TRASH), (Action.RESTORE, Box.NEW), (Action.EMPTY, Box.HELD),
+     (Action.PURGE, Box.TRASH)],
+)  # fmt: skip
+def test_each_action_names_the_boxes_that_it_takes_nothing_from(world: SpoolWorld, action: Action, box: Box) -> None:
+    with world.control() as control, pytest.raises(Refused, match="is not possible for messages in"):
+        control.plan(action, Selection(box=box, everything=True))
+
+
+def test_what_was_set_aside_is_chosen_by_who_had_it_as_the_view_shows_it(world: SpoolWorld) -> None:
+    for pid in (GONE, GONE - 1):
+        world.claim_foreign(f"job{pid}", pid=pid)
+    world.do(Action.PURGE, CUR)
+    with world.control() as control:
+        plan = control.plan(Action.RESTORE, Selection(box=Box.TRASH, filter=f"pid:{GONE - 1}"))
+    assert [item.name for item in plan.items] == [f"job{GONE - 1}:2,P{GONE - 1}"]
+
+
+def test_a_purge_leaves_what_is_younger_than_an_hour_unless_it_is_asked_for(world: SpoolWorld) -> None:
+    for name, age in (("old", 3700), ("young", 3500)):
+        world.put(f"{name},n=0,c={'a' * 32}.{int((time.time() - age) * 1e6)}:2,P{GONE}", box=Box.CUR)
+    rows = [
+        ({}, 1), ({"everything": True}, 2), ({"older_than": 3400.0}, 2), ({"filter": "age:>58m"}, 2), ({"ids": ("young",)}, 1),
+    ]  # fmt: skip
+    with world.control() as control:
+        for conditions, count in rows:
+            assert control.plan(Action.PURGE, Selection(box=Box.CUR, **conditions)).count == count, conditions  # type: ignore[arg-type]
+        with pytest.raises(UsageError):
+            control.plan(Action.PURGE, Selection(source="mail"))
+
+
+def test_nothing_takes_from_tmp_what_is_written_or_from_cur_what_is_worked_on(world: SpoolWorld) -> None:
+    world.put(message_id(1))
+    _, [claim] = world.claim_living()
+    for name in ("growing", "left"):
+        world.put(name, box=Box.TMP)
+    with world.control() as control:
+        before = control.plan(Action.PURGE, TMP, force=True)
+        assert before.count == 2
+        with open(world.path / "tmp/growing", "ab"):
+            result = control.apply(before)
+            assert {one.name: one.outcome for one in result.items} == {"growing": Outcome.SKIPPED, "left": Outcome.DONE}
+            for selection, kept in ((TMP, "growing"), (CUR, claim)):
+                plan, _ = world.do(Action.PURGE, selection, force=True)
+                assert [(refusal.row.name, refusal.forceable) for refusal in plan.refused] == [(kept, False)]
+    assert (world.names(Box.TMP), world.names(Box.CUR)) == (["growing"], [claim])
+
+
+# What is known of very many
+
+
+def many(world: SpoolWorld, count: int = MANY) -> None:
+    for number in range(count):
+        world.put(f"{number:04}", "x")
+
+
+def metas(world: SpoolWorld, box: Box) -> list[Path]:
+    return sorted((world.path / ".spooltop" / box).rglob(".*.meta"))
+
+
+@pytest.mark.parametrize("box", [Box.NEW, None])
+def test_what_is_known_of_many_lies_beside_their_folder_and_goes_with_them(world: SpoolWorld, box: Box | None) -> None:
+    many(world)
+    held, _ = world.do(Action.HOLD, Selection(box=box, everything=True))
+    assert [path.name for path in metas(world, Box.HELD)] == [f".{held.operation}.meta"]
+    purged, result = world.do(Action.PURGE, HELD)
+    assert result.count(Outcome.DONE) == MANY
+    was = {json.loads(path.read_text())["was"]["reason"] for path in metas(world, Box.TRASH)}
+    assert was == {f"hold by {json.loads(metas(world, Box.TRASH)[0].read_text())['who']}"}  # for when it goes back there
+    assert world.undo(purged.operation)[1].count(Outcome.DONE) == len(world.names(Box.HELD)) == MANY
+    assert world.do(Action.RELEASE, HELD)[1].count(Outcome.DONE) == len(world.names(Box.NEW)) == MANY
+    assert metas(world, Box.TRASH) == []
+
+
+def test_messages_out_of_two_boxes_have_nothing_in_common(world: SpoolWorld) -> None:
+    """A power cut may take what is in common away, where the order of changes is not kept."""
+    many(world, MANY - 1)
+    world.claim_foreign("claimed")
+    world.do(Action.HOLD, ALL)
+    origins = sorted(json.loads(path.read_text())["origin"] for path in metas(world, Box.HELD))
+    assert origins == ["cur"] + ["new"] * (MANY - 1)
+
+
+def test_what_is_known_in_common_is_not_told_of_a_stranger_in_the_folder(world: SpoolWorld) -> None:
+    many(world)
+    purged, _ = world.do(Action.PURGE, NEW)
+    restored, _ = world.do(Action.RESTORE, TRASH)
+    folder = world.path / ".spooltop/trash" / purged.operation
+    folder.with_name(f".{purged.operation}.meta").unlink(missing_ok=True)  # after a while it goes by itself
+    folder.mkdir(exist_ok=True)
+    (folder / "stranger").write_text("of somebody else")
+    assert world.undo(restored.operation)[1].count(Outcome.DONE) == MANY
+    with world.control() as control:
+        plan = control.plan(Action.RESTORE, TRASH)
+    assert [refusal.row.name for refusal in plan.refused] == ["stranger"] and plan.count == MANY
+
+
+@pytest.mark.parametrize("how", ["file", "link", "error"])
+def test_where_it_cannot_lie_beside_the_folder_each_message_has_its_own(
+    world: SpoolWorld, before_call: Interpose, how: str
+) -> None:
+    """Somebody else is quicker, or it cannot be written."""
+    many(world)
+    planted: list[str] = []
+
+    def plant(name: str, dir_fd: int, *_: object) -> None:
+        if len(name) != 16 or not name.endswith(".meta") or planted:
+            return
+        planted.append(name)
+        if how == "error":
+            raise OSError(5, "Input/output error")
+        if how == "link":
+            os.symlink("/etc/passwd", name, dir_fd=dir_fd)
+        else:
+            os.close(os.open(name, os.O_CREAT | os.O_WRONLY, dir_fd=dir_fd))
+
+    before_call("create", plant)
+    plan, result = world.do(Action.PURGE, NEW)
+    assert result.count(Outcome.DONE) == MANY and planted == [f".{plan.operation}.meta"]
+    own = [path for path in metas(world, Box.TRASH) if path.parent.name == plan.operation]
+    assert {json.loads(path.read_text())["origin"] for path in own} == {"new"} and len(own) == MANY
+
+
+def test_a_message_that_finds_its_name_taken_takes_nothing_from_who_has_it(world: SpoolWorld, before_call: Interpose) -> None:
+    many(world)
+
+    def plant(*_: object) -> None:
+        [folder] = (world.path / ".spooltop/trash").glob("*/")
+        (folder / "1000").write_text("another")
+        (folder / ".1000.meta").write_text("of the other")
+
+    before_call("rename_noreplace", plant, "1000")
+    plan, result = world.do(Action.PURGE, NEW)
+    [failed] = [one for one in result.items if one.outcome is not Outcome.DONE]
+    assert (failed.name, failed.reason) == ("1000", "trash already has a file of that name; it stays in new")
+    assert (world.path / ".spooltop/trash" / plan.operation / ".1000.meta").read_text() == "of the other"
+
+
+def test_who_empties_the_trash_during_a_purge_leaves_no_message_of_which_nothing_is_known(world: SpoolWorld) -> None:
+    many(world, 2 * MANY)
+    with world.control() as purging, world.control() as emptying:
+        plan = purging.plan(Action.PURGE, NEW)
+
+        def empty(tried: int) -> None:
+            if tried == MANY - 1:
+                emptying.apply(emptying.plan(Action.EMPTY, TRASH))
+
+        assert purging.apply(plan, on_progress=empty).count(Outcome.DONE) == 2 * MANY
+        back = purging.plan(Action.RESTORE, TRASH)
+        assert not back.refused and purging.apply(back).count(Outcome.DONE) == MANY + 1
+    assert len(world.names(Box.NEW)) == MANY + 1
