@@ -1,0 +1,258 @@
+"""Setting a cursor: what was shown is what is replaced, and nothing else changes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spooltop.backends.directory.cursors.operator import CursorOperator
+from spooltop.control import open_control
+from spooltop.engine import Spool
+from spooltop.errors import AuditFailed, SpooltopError, UsageError
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome, Plan
+from spooltop.model.vocabulary import Action, Json
+from tests.builders import SpoolWorld
+from tests.needs import needs
+
+from .conftest import Interpose
+
+NONE = Selection()
+
+
+class Cursors(SpoolWorld):
+    """Spool whose cursor file has the sections ``{"imessage": 89632}``."""
+
+    def build(self) -> None:
+        super().build()
+        self.cursors(imessage=89632)
+
+    @property
+    def file(self) -> Path:
+        return self.path / "cursors.json"
+
+    def read(self, name: str = "cursors.json") -> Any:
+        return json.loads((self.path / name).read_text())
+
+    def plan(self, source: str, value: Json, *, force: bool = False, **options: Json) -> Plan:
+        with self.control() as control:
+            return control.plan(Action.SET_CURSOR, NONE, force=force, options={"source": source, "value": value, **options})
+
+    def set(self, source: str, value: Json, **options: Any) -> tuple[str, Outcome]:
+        plan, result = self.do(Action.SET_CURSOR, NONE, source=source, value=value, **options)
+        return plan.operation, result.items[0].outcome
+
+
+@pytest.fixture
+def cursors(tmp_path: Path) -> Iterator[Cursors]:
+    with Cursors(tmp_path) as world:
+        yield world
+
+
+def test_a_set_changes_its_section_and_not_a_byte_besides(cursors: Cursors) -> None:
+    file = cursors.cursors(email={"at": 7}, imessage=89632)
+    before = file.read_text()
+    os.chmod(file, 0o640)
+    plan, result = cursors.do(Action.SET_CURSOR, NONE, source="imessage", value=89640)
+    assert (plan.count, plan.confirm, plan.items[0].warning) == (1, "y", "")
+    assert plan.items[0].words == f"imessage: 89632 → 89640 in {file}" and plan.notes[0] == f"{plan.items[0].words}."
+    words = ("--set", "imessage=89640", "--type", "json", "--file", str(file))
+    assert plan.command == ("spooltop", "cursors", str(cursors.path), *words)
+    assert result.undo == ("spooltop", "undo", str(cursors.path), result.operation)
+    assert file.read_text() == before.replace("89632", "89640") and file.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    ("value", "highest", "warning"),
+    [
+        (89600, None, "goes back below 89632, the highest seen"), (89640, 89700, "goes back below 89700, the highest seen"),
+        ("89640", None, "its type changes from an integer to a string"), (None, None, "its type changes from an integer to null"),
+    ],
+)  # fmt: skip
+def test_the_plan_warns_of_what_may_be_a_slip(cursors: Cursors, value: Json, highest: Json, warning: str) -> None:
+    plan = cursors.plan("imessage", value, highest=highest, type="json")
+    assert warning in plan.items[0].warning and any(warning[5:] in note for note in plan.notes)
+
+
+def test_the_highest_is_the_one_that_was_watched(cursors: Cursors) -> None:
+    with cursors.control() as control:
+        for value in (50, 90, 70):
+            cursors.cursors(imessage=value, n="x" * value)
+            control.look()
+        plan = control.plan(Action.SET_CURSOR, NONE, options={"source": "imessage", "value": 80})
+    assert "goes back below 90" in plan.items[0].warning
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_set_waits_for_the_lock_and_not_for_ever(cursors: Cursors, monkeypatch: pytest.MonkeyPatch, ends: bool) -> None:
+    waits: list[float] = []
+    with open(cursors.path / ".cursors.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        def wait(seconds: float) -> None:
+            waits.append(seconds)
+            if ends:
+                fcntl.flock(lock, fcntl.LOCK_UN)
+
+        monkeypatch.setitem(CursorOperator.__init__.__kwdefaults__, "wait", wait)
+        [one] = cursors.do(Action.SET_CURSOR, NONE, source="imessage", value=89640)[1].items
+    assert (len(waits) == 1) is ends and waits
+    assert one.reason == ("" if ends else ".cursors.lock is held by another for 10 s; spooltop locks says by whom")
+    assert cursors.read() == {"imessage": 89640 if ends else 89632}
+
+
+def test_what_cannot_be_written_down_does_not_happen(cursors: Cursors, before_call: Interpose) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    before_call("write", fail)
+    with pytest.raises(AuditFailed):
+        cursors.set("imessage", 89640)
+    assert cursors.read() == {"imessage": 89632}
+
+
+def test_a_value_made_of_what_is_shown_of_a_large_section_is_refused(cursors: Cursors) -> None:
+    cursors.cursors(imessage={"cursor": 5, "seen": "x" * 100_000})
+    [refusal] = cursors.plan("imessage", {"cursor": 6}).refused
+    assert "too large to be shown whole: this would drop 1 field of it" in refusal.reason and refusal.forceable
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", '{"imessage": 1} x'])
+def test_what_does_not_parse_is_left_alone(cursors: Cursors, content: str) -> None:
+    with cursors.control() as control:
+        plan = control.plan(Action.SET_CURSOR, NONE, options={"source": "imessage", "value": 2})
+        cursors.file.write_text(content)
+        assert control.apply(plan).items[0].outcome is Outcome.SKIPPED
+    [refusal] = cursors.plan("imessage", 2).refused
+    assert "does not read" in refusal.reason and not refusal.forceable and cursors.file.read_text() == content
+
+
+def test_a_source_that_is_not_there_wants_force(cursors: Cursors) -> None:
+    [refusal] = cursors.plan("imesage", 2).refused
+    assert (refusal.reason, refusal.forceable) == (f"{cursors.file} has no imesage; it has imessage", True)
+    operation, _ = cursors.set("imesage", 2, force=True)
+    assert cursors.read() == {"imessage": 89632, "imesage": 2}
+    assert "no section before" in cursors.undo(operation)[0].refused[0].reason
+    cursors.file.write_text("{}")
+    assert cursors.plan("imessage", 2).refused[0].reason == f"{cursors.file} has no imessage; it has none"
+
+
+def test_a_source_with_a_file_of_its_own_and_one_in_two_files(cursors: Cursors) -> None:
+    cursors.file.unlink()
+    cursors.write("cursors/teams.json", "7")
+    with pytest.raises(UsageError, match="no source signal"):
+        cursors.plan("signal", 1)
+    assert cursors.set("teams", 8)[1] is Outcome.DONE and cursors.read("cursors/teams.json") == 8
+    cursors.cursors(teams=1)
+    for options, words in (({}, "stands in"), ({"file": "/etc/passwd"}, "no cursor file here")):
+        with pytest.raises(UsageError, match=words):
+            cursors.plan("teams", 9, **options)
+    cursors.set("teams", 9, file=str(cursors.path / "cursors/teams.json"))
+    assert (cursors.read(), cursors.read("cursors/teams.json")) == ({"teams": 1}, 9)
+
+
+def linked_file(file: Path, elsewhere: Path) -> None:
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+
+
+def linked_folder(file: Path, elsewhere: Path) -> None:
+    file.parent.rename(elsewhere)
+    file.parent.symlink_to(elsewhere)
+
+
+def another_folder(file: Path, elsewhere: Path) -> None:
+    file.parent.rename(elsewhere)
+    file.parent.mkdir()
+    file.write_text("7")
+
+
+@pytest.mark.parametrize("swap", [linked_file, linked_folder, another_folder])
+def test_nothing_that_was_put_in_its_place_leads_a_set_elsewhere(
+    cursors: Cursors, tmp_path: Path, swap: Callable[[Path, Path], None]
+) -> None:
+    file = cursors.write("cursors/teams.json", "7")
+    with cursors.control() as control:
+        plan = control.plan(Action.SET_CURSOR, NONE, options={"source": "teams", "value": 8})
+        swap(file, tmp_path / "elsewhere")
+        try:
+            assert control.apply(plan).items[0].outcome is not Outcome.DONE
+        except SpooltopError as error:
+            assert "cursors" in str(error)
+    assert file.read_text() == "7" and file.is_symlink() is (swap is linked_file)
+
+
+@needs("root")
+@pytest.mark.parametrize(("mode", "folder", "may"), [(0o644, 0o755, False), (0o666, 0o755, False), (0o666, 0o777, True)])
+def test_who_may_not_set_a_cursor_is_told_whose_it_is(mode: int, folder: int, may: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="spooltop-cursors-") as above:
+        os.chmod(above, 0o755)
+        file = Path(above, "cursors.json")
+        file.write_text('{"imessage": 1}')
+        file.chmod(mode)
+        os.chmod(above, folder)
+        with open_control(str(file), watch=False, settings={}) as control:
+            try:
+                os.seteuid(65534)
+                why = control.look().observation.capabilities.why_not(Action.SET_CURSOR)
+            finally:
+                os.seteuid(0)
+    assert (why is None) is may
+    assert why is None or ("belongs to root" in why and "Try: sudo -u root spooltop cursors" in why)
+
+
+def test_a_forged_journal_leads_nowhere(cursors: Cursors, tmp_path: Path) -> None:
+    operation, _ = cursors.set("imessage", 2)
+    victim = tmp_path / "cursors.json"
+    victim.write_text('{"imessage": 2}')
+    journal = cursors.path / ".spooltop/cursors.jsonl"
+    forged = journal.read_text().replace("\0", "").replace(str(cursors.file), str(victim))
+    journal.write_text(forged + '{"schema":1,"line":"intent","operation":"../x"}\n[]\n')
+    plan, _ = cursors.undo(operation)
+    assert plan.count == 0 and "no cursor file of this target" in plan.refused[0].reason
+    assert victim.read_text() == '{"imessage": 2}'
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+
+
+@settings(max_examples=25)
+@given(st.dictionaries(NAMES, VALUES, min_size=1, max_size=4), st.data())
+def test_set_and_undo_meet_again(sections: dict[str, Json], data: st.DataObject) -> None:
+    source, value = data.draw(st.sampled_from(sorted(sections))), data.draw(VALUES)
+    with tempfile.TemporaryDirectory() as folder, Cursors(folder) as world:
+        world.cursors(**sections)
+        plan = world.plan(source, value, type="json")
+        if not plan.count:
+            assert json.dumps(sections[source], sort_keys=True) == json.dumps(value, sort_keys=True)
+            return
+        operation, _ = world.set(source, value, type="json")
+        assert world.read() == {**sections, source: value}
+        assert all(line.isprintable() for line in (*plan.notes, plan.items[0].words, *plan.command))
+        world.undo(operation)
+        assert world.read() == sections
+
+
+def test_the_cursors_of_a_spool_are_set_beside_its_messages(cursors: Cursors) -> None:
+    with Spool(cursors.path) as spool:
+        spool.put(b"x")
+    held, _ = cursors.do(Action.HOLD)
+    operation, _ = cursors.set("imessage", 9)
+    with cursors.control() as control:
+        assert [record.operation for record in control.operations()] == [operation, held.operation]
+        assert control.look().cursors[0].value == 9
+        assert "imessage: 89632 → 9" in str(control.audit(operation).lines)

@@ -1,0 +1,347 @@
+"""Removing stale locks and tickets of the dead: only what is shown goes, the living keep theirs, an undo puts it back."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import filelock
+import pytest
+
+from spooltop.control import Control, open_control
+from spooltop.engine import FileTicketQueue
+from spooltop.errors import AuditFailed, UsageError
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Confirm, Outcome, Plan
+from spooltop.model.vocabulary import Action
+from tests.builders import ALL, GONE, LockWorld
+from tests.clock import NOW, Clock
+from tests.needs import needs
+
+from .conftest import Interpose
+
+HOST = os.uname().nodename
+STALE, ALIVE = f"{GONE}\n{HOST}\n1\n", os.getpid()
+IMPOSSIBLE = 9_999_999_999
+"""A pid of which nobody can tell whether a process has it."""
+
+
+class Locks(LockWorld):
+    """Lock files, at a clock that stands still, and a Control that knows all pids of this machine."""
+
+    def control(self, **options: Any) -> Control:
+        return super().control(**{"clock": Clock(), **options})
+
+    def plan(self, *names: str, force: bool = False) -> Plan:
+        with self.control() as control:
+            return control.plan(Action.UNLOCK, Selection(ids=names), force=force)
+
+    def unlock(self, *names: str, force: bool = False) -> tuple[str, list[Outcome]]:
+        plan, result = self.do(Action.UNLOCK, Selection(ids=names), force=force)
+        return plan.operation, [one.outcome for one in result.items]
+
+    def lock(self, name: str, content: str, age: float = 400) -> Path:
+        file = self.write(name, content)
+        os.utime(file, (NOW - age, NOW - age))
+        return file
+
+    def paths(self) -> list[str]:
+        names = (str(path.relative_to(self.path)) for path in self.path.rglob("*"))
+        return sorted(name for name in names if not name.startswith(".spooltop"))
+
+    def journal(self) -> Path:
+        [journal] = (path for logs in (self.state, *self.logs_of_root()) for path in logs.rglob("locks.jsonl"))
+        return journal
+
+
+@pytest.fixture
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Locks]:
+    monkeypatch.setattr("spooltop.backends.directory.liveness.processes.Processes.in_first_namespace", lambda self: True)
+    with Locks(tmp_path) as world:
+        yield world
+
+
+def test_a_stale_lock_goes_and_undo_puts_it_back_as_it_was(locks: Locks) -> None:
+    file = locks.soft_lock("leader.lock")
+    file.chmod(0o640)
+    before = file.stat()
+    plan, result = locks.do(Action.UNLOCK, Selection(ids=("leader.lock",)))
+    assert (plan.count, plan.confirm, plan.items[0].words) == (1, Confirm.SMALL, f"soft lock {file} of pid {GONE}")
+    assert plan.command == ("spooltop", "unlock", str(locks.path), str(file))
+    assert plan.notes == ("The next process that asks for it then gets it.",)
+    assert result.count(Outcome.DONE) == 1 and locks.paths() == []
+    locks.undo(plan.operation)
+    after = file.stat()
+    assert (after.st_mode, after.st_uid, after.st_mtime) == (before.st_mode, before.st_uid, before.st_mtime)
+    assert file.read_text() == STALE
+
+
+def test_locks_of_messages_go_and_come_back_one_by_one(locks: Locks) -> None:
+    """A lock of which no message is called is none."""
+    for name in ("cur/a:2,P77", "new/a"):
+        locks.write(name, "data")
+    for name in ("cur/a.lock", "cur/b.lock", "new/a.lock"):
+        locks.lock(name, STALE)
+    everything = locks.paths()
+    assert locks.plan("b.lock").count == 0
+    plan, result = locks.do(Action.UNLOCK, ALL)
+    assert result.count(Outcome.DONE) == 2 and locks.paths() == sorted({*everything} - {"cur/a.lock", "new/a.lock"})
+    (locks.path / "cur/a.lock").touch()
+    assert locks.undo(plan.operation)[1].count(Outcome.DONE) == 1
+    (locks.path / "cur/a.lock").unlink()
+    assert locks.undo(plan.operation)[1].count(Outcome.DONE) == 1 and locks.paths() == everything
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_what_was_taken_anew_stays_and_its_place_is_never_empty(locks: Locks, before_call: Interpose, is_late: bool) -> None:
+    """Also between the last look and the removal, where the file system can exchange."""
+    file = locks.soft_lock("leader.lock")
+
+    def take(*_: object) -> None:
+        file.unlink()
+        file.write_text(f"{ALIVE}\n{HOST}\n2\n")
+
+    with locks.control() as control:
+        plan = control.plan(Action.UNLOCK, Selection(ids=("leader.lock",)))
+        before_call("swap", take) if is_late else take()
+        [one] = control.apply(plan).items
+    assert (one.outcome, one.reason) == (Outcome.SKIPPED, "it was taken again since the list was made")
+    assert (file.read_text(), locks.paths()) == (f"{ALIVE}\n{HOST}\n2\n", ["leader.lock"])
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(22, Outcome.DONE), (5, Outcome.FAILED)], ids=["no exchange", "error"])
+def test_what_cannot_be_exchanged_goes_all_the_same_and_what_fails_is_told(
+    locks: Locks, before_call: Interpose, code: int, outcome: Outcome
+) -> None:
+    file = locks.soft_lock("leader.lock")
+
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    before_call("swap", fail)
+    assert locks.unlock("leader.lock")[1] == [outcome] and file.exists() is (outcome is Outcome.FAILED)
+    with locks.control() as control:
+        [record] = control.operations()
+    done = int(outcome is Outcome.DONE)
+    assert (record.done, record.failed, record.open) == (done, 1 - done, False)
+    assert record.why_not_undo == (None if done else "it changed nothing")
+
+
+@pytest.mark.parametrize(
+    ("content", "age", "reason", "forceable"),
+    [
+        ("", 400, "if its existence is the lock", False), (f"{ALIVE}\n{HOST}\n1\n", 400, f"pid {ALIVE} is running", False),
+        (f"{GONE}\nthere\n1\n", 400, "taken on host there, ask there", True), (STALE, 200, "counts as stale after 5m", True),
+        ('{"ownerId": "8131", "expiresAt": 1795222969000}', 400, "it is held: a lease until", False),
+    ],
+)
+def test_what_is_not_removed_says_why(locks: Locks, content: str, age: float, reason: str, forceable: bool) -> None:
+    locks.lock("x.lock", content, age)
+    [refusal] = locks.plan("x.lock").refused
+    assert reason in refusal.reason and refusal.forceable is forceable
+    forced = locks.plan("x.lock", force=True)
+    assert forced.count == int(forceable)
+    assert forced.confirm is ((Confirm.NUMBER if "there" in content else Confirm.SMALL) if forceable else Confirm.NOTHING)
+
+
+@pytest.mark.parametrize("how", [fcntl.flock, fcntl.lockf])
+def test_a_kernel_lock_is_never_removed_held_or_not(locks: Locks, how: Callable[[int, int], None]) -> None:
+    with (locks.path / "import.lock").open("w") as file:
+        how(file.fileno(), fcntl.LOCK_EX)
+        held = locks.plan("import.lock", force=True)
+    free = locks.plan("import.lock", force=True)
+    assert held.count == free.count == 0
+    assert held.refused[0].reason.startswith(f"pid {ALIVE} holds it")
+    assert free.refused[0].reason.startswith("no kernel lock; if its existence is the lock")
+
+
+@pytest.mark.parametrize("form", ["SoftFileLock", "SoftFileLease", "StrictSoftFileLock"])
+def test_the_forms_of_filelock_can_be_had_after_it(locks: Locks, form: str) -> None:
+    """Left by a real dead process; afterwards filelock takes it at once. Put back, it stands there again."""
+    path = locks.path / "x.lock"
+    code = f"import filelock, os; l = filelock.{form}({str(path)!r}); l.acquire(); os._exit(0)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    operation, outcomes = locks.unlock("x.lock", force=True)
+    locks.undo(operation)
+    assert outcomes == locks.unlock("x.lock", force=True)[1] == [Outcome.DONE]
+    with getattr(filelock, form)(path, timeout=0) as lock:
+        assert lock.is_locked
+
+
+def test_links_and_leaders_go_and_come_back(locks: Locks) -> None:
+    element = locks.lock("6b00e5b7c2149f", "m")
+    (locks.path / "6b00e5b7c2149f.lck").hardlink_to(element)
+    (locks.path / "sym.lock").symlink_to(f"ann@{HOST}.{GONE}:1795")
+    os.utime(locks.path / "sym.lock", (NOW - 400, NOW - 400), follow_symlinks=False)
+    locks.lock("leader.lock", json.dumps({"ownerId": "8131", "expiresAt": 1000 * (NOW - 400)}))
+    everything = locks.paths()
+    assert "does not name its owner" in locks.plan("6b00e5b7c2149f.lck").refused[0].reason
+    operation, outcomes = locks.unlock("6b00e5b7c2149f.lck", "sym.lock", "leader.lock", force=True)
+    assert outcomes == [Outcome.DONE] * 3 and locks.paths() == ["6b00e5b7c2149f"]
+    locks.undo(operation)
+    assert locks.paths() == everything and (locks.path / "6b00e5b7c2149f.lck").samefile(element)
+    assert os.readlink(locks.path / "sym.lock") == f"ann@{HOST}.{GONE}:1795"
+
+
+def test_all_are_the_stale_ones(locks: Locks) -> None:
+    locks.soft_lock("a.lock")
+    locks.soft_lock("b.lock", ALIVE)
+    locks.ticket(1)
+    with locks.control() as control:
+        plan = control.plan(Action.UNLOCK, ALL)
+    assert (plan.count, list(plan.refused), locks.plan("nope").missing) == (2, [], ("nope",))
+    with pytest.raises(UsageError, match="which lock"):
+        locks.plan()
+
+
+# Tickets
+
+QUEUE = "job.lock.queue"
+
+
+def test_tickets_of_the_dead_at_the_head_go_and_the_living_have_their_turn(locks: Locks) -> None:
+    first, second, third, fourth = (locks.ticket(number, ALIVE if number == 3 else GONE) for number in (1, 2, 3, 4))
+    locks.write("job.lock", "")
+    os.utime(third, (1.0, 1.0))
+    plan, _ = locks.do(Action.UNLOCK, Selection(ids=(QUEUE,)))
+    assert [item.words.split(" in ")[0] for item in plan.items] == [f"ticket {number} of pid {GONE}" for number in (1, 2)]
+    assert plan.notes == ("The next waiter then gets the lock.",)
+    assert "an orphan ticket on a free lock, job.lock" in plan.items[0].row.evidence
+    assert [path.exists() for path in (first, second, third, fourth)] == [False, False, True, True]
+    assert FileTicketQueue(locks.path / QUEUE).is_head(3)
+    assert third.stat().st_mtime == NOW  # who waited long behind the dead is not stale for it
+    back, _ = locks.undo(plan.operation)
+    assert "blocks them" in back.items[0].warning and first.exists() and second.exists()
+
+
+@pytest.mark.parametrize(
+    ("pids", "force", "taken", "reason"),
+    [
+        ((GONE, IMPOSSIBLE, GONE), False, 1, ""), ((IMPOSSIBLE, IMPOSSIBLE), False, 0, ""),
+        ((IMPOSSIBLE, IMPOSSIBLE), True, 1, ""),
+        ((ALIVE, GONE), True, 0, f"pid {ALIVE} is running and has the first ticket"),
+    ],
+)  # fmt: skip
+def test_a_ticket_of_an_unknown_or_living_holder_ends_the_dead_before_it(
+    locks: Locks, pids: tuple[int, ...], force: bool, taken: int, reason: str
+) -> None:
+    """Force takes a head that is not known to be gone, and no second one."""
+    for number, pid in enumerate(pids, 1):
+        locks.ticket(number, pid)
+    plan = locks.plan(QUEUE, force=force)
+    assert [item.row.id for item in plan.items] == [f"{QUEUE}/1"] * taken
+    assert not reason or plan.refused[0].reason == reason
+
+
+def test_where_pids_are_hidden_force_takes_the_head_alone_and_the_number_is_typed(
+    locks: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spooltop.backends.directory.liveness.processes.Processes.in_first_namespace", lambda self: False)
+    first, second = locks.ticket(1), locks.ticket(2)
+    with locks.control() as control:
+        [refusal] = control.plan(Action.UNLOCK, Selection(ids=(QUEUE,))).refused
+        forced = control.plan(Action.UNLOCK, Selection(ids=(QUEUE,)), force=True)
+        assert refusal.forceable and forced.confirm is Confirm.NUMBER
+        control.apply(forced)
+    assert (first.exists(), second.exists()) == (False, True)
+
+
+def test_a_ticket_does_not_come_back_into_a_queue_that_began_anew(locks: Locks) -> None:
+    locks.ticket(7)
+    operation, _ = locks.unlock(QUEUE)
+    locks.write(f"{QUEUE}/seq", "3")
+    assert "started again" in locks.undo(operation)[0].refused[0].reason
+
+
+def test_in_a_directory_that_took_the_place_of_the_one_that_was_shown_nothing_goes(locks: Locks) -> None:
+    """Though the very file lies there under its name, and a ticket's name is never used twice."""
+    ticket = locks.ticket(1)
+    with locks.control() as control:
+        plan = control.plan(Action.UNLOCK, Selection(ids=(QUEUE,)))
+        kept = locks.path.rename(locks.path.with_name("before"))
+        (locks.path / QUEUE).mkdir(parents=True)
+        ticket.hardlink_to(kept / QUEUE / ticket.name)
+        [one] = control.apply(plan).items
+    assert (one.outcome, one.reason) == (Outcome.SKIPPED, "the directory was replaced since the list was made")
+    assert ticket.exists()
+
+
+# The journal, and who may
+
+
+def test_what_cannot_be_written_down_does_not_happen(locks: Locks, before_call: Interpose) -> None:
+    locks.soft_lock("a.lock")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    before_call("write", fail)
+    with pytest.raises(AuditFailed):
+        locks.unlock("a.lock")
+    assert locks.paths() == ["a.lock"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("PATH", "OUTSIDE"), ('"below":""', '"below":".."'), ('["a.lock"]', '["../outside/a.lock"]'),
+        *(('"content":"', f'"content":"{text}') for text in ("!", "A", "\\u00e9")),
+        *(('"mtime":1', f'"mtime":{time},"x":1') for time in ('"soon"', "null", "1e300")),
+    ],
+)  # fmt: skip
+def test_a_forged_record_leads_nowhere(locks: Locks, tmp_path: Path, old: str, new: str) -> None:
+    locks.soft_lock("a.lock")
+    operation, _ = locks.unlock("a.lock")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    old, new = old.replace("PATH", str(locks.path)), new.replace("OUTSIDE", str(outside))
+    text = locks.journal().read_text().replace("\0", "")
+    assert old in text
+    locks.journal().write_text(text.replace(old, new))
+    with locks.control() as control:
+        listed = [record for record in control.operations() if record.why_not_undo is None]
+    assert not listed or locks.undo(operation)[0].count == 0
+    assert list(outside.iterdir()) == [] and locks.paths() == []
+
+
+@needs("root")
+@pytest.mark.parametrize(
+    ("kind", "above", "own", "may"),
+    [
+        ("locks", 0o755, 0o755, False), ("locks", 0o777, 0o755, False), ("locks", 0o755, 0o777, True),
+        ("tickets", 0o755, 0o755, False), ("tickets", 0o777, 0o755, True), ("tickets", 0o755, 0o777, True),
+    ],
+)  # fmt: skip
+def test_where_the_directory_is_closed_view_and_plan_say_whose_it_is(kind: str, above: int, own: int, may: bool) -> None:
+    """Beside a directory of tickets stands the lock that they are for."""
+    with tempfile.TemporaryDirectory(prefix="spooltop-locks-") as folder, Locks(folder) as world:
+        os.chmod(folder, 0o755)
+        path = world.path / (QUEUE if kind == "tickets" else "locks")
+        if kind == "tickets":
+            world.ticket(1)
+            world.lock("job.lock", STALE)
+        else:
+            world.lock("locks/a.lock", STALE)
+        with open_control(str(path), settings=world.settings, watch=False, clock=Clock()) as control:
+            assert control.look().observation.capabilities.why_not(Action.UNLOCK) is None
+            world.path.chmod(above)
+            path.chmod(own)
+            try:
+                os.seteuid(65534)
+                capabilities = control.look().observation.capabilities
+                plan = control.plan(Action.UNLOCK, Selection(ids=("a.lock",)))
+            finally:
+                os.seteuid(0)
+    for action in (Action.UNLOCK, Action.UNDO):
+        why = capabilities.why_not(action)
+        assert why is None if may else f"the directory belongs to root 0755. Try: sudo -u root spooltop {path}" in (why or "")
+    assert ["Try: sudo -u root spooltop unlock" in refusal.reason for refusal in plan.refused] == [True] * (
+        not may and kind == "locks"
+    )

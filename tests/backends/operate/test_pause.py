@@ -1,0 +1,195 @@
+"""Pausing a spool and resuming it: one file, who made it, and its way back."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import tempfile
+
+import pytest
+
+from spooltop.backends.directory.pausing.consumers import pause_notes, resume_notes
+from spooltop.engine import Spool
+from spooltop.errors import AuditFailed, Refused, Unreadable, UsageError
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.observation import Observation
+from spooltop.model.look.pause import REASON_AT_MOST, Pause
+from spooltop.model.operations.plan import Outcome, Plan, Result
+from spooltop.model.row import Row
+from spooltop.model.vocabulary import LIVE, Action, Box, Owner, Verdict
+from tests.builders import SpoolWorld
+from tests.clock import NOW, Clock
+from tests.needs import needs
+
+from .conftest import Interpose
+
+NONE = Selection()
+OURS = f"1795222801446548.P9R0123456789abcdef.vm,c={'a' * 32}.1795222801446548:2,P"
+
+
+def plan_of(world: SpoolWorld, action: Action, **options: str | int) -> Plan:
+    with world.control(clock=Clock()) as control:
+        return control.plan(action, NONE, options=options)
+
+
+def do(world: SpoolWorld, action: Action, **options: str) -> Result:
+    return world.do(action, NONE, **options)[1]
+
+
+def paused(world: SpoolWorld) -> Pause | None:
+    with Spool(world.path) as spool:
+        return spool.paused
+
+
+def test_the_list_of_operations_says_who_and_why(world: SpoolWorld) -> None:
+    do(world, Action.PAUSE, reason="x\x1by")
+    again = plan_of(world, Action.PAUSE, reason="two")
+    do(world, Action.RESUME)
+    with world.control() as control:
+        resumed, record = control.operations()
+        assert [line.event for line in control.audit(record.operation).lines] == ["before", "after"]
+    assert (resumed.words, record.words) == (
+        f"resumed; it was paused by {record.user}: x\\x1by", f"paused by {record.user}: x\\x1by"
+    )  # fmt: skip
+    assert again.refused[0].reason.startswith(f"it is paused already, by {record.user} for ")
+
+
+def test_a_long_reason_and_one_that_is_no_text_are_refused(world: SpoolWorld) -> None:
+    for reason in ("r" * (REASON_AT_MOST + 1), 7):
+        with pytest.raises(UsageError, match="more than 200 characters"):
+            plan_of(world, Action.PAUSE, reason=reason)
+    do(world, Action.PAUSE, reason="🙂" * REASON_AT_MOST)
+    pause = paused(world)
+    assert pause is not None and pause.reason == "🙂" * REASON_AT_MOST
+
+
+def test_what_anybody_wrote_is_resumed_too_but_a_directory_is_not(world: SpoolWorld) -> None:
+    file = world.write(".spooltop/paused", "{")
+    os.utime(file, (NOW - 600, NOW - 600))
+    assert plan_of(world, Action.RESUME).items[0].words == "Consumers claim messages again. Paused for 10m"
+    resumed = do(world, Action.RESUME)
+    assert paused(world) is None
+    world.undo(resumed.operation)
+    assert paused(world) == Pause(None, NOW - 600)
+    file.unlink()
+    file.symlink_to("/nowhere")
+    do(world, Action.RESUME)
+    assert not file.is_symlink()
+    file.mkdir()
+    with pytest.raises(Unreadable, match="paused is a directory"):
+        plan_of(world, Action.RESUME)
+
+
+def test_nothing_is_paused_where_only_looking_is_allowed(world: SpoolWorld) -> None:
+    with world.control(read_only=True) as control:
+        for action in (Action.PAUSE, Action.RESUME):
+            with pytest.raises(Refused, match="read-only"):
+                control.plan(action, NONE)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o775, 0o1777])
+def test_the_file_has_owner_group_and_mode_of_the_boxes(world: SpoolWorld, mode: int) -> None:
+    for box in LIVE:
+        (world.path / box).chmod(mode)
+        if os.geteuid() == 0:
+            os.chown(world.path / box, 4242, 4343)
+    do(world, Action.PAUSE)
+    file, cur = (world.path / ".spooltop/paused").stat(), (world.path / "cur").stat()
+    assert (file.st_uid, file.st_gid, stat.S_IMODE(file.st_mode)) == (cur.st_uid, cur.st_gid, mode & 0o666)
+
+
+@needs("root")
+def test_a_user_without_the_right_is_told_whose_it_is() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as above, SpoolWorld(above) as world:
+        os.chmod(above, 0o755)
+
+        def why() -> list[str | None]:
+            with world.control() as control:
+                try:
+                    os.seteuid(65534)
+                    capabilities = control.look(rescan=True).observation.capabilities
+                finally:
+                    os.seteuid(0)
+            return [capabilities.why_not(action) for action in (Action.PAUSE, Action.RESUME)]
+
+        for box in LIVE:
+            (world.path / box).chmod(0o1777)
+        do(world, Action.PAUSE)
+        sticky = ".spooltop is sticky, so that only its owner removes the files of others"
+        advice = f"Try: sudo -u root spooltop {world.path}"
+        assert why() == [None, f"you are nobody, {sticky}; paused belongs to root 0666. {advice}"]
+        os.chown(world.path / ".spooltop/paused", 65534, -1)
+        assert why() == [None, None]
+        (world.path / ".spooltop").chmod(0o755)
+        assert why() == [f"you are nobody, .spooltop belongs to root 0755. {advice}"] * 2
+
+
+@pytest.mark.parametrize("full", [("audit",), ("pauses",), ("audit", "pauses")])
+@pytest.mark.parametrize("action", [Action.RESUME, Action.UNDO])
+def test_on_a_full_disk_a_pause_is_refused_and_a_resume_goes_on(
+    world: SpoolWorld, before_call: Interpose, full: tuple[str, ...], action: Action
+) -> None:
+    done = do(world, Action.PAUSE, reason="why")
+
+    def fail(fd: int, *_: object) -> None:
+        if any(f"/{name}.jsonl" in os.readlink(f"/proc/self/fd/{fd}") for name in full):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    for operation in ("write", "reserve"):
+        before_call(operation, fail)
+    result = do(world, Action.RESUME) if action is Action.RESUME else world.undo(done.operation)[1]
+    assert result.count(Outcome.DONE) == 1 and paused(world) is None
+    assert any("No space left on device" in note for note in result.notes)
+    assert bool(result.undo) is ("pauses" not in full)
+    with pytest.raises(AuditFailed):
+        do(world, Action.PAUSE)
+    assert paused(world) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('"before":null', '"before":7'), ('"reason":""', '"reason":7'), ('"at":', '"at":-'), ('"pause"', '"purge"')]
+)
+def test_a_forged_journal_changes_nothing(world: SpoolWorld, old: str, new: str) -> None:
+    do(world, Action.PAUSE)
+    log = world.path / ".spooltop/pauses.jsonl"
+    text = log.read_text()
+    log.write_text(text.replace(old, new))
+    with world.control() as control:
+        assert old in text and control.operations() == []
+
+
+def claim(name: str, verdict: Verdict, pid: int | None) -> Row:
+    owner = None if pid is None else Owner(None, pid)
+    return Row(key=name, box=Box.CUR, id=name, name=name, verdict=verdict, owner=owner)
+
+
+def seen(*claims: Row, consumers: int | None = 0) -> Observation:
+    return Observation("/jobs", "spool", NOW, True, {}, claims=claims, consumers=consumers)
+
+
+def test_the_plan_says_which_consumers_obey_and_which_do_not() -> None:
+    hold = "hold keeps messages from them: spooltop hold /jobs --box new ALL"
+    assert pause_notes(seen(), "/jobs") == (
+        "No spooltop consumer is at work now.", f"Consumers that are not spooltop's do not obey. {hold}"
+    )  # fmt: skip
+    alive = [claim(f"{OURS}{pid}", Verdict.ALIVE, pid) for pid in (51, 52)]
+    dead = [claim(f"{OURS}53", Verdict.DEAD, 53), claim("g:2,P99", Verdict.DEAD, 99)]
+    foreign = [claim(f"m{number}:2,P7{number}", Verdict.ALIVE, 70 + number) for number in range(7)]
+    assert pause_notes(seen(*alive, *dead, *foreign, consumers=3), "/jobs") == (
+        "At work now: 3 spooltop consumers (pid 51, 52). They finish their current messages, and take no other after 0.25 s.",
+        f"Consumers that are not spooltop's do not obey, and are at work now (pid 70, 71, 72, 73, 74 and 2 more). {hold}",
+    )
+    one, unknown = pause_notes(seen(alive[0], claim("m", Verdict.UNKNOWN, None), consumers=1), "/jobs")
+    assert one.startswith("At work now: 1 spooltop consumer (pid 51). It finishes its current message, and takes no other")
+    assert "(pid unknown)" in unknown
+    assert resume_notes(seen(consumers=2)) == ("2 spooltop consumers are running and claim again within a second.",)
+    assert resume_notes(seen(consumers=None))[0].startswith("No spooltop consumer is seen waiting")
+
+
+def test_the_undo_of_a_resume_brings_the_same_pause_back(world: SpoolWorld) -> None:
+    do(world, Action.PAUSE, reason="why")
+    before = json.loads((world.path / ".spooltop/paused").read_text())
+    world.undo(do(world, Action.RESUME).operation)
+    assert json.loads((world.path / ".spooltop/paused").read_text()) == before
