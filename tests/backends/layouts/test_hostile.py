@@ -20,9 +20,9 @@ from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
-from tests.backends.layouts.queues import aside, operations, outcomes, undone
+from tests.backends.layouts.queues import operations, outcomes
 from tests.backends.layouts.test_reader import NOW, Around, reader
-from tests.builders import LAYOUTS
+from tests.builders import LAYOUTS, LayoutWorld
 
 
 class CountingAround(Around):
@@ -80,8 +80,8 @@ def test_no_content_of_a_job_breaks_a_look(memory: Path, text: str) -> None:
 
 
 def test_no_kind_of_file_hangs_a_look_or_leads_out(memory: Path) -> None:
-    queue, outside = memory / "queue", memory / "outside"
-    LAYOUTS["job-queue"](queue)
+    world, outside = LayoutWorld(memory, "job-queue"), memory / "outside"
+    queue = world.path
     outside.mkdir()
     secret = outside / "secret.msg"
     secret.write_text('{"createdAt": 1795220920720, "attempts": 7}')
@@ -106,11 +106,8 @@ def test_no_kind_of_file_hangs_a_look_or_leads_out(memory: Path) -> None:
     look.close()
     assert observation.complete and "secret" not in rows and "dir" not in rows
     assert rows["link"].attempt is None and rows["fifo"].attempt is None and rows["huge"].attempt is None
-    ops = operations(queue, "job-queue")
     for action, box in ((Action.REQUEUE, Box.CUR), (Action.HOLD, Box.NEW), (Action.PURGE, Box.REJECTED), (Action.PURGE, Box.TMP)):
-        plan = ops.plan(action, Selection(box=box, everything=True), force=True)
-        result = ops.apply(plan)
-        undone(ops, result)
+        world.undo(world.do(action, Selection(box=box, everything=True), force=True)[0].operation)
     assert (stat.S_IMODE(secret.stat().st_mode), secret.stat().st_ctime_ns, sorted(os.listdir(outside))) == before
 
 
@@ -171,7 +168,7 @@ def test_a_name_that_a_rule_fills_in_leads_nowhere_else(memory: Path) -> None:
     ops = operations_of(queue, mine)
     plan = ops.plan(Action.PURGE, Selection(box=Box.NEW, everything=True))
     assert not plan.items and [one.reason for one in plan.refused] == ["its name leads out of the queue"]
-    assert outcomes(ops.apply(plan)) == [] and aside(queue) == {}
+    assert outcomes(ops.apply(plan)) == [] and (memory / "victim").exists()
 
 
 def operations_of(queue: Path, mine: Layout) -> Operations:

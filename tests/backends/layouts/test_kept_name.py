@@ -9,18 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.journal.log_files import LogFiles
 from spooltop.backends.layouts.kept_name import KEPT
 from spooltop.cli.parser import COMMANDS
 from spooltop.control import open_control
 from spooltop.errors import NotASpool, SpooltopError, UsageError
 from spooltop.model.backend import OpenAs
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box
 from spooltop.queues import open_queue
 from spooltop.settings import load
 from spooltop.targets import find_targets, identify_target
-from tests.backends.layouts.queues import ACTIONS, aside, contents, operations, outcomes, planned
-from tests.builders import LAYOUTS, nq
+from tests.backends.conftest import Interpose
+from tests.backends.layouts.queues import ACTIONS
+from tests.builders import LayoutWorld, nq
 from tests.cli.streams import Done, spooltop
 from tests.needs import needs
 
@@ -40,13 +42,12 @@ def drained(queue: Path) -> None:
 
 @pytest.mark.parametrize(("layout", "done"), EMPTIED, ids=[layout for layout, _ in EMPTIED])
 def test_a_drained_queue_is_still_what_it_was(memory: Path, layout: str, done: tuple[Action, Box]) -> None:
-    queue, (action, box) = memory / "queue", done
-    LAYOUTS[layout](queue)
-    before = contents(queue)
+    world, (action, box) = LayoutWorld(memory, layout), done
+    queue, before = world.path, world.tree()
     first = run(action.value, queue, "--box", box.value, "ALL", "--yes")
     assert (first.code, first.err) == (0, "")
     operation = first.out.rpartition("operation ")[2].split()[0]
-    left = contents(queue)
+    left = world.tree()
     drained(queue)
     assert os.listdir(queue) in ([".spooltop"], [])
     listed = run("ops", queue)
@@ -64,8 +65,8 @@ def test_a_drained_queue_is_still_what_it_was(memory: Path, layout: str, done: t
         elif name == ".lock":
             (queue / name).touch()
     undone = run("undo", queue, operation, "--yes")
-    assert (undone.code, undone.err) == (0, "") and not aside(queue)
-    assert {name for name in before if name not in left} <= set(contents(queue))
+    assert (undone.code, undone.err) == (0, "") and not world.set_aside()
+    assert {name for name in before if name not in left} <= world.tree().keys()
 
 
 def with_text(text: bytes) -> Callable[[Path], None]:
@@ -81,32 +82,30 @@ def with_text(text: bytes) -> Callable[[Path], None]:
     ids=["unknown", "path", "no text", "long", "empty", "link", "fifo", "folder"],
 )  # fmt: skip
 def test_a_planted_name_that_is_none_of_a_known_layout_counts_for_nothing(memory: Path, plant: Callable[[Path], None]) -> None:
-    queue = memory / "queue"
-    nq(queue)
+    world = LayoutWorld(memory, "nq")
+    queue = world.path
     (queue / ".spooltop").mkdir()
     plant(queue / ".spooltop" / KEPT)
     found = identify_target(str(queue))
     assert found.where.name == "nq"  # type: ignore[attr-defined]
     done = run("purge", queue, "--box", "delivered", "ALL", "--yes")
     if (queue / ".spooltop" / KEPT).is_dir():
-        assert done.code == 5 and "Is a directory" in done.err and not aside(queue)
+        assert done.code == 5 and "Is a directory" in done.err and not world.set_aside()
     else:
         assert (done.code, done.err) == (0, "") and (queue / ".spooltop" / KEPT).read_bytes() == b"nq\n"
 
 
-def test_a_full_disk_does_not_keep_the_name_nor_anybody_from_deleting(memory: Path) -> None:
-    class Full(LogFiles):
-        def replace(self, old: str, new: str, folder: int) -> None:
-            if new == KEPT:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            super().replace(old, new, folder)
+def test_a_full_disk_does_not_keep_the_name_nor_anybody_from_deleting(memory: Path, before_call: Interpose) -> None:
+    def fail(old: str, new: str, folder: int) -> None:
+        if new == KEPT:
+            raise OSError(errno.ENOSPC, "No space left on device")
 
-    nq(memory / "queue")
-    ops = operations(memory / "queue", "nq", Full())
+    before_call("replace", fail)
+    world, delivered = LayoutWorld(memory, "nq"), Selection(box=Box.DELIVERED, everything=True)
     with pytest.raises(SpooltopError, match="No space left"):
-        ops.apply(planned(ops, Action.PURGE, box=Box.DELIVERED))
-    assert outcomes(ops.apply(planned(ops, Action.PURGE, box=Box.DELIVERED, now=True))) == [("done", "")]
-    assert not (memory / "queue/.spooltop" / KEPT).exists()
+        world.do(Action.PURGE, delivered)
+    assert world.do(Action.PURGE, delivered, now=True)[1].count(Outcome.DONE) == 1
+    assert not (world.path / ".spooltop" / KEPT).exists()
 
 
 def test_a_journal_without_a_known_layout_is_never_an_empty_list(memory: Path) -> None:

@@ -1,44 +1,16 @@
-"""Fixtures: a spool of messages, and file operations before which something else happens."""
+"""Fixture: a spool of messages."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from spooltop.backends.journal.log_files import LogFiles
 from tests.builders import SpoolWorld
-
-Interpose = Callable[..., None]
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[SpoolWorld]:
     with SpoolWorld(tmp_path) as world:
         yield world
-
-
-@pytest.fixture
-def before_call(monkeypatch: pytest.MonkeyPatch) -> Interpose:
-    """``before_call("move", act, "a")`` has ``act`` called with the same arguments before each move of "a", of any name without
-    one. What ``act`` raises, the operation raises; operations that ``act`` does itself are left alone."""
-
-    def interpose(operation: str, act: Callable[..., object], name: str | None = None) -> None:
-        real, busy = inspect.getattr_static(LogFiles, operation), False
-
-        def call(self: LogFiles, *arguments: Any, **options: Any) -> Any:
-            nonlocal busy
-            if not busy and name in (None, arguments[0]):
-                busy = True
-                try:
-                    act(*arguments)
-                finally:
-                    busy = False
-            return real.__get__(self, type(self))(*arguments, **options)
-
-        monkeypatch.setattr(LogFiles, operation, call)
-
-    return interpose

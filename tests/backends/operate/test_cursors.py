@@ -21,10 +21,9 @@ from spooltop.errors import AuditFailed, SpooltopError, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome, Plan
 from spooltop.model.vocabulary import Action, Json
+from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld
 from tests.needs import needs
-
-from .conftest import Interpose
 
 NONE = Selection()
 

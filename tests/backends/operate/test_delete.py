@@ -14,9 +14,8 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome
 from spooltop.model.units import size
 from spooltop.model.vocabulary import Action, Box
+from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld, message_id
-
-from .conftest import Interpose
 
 TRASH = Selection(box=Box.TRASH, everything=True)
 

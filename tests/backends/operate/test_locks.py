@@ -21,11 +21,10 @@ from spooltop.errors import AuditFailed, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome, Plan
 from spooltop.model.vocabulary import Action
+from tests.backends.conftest import Interpose
 from tests.builders import ALL, GONE, LockWorld
 from tests.clock import NOW, Clock
 from tests.needs import needs
-
-from .conftest import Interpose
 
 HOST = os.uname().nodename
 STALE, ALIVE = f"{GONE}\n{HOST}\n1\n", os.getpid()

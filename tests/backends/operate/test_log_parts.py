@@ -19,11 +19,10 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome, Plan
 from spooltop.model.operations.progress import BATCH
 from spooltop.model.vocabulary import Action, Box
+from tests.backends.conftest import Interpose
 from tests.bench.operations import write_journal
 from tests.builders import SpoolWorld
 from tests.matrix.cuts import LASTING, Mode, calls_of, cut, fail
-
-from .conftest import Interpose
 
 LOG = "journal.jsonl"
 PARTS = [f"journal.{number:06}.jsonl" for number in range(1, 6)]

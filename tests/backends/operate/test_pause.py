@@ -19,11 +19,10 @@ from spooltop.model.look.pause import REASON_AT_MOST, Pause
 from spooltop.model.operations.plan import Outcome, Plan, Result
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import LIVE, Action, Box, Owner, Verdict
+from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld
 from tests.clock import NOW, Clock
 from tests.needs import needs
-
-from .conftest import Interpose
 
 NONE = Selection()
 OURS = f"1795222801446548.P9R0123456789abcdef.vm,c={'a' * 32}.1795222801446548:2,P"

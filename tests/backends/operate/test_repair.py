@@ -14,9 +14,8 @@ from spooltop.errors import SpooltopError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome, Result
 from spooltop.model.vocabulary import Action, Box
+from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld, message_id
-
-from .conftest import Interpose
 
 
 def half_moved(world: SpoolWorld) -> str:

@@ -19,9 +19,8 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Verdict
+from tests.backends.conftest import Interpose
 from tests.builders import ALL, SpoolWorld, message_id
-
-from .conftest import Interpose
 
 DEAD = Selection(box=Box.CUR, verdict=Verdict.DEAD)
 CLAIMS = Selection(box=Box.CUR, everything=True)

@@ -15,9 +15,8 @@ from spooltop.errors import Refused, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict
+from tests.backends.conftest import Interpose
 from tests.builders import ALL, GONE, SpoolWorld, message_id
-
-from .conftest import Interpose
 
 NEW, CUR, TMP, HELD, TRASH, REJECTED = (
     Selection(box=box, everything=True) for box in (Box.NEW, Box.CUR, Box.TMP, Box.HELD, Box.TRASH, Box.REJECTED)

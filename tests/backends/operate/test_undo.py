@@ -15,9 +15,8 @@ from spooltop.errors import UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict
+from tests.backends.conftest import Interpose
 from tests.builders import ALL, SpoolWorld, message_id
-
-from .conftest import Interpose
 
 NONE = Selection()
 NEW, TRASH = (Selection(box=box, everything=True) for box in (Box.NEW, Box.TRASH))
