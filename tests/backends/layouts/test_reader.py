@@ -15,18 +15,13 @@ from spooltop.backends.layouts.detect import open_root
 from spooltop.backends.layouts.reader import LayoutReader
 from spooltop.backends.layouts.sort_files import QueueFile, sort_files
 from spooltop.backends.surroundings import Users
-from spooltop.cli.render import snapshot_json, snapshot_text
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.look.capacity import Disk
 from spooltop.model.look.locks import Holders
 from spooltop.model.look.observation import Observation, QueueFinding, Viewer
-from spooltop.model.protocols import ListQuery, Sort
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Action, Box, Verdict
-from spooltop.observe.observer import Observer
-from spooltop.tui.draw.elements.spans import line_text
-from spooltop.tui.draw.every_screen.freshness import Freshness, freshness_line
+from spooltop.model.protocols import ListQuery
+from spooltop.model.vocabulary import Box, Verdict
 
 NOW = 1795220990.0
 
@@ -89,53 +84,6 @@ def look(path: Path, layout: str, around: Around | None = None) -> Observation:
         return one.see()
     finally:
         one.close()
-
-
-def claim(path: Path, around: Around) -> Row:
-    (one,) = look(path, "job-queue", around).claims
-    return one
-
-
-@pytest.mark.parametrize(
-    ("around", "verdict", "evidence"),
-    [
-        (Around(), Verdict.DEAD, "no process watches queue/, so no worker runs; lease ended 9s ago"),
-        (Around(watching=[77]), Verdict.UNKNOWN, "pid 77 watches queue/, as its worker would; lease ended 9s ago"),
-        (Around(watching=[77, 78]), Verdict.UNKNOWN, "pid 77 and 1 more watch queue/, as its worker would;"),
-        (Around(seen=False), Verdict.UNKNOWN, "the processes of other users cannot be seen; lease ended 9s ago"),
-        (Around(local=False), Verdict.UNKNOWN, "nobody here watches queue/; another machine may; lease ended 9s ago"),
-    ],
-)
-def test_a_claim_of_a_job_queue_is_dead_only_where_nobody_runs(
-    real_spools: Path, around: Around, verdict: Verdict, evidence: str
-) -> None:
-    one = claim(real_spools / "jobqueue_filestorage", around)
-    assert one.verdict is verdict and one.evidence.startswith(evidence)
-    assert one.owner is not None and one.owner.command == "worker-1"
-
-
-def test_an_observation_of_a_job_queue(real_spools: Path) -> None:
-    found = look(real_spools / "jobqueue_filestorage", "job-queue")
-    assert {box: state.count for box, state in found.boxes.items()} == {
-        Box.TMP: 1, Box.NEW: 2, Box.CUR: 1, Box.HELD: 0, Box.REJECTED: 1, Box.TRASH: 0,
-    }  # fmt: skip
-    assert found.boxes[Box.NEW].oldest_at == 1795220920.72
-    assert (found.counts.dead, found.counts.abandoned) == (1, 1)
-    assert found.layout == "layout" and found.judges_claims and found.complete
-    (lock,) = found.locks
-    assert (lock.kind, lock.verdict, lock.evidence) == ("lease", "free", "its lease has ended")
-    assert [found.capabilities.why_not(action) for action in (Action.REQUEUE, Action.PURGE, Action.UNDO)] == [None] * 3
-    assert found.capabilities.why_not(Action.INJECT) == "only job-queue FileStorage itself puts messages here"
-    assert found.findings == ()
-
-
-def test_the_program_of_a_queue_is_named_and_is_no_reason_why_changes_are_missed(real_spools: Path) -> None:
-    found = look(real_spools / "jobqueue_filestorage", "job-queue")
-    snapshot = Observer().add(found)
-    assert found.program == "job-queue FileStorage" and "changes between two looks (2s apart)" in snapshot.not_visible
-    assert "every 2s (job-queue FileStorage)" in line_text(freshness_line(snapshot, freshness=Freshness()))
-    assert snapshot_text.status(snapshot, "/srv/jobs")[0] == "spooltop /srv/jobs (job-queue FileStorage)"
-    assert snapshot_json.status(snapshot, "/srv/jobs")["program"] == "job-queue FileStorage"
 
 
 def test_a_lost_state_a_cancelled_job_and_a_conflict_are_told(real_spools: Path) -> None:
@@ -209,16 +157,6 @@ def test_a_queue_has_only_the_views_of_its_layout(tmp_path: Path, layout: str, a
     assert look(tmp_path, layout).absent.keys() == absent
 
 
-def test_a_dequeue_that_died_is_abandoned_where_nobody_holds_the_lock(real_spools: Path) -> None:
-    queue = real_spools / "huey_filestorage"
-    taken = queue / "queue" / "fffd-01a1fb81560d"
-    taken.rename(f"{taken}.tmp")
-    (one,) = look(queue, "huey").tmp
-    assert (one.verdict, one.evidence) == (Verdict.ABANDONED, "nobody locks .lock")
-    (one,) = look(queue, "huey", Around(locking=[9])).tmp
-    assert (one.verdict, one.evidence) == (Verdict.WRITING, "locked by pid 9")
-
-
 @pytest.mark.parametrize(
     ("around", "box", "verdict"),
     [
@@ -252,43 +190,6 @@ def test_the_end_of_an_nq_job_is_read_once_until_it_changes(tmp_path: Path) -> N
     one.close()
 
 
-@pytest.mark.parametrize(
-    ("around", "verdict"),
-    [
-        (Around(locking=[78]), Verdict.ALIVE),
-        (Around(alive=[78], seen=False), Verdict.ALIVE),
-        (Around(), Verdict.DEAD),
-    ],
-)
-def test_an_nq_job_that_runs_lives_while_it_is_locked(tmp_path: Path, around: Around, verdict: Verdict) -> None:
-    runs = tmp_path / ",1a1fb81560e.78"
-    runs.write_text("exec nq sleep 9\n")
-    runs.chmod(0o700)
-    (one,) = look(tmp_path, "nq", around).claims
-    assert one.verdict is verdict
-
-
-def test_a_lock_without_its_element_is_told(real_spools: Path) -> None:
-    queue = real_spools / "dirq_simple"
-    (queue / "6b00e590" / "6b00e5b7c22b9f").rename(queue / "6b00e590" / "6b00e5b7c22bff")
-    (queue / "6b00e590" / "6b00e5b7c22b9f.lck").write_text("")
-    (one,) = look(queue, "dirq-simple").locks
-    assert (one.path, one.verdict) == (f"{queue}/6b00e590/6b00e5b7c22b9f.lck", "stale")
-    assert one.evidence.startswith("a lock without its element")
-
-
-def test_rows_are_listed_filtered_and_sorted(real_spools: Path) -> None:
-    one = reader(real_spools / "jobqueue_filestorage", "job-queue")
-    one.see()
-    assert [row.id for row in one.listing(ListQuery(Box.NEW)).window(0, 9)] == ["retry-1", "wait-1"]
-    by_size = ListQuery(Box.NEW, sort=Sort("size", descending=False))
-    assert [row.id for row in one.listing(by_size).window(0, 9)] == ["wait-1", "retry-1"]
-    assert [row.id for row in one.listing(ListQuery(Box.NEW, filter="wait")).window(0, 9)] == ["wait-1"]
-    assert [row.reason for row in one.listing(ListQuery(Box.REJECTED)).window(0, 9)] == ["boom"]
-    assert one.follow(["wait-1", "nowhere"], 0.0)["wait-1"].box is Box.NEW
-    one.close()
-
-
 def test_a_followed_message_is_gone_at_the_second_look_without_it(tmp_path: Path, real_spools: Path) -> None:
     times = iter(range(1000))
     queue = real_spools / "jobqueue_filestorage"
@@ -308,15 +209,6 @@ def test_a_followed_message_is_gone_at_the_second_look_without_it(tmp_path: Path
     (tmp_path / "taken").rename(message)
     assert seen() == [(Box.NEW, False), (None, False)]
     one.close()
-
-
-def test_the_workers_that_claims_name_are_its_consumers(real_spools: Path) -> None:
-    one = reader(real_spools / "jobqueue_filestorage", "job-queue")
-    one.see()
-    found = one.consumers()
-    one.close()
-    (worker,) = found.consumers
-    assert (worker.word, worker.token, worker.claims, worker.ids) == ("DEAD", "worker-1", 1, ("slow-1",))
 
 
 def test_a_message_is_read_and_a_gone_one_says_so(real_spools: Path) -> None:
