@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import tempfile
 import time
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -22,12 +19,11 @@ from shutil import rmtree
 from typing import Any, ClassVar
 
 from spooltop.control import Control, open_control
-from spooltop.engine.system.files import Files
 from spooltop.errors import Refused, SpooltopError, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome, Plan, Result
 from spooltop.model.vocabulary import Action
-from tests.matrix.cuts import CHANGES
+from tests.matrix.cuts import Mode, cut, interposed
 from tests.scratch import scratch
 
 __all__ = ["Machine", "Move", "Operation", "Pin", "rule", "run"]
@@ -70,43 +66,6 @@ def rule(weight: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return method
 
     return mark
-
-
-@contextmanager
-def at_call(number: int, act: Callable[[], None]) -> Iterator[None]:
-    """Does ``act`` before the changing file operation ``number`` (from 1) of every ``Files``."""
-    count = 0
-
-    def intercepted(files: Files, name: str) -> Any:
-        nonlocal count
-        if name in CHANGES:
-            count += 1
-            if count == number:
-                act()
-        return object.__getattribute__(files, name)
-
-    Files.__getattribute__ = intercepted  # type: ignore[method-assign, assignment]
-    try:
-        yield
-    finally:
-        del Files.__getattribute__  # type: ignore[misc]
-
-
-def in_child(work: Callable[[], None]) -> bool:
-    """Runs ``work`` in a fork; False where SIGKILL ended it."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        except BaseException:  # noqa: BLE001  a child never runs on in its parent's place
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    status = os.waitpid(pid, 0)[1]
-    assert os.WIFSIGNALED(status) or status == 0, "the child failed"
-    return status == 0
 
 
 class Machine:
@@ -334,16 +293,11 @@ class Machine:
     def crash(self, plan: Plan, pinned: Mapping[str, Move]) -> Operation | None:
         """Applies in a process that dies before a random change, and adopts what is on the disk."""
         number = self.random.randint(1, 30)
-
-        def dies() -> None:
-            with self.open() as control, at_call(number, lambda: os.kill(os.getpid(), signal.SIGKILL)):
-                control.apply(plan)
-
         before, keys = self.pins(), list(pinned)
         expected = {key: self.outcomes(plan, key, pinned[key].source, before) for key in keys}
         allowed = {key for key, outcomes in expected.items() if Outcome.DONE in outcomes}
         certain = {key for key, outcomes in expected.items() if outcomes == {Outcome.DONE}}
-        finished = in_child(dies)
+        finished = not cut(lambda: self.open().apply(plan), Mode(), number)
         self.note("dies at", number, "finished" if finished else "")
         pins = self.pins()
         moved = [key for key in keys if self.has_left(before.get(key), pins.get(key))]
@@ -364,14 +318,17 @@ class Machine:
     def fail(self, plan: Plan, pinned: Mapping[str, Move]) -> Operation | None:
         """Applies while one change is not permitted, and adopts what is on the disk: what is done must have moved."""
 
-        def refuse() -> None:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
         number = self.random.randint(1, 20)
+
+        def act(call: int, _: str, do: Callable[[], Any]) -> Any:
+            if call == number:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return do()
+
         before, keys = self.pins(), list(pinned)
         outcomes: dict[str, Outcome] = {}
         try:
-            with at_call(number, refuse):
+            with interposed(Mode(), act):
                 result = self.pick(self.operators).apply(plan)
             outcomes = dict(zip(keys, (item.outcome for item in result.items), strict=False))
         except SpooltopError:

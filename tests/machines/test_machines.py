@@ -36,19 +36,12 @@ def test_each_step_leaves_what_the_model_expects_and_every_rare_state_is_reached
     raise AssertionError(f"never reached: {', '.join(missing)}")
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("source", MACHINES)
-def test_a_fresh_seed_finds_nothing(source: str) -> None:
+def test_a_fresh_seed_finds_nothing(source: str, times: int) -> None:
     seed = SystemRandom().randrange(1 << 32)
-    print(f"python -m tests.machines --source {source} --seed {seed} --steps {STEPS[source]}")
-    run(MACHINES[source], seed, STEPS[source])
-
-
-@pytest.mark.parametrize("source", MACHINES)
-@pytest.mark.long
-def test_many_steps(source: str) -> None:
-    seed = SystemRandom().randrange(1 << 32)
-    print(f"python -m tests.machines --source {source} --seed {seed} --steps {4 * STEPS[source]}")
-    run(MACHINES[source], seed, 4 * STEPS[source])
+    print(f"python -m tests.machines --source {source} --seed {seed} --steps {times * STEPS[source]}")
+    run(MACHINES[source], seed, times * STEPS[source])
 
 
 def test_no_message_goes_to_new_under_the_name_of_a_claim(tmp_path: Path) -> None:
