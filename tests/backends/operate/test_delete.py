@@ -73,17 +73,6 @@ def test_a_purge_at_once_deletes_and_says_so(world: SpoolWorld) -> None:
     assert "without the trash" in record.words and record.why_not_undo == "deleted permanently"
 
 
-def test_what_changed_or_went_since_the_plan_is_not_deleted(world: SpoolWorld) -> None:
-    folder = world.path / ".spooltop/trash" / trashed(world, "a", "b", "c")
-    with world.control() as control:
-        plan = control.plan(Action.EMPTY, TRASH)
-        (folder / "a").write_text("another now")
-        os.rename(folder / "b", world.path / "new/b")
-        os.link(folder / "c", world.path / "second")
-        assert [item.outcome for item in control.apply(plan).items] == [Outcome.SKIPPED] * 3
-    assert (folder / "a").exists() and (folder / "c").exists() and world.names(Box.NEW) == ["b"]
-
-
 @pytest.mark.parametrize(("code", "full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EROFS, True), (errno.EIO, False)])
 @pytest.mark.parametrize("now", [False, True])
 def test_a_full_disk_stops_every_change_but_those_that_free_space(

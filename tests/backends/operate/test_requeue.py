@@ -45,15 +45,6 @@ def test_claims_of_a_dead_consumer_go_back_with_their_attempt_counted_up_to_the_
     assert world.names(Box.CUR) == claims
 
 
-def test_what_was_rejected_at_the_limit_says_why_and_counts_anew_once_it_is_requeued(world: SpoolWorld) -> None:
-    world.put(f"{message_id(1)},n=9")
-    world.claim_dead()
-    world.do(Action.REQUEUE, DEAD)
-    plan, _ = world.do(Action.REQUEUE, Selection(box=Box.REJECTED, everything=True))
-    assert plan.items[0].row.reason.startswith(f"{LIMIT}, by ")
-    assert world.names(Box.NEW) == [message_id(1)]
-
-
 def test_only_force_takes_the_claim_of_a_living_consumer_and_does_not_lift_the_limit(world: SpoolWorld) -> None:
     for name in (message_id(1), f"{message_id(2)},n=9"):
         world.put(name)
@@ -233,17 +224,6 @@ def test_each_message_that_changed_since_the_plan_stays_and_all_others_go(
         back = control.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
         assert control.apply(back).count(Outcome.DONE) == count - len(reasons)
     assert all(path.exists() for path in (paths[0], *paths[failing:]))
-
-
-def test_a_box_that_was_swapped_since_the_plan_is_left_alone(world: SpoolWorld, tmp_path: Path) -> None:
-    claim = world.claim_foreign("a")
-    with world.control() as control:
-        plan = control.plan(Action.REQUEUE, ALL)
-        os.rename(world.path / "cur", tmp_path / "taken away")
-        (world.path / "cur").mkdir()
-        os.rename(tmp_path / "taken away" / claim, world.path / "cur" / claim)
-        assert control.apply(plan).items[0].outcome is Outcome.SKIPPED
-    assert world.names(Box.CUR) == [claim]
 
 
 def test_a_move_that_another_operator_made_meanwhile_is_not_taken_for_our_own(world: SpoolWorld, before_call: Interpose) -> None:

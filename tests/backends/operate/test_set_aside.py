@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import resource
-import time
 from pathlib import Path
 
 import pytest
 
-from spooltop.engine import Spool
-from spooltop.errors import Refused, UsageError
+from spooltop.errors import Refused
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict
@@ -31,37 +29,6 @@ def metadata(world: SpoolWorld, box: Box, name: str) -> dict[str, object]:
     return content
 
 
-def test_no_consumer_takes_what_is_held_and_a_release_gives_it_back_as_it_was(world: SpoolWorld) -> None:
-    with Spool(world.path) as spool:
-        id = spool.put(b"work", source="mail")
-        [name] = world.names(Box.NEW)
-        held, _ = world.do(Action.HOLD, Selection(ids=(id,)))
-        assert spool.claim() is None
-        known = metadata(world, Box.HELD, name)
-        assert known["origin"] == "new" and known["operation"] == held.operation and known["reason"] == f"hold by {known['who']}"
-        released, _ = world.do(Action.RELEASE)
-        assert (world.names(Box.NEW), world.names(Box.HELD)) == ([name], [])
-        assert world.undo(released.operation)[1].count(Outcome.DONE) == world.undo(held.operation)[1].count(Outcome.DONE) == 1
-        with spool.claim() as claim:  # type: ignore[union-attr]
-            assert (claim.id, claim.attempt, claim.source) == (id, 1, "mail")
-
-
-def test_claims_are_held_by_what_is_known_of_their_holders(world: SpoolWorld) -> None:
-    for number in (1, 2):
-        world.put(message_id(number))
-    [dead], (_, [alive]) = world.claim_dead(), world.claim_living()
-    foreign = world.claim_foreign("whose")
-    plan, result = world.do(Action.HOLD, CUR)
-    assert [(refusal.row.name, refusal.forceable) for refusal in plan.refused] == [(alive, True)]
-    assert sorted(world.names(Box.HELD)) == sorted([dead, foreign]) and result.count(Outcome.DONE) == 2
-    forced, _ = world.do(Action.HOLD, CUR, force=True)
-    assert forced.confirm is Confirm.NUMBER and alive in world.names(Box.HELD)
-    world.undo(plan.operation)
-    assert world.names(Box.CUR) == sorted([dead, foreign])
-    world.do(Action.RELEASE)
-    assert world.names(Box.NEW) == [f"{message_id(2)},n=1,e=died"]
-
-
 def test_poison_can_be_held_by_the_requeue_of_the_others(world: SpoolWorld) -> None:
     for name in (message_id(1), f"{message_id(2)},n=3"):
         world.put(name)
@@ -78,19 +45,6 @@ def test_poison_can_be_held_by_the_requeue_of_the_others(world: SpoolWorld) -> N
     known = metadata(world, Box.HELD, held)
     assert (known["origin"], known["reason"]) == ("cur", f"held instead: {why}, by {known['who']}")
     assert world.undo(plan.operation)[1].count(Outcome.DONE) == len(world.names(Box.CUR)) == 2
-
-
-def test_a_message_rejected_at_the_limit_has_all_its_attempts_again(world: SpoolWorld) -> None:
-    with Spool(world.path, max_attempts=2, durable=False) as spool:
-        spool.put(b"hard", source="mail")
-        for action in (None, Action.REQUEUE, Action.RESTORE):
-            if action is not None:
-                assert world.do(action, REJECTED)[1].count(Outcome.DONE) == 1
-            for attempt in (1, 2):
-                claim = spool.claim()
-                assert claim is not None and claim.attempt == attempt
-                claim.release()
-            assert len(world.names(Box.REJECTED)) == 1
 
 
 def test_what_was_purged_is_restored_to_where_it_came_from(world: SpoolWorld) -> None:
@@ -177,14 +131,6 @@ def test_metadata_that_are_a_link_or_a_fifo_are_not_read(world: SpoolWorld, tmp_
     assert world.names(Box.NEW) == ["a", "b", "c", "d"] and secret.exists()
 
 
-def test_two_messages_of_one_name_that_were_held_are_not_put_over_each_other(world: SpoolWorld) -> None:
-    for folder in ("f1", "f2"):
-        world.put_aside(Box.HELD, "job", folder, folder=folder)
-    _, result = world.do(Action.RELEASE)
-    assert (result.count(Outcome.DONE), result.count(Outcome.FAILED)) == (1, 1)
-    assert sorted(world.census()) == ["f1", "f2"]
-
-
 def test_what_was_set_aside_by_more_operations_than_there_are_descriptors_comes_back_at_once(world: SpoolWorld) -> None:
     names = [world.put_aside(Box.REJECTED, f"job{number:03}", folder=f"op{number}") for number in range(300)]
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -218,19 +164,6 @@ def test_what_was_set_aside_is_chosen_by_who_had_it_as_the_view_shows_it(world: 
     with world.control() as control:
         plan = control.plan(Action.RESTORE, Selection(box=Box.TRASH, filter=f"pid:{GONE - 1}"))
     assert [item.name for item in plan.items] == [f"job{GONE - 1}:2,P{GONE - 1}"]
-
-
-def test_a_purge_leaves_what_is_younger_than_an_hour_unless_it_is_asked_for(world: SpoolWorld) -> None:
-    for name, age in (("old", 3700), ("young", 3500)):
-        world.put(f"{name},n=0,c={'a' * 32}.{int((time.time() - age) * 1e6)}:2,P{GONE}", box=Box.CUR)
-    rows = [
-        ({}, 1), ({"everything": True}, 2), ({"older_than": 3400.0}, 2), ({"filter": "age:>58m"}, 2), ({"ids": ("young",)}, 1),
-    ]  # fmt: skip
-    with world.control() as control:
-        for conditions, count in rows:
-            assert control.plan(Action.PURGE, Selection(box=Box.CUR, **conditions)).count == count, conditions  # type: ignore[arg-type]
-        with pytest.raises(UsageError):
-            control.plan(Action.PURGE, Selection(source="mail"))
 
 
 def test_nothing_takes_from_tmp_what_is_written_or_from_cur_what_is_worked_on(world: SpoolWorld) -> None:

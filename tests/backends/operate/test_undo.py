@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from spooltop.errors import UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict
@@ -41,18 +40,6 @@ def test_a_requeue_goes_back_as_far_as_no_consumer_was_quicker(world: SpoolWorld
         ]  # fmt: skip
         assert control.apply(plan).count(Outcome.DONE) == 1
     assert claims[2] in world.names(Box.CUR)
-
-
-def test_an_operation_is_found_by_the_beginning_of_its_id(world: SpoolWorld) -> None:
-    world.put("a")
-    done, _ = world.do(Action.HOLD, NEW)
-    with world.control() as control:
-        [record] = control.operations()
-        assert (record.operation, record.action, record.done, record.open) == (done.operation, Action.HOLD, 1, False)
-        for beginning, words in (("zzz", "no operation zzz"), ("", "which operation")):
-            with pytest.raises(UsageError, match=words):
-                control.plan(Action.UNDO, NONE, options={"undoes": beginning})
-    assert world.undo(done.operation[:4])[1].count(Outcome.DONE) == 1
 
 
 def another(path: Path) -> None:
@@ -104,16 +91,6 @@ def test_what_changed_since_is_refused_with_the_reason_and_all_others_go_back(
     if 1 < count != lost:
         again, _ = world.undo(done.operation)
         assert again.notes[0] == f"{count - 1} of {count} undone already." and len(again.refused) == 1
-
-
-def test_a_taken_name_is_never_replaced_by_an_undo(world: SpoolWorld) -> None:
-    world.put("one", "first")
-    done, _ = world.do(Action.PURGE, Selection(ids=("one",)))
-    with world.control() as control:
-        plan = control.plan(Action.UNDO, NONE, options={"undoes": done.operation})
-        world.put("one", "second")
-        assert control.apply(plan).items[0].outcome is Outcome.FAILED
-    assert sorted(world.census()) == ["first", "second"]
 
 
 def test_a_message_that_was_claimed_and_came_back_is_not_taken_back(world: SpoolWorld) -> None:
