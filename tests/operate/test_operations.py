@@ -90,7 +90,7 @@ def test_what_is_stopped_or_missing_is_not_called_tried(world: SpoolWorld) -> No
 def test_defaults_of_a_selection() -> None:
     assert with_defaults(Action.REQUEUE, Selection(verdict=Verdict.DEAD)).box is Box.CUR
     assert with_defaults(Action.REQUEUE, Selection(box=Box.HELD)).box is Box.HELD
-    assert with_defaults(Action.REQUEUE, NONE).empty
+    assert with_defaults(Action.REQUEUE, NONE).empty and with_defaults(Action.EMPTY, ALL).box is Box.TRASH
     for filter in ("", "src:mail"):
         assert with_defaults(Action.PURGE, Selection(box=Box.TMP, filter=filter)).older_than == 3600
     for untouched in (

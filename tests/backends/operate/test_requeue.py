@@ -51,7 +51,7 @@ def test_only_force_takes_the_claim_of_a_living_consumer_and_does_not_lift_the_l
     _, claims = world.claim_living(2)
     with world.control() as control:
         plan = control.plan(Action.REQUEUE, CLAIMS)
-        assert [(one.forceable, one.reason.endswith("python: running")) for one in plan.refused] == [(True, True)] * 2
+        assert [(one.forceable, one.reason.endswith(": running")) for one in plan.refused] == [(True, True)] * 2
         forced = control.plan(Action.REQUEUE, CLAIMS, force=True)
         assert forced.confirm is Confirm.NUMBER and any("ClaimLost" in note for note in forced.notes)
         assert forced.items[1].warning == f"{LIMIT}; taken from a running consumer, whose ack will fail with ClaimLost"
