@@ -154,18 +154,6 @@ class Desk:
             )  # fmt: skip
         return sorted(os.listdir(self.path / box))
 
-    def census(self) -> dict[str, list[str]]:
-        """Content of each message → where it stands. Two names of one inode count as one."""
-        seen: dict[str, dict[int, str]] = {}
-        places = [path for box in LIVE for path in (self.path / box).iterdir()]
-        for box in ASIDE:
-            places += [path for path in (self.path / ".spooltop" / box).glob("*/*") if not path.name.startswith(".")]
-        for path in places:
-            if path.is_file():
-                where = seen.setdefault(path.read_bytes().decode("utf-8", "surrogateescape"), {})
-                where.setdefault(path.stat().st_ino, str(path.relative_to(self.path)))
-        return {content: sorted(where.values()) for content, where in seen.items()}
-
     def close(self) -> None:
         for process in self.processes:
             kill(process)

@@ -89,7 +89,7 @@ def test_a_dead_claim_of_a_job_queue_waits_again_behind_the_others(jobs: LayoutW
         plan = control.plan(Action.REQUEUE, ALL, force=True)
         assert [item.id for item in plan.items] == ["slow-1"] and any("comes back for ever" in note for note in plan.notes)
         assert effect_of(plan) == "It moves to the end of the queue, with the same id."
-        control.apply(plan)
+        assert [one.became for one in control.apply(plan).items] == ["queue/000000000006-slow-1.msg"]
     assert (jobs.path / "queue/000000000006-slow-1.msg").exists()
     assert not (jobs.path / "processing/worker-1/slow-1.msg").exists()
     assert (jobs.path / "jobs/slow-1.state").read_text() == "queued:1795220990500"
