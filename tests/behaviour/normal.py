@@ -51,10 +51,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<![\w.])1[789]\d{8}\.\d{4,}", "T"),
         (r"(?<=queued:)\d{13}\b", "MS"),
         (r"(TOKEN\d+\.|,t=)\d{16}\b", r"\1US"),
-        (r"python[\d.]*(?: -\w+)* tests\.behaviour.*?(?=\)| on HOST|$)", "COMMAND"),
-        (r"tests\.beh[\w…]*", lambda match: "COMMAND".ljust(len(match[0]))),
         (r"free'=\d+B;;;0;\d+", "free'=ROOM"),
-        (r"age'=(\d+)\.\d+s", lambda match: f"age'={_age(float(match[1]))}"),
+        (r"age'=(\d+(?:\.\d+)?)s", lambda match: f"age'={_age(float(match[1]))}"),
         (r"(?<=  ) *[\d.]+MB(?=  )", lambda match: "MEM".rjust(len(match[0]))),
         (r"^(spooltop_(?:scan_seconds|scan_timestamp_seconds|disk_free_bytes|process_\w+)\S*) \S+$", r"\1 NUMBER"),
         (r"^(spooltop_oldest_age_seconds\S*) (\S+)$", lambda match: f"{match[1]} {_age(float(match[2]))}"),
@@ -71,20 +69,20 @@ def _age(seconds: float) -> str:
     """Returns an age that stays the same while a case runs."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size:
-            return f"~{'N' if unit == 'd' else int(seconds // size)}{unit}"
-    return "~Ns"
+            return f"~{int(seconds // size)}{unit}"
+    return f"~{round(seconds)}s"
 
 
 class Normaliser:
     """Gives every id, token, operation and pid of a case a name of its own, the same on each run. ``paths`` are real paths and
     what stands for them; ``days``: ages in days are replaced too, as those of stored spools grow."""
 
-    def __init__(self, paths: Mapping[str, str], user: str, group: str, *, days: bool) -> None:
+    def __init__(self, paths: Mapping[str, str], user: str, group: str, *, seconds: bool, days: bool) -> None:
         self._paths = sorted(paths.items(), key=lambda pair: -len(pair[0]))
         self._owner = dict.fromkeys((user, group), "USER") if user != "root" else {}
         self._names: dict[str, str] = {}
         self._counts: dict[str, int] = {}
-        self._days = days
+        self._seconds, self._days = seconds, days
 
     def learn(self, kind: str, real: str) -> None:
         """Gives ``real`` the next name of its kind: ID3, PID1."""
@@ -133,10 +131,7 @@ class Normaliser:
         text = re.sub(rf"(?<![\w.-]){re.escape(HOST)}(?![\w-])", "HOST", text)
         for pattern, shown in _RULES:
             text = pattern.sub(shown, text)
-        text = _ROOM.sub("ROOM on the disk", text)
-        text = _SECONDS.sub(partial(_cell, "Ns"), text)
-        if self._days:
-            text = _DAYS.sub(partial(_cell, "Nd"), text)
+        text = self._masked(_ROOM.sub("ROOM on the disk", text))
         for owner, shown in self._owner.items():
             text = re.sub(rf"(?<![\w-]){re.escape(owner)}(?![\w-])", shown, text)
         return text
@@ -149,7 +144,7 @@ class Normaliser:
         if isinstance(value, list):
             return [self._value("", item) for item in value]
         if isinstance(value, str):
-            return "-" if name in _OF_MACHINE or (name == "command" and "/" not in value) else self._plain(value)
+            return "-" if name in _OF_MACHINE else self._plain(value)
         if isinstance(value, bool) or value is None:
             return value
         if name in _OF_MACHINE:
@@ -158,7 +153,13 @@ class Normaliser:
             return self._names.get(str(value), value if str(value) in _FIXED_PIDS else "PID")
         if _NOW[0] < value < _NOW[1]:
             return "T"
-        return _age(value) if name in _AGES or name.endswith("_age") else value
+        return self._masked(_age(value)) if name in _AGES or name.endswith("_age") else value
+
+    def _masked(self, text: str) -> str:
+        """Replaces the ages in ``text`` that are not steady in this world."""
+        if self._seconds:
+            text = _SECONDS.sub(partial(_cell, "Ns"), text)
+        return _DAYS.sub(partial(_cell, "Nd"), text) if self._days else text
 
 
 def _path_cell(shown: str, match: re.Match[str]) -> str:
@@ -170,7 +171,7 @@ def _path_cell(shown: str, match: re.Match[str]) -> str:
 def _pid_cell(name: str, match: re.Match[str]) -> str:
     """Returns what replaces a pid and the words behind it; in a table the columns behind stay where they were."""
     before, words, after = match[1], match[2], match[3]
-    cell = name + re.sub(r"tests\.beh\S*", "COMMAND", words)
+    cell = name + words
     if len(after) == 2 and not words:
         return cell.rjust(len(match[0]) - 2) + after
     return before + cell.ljust(len(match[0]) - len(before))

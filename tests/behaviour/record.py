@@ -46,6 +46,7 @@ from tests.scratch import scratch
 from tests.stream_servers import running
 
 from .normal import Normaliser
+from .stopped_clock import stop_clock
 from .tree import tree
 from .worlds import SOCKET, WORLDS, World
 
@@ -62,9 +63,12 @@ _BY_PID = re.compile("claims-|tmp-|poison|odd|operations|locks|several|seed_|hos
 """Worlds in which pids are judged, which only the first pid namespace allows."""
 _GROWING = ("seed", "layout", "mail", "cursors", "set-aside", "several", "locks")
 """Worlds with stored files, whose ages grow by days."""
+_RUN = re.compile(r"(.)\1{200,}")
 _SETTING = re.compile(r"[A-Z_]+=")
 _LIMIT = 120
 """Seconds after which a case that hangs is killed."""
+_LATER = 90.0
+"""Seconds from the world to the commands, so that what is young is a minute old, however long it takes to make it."""
 
 
 @dataclass(frozen=True)
@@ -207,11 +211,13 @@ def _case(folder: Path, world: str, case: Case) -> str:
     os.umask(0o022)
     os.chdir(folder / "w")
     server = _only_settings(folder)
+    sys.orig_argv = ["consumer"]  # the command of those that claim
     paths = {str(folder / "w"): "/W", str(folder / "state"): "/STATE", str(folder / "home"): "/HOME", sys.executable: "/PYTHON"}
     if server:
         paths[server] = "/SOCKET"
     group = grp.getgrgid(user.pw_gid).gr_name
-    names = Normaliser(paths, user.pw_name, group, days=world.startswith(_GROWING))
+    is_moving = world == "stream" or "--watch" in case.heading or case.lines is not None
+    names = Normaliser(paths, user.pw_name, group, seconds=is_moving, days=world.startswith(_GROWING))
     made = World(names)
     try:
         WORLDS[world](made)
@@ -220,7 +226,7 @@ def _case(folder: Path, world: str, case: Case) -> str:
             return "\n".join([f"{world}: {description(world)}", "", *before, "", ""])
         if as_root and guest:
             _become(user)
-        lines = _play(folder, case, names, server)
+        lines = _play(folder, case, names, server, None if is_moving else time.time() + _LATER)
         after = tree(folder, names, (user.pw_uid, user.pw_gid))
     finally:
         made.close()
@@ -245,11 +251,14 @@ def _only_settings(folder: Path) -> str:
     return kept.get(SOCKET, "")
 
 
-def _play(folder: Path, case: Case, names: Normaliser, server: str) -> list[str]:
-    """Runs the commands of a case, one after the other."""
+def _play(folder: Path, case: Case, names: Normaliser, server: str, clock: float | None) -> list[str]:
+    """Runs the commands of a case, one after the other. ``clock`` is the time of the first one, each other is a second later;
+    None: the clock goes on."""
     lines: list[str] = []
     out = b""
-    for command in case.commands:
+    for number, command in enumerate(case.commands):
+        if clock is not None:
+            stop_clock(clock + number)
         words = shlex.split(names.real(command).replace("SOCKET", server))
         environ = dict(word.split("=", 1) for word in itertools.takewhile(_SETTING.match, words))
         words = words[len(environ) :]
@@ -262,6 +271,7 @@ def _play(folder: Path, case: Case, names: Normaliser, server: str) -> list[str]
             lines.append(f"$$ {command}")
         for sign, printed in ((" ", out), ("!", err)):
             shown = names.text(os.fsdecode(printed)).removesuffix("\n")
+            shown = _RUN.sub(lambda match: f"{match[1]}×{len(match[0])}", shown)
             lines += [f"{sign} {line}".rstrip() for line in shown.split("\n") if printed]
         lines.append("exit 0 or 1" if words[0] == "doctor" and code < 2 else f"exit {code}")  # as the machine is
     return lines
@@ -299,6 +309,7 @@ def _command(words: Sequence[str], *streams: int) -> NoReturn:
         for stream, fd in enumerate(streams):
             os.dup2(fd, stream)
         os.closerange(3, 256)
+        sys.orig_argv = ["spooltop", *words]
         files = [open(fd, mode, closefd=False) for fd, mode in ((0, "rb"), (1, "wb"), (2, "wb"))]  # noqa: SIM115
         sys.stdin, sys.stdout, sys.stderr = (io.TextIOWrapper(file, "utf-8", "surrogateescape") for file in files)
         code = main(words)

@@ -30,7 +30,7 @@ def _paths(folder: Path, top: Path) -> list[Path]:
 def _place(path: Path) -> list[str]:
     """Puts consumers in the order in which they came: their names are random."""
     parts = [part.lstrip(".") if part != ".spooltop" else "~" for part in path.parts]
-    return [*parts[:-1], str(path.lstat().st_mtime_ns)] if path.parent.name == "consumers" else parts
+    return [*parts[:-1], str(path.lstat().st_mtime_ns)] if parts[-3:-1] == ["~", "consumers"] else parts
 
 
 def _line(path: Path, name: Path, names: Normaliser, owner: tuple[int, int]) -> str:

@@ -256,7 +256,7 @@ def payloads(world: World) -> None:
     """Puts messages with JSON that holds secrets, binary bytes, an empty one, a long one."""
     Spool.create(SPOOL, False).close()
     contents = (
-        b'{"user": "ann", "password": "hunter2", "nested": {"token": "abc"}}', bytes(range(256)), b"", b"line\n" * 3000,
+        b'{"user": "ann", "password": "hunter2", "nested": {"token": "abc"}}', bytes(range(256)), b"", b"line\n" * 30 + b"x" * 70_000,
         b"Authorization: Bearer sesame\nkey=value\n", "mehr als ASCII: äöü ☃".encode(),
     )  # fmt: skip
     for number, content in enumerate(contents):
