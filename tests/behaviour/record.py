@@ -69,6 +69,8 @@ _LIMIT = 120
 """Seconds after which a case that hangs is killed."""
 _LATER = 90.0
 """Seconds from the world to the commands, so that what is young is a minute old, however long it takes to make it."""
+_STEP = 1.3
+"""Seconds from one command of a case to the next."""
 
 
 @dataclass(frozen=True)
@@ -252,13 +254,13 @@ def _only_settings(folder: Path) -> str:
 
 
 def _play(folder: Path, case: Case, names: Normaliser, server: str, clock: float | None) -> list[str]:
-    """Runs the commands of a case, one after the other. ``clock`` is the time of the first one, each other is a second later;
+    """Runs the commands of a case, one after the other. ``clock`` is the time of the first one, each other a little later;
     None: the clock goes on."""
     lines: list[str] = []
     out = b""
     for number, command in enumerate(case.commands):
         if clock is not None:
-            stop_clock(clock + number)
+            stop_clock(clock + number * _STEP)
         words = shlex.split(names.real(command).replace("SOCKET", server))
         environ = dict(word.split("=", 1) for word in itertools.takewhile(_SETTING.match, words))
         words = words[len(environ) :]

@@ -43,26 +43,26 @@ class World:
         self.names, self._children = names, list[int]()
 
     def child(self, step: Callable[[], object], *, lives: bool) -> int:
-        """Runs ``step`` in a process that then is killed, or lives as ``sleep`` with the descriptors that it has open."""
-        ready, told = os.pipe()
+        """Runs ``step`` in a process that then is killed, or lives as ``sleep`` with the descriptors that it has open. Waits until
+        it is one or the other."""
+        ready, failure = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
                 kept = step()  # a reference: what is dropped is given back
                 if lives:
                     for fd in map(int, os.listdir("/proc/self/fd")):
-                        if fd > 2 and fd not in (ready, told) and os.path.exists(f"/proc/self/fd/{fd}"):
+                        if fd > 2 and fd not in (ready, failure) and os.path.exists(f"/proc/self/fd/{fd}"):
                             os.set_inheritable(fd, True)
-                    os.write(told, b".")
                     os.execvp("sleep", ["sleep", "600"])
                 assert kept is not None
-                os.write(told, b".")
-            except Exception:  # noqa: BLE001  the parent sees that nothing was told
-                traceback.print_exc()
+            except Exception:  # noqa: BLE001  the parent raises it
+                os.write(failure, traceback.format_exc().encode())
             finally:
                 os.kill(os.getpid(), signal.SIGKILL)
-        os.close(told)
-        assert os.read(ready, 1), f"{step} failed"
+        os.close(failure)
+        problem = os.read(ready, 10_000).decode()
+        assert not problem, problem
         os.close(ready)
         self._children.append(pid)
         if not lives:
