@@ -66,7 +66,8 @@ class Decider:
         """Decides on one message by its row, its parsed name, the metadata beside it and its status."""
         poison = _poison(row) if self.action is Action.REQUEUE else ""
         hold = poison if self.hold_poison and row.box is Box.CUR else ""
-        destination = destination_of(self.action, row.box, name, metadata, poison=hold, now=self.now)
+        ended = names.DIED if row.verdict is Verdict.DEAD else None  # a holder who was forced to give it up may live
+        destination = destination_of(self.action, row.box, name, metadata, ended=ended, poison=hold, now=self.now)
         blocked_by, forceable = self._blocked_by(row, name, found, destination)
         forced = "taken from a running consumer, whose ack will fail with ClaimLost" if row.verdict is Verdict.ALIVE else ""
         if row.owner is not None and row.owner.moves_to is not None:
