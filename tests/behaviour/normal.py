@@ -51,6 +51,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<![\w.])1[789]\d{8}\.\d{4,}", "T"),
         (r"(?<=queued:)\d{13}\b", "MS"),
         (r"(TOKEN\d+\.|,t=)\d{16}\b", r"\1US"),
+        (r"(?<=age is )([\d.]+)s", lambda match: _age(float(match[1]))),
         (r"(attempt \d+ .*? after )<?[\d.]+m?s", r"\1Ns"),
         (r"free'=\d+B;;;0;\d+", "free'=ROOM"),
         (r"age'=(\d+(?:\.\d+)?)s", lambda match: f"age'={_age(float(match[1]))}"),

@@ -43,8 +43,8 @@ class World:
         self.names, self._children = names, list[int]()
 
     def child(self, step: Callable[[], object], *, lives: bool) -> int:
-        """Runs ``step`` in a process that then is killed, or lives as ``sleep`` with the descriptors that it has open. Waits until
-        it is one or the other."""
+        """Runs ``step`` in a process that then is killed, or lives as ``sleep`` with the descriptors that it has open; returns
+        when it is dead, or ``sleep``."""
         ready, failure = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -256,7 +256,8 @@ def payloads(world: World) -> None:
     """Puts messages with JSON that holds secrets, binary bytes, an empty one, a long one."""
     Spool.create(SPOOL, False).close()
     contents = (
-        b'{"user": "ann", "password": "hunter2", "nested": {"token": "abc"}}', bytes(range(256)), b"", b"line\n" * 30 + b"x" * 70_000,
+        b'{"user": "ann", "password": "hunter2", "nested": {"token": "abc"}}', bytes(range(256)), b"",
+        b"line\n" * 30 + b"x" * 70_000,
         b"Authorization: Bearer sesame\nkey=value\n", "mehr als ASCII: äöü ☃".encode(),
     )  # fmt: skip
     for number, content in enumerate(contents):
