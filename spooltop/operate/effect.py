@@ -30,6 +30,7 @@ _WHATEVER = {
 }
 
 _UNDONE = {
+    Action.INJECT: "Each waiting test message moves to the trash.",
     Action.SET_CURSOR: "The earlier value is set again, unless it was written since.",
     Action.UNLOCK: "The lock file is restored, if its path is free.",
     Action.PAUSE: "The spool is resumed, unless it was resumed or paused again since.",

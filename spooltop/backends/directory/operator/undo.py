@@ -375,7 +375,7 @@ def _claims(dirs: SpoolDirs) -> dict[str, str]:
 
 
 def _goes(back: tuple[Box, str] | None) -> str:
-    return "back to trash" if back is None else f"back to {back[0]}"
+    return "to the trash" if back is None else f"back to {back[0]}"
 
 
 def _whereabouts(place: Place, id: str, claimed: Mapping[str, str]) -> str:
