@@ -52,7 +52,8 @@ class SpooltopError(Exception):
 
     def __str__(self) -> str:
         where = f"{self.path}: " if self.path else ""
-        return f"{where}{self.what}" + (f"; {self.advice}" if self.advice else "")
+        between = " " if self.what.endswith("?") else "; "
+        return f"{where}{self.what}" + (f"{between}{self.advice}" if self.advice else "")
 
 
 def _again(kind: type[SpooltopError], args: tuple[object, ...]) -> SpooltopError:

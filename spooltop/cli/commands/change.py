@@ -66,6 +66,7 @@ def restore(args: argparse.Namespace, context: Context) -> int:
     if selection.box not in (None, Box.TRASH, Box.HELD, Box.REJECTED):
         raise UsageError(f"restore: messages in {selection.box} were not set aside", advice="--box trash, held or rejected")
     if selection.box is None and not selection.named:
+        _refuse_all_of_no_box(selection, Box.TRASH)
         raise UsageError("restore needs a box or ids", advice="--box trash, held or rejected, or give ids")
     return _some(Action.RESTORE, selection, args, context)
 
@@ -75,10 +76,17 @@ def purge(args: argparse.Namespace, context: Context) -> int:
     if args.expired:
         return _purge_expired(selection, args, context)
     if selection.box is None and not selection.named:
+        _refuse_all_of_no_box(selection, Box.NEW)
         raise UsageError("purge needs a box or ids", advice="name one with --box, or give ids")
     action = Action.EMPTY if selection.box is Box.TRASH else Action.PURGE
     # A box alone: all of it that is old enough, which the plan's own rule says.
     return _change(action, selection, args, context, {"now": True} if args.now and action is Action.PURGE else {})
+
+
+def _refuse_all_of_no_box(selection: Selection, likely: Box) -> None:
+    """Raises ``UsageError`` for ALL without a box, of which ``likely`` is the one to advise."""
+    if selection.everything:
+        raise UsageError("ALL of which box?", advice=f"add --box {likely}")
 
 
 def _purge_expired(selection: Selection, args: argparse.Namespace, context: Context) -> int:
