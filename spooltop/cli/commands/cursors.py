@@ -88,15 +88,16 @@ def _mute(args: argparse.Namespace, context: Context) -> int:
         name, age = args.mute, MUTED_FOR
     source, seconds = _source(name), parse_age(age)
     with context.control(args, args.path) as control:
-        known = [one.source for one in answered(control.look(), control.target).cursors]
+        known = [cursor.source for cursor in answered(control.look(), control.target).cursors]
+        if source not in known:
+            there = ", ".join(map(escape, known)) or "none"
+            context.terminal.error(f"no source is called {escape(source)}; there are: {there}")
+            return 4
         end = control.mute(source, seconds)
     if args.json:
         context.terminal.out(snapshot_json.dumps({"schema": 1, "source": escape(source), "muted_until": end}))
     else:
         context.terminal.out(f"{escape(source)} is muted until {snapshot_text.date(end)}")
-    if source not in known:
-        there = ", ".join(map(escape, known)) or "none"
-        context.terminal.error(f"{escape(source)} is not among the cursors seen now ({there}); it is muted anyway")
     return 0
 
 
