@@ -182,17 +182,16 @@ def change(
     if not args.json:
         for line in changes_text.plan(plan):
             terminal.out(line)
-    if plan.count == 0:
-        if args.json:
-            terminal.out(snapshot_json.dumps(changes_json.outcome(plan, None, dry_run=args.dry_run)))
-        return _nothing(plan, terminal, own_age=selection.older_than is not None)
-    if args.dry_run:
-        if args.json:
-            terminal.out(snapshot_json.dumps(changes_json.outcome(plan, None, dry_run=True)))
-        return DONE
+    if plan.count == 0 or args.dry_run:
+        _print_without_result(plan, args, terminal)
+        return DONE if plan.count else _nothing(plan, terminal, own_age=selection.older_than is not None)
     what = f"{plan.action} {plan.count}" if plan.action not in (Action.PAUSE, Action.RESUME) else str(plan.action)
     shown = [] if not args.json else changes_text.plan(plan)
-    confirm(what, plan.count, plan.confirm, args, terminal, unproven=0 if plan.force else plan.unproven, shown=shown)
+    try:
+        confirm(what, plan.count, plan.confirm, args, terminal, unproven=0 if plan.force else plan.unproven, shown=shown)
+    except Refused:
+        _print_without_result(plan, args, terminal)
+        raise
     began = control.now() if traced else 0.0
     result = _apply(control, plan, terminal)
     document = changes_json.outcome(plan, result, dry_run=False) if args.json else {}
@@ -217,6 +216,12 @@ def change(
         for note in result.notes:  # what was not written down, of what goes on all the same
             terminal.error(note)
     return code
+
+
+def _print_without_result(plan: Plan, args: argparse.Namespace, terminal: Terminal) -> None:
+    """Prints a plan that is not applied as the one object of ``--json``; as text it is printed already."""
+    if args.json:
+        terminal.out(snapshot_json.dumps(changes_json.outcome(plan, None, dry_run=args.dry_run)))
 
 
 def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
