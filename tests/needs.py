@@ -16,7 +16,8 @@ import pytest
 __all__ = ["is_root_missing", "missing_things", "need", "needs", "path_of", "summary"]
 
 PACKAGES = {
-    "fish": "fish", "gcc": "gcc", "losetup": "mount", "lslocks": "util-linux", "mkfs.ext4": "e2fsprogs", "mount": "mount",
+    "fish": "fish", "flock": "util-linux", "gcc": "gcc", "losetup": "mount", "lslocks": "util-linux", "mkfs.ext4": "e2fsprogs",
+    "mount": "mount",
     "nsenter": "util-linux", "redis-server": "redis-server", "setpriv": "util-linux", "spin": "spin", "strace": "strace",
     "tmux": "tmux", "unshare": "util-linux", "zsh": "zsh",
 }  # fmt: skip

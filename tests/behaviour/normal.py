@@ -34,7 +34,7 @@ _ROOM = re.compile(r"\S+ [\d.,]+\w?B free >?[\d.]+%, inodes free >?[\d.]+%")
 _AGES = frozenset(("age", "oldest_age", "in_box_age", "window", "watched_for", "slope_window", "longest_held"))
 _OF_MACHINE = frozenset((
     "boot_id", "bytes_free", "bytes_total", "cpu", "device", "file_system", "fs_type", "inodes_free", "inodes_total",
-    "machine_id", "memory", "pid_ns", "start", "uid",
+    "machine_id", "memory", "pid_ns", "start", "target_marks", "uid",
 ))  # fmt: skip
 _MACHINE = (
     "clock", "exports", "file-system", "inodes", "inotify-instances", "inotify-watches", "kernel", "locks", "processes", "rename",
@@ -49,6 +49,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\b\d{4}-\d\d-\d\d\b", "DATE"),
         (r"\b\d\d:\d\d:\d\d(?:\.\d+)?(?: \+0000)?(?!\d)", "TIME"),
         (r"(?<![\w.])1[789]\d{8}\.\d{4,}", "T"),
+        (r"(?<=move-)(TOKEN\d+)-[0-9a-f]{64}\b", r"\1-DIGEST"),
         (r"(?<=queued:)\d{13}\b", "MS"),
         (r"(TOKEN\d+\.|,t=)\d{16}\b", r"\1US"),
         (r"(?<=age is )([\d.]+)s", lambda match: _age(float(match[1]))),
@@ -143,14 +144,14 @@ class Normaliser:
             if value.get("check") in _MACHINE:
                 return {"check": value["check"]}
             return {self._plain(key): self._value(key, item) for key, item in value.items()}
+        if name in _OF_MACHINE:
+            return "-"
         if isinstance(value, list):
             return [self._value("", item) for item in value]
         if isinstance(value, str):
-            return "-" if name in _OF_MACHINE else self._plain(value)
+            return self._plain(value)
         if isinstance(value, bool) or value is None:
             return value
-        if name in _OF_MACHINE:
-            return "-"
         if name == "pid":
             return self._names.get(str(value), value if str(value) in _FIXED_PIDS else "PID")
         if _NOW[0] < value < _NOW[1]:

@@ -59,8 +59,10 @@ _USER = "games"
 _DUMPABLE = 4
 """PR_SET_DUMPABLE, prctl(2)."""
 _FIRST_NAMESPACE = "pid:[4026531836]"
-_BY_PID = re.compile("claims-|tmp-|poison|odd|operations|locks|several|seed_|hostile|layout-job|mail|read-only")
+_BY_PID = re.compile("claims-|tmp-|move-|poison|odd|operations|locks|several|seed_|hostile|layout-job|mail|read-only")
 """Worlds in which pids are judged, which only the first pid namespace allows."""
+_PROGRAMS = {"stream": ["redis-server"], "locks": ["flock"]}
+"""The programs that worlds need."""
 _GROWING = ("seed", "layout", "mail", "cursors", "set-aside", "several", "locks")
 """Worlds with stored files, whose ages grow by days."""
 _RUN = re.compile(r"(.)\1{200,}")
@@ -132,8 +134,9 @@ def cases_of(text: str) -> list[Case]:
 
 def missing(world: str) -> str | None:
     """Returns what this machine lacks to make a world; None where nothing is missing."""
-    if world == "stream" and path_of("redis-server") is None:
-        return "redis-server"
+    for program in _PROGRAMS.get(world, ()):
+        if path_of(program) is None:
+            return program
     if _BY_PID.match(world) and os.readlink("/proc/self/ns/pid") != _FIRST_NAMESPACE:
         return "the first pid namespace"
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import signal
 import time
 import traceback
@@ -42,9 +43,9 @@ class World:
     def __init__(self, names: Normaliser) -> None:
         self.names, self._children = names, list[int]()
 
-    def child(self, step: Callable[[], object], *, lives: bool) -> int:
-        """Runs ``step`` in a process that then is killed, or lives as ``sleep`` with the descriptors that it has open; returns
-        when it is dead, or ``sleep``."""
+    def child(self, step: Callable[[], object], *, lives: bool, words: Sequence[str] = ("sleep", "600")) -> int:
+        """Runs ``step`` in a process that then is killed, or lives as ``words`` with the descriptors that it has open; returns
+        when it is dead, or has become ``words``."""
         ready, failure = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -54,7 +55,7 @@ class World:
                     for fd in map(int, os.listdir("/proc/self/fd")):
                         if fd > 2 and fd not in (ready, failure) and os.path.exists(f"/proc/self/fd/{fd}"):
                             os.set_inheritable(fd, True)
-                    os.execvp("sleep", ["sleep", "600"])
+                    os.execvp(words[0], words)
                 assert kept is not None
             except Exception:  # noqa: BLE001  the parent raises it
                 os.write(failure, traceback.format_exc().encode())
@@ -366,6 +367,9 @@ def locks(world: World) -> None:
         return file
 
     world.child(holds, lives=True)
+    waiter = world.child(lambda: "", lives=True, words=("flock", "locks/kernel.lock", "true"))
+    while not re.search(rf"-> FLOCK .* {waiter} ", Path("/proc/locks").read_text()):
+        time.sleep(0.01)
     write("locks/free.lock", "", 2.5 * HOUR)
     stored(world, "stouputils_lockfifo")
     waiting(world)
@@ -402,6 +406,23 @@ def several(world: World) -> None:
     world.child(partial(consume, 1, Path("spools/c-dead")), lives=False)
     mail(world)
     waiting(world)
+
+
+@_world
+def move_cut_off(world: World) -> None:
+    """Has a move die that had put one of its two claims into the queue it moves to."""
+    three_waiting(Path("from"))
+    Spool.create("to", False).close()
+
+    def move() -> object:
+        source, target = Spool("from", False), Spool("to", False)
+        with source.mover(target.identity) as mover:
+            put, claimed = mover.claim(), mover.claim()
+            target.put(put.data, key=mover.key(put))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return claimed
+
+    world.child(move, lives=False)
 
 
 @_world
