@@ -144,7 +144,7 @@ class Normaliser:
             if value.get("check") in _MACHINE:
                 return {"check": value["check"]}
             return {self._plain(key): self._value(key, item) for key, item in value.items()}
-        if name in _OF_MACHINE:
+        if name in _OF_MACHINE and value is not None:
             return "-"
         if isinstance(value, list):
             return [self._value("", item) for item in value]
