@@ -53,6 +53,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<=queued:)\d{13}\b", "MS"),
         (r"(TOKEN\d+\.|,t=)\d{16}\b", r"\1US"),
         (r"(?<=age is )([\d.]+)s", lambda match: _age(float(match[1]))),
+        (r"≥0(\.0/s)?(?=\s|$)", r"0\1"),  # where a busy machine saw the directory late
         (r"(attempt \d+ .*? after )<?[\d.]+m?s", r"\1Ns"),
         (r"free'=\d+B;;;0;\d+", "free'=ROOM"),
         (r"age'=(\d+(?:\.\d+)?)s", lambda match: f"age'={_age(float(match[1]))}"),
@@ -136,7 +137,7 @@ class Normaliser:
             text = pattern.sub(shown, text)
         text = self._masked(_ROOM.sub("ROOM on the disk", text))
         for owner, shown in self._owner.items():
-            text = re.sub(rf"(?<![\w-]){re.escape(owner)}(?![\w-])", shown, text)
+            text = re.sub(rf"(?<![\w-]){re.escape(owner)}()(?![\w-])( {{3,}}|)", partial(_path_cell, shown), text)
         return text
 
     def _value(self, name: str, value: Any) -> Any:
@@ -166,7 +167,7 @@ class Normaliser:
 
 
 def _path_cell(shown: str, match: re.Match[str]) -> str:
-    """Returns what replaces a path; in a table the columns behind stay where they were."""
+    """Returns what replaces a path or a user; in a table the columns behind stay where they were."""
     cell = shown + match[1]
     return cell.ljust(len(match[0])) if match[2] else cell
 
