@@ -77,6 +77,8 @@ def test_on_a_terminal_the_number_is_typed(desk: Desk, typed: str, code: int) ->
 def test_every_way_to_select_asks_the_same(desk: Desk, words: list[str], stdin: bytes) -> None:
     done = run(desk, "requeue", *words, "--yes", "--json", stdin=stdin)
     assert (done.code, "it is unknown who holds 2 of 2" in done.err, len(done.err.splitlines())) == (3, True, 1)
+    refused = json.loads(done.out)
+    assert (refused["count"], [item["id"] for item in refused["items"]], "done" in refused) == (2, ["job0", "job1"], False)
     done = run(desk, "requeue", *words, "--yes=2", "--json", stdin=stdin)
     assert (done.code, json.loads(done.out)["done"], desk.names(Box.NEW)) == (0, 2, ["job0", "job1"])
 

@@ -140,6 +140,7 @@ def test_what_cannot_be_exchanged_goes_all_the_same_and_what_fails_is_told(
         (f"{GONE}\nthere\n1\n", 400, "taken on host there, ask there", True), (STALE, 200, "counts as stale after 5m", True),
         ('{"ownerId": "8131", "expiresAt": 1795222969000}', 400, "it is held: a lease until", False),
     ],
+    ids=["empty", "running", "elsewhere", "young", "lease"],
 )
 def test_what_is_not_removed_says_why(locks: Locks, content: str, age: float, reason: str, forceable: bool) -> None:
     locks.lock("x.lock", content, age)
@@ -227,6 +228,7 @@ def test_tickets_of_the_dead_at_the_head_go_and_the_living_have_their_turn(locks
         ((IMPOSSIBLE, IMPOSSIBLE), True, 1, ""),
         ((ALIVE, GONE), True, 0, f"pid {ALIVE} is running and has the first ticket"),
     ],
+    ids=["gone", "unknown", "unknown by force", "running by force"],
 )  # fmt: skip
 def test_a_ticket_of_an_unknown_or_living_holder_ends_the_dead_before_it(
     locks: Locks, pids: tuple[int, ...], force: bool, taken: int, reason: str

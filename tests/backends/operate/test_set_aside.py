@@ -60,7 +60,7 @@ def test_what_was_purged_is_restored_to_where_it_came_from(world: SpoolWorld) ->
     assert result.count(Outcome.DONE) == 7 and any("frees no disk space" in note for note in purge.notes)
     plan, result = world.do(Action.RESTORE, TRASH)
     assert world.census() == {content: [place] for content, place in {
-        "waits": "new/waits", "claimed": f"new/{message_id(1)},n=1,e=died", "half": "tmp/half", "c" * 255: f"new/{'c' * 255}",
+        "waits": "new/waits", "claimed": f"new/{message_id(1)},n=1", "half": "tmp/half", "c" * 255: f"new/{'c' * 255}",
         "kept": f".spooltop/held/{plan.operation}/kept", "bad,n=2": f".spooltop/rejected/{plan.operation}/bad,n=2",
         "job:2,P77": "new/job:2,P77",
     }.items()}  # fmt: skip
