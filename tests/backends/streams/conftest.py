@@ -1,12 +1,11 @@
-"""Streams of a test, on Redis and on Valkey."""
+"""Streams of a test, on Redis and on Valkey, and readers of them."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from socket import gethostname
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -17,7 +16,9 @@ from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.backends.redis.streams.reader import StreamReader
 from spooltop.backends.redis.streams.verdicts import PidJudge
 from spooltop.backends.surroundings import LocalClient
+from spooltop.control import Control
 from spooltop.model.vocabulary import Verdict
+from tests.stream_builders import StreamWorld
 from tests.stream_servers import KINDS, running
 
 NAMES = StreamNames("jobs", "work")
@@ -33,14 +34,17 @@ class Around:
         return []
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder for sockets: the path of one has at most 107 bytes."""
+    with TemporaryDirectory(prefix="spooltop-streams-") as made:
+        yield Path(made)
+
+
 @pytest.fixture(scope="package", params=KINDS)
 def socket(request: pytest.FixtureRequest) -> Iterator[str]:
-    folder = tempfile.mkdtemp(prefix="spooltop-streams-")  # the path of a socket has at most 107 bytes
-    try:
-        with running(request.param, Path(folder)) as path:
-            yield path
-    finally:
-        shutil.rmtree(folder)
+    with TemporaryDirectory(prefix="spooltop-streams-") as folder, running(request.param, Path(folder)) as path:
+        yield path
 
 
 @pytest.fixture
@@ -59,17 +63,22 @@ def jobs(client: Any) -> Any:
 
 
 @pytest.fixture
+def url(jobs: Any, socket: str) -> str:
+    return f"unix://{socket}#jobs/work"
+
+
+@pytest.fixture
 def reader_of(socket: str) -> Iterator[Callable[..., StreamReader]]:
-    """Opens readers of a stream and a group."""
+    """Opens readers of the stream ``jobs`` and the group ``work``."""
     made: list[StreamReader] = []
 
-    def open_one(names: StreamNames = NAMES, *, vouched: bool = False, **options: Any) -> StreamReader:
-        address = StreamAddress.parse(f"unix://{socket}#{names.stream}/{names.group}")
+    def open_reader(*, vouched: bool = False, **options: Any) -> StreamReader:
+        address = StreamAddress.parse(f"unix://{socket}#jobs/work")
         judge = PidJudge(Around(), gethostname(), vouched=vouched)  # type: ignore[arg-type]
-        made.append(StreamReader(address.endpoint(), names, address.shown, judge, **options))
+        made.append(StreamReader(address.endpoint(), NAMES, address.shown, judge, **options))
         return made[-1]
 
-    yield open_one
+    yield open_reader
     for reader in made:
         reader.close()
 
@@ -77,3 +86,15 @@ def reader_of(socket: str) -> Iterator[Callable[..., StreamReader]]:
 @pytest.fixture
 def reader(jobs: Any, reader_of: Callable[..., StreamReader]) -> StreamReader:
     return reader_of()
+
+
+@pytest.fixture
+def world(socket: str, tmp_path: Path) -> Iterator[StreamWorld]:
+    with StreamWorld(tmp_path, socket) as made:
+        yield made
+
+
+@pytest.fixture
+def control(world: StreamWorld) -> Iterator[Control]:
+    with world.control() as made:
+        yield made
