@@ -38,22 +38,18 @@ def test_what_names_no_stream_is_refused_without_its_secret(spec: str) -> None:
 
 
 def test_the_password_of_the_environment_is_used_where_the_address_has_none() -> None:
-    assert StreamAddress.parse("redis://host#a").endpoint(Login("ann", "given")).password == "given"
-    assert StreamAddress.parse("redis://:own@host#a").endpoint(Login("ann", "given")).password == "own"
-    assert StreamAddress.parse("redis://host#a").endpoint(Login("ann", "given")).user == "ann"
-    assert StreamAddress.parse("redis://bob@host#a").endpoint(Login("ann", "given")).user == "bob"
-    assert "given" not in repr(Login("ann", "given"))
+    login = Login("ann", "given")
+    for url, user, password in (("redis://host#a", "ann", "given"), ("redis://:own@host#a", "ann", "own")):
+        endpoint = StreamAddress.parse(url).endpoint(login)
+        assert (endpoint.user, endpoint.password) == (user, password)
+    assert StreamAddress.parse("redis://bob@host#a").endpoint(login).user == "bob" and "given" not in repr(login)
 
 
-@pytest.mark.parametrize(("text", "number"), [("", 0), (" 100000 ", 100_000)])
-def test_the_length_to_which_a_stream_is_trimmed_is_a_setting(text: str, number: int) -> None:
-    assert _maxlen({"SPOOLTOP_STREAM_MAXLEN": text}) == number
-
-
-@pytest.mark.parametrize("text", ["-1", "1e5", "1" * 19, "²"])
-def test_a_length_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is not a whole number; write SPOOLTOP_STREAM_MAXLEN=100000"):
-        _maxlen({"SPOOLTOP_STREAM_MAXLEN": text})
+def test_the_length_to_which_a_stream_is_trimmed_is_a_setting() -> None:
+    assert [_maxlen({"SPOOLTOP_STREAM_MAXLEN": text}) for text in ("", " 100000 ")] == [0, 100_000]
+    for text in ("-1", "1e5", "1" * 19, "²"):
+        with pytest.raises(UsageError, match="is not a whole number; write SPOOLTOP_STREAM_MAXLEN=100000"):
+            _maxlen({"SPOOLTOP_STREAM_MAXLEN": text})
 
 
 def test_valkey_is_another_name_of_redis() -> None:

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from spooltop.backends.redis.stream_names import StreamNames
-from spooltop.backends.redis.streams import parts
-from spooltop.backends.redis.streams.reader import StreamReader
 from spooltop.errors import Unreadable
 from spooltop.model.protocols import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.vocabulary import Box
 
-NAMES = StreamNames("jobs", "work")
+from .conftest import NAMES
+
+LISTED_AT_MOST = "spooltop.backends.redis.streams.reader.LISTED_AT_MOST"
 
 
 def _add(jobs: Any, count: int) -> list[str]:
@@ -30,7 +29,7 @@ def _ids(found: Listing, start: int, stop: int) -> list[str]:
     return [row.id for row in found.window(start, stop)]
 
 
-def test_a_window_is_anywhere(jobs: Any, reader: StreamReader) -> None:
+def test_a_window_is_anywhere_and_a_row_is_found_again(jobs: Any, reader: Any) -> None:
     ids = _add(jobs, 5_000)
     reader.see()
     oldest, newest = reader.listing(ListQuery(Box.NEW)), reader.listing(ListQuery(Box.NEW, sort=Sort("age", False)))
@@ -39,23 +38,13 @@ def test_a_window_is_anywhere(jobs: Any, reader: StreamReader) -> None:
         assert _ids(oldest, start, start + 50) == ids[start : start + 50]
         assert _ids(newest, start, start + 50) == ids[::-1][start : start + 50]
     assert list(oldest.keys()) == [("new", id) for id in ids] and list(newest.keys()) == [("new", id) for id in ids[::-1]]
+    for at in (0, 17, 1_700, 4_999):
+        assert oldest.find(("new", ids[at])) == at and newest.find(("new", ids[at])) == 4_999 - at
+    assert [oldest.find(key) for key in (("new", "5-5"), ("cur", ids[0]), "x")] == [None] * 3
 
 
-def test_a_row_is_found_again(jobs: Any, reader: StreamReader) -> None:
-    ids = _add(jobs, 3_000)
-    reader.see()
-    for sort in (Sort(), Sort("age", False)):
-        found = reader.listing(ListQuery(Box.NEW, sort=sort))
-        for at in (0, 17, 1_700, 2_999):
-            place = found.find(("new", ids[at]))
-            assert place is not None and _ids(found, place, place + 1) == [ids[at]]
-    assert found.find(("new", "5-5")) is None and found.find(("cur", ids[0])) is None and found.find("x") is None
-
-
-def test_far_from_both_ends_a_place_is_estimated(
-    jobs: Any, reader: StreamReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parts, "_WALKED", 500)
+def test_far_from_both_ends_a_place_is_estimated(jobs: Any, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spooltop.backends.redis.streams.parts._WALKED", 500)
     ids = _add(jobs, 5_000)
     reader.see()
     found = reader.listing(ListQuery(Box.NEW))
@@ -66,19 +55,21 @@ def test_far_from_both_ends_a_place_is_estimated(
     assert place is not None and abs(place - 3_000) < 10 and _ids(found, place, place + 1) == [ids[3_000]]
 
 
-def test_what_was_handed_back_comes_first_and_what_is_delayed_last(jobs: Any, reader: StreamReader) -> None:
+def test_what_was_handed_back_comes_first_and_what_is_delayed_last(jobs: Any, reader: Any) -> None:
     ids = _add(jobs, 6)
     jobs.xreadgroup("work", "bob", {"jobs": ">"}, count=3)
     jobs.xclaim("jobs", "work", "~spooltop", 0, [ids[1]], justid=True, retrycount=4)
     jobs.xclaim("jobs", "work", "~later", 0, [ids[0]], justid=True)
     jobs.zadd(NAMES.later, {ids[0]: 4_000_000_000_000})
-    reader.see()
+    seen = reader.see()
+    assert (seen.boxes[Box.NEW].count, [row.id for row in seen.claims]) == (5, [ids[2]])
+    assert [consumer.owner.name for consumer in reader.consumers().consumers] == ["bob"]
     rows = reader.listing(ListQuery(Box.NEW)).window(0, 9)
     assert [row.id for row in rows] == [ids[1], *ids[3:], ids[0]]
     assert (rows[0].attempt, rows[0].size, rows[0].source) == (4, 1, "s1") and rows[-1].not_before == 4_000_000_000.0
 
 
-def test_claims_are_in_the_order_of_their_verdicts(jobs: Any, reader: StreamReader) -> None:
+def test_claims_are_in_the_order_of_their_verdicts(jobs: Any, reader: Any) -> None:
     ids = _add(jobs, 2_300)
     jobs.xreadgroup("work", "alive", {"jobs": ">"}, count=1_000)
     jobs.xreadgroup("work", "dead", {"jobs": ">"}, count=1_200)
@@ -92,7 +83,7 @@ def test_claims_are_in_the_order_of_their_verdicts(jobs: Any, reader: StreamRead
     assert row.key == ("cur", ids[100], "alive", 1) and found.find(row.key) == 1_300 and row.size == len("100")
 
 
-def test_filters_look_at_contents(jobs: Any, reader: StreamReader) -> None:
+def test_filters_look_at_contents(jobs: Any, reader: Any) -> None:
     ids = _add(jobs, 300)
     jobs.xreadgroup("work", "bob", {"jobs": ">"}, count=30)
     reader.see()
@@ -102,10 +93,8 @@ def test_filters_look_at_contents(jobs: Any, reader: StreamReader) -> None:
     assert _ids(reader.listing(ListQuery(Box.CUR, sort=Sort("name", False))), 0, 2) == ids[:2]
 
 
-def test_a_filter_looks_at_some_thousands_and_says_so(
-    jobs: Any, reader: StreamReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spooltop.backends.redis.streams.reader.LISTED_AT_MOST", 200)
+def test_a_filter_looks_at_some_thousands_and_says_so(jobs: Any, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LISTED_AT_MOST, 200)
     _add(jobs, 300)
     reader.see()
     found = reader.listing(ListQuery(Box.NEW, filter="src:s1"))
@@ -113,7 +102,7 @@ def test_a_filter_looks_at_some_thousands_and_says_so(
     assert reader.listing(ListQuery(Box.NEW)).ordered_over is None  # in the order of the stream it has all
 
 
-def test_contents_are_read(jobs: Any, reader: StreamReader) -> None:
+def test_contents_are_read(jobs: Any, reader: Any) -> None:
     id = jobs.xadd("jobs", {"data": b"hello\n", "source": "mail"}).decode()
     foreign = jobs.xadd("jobs", {"a": "1", "b": "ü"}).decode()
     reader.see()
@@ -127,10 +116,11 @@ def test_contents_are_read(jobs: Any, reader: StreamReader) -> None:
 
 
 @pytest.mark.parametrize(("box", "key"), [(Box.REJECTED, NAMES.rejected), (Box.HELD, NAMES.held), (Box.TRASH, NAMES.trash)])
-def test_what_was_set_aside_is_listed(jobs: Any, reader_of: Callable[..., StreamReader], box: Box, key: str) -> None:
+def test_what_was_set_aside_is_listed(jobs: Any, reader_of: Callable[..., Any], box: Box, key: str) -> None:
     reader = reader_of(retention=50.0)
     jobs.xadd(key, {"data": "x", "~id": "5000-1", "~tries": "3", "~why": "no", "~by": "me", "~group": "work"}, id="9000-0")
-    reader.see()
+    state = reader.see().boxes[box]
+    assert (state.count, state.oldest_at) == (1, 9.0)
     (row,) = reader.listing(ListQuery(box)).window(0, 9)
     assert (row.key, row.id, row.attempt, row.reason, row.enqueued_at, row.in_box_since, row.size) == (
         (box.value, "9000-0"), "5000-1", 3, "no", 5.0, 9.0, 1,
@@ -143,7 +133,7 @@ def test_what_was_set_aside_is_listed(jobs: Any, reader_of: Callable[..., Stream
     assert row.expires_at == (59.0 if box is Box.TRASH else None) and reader.read(row.key, 9).data == b"x"
 
 
-def test_a_message_is_followed(jobs: Any, reader: StreamReader) -> None:
+def test_a_message_is_followed(jobs: Any, reader: Any) -> None:
     ids = _add(jobs, 2)
     reader.see()
     assert reader.follow([ids[0]], 0.0)[ids[0]].box is Box.NEW
@@ -156,7 +146,7 @@ def test_a_message_is_followed(jobs: Any, reader: StreamReader) -> None:
     assert reader.follow([ids[0]], 0.0)[ids[0]].gone_at is not None
 
 
-def test_holders_are_consumers(jobs: Any, reader: StreamReader) -> None:
+def test_holders_are_consumers(jobs: Any, reader: Any) -> None:
     (id,) = _add(jobs, 1)
     reader.see()
     assert reader.holders(("new", id)).processes == ()
@@ -168,9 +158,9 @@ def test_holders_are_consumers(jobs: Any, reader: StreamReader) -> None:
 
 @pytest.mark.parametrize("filter", ["holder:w7", "w7", "verdict:dead", "!verdict:unknown w7"])
 def test_a_filter_for_a_consumer_finds_all_it_holds(
-    jobs: Any, reader: StreamReader, monkeypatch: pytest.MonkeyPatch, filter: str
+    jobs: Any, reader: Any, monkeypatch: pytest.MonkeyPatch, filter: str
 ) -> None:
-    monkeypatch.setattr("spooltop.backends.redis.streams.reader.LISTED_AT_MOST", 200)
+    monkeypatch.setattr(LISTED_AT_MOST, 200)
     _add(jobs, 600)
     jobs.hset(NAMES.consumers, "w7", "far 77")
     for consumer, count in (("gone", 300), ("w7", 150), ("w8", 150)):
