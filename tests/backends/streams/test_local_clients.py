@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket as sockets
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -37,12 +36,9 @@ sys.stdin.read()
 
 @pytest.fixture(scope="module", params=KINDS)
 def port(request: pytest.FixtureRequest) -> Iterator[int]:
-    folder, found = tempfile.mkdtemp(prefix="spooltop-streams-"), free_port()
-    try:
-        with running(request.param, Path(folder), "--port", str(found)):
-            yield found
-    finally:
-        shutil.rmtree(folder)
+    with TemporaryDirectory(prefix="spooltop-streams-") as folder:
+        with running(request.param, Path(folder), "--port", str(port := free_port())):
+            yield port
 
 
 @pytest.fixture
