@@ -146,16 +146,6 @@ def test_a_message_is_followed(jobs: Any, reader: Any) -> None:
     assert reader.follow([ids[0]], 0.0)[ids[0]].gone_at is not None
 
 
-def test_holders_are_consumers(jobs: Any, reader: Any) -> None:
-    (id,) = _add(jobs, 1)
-    reader.see()
-    assert reader.holders(("new", id)).processes == ()
-    jobs.xreadgroup("work", "bob", {"jobs": ">"}, count=1)
-    (row,) = reader.see().claims
-    (one,) = reader.holders(row.key).processes
-    assert one.command == "bob" and one.how.startswith("holds the claim: no lease, ")
-
-
 @pytest.mark.parametrize("filter", ["holder:w7", "w7", "verdict:dead", "!verdict:unknown w7"])
 def test_a_filter_for_a_consumer_finds_all_it_holds(
     jobs: Any, reader: Any, monkeypatch: pytest.MonkeyPatch, filter: str

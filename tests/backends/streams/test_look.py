@@ -198,13 +198,6 @@ def test_a_stream_that_goes_is_said_and_comes_back(jobs: Any, reader: Any) -> No
     assert _counts(reader.see()) == {"new": 1} and not reader.see().boxes[Box.NEW].error
 
 
-def test_a_pause_is_shown(jobs: Any, reader: Any) -> None:
-    assert reader.see().paused is None
-    jobs.set(NAMES.paused, '{"by": "ann", "at": 100.0, "reason": "a schema change"}')
-    pause = reader.see().paused
-    assert pause is not None and (pause.by, pause.at, pause.reason) == ("ann", 100.0, "a schema change")
-
-
 def test_large_entries_are_not_fetched_by_a_look(jobs: Any, reader: Any) -> None:
     jobs.xadd("jobs", {"data": b"x" * 1_000_000})
     assert reader.see().boxes[Box.NEW].count == 1
@@ -231,18 +224,11 @@ def test_what_was_handed_back_and_is_passed_over_is_a_problem(jobs: Any, reader:
     assert reader.see().findings == ()
 
 
-def test_large_entries_are_listed_a_few_at_a_time(jobs: Any, reader: Any) -> None:
-    for _ in range(12):
-        jobs.xadd("jobs", {"data": b"x" * 300_000})
-    reader.see()
-    assert [row.size for row in reader.listing(ListQuery(Box.NEW)).window(0, 50)] == [300_000] * 12
-
-
 def test_an_entry_of_many_fields_is_looked_at(jobs: Any, reader: Any) -> None:
-    jobs.execute_command("XADD", "jobs", "*", *(str(word) for word in range(120_000)))
+    jobs.execute_command("XADD", "jobs", "*", *(str(word) for word in range(40_000)))
     assert _counts(reader.see()) == {"new": 1}
     (row,) = reader.listing(ListQuery(Box.NEW)).window(0, 1)
-    assert reader.read(row.key, 100).size > 1_000_000
+    assert reader.read(row.key, 100).size > 300_000
 
 
 def test_many_idle_consumers_cost_few_commands(jobs: Any, reader_of: Callable[..., Any]) -> None:

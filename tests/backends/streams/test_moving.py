@@ -65,7 +65,8 @@ def side_keys(world: StreamWorld, folder: str) -> list[str]:
     beside = {"jobs", "{jobs}:spooltop:audit", world.key("consumers"), f"{{jobs}}:lease:{world.group}:worker"}
     names = [Path(folder, ".spooltop", name) for name in ("keys", "consumers")]
     workers = [name for name in world.client.hkeys(world.key("consumers")) if name != "worker"]
-    return sorted(set(world.client.keys()) - beside) + workers + [file for name in names if name.is_dir() for file in os.listdir(name)]
+    keys = sorted(set(world.client.keys()) - beside)
+    return keys + workers + [file for name in names if name.is_dir() for file in os.listdir(name)]
 
 
 @pytest.mark.parametrize("back", [False, True])

@@ -13,13 +13,16 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.redis.queue import connection as queue_connection
+from spooltop.backends.redis.queue.stream_producer import StreamProducer
 from spooltop.control import open_control
-from spooltop.errors import SpooltopError
+from spooltop.errors import PutUnknown, SpooltopError, Unavailable
 from spooltop.model.filters.selection import Selection
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
 from spooltop.queues import open_queue
 from tests.cli.streams import spooltop
+
+from .conftest import NAMES
 
 Answer = Callable[[socket.socket], None]
 
@@ -34,12 +37,12 @@ def sent(data: bytes) -> Answer:
     return answer
 
 
-def endless(data: bytes) -> Answer:
+def endless(data: bytes, pause: float = 0.0) -> Answer:
     """Sends ``data`` again and again, as long as anybody takes it."""
 
     def answer(connection: socket.socket) -> None:
         connection.recv(65536)
-        while True:
+        while not threading.Event().wait(pause):
             connection.sendall(data)
 
     return answer
@@ -86,6 +89,14 @@ NONSENSE: dict[str, Answer] = {
     "RESP 3": sent(b"%1\r\n+a\r\n_\r\n" * 50),
     "a closed connection": cut,
     "silence": silent,
+}
+
+
+ENDLESS: dict[str, Answer] = {
+    "a line": endless(b"+" + b"x" * 65_536),
+    "bytes": endless(b"$99999999999\r\n" + b"x" * 65_536),
+    "elements": endless(b"*99999999999\r\n" + b":1\r\n" * 10_000),
+    "byte by byte": endless(b"+", 0.01),
 }
 
 
@@ -153,12 +164,31 @@ def test_nonsense_is_one_line_and_costs_no_memory(folder: Path, name: str) -> No
     assert bytes_in_use() - before < 400 << 20
 
 
-@pytest.mark.parametrize("name", NONSENSE)
-def test_a_queue_says_nonsense_in_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has a queue wait for little: each answer here is all that comes, or has no end."""
     monkeypatch.setattr(queue_connection, "_TIMEOUT", 0.3)
     monkeypatch.setattr(queue_connection, "_LONGEST", 2.0)
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+@pytest.mark.usefixtures("impatient")
+def test_a_queue_says_nonsense_in_one_line(folder: Path, name: str) -> None:
     with serving(folder, NONSENSE[name]) as server:
         line_of(lambda: open_queue(f"{server}#jobs/work"))
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+@pytest.mark.usefixtures("impatient")
+def test_a_put_may_have_arrived(folder: Path, name: str) -> None:
+    with serving(folder, ENDLESS[name]) as server, queue_connection.connect(server) as client:
+        with pytest.raises(Unavailable, match=r"too long|in time"):
+            open_queue(f"{server}#jobs/work")
+        producer = StreamProducer(client, NAMES, "here", None, waits=False)
+        with pytest.raises(PutUnknown, match=r"too long|in time"):
+            producer.put(b"1", None, None)
+        with pytest.raises(Unavailable, match=r"too long|in time"):
+            producer.put(b"1", None, "k")
 
 
 @pytest.mark.parametrize(

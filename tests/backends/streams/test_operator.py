@@ -232,14 +232,6 @@ def test_an_undo_of_inject_leaves_what_was_claimed_since(world: StreamWorld, con
     assert len(back.items) == 240 and len(data(world)) == 10 and len(data(world, "trash")) == 240
 
 
-def test_a_pause_that_is_there_is_named_and_comes_back_as_it_was(world: StreamWorld, control: Control) -> None:
-    done(control, Action.PAUSE, reason="a change")
-    record = world.client.get(world.paused)
-    assert "a change" in record and plan(control, Action.PAUSE).refused[0].reason.startswith("it is paused already")
-    undone(control, done(control, Action.RESUME).operation)
-    assert world.client.get(world.paused) == record
-
-
 def test_a_cursor_is_set_by_plan(world: StreamWorld, control: Control) -> None:
     ids = world.put_many(30)
     world.deliver("bob", 30)

@@ -52,7 +52,8 @@ def test_a_disk_that_fails_refuses_changes_and_says_so(world: StreamWorld, socke
         in_the_way.mkdir(parents=True)
         try:
             save("err")
-            with pytest.raises(Unavailable, match="the server cannot save to its disk, and takes no changes until it can; free its"):
+            line = "the server cannot save to its disk, and takes no changes until it can; free its"
+            with pytest.raises(Unavailable, match=line):
                 control.apply(hold)
             with pytest.raises(Unavailable, match="cannot save to its disk"), world.queue() as queue:
                 queue.put(b"x")

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import socket
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from redis import Redis
 
-from spooltop.backends.redis.operator import opening
 from spooltop.cli.main import run
 from spooltop.cli.parser import COMMANDS
-from spooltop.cli.terminal import Terminal
+from spooltop.cli.terminal import Terminal as CommandTerminal
 from spooltop.engine import Spool
 from spooltop.errors import SpooltopError
 from spooltop.queues import open_queue
 from tests.cli.streams import Done, Stream
-from tests.e2e.terminal import SPOOLTOP
-from tests.e2e.terminal import Terminal as Screen
-from tests.stream_servers import running
+from tests.e2e.terminal import SPOOLTOP, Terminal
+from tests.stream_servers import free_port, running
 
 SECRET = "hush8f3a1c"
 TYPED = (
@@ -52,17 +48,11 @@ _NEVER_0 = {"check", "nonsense", "doctor", "locks", "tickets", "unlock", "events
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    folder = Path(tempfile.mkdtemp(prefix="spooltop-secrets-"))
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        found = int(one.getsockname()[1])
-    try:
-        with running("redis", folder, "--logfile", str(folder / "log")) as path, Redis(unix_socket_path=path) as client:
-            client.config_set("port", found)
+    with TemporaryDirectory(prefix="spooltop-secrets-") as folder:
+        options = ("--logfile", f"{folder}/log", "--port", str(port := free_port()))
+        with running("redis", Path(folder), *options) as path, Redis(unix_socket_path=path) as client:
             client.config_set("requirepass", SECRET)
-            yield found
-    finally:
-        shutil.rmtree(folder)
+            yield port
 
 
 @pytest.fixture
@@ -82,7 +72,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in [name for name in os.environ if name.startswith(("SPOOLTOP_", "XDG_", "SSL_CERT"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(opening, "STATE_DIR", str(tmp_path / "state"))  # root's own
+    monkeypatch.setattr("spooltop.backends.redis.operator.opening.STATE_DIR", str(tmp_path / "state"))  # root's own
     return tmp_path
 
 
@@ -92,7 +82,7 @@ def _typed(words: tuple[str, ...], url: str, port: int, home: Path, seen: dict[s
     told = [replaced.get(word, word).replace("SERVER#", f"{server}#") for word in words]
     told = [word.replace("SECRET", SECRET).replace("PORT", str(port)) for word in told]
     out, err = Stream(), Stream()
-    code = run(told, Terminal(Stream(b"x"), out, err, dict(os.environ)), dashboard=lambda control, options: 42)
+    code = run(told, CommandTerminal(Stream(b"x"), out, err, dict(os.environ)), dashboard=lambda control, options: 42)
     done = Done(code, out.written, err.written)
     for line in done.out.splitlines():
         if words[:2] == ("ops", "URL") and "--json" in words:
@@ -148,7 +138,7 @@ def test_no_command_shows_or_keeps_it(client: Any, port: int, home: Path, how: s
 
 def test_the_dashboard_does_not_show_or_keep_it(client: Any, port: int, home: Path) -> None:
     url = f"redis://:{SECRET}@127.0.0.1:{port}/0#jobs/work"
-    with Screen([*SPOOLTOP, url], rows=24, env={"HOME": str(home)}) as terminal:
+    with Terminal([*SPOOLTOP, url], rows=24, env={"HOME": str(home)}) as terminal:
         terminal.wait_for("claims of unknown holders", 120)
         for key in "235781":
             terminal.type(key)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spooltop.backends.redis.streams.server import find
 from spooltop.errors import NotASpool, Unavailable, UsageError
 from spooltop.queues import open_queue
 from spooltop.targets import conceal, find_targets, identify_target
+from tests.cli.streams import spooltop
 
 _SECRET = "s3cr3t-pw"
 
@@ -61,15 +56,15 @@ def test_what_cannot_be_expanded_is_a_target_that_says_why(base: str) -> None:
             find_targets([name], strict=True)
 
 
-def test_a_server_with_too_many_keys_is_not_searched(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "_PATIENCE", -1.0)
-    with pytest.raises(NotASpool, match="too many keys to search for a pattern"):
-        find_targets([f"{base}jobs:*"], strict=True)
-
-
-def test_more_groups_than_can_be_watched_are_refused(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "_GROUPS_AT_MOST", 2)
-    with pytest.raises(NotASpool, match="stands for 3 groups"):
+@pytest.mark.parametrize(
+    ("limit", "value", "words"),
+    [("_PATIENCE", -1.0, "too many keys to search for a pattern"), ("_GROUPS_AT_MOST", 2, "stands for 3 groups")],
+)
+def test_too_many_keys_or_groups_are_refused(
+    base: str, monkeypatch: pytest.MonkeyPatch, limit: str, value: float, words: str
+) -> None:
+    monkeypatch.setattr(f"spooltop.backends.redis.streams.server.find.{limit}", value)
+    with pytest.raises(NotASpool, match=words):
         find_targets([f"{base}jobs:*"], strict=True)
 
 
@@ -96,12 +91,6 @@ def test_a_queue_is_one(base: str) -> None:
             open_queue(f"{base}jobs:*/new", create=create)
 
 
-def _run(words: Sequence[str], home: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "HOME": str(home), **more}
-    command = [sys.executable, "-m", "spooltop", *words]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
-
-
 @pytest.mark.parametrize(
     ("command", "code", "shown"),
     [
@@ -114,16 +103,17 @@ def _run(words: Sequence[str], home: Path, **more: str) -> subprocess.CompletedP
     ],
 )
 def test_commands_take_a_pattern(
-    client: Any, base: str, socket: str, tmp_path: Path, command: list[str], code: int, shown: list[str]
+    client: Any, base: str, socket: str, command: list[str], code: int, shown: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SPOOLTOP_DEBUG", "1")
     client.execute_command("ACL", "SETUSER", "eyes", "on", f">{_SECRET}", "~*", "&*", "+@all")
-    done = _run([command[0], f"unix://eyes:{_SECRET}@{socket}#jobs:*", *command[1:]], tmp_path, SPOOLTOP_DEBUG="1")
-    out = done.stdout + done.stderr
-    assert done.returncode == code and _SECRET not in out, out
+    done = spooltop(command[0], f"unix://eyes:{_SECRET}@{socket}#jobs:*", *command[1:])
+    out = done.out + done.err
+    assert done.code == code and _SECRET not in out, out
     assert all(one in out for one in shown), out
 
 
-def test_a_pattern_that_matches_nothing_is_one_sentence(base: str, tmp_path: Path) -> None:
+def test_a_pattern_that_matches_nothing_is_one_sentence(base: str) -> None:
     for command in ("status", "check", "metrics", "events"):
-        done = _run([command, f"{base}none*"], tmp_path)
-        assert (done.stdout + done.stderr).count("no stream of such a name has a group") == 1, done
+        done = spooltop(command, f"{base}none*")
+        assert (done.out + done.err).count("no stream of such a name has a group") == 1, done

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket as sockets
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spooltop.backends.redis.stream_names import StreamNames
-from spooltop.backends.redis.streams.reader import StreamReader
 from spooltop.engine.system.host import process_start
-from spooltop.model.vocabulary import Verdict
 from tests.cli.streams import finish, spooltop, start
 
-NAMES = StreamNames("jobs", "work")
+from .conftest import NAMES
+
 _GONE = 1 << 22
 """No process has this number: it is the largest of Linux, and never given out."""
 
 
-@pytest.fixture
-def url(jobs: Any, socket: str) -> str:
+@pytest.fixture(autouse=True)
+def three(jobs: Any) -> None:
+    """Puts three messages."""
     for number in range(3):
         jobs.xadd("jobs", {"data": str(number)})
-    return f"unix://{socket}#jobs/work"
 
 
 @pytest.fixture
@@ -62,17 +61,10 @@ def _gone_worker(jobs: Any, milliseconds: int) -> str:
     return name
 
 
-def test_a_worker_whose_process_is_gone_is_told(url: str, jobs: Any, reader_of: Callable[..., StreamReader]) -> None:
-    name = _gone_worker(jobs, 590_000)
-    reader = reader_of()
-    reader.see()
-    (one,) = [one for one in reader.consumers().consumers if one.owner.name == name]
-    assert (one.verdict, one.evidence) == (Verdict.ALIVE, "its process is gone, its lease runs 9m more")
-
-
 def test_a_requeue_of_the_dead_says_why_there_are_none(url: str, jobs: Any) -> None:
     name = _gone_worker(jobs, 590_000)
     jobs.xreadgroup("work", "bob", {"jobs": ">"}, count=2)
+    assert re.search(r"running .* its process is gone, its lease runs 9m more", spooltop("consumers", url).out)
     done = spooltop("requeue", url, "--verdict", "dead", "--yes")
     assert done.code == 4 and "note: 2 not dead: unknown." in done.out
     assert f"note: 1 not dead: {name}: its process is gone, its lease runs 9m" in done.out
