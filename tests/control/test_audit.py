@@ -133,17 +133,12 @@ def test_what_a_forged_line_tells_is_marked_and_escaped() -> None:
     assert said(one).isprintable() and "its owner can write" in said(one)
 
 
-def test_what_is_audited_goes_to_syslog_where_it_is_asked_for(spool: Path) -> None:
-    from spooltop.backends.directory.operator.operator import DirectoryOperator
-    from spooltop.operate.operations import Operations
-    from tests.desk import Desk
-
-    desk = Desk(spool, spool.parent / "state")
+def test_what_is_audited_goes_to_syslog_where_it_is_asked_for(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copies: list[str] = []
-    operator = DirectoryOperator(str(spool), look=lambda box, _: desk.look(box), again=desk.again, state_dir=str(desk.state))
-    operations = Operations(operator, str(spool), copies=copies.append)
-    result = operations.apply(operations.plan(Action.HOLD, Selection(box=Box.NEW, everything=True)))
-    before, after = (json.loads(copy) for copy in copies)
+    monkeypatch.setattr("syslog.syslog", lambda priority, line: copies.append(line))
+    with open_control(str(spool), watch=False, settings={}, syslog=True) as control:
+        result = control.apply(control.plan(Action.HOLD, Selection(box=Box.NEW, everything=True)))
+    before, after = (json.loads(copy[copy.index("{") :]) for copy in copies)
     assert (before["event"], after["event"], after["done"], after["failed"]) == ("before", "after", len(NAMES), 0)
     assert before["operation"] == result.operation and "names" not in before and max(map(len, copies)) < 1000
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from spooltop.engine import Spool
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Lock
 from spooltop.model.operations.plan import Outcome
-from spooltop.model.protocols import ListQuery, Sort
+from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
 
 HOST = os.uname().nodename
@@ -52,22 +51,6 @@ def lock_of(path: Path, name: str) -> Lock:
         return next(lock for lock in control.look().observation.locks if os.path.basename(lock.path) == name)
 
 
-def test_an_empty_spool_is_seen_whole_and_nothing_of_it_is_estimated(path: Path) -> None:
-    with control_of(path) as control:
-        observation = control.look().observation
-        new = observation.boxes[Box.NEW]
-        assert (observation.complete, new.count, new.complete, new.bytes, new.bytes_estimated) == (True, 0, True, 0, False)
-        assert control.listing(ListQuery(Box.NEW)).complete
-
-
-def test_a_list_of_what_waits_says_that_it_is_whole(path: Path) -> None:
-    put(path, "a", "b")
-    with control_of(path) as control:
-        control.look()
-        listing = control.listing(ListQuery(Box.NEW))
-        assert (listing.complete, len(listing)) == (True, 2)
-
-
 @pytest.mark.parametrize("alone", ["cursors", "locks"])
 def test_a_list_where_there_are_no_messages_is_as_old_as_the_look(tmp_path: Path, alone: str) -> None:
     (tmp_path / {"cursors": "cursors.json", "locks": "a.lock"}[alone]).write_text("{}")
@@ -75,14 +58,6 @@ def test_a_list_where_there_are_no_messages_is_as_old_as_the_look(tmp_path: Path
         observation = control.look().observation
         assert observation.layout == alone
         assert control.listing(ListQuery(Box.NEW)).generation == observation.generation
-
-
-def test_without_tmp_the_rest_is_seen_whole(path: Path) -> None:
-    put(path, "a")
-    (path / "tmp").rmdir()
-    with control_of(path) as control:
-        observation = control.look().observation
-        assert (observation.boxes[Box.TMP].count, observation.judged_all, observation.boxes[Box.NEW].count) == (None, True, 1)
 
 
 def test_files_in_tmp_are_counted_by_their_verdict(path: Path) -> None:
@@ -96,21 +71,6 @@ def test_files_in_tmp_are_counted_by_their_verdict(path: Path) -> None:
                 observation = control.look().observation
         assert observation.counts.writing == 1
         assert (observation.counts.abandoned + observation.counts.tmp_unknown, observation.counts.alive) == (2, 0)
-
-
-@pytest.mark.parametrize("box", [Box.NEW, Box.HELD])
-@pytest.mark.parametrize("descending", [False, True])
-def test_a_list_is_sorted_by_size(path: Path, box: Box, descending: bool) -> None:
-    for size, name in ((300, "a"), (5, "b"), (70, "c"), (0, "d")):
-        put(path, name, size=size)
-    with control_of(path) as control:
-        control.look()
-        if box is Box.HELD:
-            applied(control, Action.HOLD, Selection(box=Box.NEW, everything=True))
-            control.look(rescan=True)
-        listing = control.listing(ListQuery(box, sort=Sort("size", descending)))
-        names = [row.id for row in listing.window(0, 4)]
-    assert names == (["a", "c", "b", "d"] if descending else ["d", "b", "c", "a"])
 
 
 def test_the_logs_have_room_that_a_full_disk_cannot_take(path: Path) -> None:
@@ -135,51 +95,12 @@ def test_operations_leave_no_descriptor_open(path: Path) -> None:
         assert len(set(counts[1:])) == 1
 
 
-@pytest.mark.parametrize("count", [1, 3, 40])
-def test_a_result_tells_of_each_message_what_it_is_called_now(path: Path, count: int) -> None:
-    names = sorted(f"m{number:02}" for number in range(count))
-    put(path, *names)
-    with control_of(path) as control:
-        control.look()
-        result = control.apply(control.plan(Action.HOLD, Selection(box=Box.NEW, everything=True)))
-        assert sorted((one.id, one.outcome, one.reason, one.became) for one in result.items) == [
-            (name, Outcome.DONE, "", name) for name in names
-        ]
-
-
-def test_what_was_skipped_has_no_new_name(path: Path) -> None:
-    put(path, "a", "b")
-    with control_of(path) as control:
-        control.look()
-        plan = control.plan(Action.HOLD, Selection(box=Box.NEW, everything=True))
-        (path / "new" / "a").unlink()
-        found = {one.id: (one.outcome, one.became) for one in control.apply(plan).items}
-        assert found == {"a": (Outcome.SKIPPED, ""), "b": (Outcome.DONE, "b")}
-
-
 def test_who_writes_a_file_in_tmp_is_named(path: Path) -> None:
     name = f"1795222000000000.{os.getpid()}.{HOST}"
     with (path / "tmp" / name).open("w"), control_of(path) as control:
         (row,) = control.look().observation.tmp
     assert row.owner is not None
     assert (row.owner.pid, bool(row.owner.command), bool(row.owner.user)) == (os.getpid(), True, True)
-
-
-def test_an_undo_names_each_message_by_its_id_wherever_it_stands(path: Path) -> None:
-    put(path, "waiting")
-    (path / "cur" / "claimed:2,P999999").write_bytes(b"x")
-    with control_of(path) as control:
-        control.look()
-        for action, box, ids in (
-            (Action.HOLD, Box.NEW, ("waiting",)), (Action.HOLD, Box.CUR, ("claimed",)), (Action.REQUEUE, Box.CUR, ("claimed",)),
-        ):  # fmt: skip
-            plan = control.plan(action, Selection(box=box, ids=ids), force=True)
-            assert [item.row.id for item in plan.items] == list(ids)
-            control.apply(plan)
-            undo = control.plan(Action.UNDO, Selection(), options={"undoes": plan.operation})
-            assert [item.row.id for item in undo.items] == list(ids), action
-            assert {one.outcome for one in control.apply(undo).items} == {Outcome.DONE}
-    assert [path.name for path in (path / "cur").iterdir()] == ["claimed:2,P999999"]
 
 
 def test_a_soft_lock_may_be_held_by_the_first_process(path: Path) -> None:
@@ -216,17 +137,3 @@ def test_a_foreign_name_counts_by_its_time_and_not_by_its_letters(path: Path) ->
         control.look()
         found = control.follow([own[1], own[0]], 0.0)
         assert [(found[id].place, found[id].of) for id in own] == [(2, 4), (4, 4)]
-
-
-def test_the_audit_tells_each_item_of_an_operation(path: Path) -> None:
-    put(path, "a", "b")
-    with control_of(path) as control:
-        operation = applied(control, Action.HOLD, Selection(box=Box.NEW, everything=True))
-        record = next(one for one in control.operations() if one.operation == operation)
-        assert (record.done, record.skipped, record.failed, record.open, record.why_not_undo) == (2, 0, 0, False, None)
-    lines = [json.loads(line) for line in _journal(path)]
-    assert operation in json.dumps(lines)
-
-
-def _journal(path: Path) -> list[bytes]:
-    return [line for line in (path / ".spooltop" / "journal.jsonl").read_bytes().split(b"\n") if line.startswith(b"{")]

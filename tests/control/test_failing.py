@@ -107,18 +107,6 @@ def test_a_foreign_consumer_gives_back_one_name_and_each_time_counts(spool: Spoo
     assert watch.settled() == {"retried": 300, "done": 1}
 
 
-def test_what_is_done_after_it_failed_is_done_once(spool: Spool, watched: Callable[[], Watched]) -> None:
-    watch = watched()
-    for _ in range(20):
-        spool.put(b"x")
-        for _ in range(3):
-            attempt(spool, ended="exit-1")
-        claim = spool.claim()
-        assert claim is not None
-        claim.ack()
-    assert watch.settled() == {"arrived": 20, "retried": 60, "done": 20}
-
-
 def test_what_operators_move_is_no_flow(spool: Spool, watched: Callable[[], Watched]) -> None:
     spool.put_many([b"x"] * 6)
     claims = [spool.claim() for _ in range(2)]
@@ -216,17 +204,6 @@ def test_how_the_last_attempt_ended_is_told_of_what_fails_alone(spool: Spool, wa
     [problem] = [one for one in watch.look().problems if one.code == "failing"]
     assert problem.text.endswith("not done; last exit 2")
     assert problem.selection is not None and problem.selection.ids == (fails,)
-
-
-def test_the_numbers_are_settings(spool: Spool) -> None:
-    _waiting(spool, "a,n=2,e=exit-1")
-
-    def codes(**settings: str) -> list[str]:
-        with open_control(spool.path, watch=False, settings=settings) as control:
-            return [one.code for one in control.look().problems if one.code == "failing"]
-
-    assert codes() == []
-    assert codes(SPOOLTOP_FAILING_ATTEMPTS="2") == ["failing"]
 
 
 def test_ten_that_failed_once_are_told_when_they_were_seen_to(spool: Spool, watched: Callable[[], Watched]) -> None:

@@ -9,15 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.pausing.reading import PauseReader
 from spooltop.control import open_control
 from spooltop.engine import Spool
-from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.pause import Pause
 from spooltop.model.vocabulary import Action
 from spooltop.monitor.metrics import Metrics, TargetMetrics
-from tests.engine.helpers import Interposed
 
 from ..cli.streams import spooltop
 
@@ -55,14 +51,6 @@ def test_status_check_and_metrics_tell_it(spool: Path) -> None:
         assert [(one.labels, one.value) for one in family.samples] == [({"target": str(spool)}, value)]
 
 
-def test_a_pause_of_a_moment_is_told_and_no_problem(spool: Path) -> None:
-    assert spooltop("pause", spool, "--yes", "--reason", "why").code == 0
-    status = json.loads(spooltop("status", spool, "--json").out)
-    assert status["paused"]["reason"] == "why" and status["problems"] == []
-    done = spooltop("check", spool)
-    assert done.code == 0 and "paused by " in done.out
-
-
 def test_a_dashboard_that_watches_sees_it_come_and_go(spool: Path) -> None:
     with open_control(str(spool)) as watching:
         assert watching.look().observation.paused is None
@@ -71,19 +59,6 @@ def test_a_dashboard_that_watches_sees_it_come_and_go(spool: Path) -> None:
                 operator.apply(operator.plan(action, Selection()))
                 while (watching.look().observation.paused is not None) is not (action is Action.PAUSE):
                     assert watching.changes(10)
-
-
-def test_the_file_is_read_again_only_when_it_has_changed(spool: Path) -> None:
-    pause(spool, "root", 5.0, "why")
-    files, reader = Interposed(), PauseReader()
-    with SpoolDirs(spool, files) as dirs:
-        assert reader.look(dirs) == Pause("root", 5.0, "why")
-        files.calls.clear()
-        assert reader.look(dirs) == Pause("root", 5.0, "why") and files.calls == ["stat"]
-        (spool / ".spooltop/paused").write_text('{"by": "ann", "at": 6, "reason": ""}')
-        assert reader.look(dirs) == Pause("ann", 6.0)
-        (spool / ".spooltop/paused").unlink()
-        assert reader.look(dirs) is None
 
 
 def test_what_is_not_visible_is_no_error_of_the_look(spool: Path) -> None:

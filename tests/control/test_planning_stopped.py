@@ -11,7 +11,7 @@ from spooltop.control import Control, open_control
 from spooltop.errors import Stopped
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Plan
-from spooltop.model.operations.progress import EVERY, Progress
+from spooltop.model.operations.progress import EVERY
 from spooltop.model.vocabulary import LIVE, Action, Box, Json
 
 COUNT = 2 * EVERY
@@ -85,15 +85,6 @@ def test_how_far_a_plan_has_come_is_told_on_the_way(control: Control) -> None:
     control.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True), on_progress=steps.append)
     assert "1,000 ids compared" in steps
     assert "1,000 of 1,000 looked at" in steps
-
-
-def test_what_is_more_than_was_thought_is_not_told_as_a_part_of_it() -> None:
-    steps: list[str] = []
-    progress = Progress(tell=steps.append)
-    progress.begin("things", EVERY)
-    for _ in progress.each(range(2 * EVERY)):
-        pass
-    assert steps == ["500 of 500 things", "1,000 things"]
 
 
 def test_the_list_of_operations_is_stopped_as_well(control: Control) -> None:

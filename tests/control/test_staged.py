@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 from collections.abc import Iterator
@@ -66,19 +65,6 @@ def test_each_is_counted_and_judged_beside_those_in_tmp(control: Control, path: 
         assert [one.pid for one in control.holders(("tmp", f"1f/{OPEN}")).processes] == [os.getpid()]
 
 
-def test_what_comes_and_goes_is_seen_at_the_next_look(control: Control, stage: Path) -> None:
-    assert control.look().observation.boxes[Box.TMP].count == 0
-    (stage / "00" / LEFT).touch()
-    (stage / "2e").mkdir()
-    (stage / "2e" / OPEN).touch()
-    assert control.look().observation.boxes[Box.TMP].count == 2
-    (stage / "00" / LEFT).unlink()
-    assert {row.name for row in control.look().observation.tmp} == {OPEN}
-    (stage / "2e" / OPEN).unlink()
-    (stage / "2e").rmdir()
-    assert control.look().observation.boxes[Box.TMP].count == 0
-
-
 def test_a_purge_takes_what_is_abandoned_and_brings_it_back_to_its_place(control: Control, path: Path, stage: Path) -> None:
     (stage / "00" / LEFT).write_bytes(b"staged")
     (path / "tmp" / LEFT).write_bytes(b"in tmp")
@@ -105,14 +91,6 @@ def test_it_comes_back_where_its_directory_was_removed_meanwhile(control: Contro
     assert undo(control, plan.operation) == DONE
     assert (stage / "00" / LEFT).read_bytes() == b"staged"
     assert list((stage / "00").iterdir()) == [stage / "00" / LEFT]
-
-
-def test_a_purge_for_good_deletes_it(control: Control, stage: Path) -> None:
-    (stage / "00" / LEFT).touch()
-    control.look()
-    plan = control.plan(Action.PURGE, Selection(keys=(("tmp", f"00/{LEFT}"),)), options={"now": True})
-    assert {one.outcome for one in control.apply(plan).items} == DONE
-    assert list((stage / "00").iterdir()) == []
 
 
 @pytest.mark.parametrize("where", ["stage", "folder"])
@@ -155,9 +133,3 @@ def test_what_is_no_staging_directory_is_passed_over(control: Control, stage: Pa
     observation = control.look().observation
     assert [(row.key, row.note) for row in observation.irregular] == [(("tmp", "00/inner"), "a directory, not a message")]
     assert (observation.tmp, observation.complete) == ((), True)
-
-
-def test_locks_are_read_and_not_taken(control: Control, stage: Path) -> None:
-    with (stage / "00" / OPEN).open("wb") as draft:
-        control.look()
-        fcntl.flock(draft, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,17 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.access import user_name
-from spooltop.backends.directory.scan.set_aside import SetAsideBoxes
 from spooltop.control import open_control
 from spooltop.engine import Spool
-from spooltop.engine.dirs import SpoolDirs
-from spooltop.errors import UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.expiry import expired_words, kept_words
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
-from spooltop.observe.thresholds import Thresholds
 
 from ..cli.streams import Done
 from ..cli.streams import spooltop as run
@@ -82,45 +77,25 @@ def test_what_is_over_its_retention_is_shown_and_only_that_is_offered(spool: Pat
 def test_of_one_folder_only_what_was_set_aside_long_enough_ago_counts(spool: Path) -> None:
     """A purge at a slow rate fills its folder over days; what is restored or copied has a new ctime and stays as old."""
     clock = DaysAhead()
-    with open_control(str(spool), watch=False, settings={}, clock=clock) as control:
-        operation = purge(control, "a", "b", "c")
-    folder = spool / ".spooltop" / "trash" / operation
+
+    def expired() -> list[int]:
+        counts = []
+        with open_control(str(spool), watch=False, settings={}, clock=clock) as control:
+            for clock.days in (29.9, 30.1, 32.1):
+                counts.append(control.look().observation.boxes[Box.TRASH].expired)
+        return counts
+
+    with open_control(str(spool), watch=False, settings={}) as control:
+        folder = spool / ".spooltop" / "trash" / purge(control, "a", "b", "c")
     at = json.loads((folder / ".b.meta").read_text())["at"]
     (folder / ".b.meta").unlink()
     (folder / ".b.meta").write_text(json.dumps({"at": at + 2 * DAY}))
     (folder / ".c.meta").unlink()
     (folder / ".c.meta").write_text('{"at": "long ago"}')  # then its ctime, which is today
-    with SpoolDirs(spool) as dirs:
-        boxes = SetAsideBoxes(30 * DAY)
-        assert [boxes.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
-        (folder / "b").chmod(0o600)
-        os.utime(folder)
-        assert [boxes.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
-        without = SetAsideBoxes().look(dirs, at + 999 * DAY)[Box.TRASH]
-        assert (without.count, without.retention, without.expired) == (3, None, 0)
-
-
-def test_what_all_in_a_folder_have_in_common_tells_since_when(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spooltop.backends.directory.operator.operator._SMALL", 0)
-    clock = DaysAhead()
-    with open_control(str(spool), watch=False, settings={}, clock=clock) as control:
-        operation = purge(control, "a", "b", "c")
-        trash = spool / ".spooltop" / "trash"
-        assert sorted(path.name for path in trash.rglob(".*")) == [f".{operation}.meta"]
-        at = json.loads((trash / f".{operation}.meta").read_text())["at"]
-        (trash / operation / ".b.meta").write_text(json.dumps({"at": at + 2 * DAY}))  # what it has of its own comes first
-        with SpoolDirs(spool) as dirs:
-            boxes = SetAsideBoxes(30 * DAY)
-            assert [boxes.look(dirs, at + days * DAY)[Box.TRASH].expired for days in (29.9, 30.1, 32.1)] == [0, 2, 3]
-            row = boxes.row(dirs, Box.TRASH, operation, "a")
-        assert (row.in_box_since, row.reason) == (at, f"purge by {user_name(os.geteuid())}")
-
-
-def test_the_setting_is_one_of_the_thresholds() -> None:
-    assert Thresholds().trash_retention == 30 * DAY
-    assert Thresholds.from_settings({"SPOOLTOP_TRASH_RETENTION": "2w"}).trash_retention == 14 * DAY
-    with pytest.raises(UsageError, match="SPOOLTOP_TRASH_RETENTION"):
-        Thresholds.from_settings({"SPOOLTOP_TRASH_RETENTION": "soon"})
+    assert expired() == [0, 2, 3]
+    (folder / "b").chmod(0o600)
+    os.utime(folder)
+    assert expired() == [0, 2, 3]
 
 
 def spooltop(*words: str, retention: str) -> Done:
@@ -150,21 +125,17 @@ def test_one_command_deletes_what_is_expired_and_says_so(spool: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    ("words", "retention", "said"),
     [
-        (("--box", "new"), "nothing in new expires"),
-        (("--older-than", "5d"), "--expired cannot be combined with --older-than"),
-        (("--now",), "--expired cannot be combined with --older-than or --now"),
+        (("--box", "new"), "30d", "nothing in new expires"),
+        (("--older-than", "5d"), "30d", "--expired cannot be combined with --older-than"),
+        (("--now",), "30d", "--expired cannot be combined with --older-than or --now"),
+        (("--yes",), "0", "trash_retention is 0"),
     ],
 )
-def test_expired_is_about_the_trash_alone(spool: Path, words: tuple[str, ...], said: str) -> None:
-    done = spooltop("purge", str(spool), "--expired", *words, retention="30d")
+def test_expired_is_about_a_trash_that_has_an_end(spool: Path, words: tuple[str, ...], retention: str, said: str) -> None:
+    done = spooltop("purge", str(spool), "--expired", *words, retention=retention)
     assert done.code == 2 and said in done.err
-
-
-def test_without_an_end_nothing_expires(spool: Path) -> None:
-    done = spooltop("purge", str(spool), "--expired", "--yes", retention="0")
-    assert done.code == 2 and "trash_retention is 0" in done.err
 
 
 def test_a_look_does_not_read_a_file_for_each_message_in_the_trash(spool: Path) -> None:
@@ -174,7 +145,7 @@ def test_a_look_does_not_read_a_file_for_each_message_in_the_trash(spool: Path) 
     for number in range(600):
         (folder / f"m{number}").touch()
         (folder / f".m{number}.meta").write_text('{"at": 1.0}')
-    with SpoolDirs(spool) as dirs:
-        state = SetAsideBoxes(30 * DAY).look(dirs, time.time())[Box.TRASH]
+    with open_control(str(spool), watch=False, settings={}) as control:
+        state = control.look().observation.boxes[Box.TRASH]
         assert state.count == 600
         assert 200 <= state.expired <= 300  # the others are as old as their ctime, which nobody can set
