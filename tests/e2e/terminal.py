@@ -1,4 +1,5 @@
-"""A terminal in memory: a program runs on a real pty, its bytes are drawn by pyte, keys are typed, conditions awaited."""
+"""A terminal in memory: a program runs on a real pty, its bytes are drawn by pyte, keys are typed, conditions awaited; and a
+person before it, who presses keys one by one, looks before the next, and counts them."""
 
 from __future__ import annotations
 
@@ -17,6 +18,11 @@ from types import TracebackType
 import pyte
 
 SPOOLTOP = (sys.executable, "-m", "spooltop")
+ESC = "\x1b"
+ENTER = "\r"
+DOWN = "\x1b[B"
+
+Condition = str | Callable[[str], bool]
 _OF_OUR_OWN = ("NO_COLOR", "COLORTERM", "TMUX", "LINES", "COLUMNS")
 """Environment variables that describe the surrounding terminal, or the test runner's width."""
 
@@ -128,3 +134,37 @@ def _own_terminal() -> None:
     """The pty becomes the controlling terminal, as under a login: signals and job control reach the program."""
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+class Person:
+    """Plays on ``screen``. ``keys`` is the number of keys pressed so far."""
+
+    def __init__(self, screen: Terminal) -> None:
+        self.screen = screen
+        self.keys = 0
+
+    def sees(self, what: Condition) -> str:
+        """Waits until it stands there; the text of the screen."""
+        return self.screen.wait_for(what)
+
+    def press(self, key: str, then: Condition) -> str:
+        """One key, and the look that follows it: waits for ``then``."""
+        self.screen.type(key)
+        self.keys += 1
+        return self.sees(then)
+
+    def leaves(self, key: str = "q") -> int:
+        """The last key; the exit code."""
+        self.screen.type(key)
+        self.keys += 1
+        return self.screen.wait_exit()
+
+
+def all_of(*words: str) -> Callable[[str], bool]:
+    """True of a screen that has all of these words."""
+    return lambda text: all(word in text for word in words)
+
+
+def in_one_line(words: str) -> Callable[[str], bool]:
+    """True of a screen that has these words, wherever its lines are broken."""
+    return lambda text: words in " ".join(text.split())

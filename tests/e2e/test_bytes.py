@@ -1,8 +1,9 @@
-"""Bytes sent to the terminal: an idle screen sends none, and nothing from a spool reaches it uninterpreted."""
+"""Bytes sent to the terminal: an idle screen sends none, colour only where it is wanted, nothing from a spool uninterpreted."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,34 +12,20 @@ import pytest
 
 from spooltop.engine import Spool
 
-from .terminal import Terminal
+from .terminal import SPOOLTOP, Terminal
 from .views import switches, whole_spool
 
 Dashboard = Callable[..., Terminal]
 
-HOSTILE = (
-    b"[red]x[bold]",
-    b"a\x1b[31mRED\x1b]0;pwn\x07b",
-    b"\x1b]52;c;cHduZWQ=\x07",
-    b"line\nbreak",
-    b"not\xffutf8\xfe",
-    b"\xc2\x9b31mC1",
-    "right\u202eto-left".encode(),
-    b"2026-11-21T02:41:09.json",
-    b"[@click=app.quit]press",
-    b"n" * 255,
-)
-
+SEQUENCES = (
+    b"\x1b[31m", b"\x1b]0;owned\x07", b"\x1b]52;c;cm0=\x1b\\", b"\x1b[?1049l", b"\x1bc", b"\x9b31m", b"\xc2\x9b31m", b"\x07",
+    b"\x08\x08", b"\n", b"\r", "\u202e".encode(), "\u2028".encode(), b"\xff\xfe", b"[red]", b"%s{0}",
+)  # fmt: skip
 
 def rests(screen: Terminal) -> None:
     """Reads until nothing has come for a while."""
     while screen.pump(0.2):
         continue
-
-
-def cursor(text: str) -> list[tuple[int, str]]:
-    """The line of a list that the cursor is on, with its place."""
-    return [(place, line) for place, line in enumerate(text.split("\n")) if line.startswith("▌")]
 
 
 def cost(screen: Terminal, act: Callable[[], object]) -> int:
@@ -117,27 +104,33 @@ def test_a_switch_of_view_costs_under_two_and_a_half_kilobytes(tmp_path: Path, d
     assert max(found.values()) <= 2500, found
 
 
-def test_hostile_names_are_shown_and_none_is_interpreted(spool_path: Path, dashboard: Dashboard) -> None:
-    for name in HOSTILE:
-        with open(os.fsencode(spool_path / "new") + b"/" + name, "wb") as file:
-            file.write(b"payload \x1b]0;pwn\x07 \x9b31m end")
-    with Spool(str(spool_path)) as spool:
-        spool.put(b"x", id="[red]x[/]")
-        spool.put(b"x", id="a/../../\x1b[2J")
-    screen = dashboard(str(spool_path))
-    screen.wait_for("live · as of")
+def test_without_colour_everything_is_in_the_terminals_own(spool_path: Path, dashboard: Dashboard) -> None:
+    screen = dashboard(str(spool_path), env={"NO_COLOR": "1"})
+    screen.wait_for("live")
     screen.type("2")
-    screen.wait_for(f"New {5 + len(HOSTILE)} ·")
-    for _ in range(4 + len(HOSTILE)):
-        before = cursor(screen.text)
-        screen.type("j")
-        screen.wait_for(lambda text, before=before: cursor(text) != before)
-    screen.type("\r")
-    screen.wait_for(lambda text: not cursor(text) and "since put" in text)
-    rests(screen)
-    raw = bytes(screen.raw)
-    assert screen.process.poll() is None
-    for forbidden in (b"\x1b]0;", b"\x1b]52;", b"\x1b[31mRED", b"\xc2\x9b", "\u202e".encode(), b"\xff"):
-        assert forbidden not in raw
-    screen.type("qqq")
-    assert screen.wait_exit() == 0
+    screen.wait_for("New 3")
+    codes = {code for found in re.findall(rb"\x1b\[([0-9;]*)m", bytes(screen.raw)) for code in found.split(b";")}
+    assert not {code for code in codes if code.isdigit() and ((30 <= int(code) <= 48 and code != b"39") or int(code) >= 90)}
+
+
+def test_no_name_speaks_to_the_terminal(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    Spool.create(spool, durable=False).close()
+    for number, piece in enumerate(SEQUENCES):
+        for box, tail in (("new", b""), ("cur", b":2,P4194999")):
+            with open(os.path.join(os.fsencode(spool / box), b"n%d" % number + piece + b"~" + tail), "wb") as file:
+                file.write(piece + b"~")
+    with Terminal([*SPOOLTOP, str(spool)], cols=160, rows=40) as screen:
+        screen.wait_for("1Over")
+        steps = (("2", "New 16"), ("\r", "Esc back"), ("q", "New 16"), ("3", "Claims 16"), ("a", "16 marked"), ("d", "Esc"))
+        for key, seen in steps:
+            screen.type(key)
+            screen.wait_for(seen)
+        screen.wait_for("n0\\x1b[31m~")
+        assert "[red]~" in screen.text and "%s{0}~" in screen.text
+        raw = bytes(screen.raw)
+    for piece in SEQUENCES:
+        if not piece.isascii() or not piece.decode().isprintable():
+            assert piece + b"~" not in raw, piece
+    assert b"owned" not in raw.replace(b"\\x1b]0;owned\\x07", b"")
+    assert "owned" not in screen.screen.title

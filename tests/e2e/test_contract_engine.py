@@ -12,13 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from pathlib import Path
 
 import pytest
 
 from spooltop import errors
-from spooltop.engine import CursorFile, FileTicketQueue, Spool
+from spooltop.engine import Claim, ClaimLost, CursorFile, FileTicketQueue, NotASpool, PutUnknown, Spool
 from tests.needs import needs
 
 OWN_ID = re.compile(r"\d{16}\.P\d+R[0-9a-f]{16}\.[^,:/]+\Z")
@@ -34,86 +33,47 @@ def names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
 
 
+def parameters(function: object) -> dict[str, object]:
+    """Names and defaults of the parameters that the contract names."""
+    promised = ("data", "source", "id", "key", "durable", "timeout", "delay", "reason")
+    given = inspect.signature(function).parameters.items()  # type: ignore[arg-type]
+    return {name: None if value.default is value.empty else value.default for name, value in given if name in promised}
+
+
 def test_signatures_are_as_promised() -> None:
-    def parameters(function: object) -> list[tuple[str, object, object]]:
-        return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]  # type: ignore[arg-type]
-
-    kw, empty = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
-    put = parameters(Spool.put)
-    assert put[1][0] == "data" and put[1][2] is empty
-    assert [(n, k, d) for n, k, d in put[2:6]] == [(n, kw, None) for n in ("source", "id", "key", "durable")]
-    many = parameters(Spool.put_many)
-    assert [(n, k, d) for n, k, d in many[2:4]] == [(n, kw, None) for n in ("source", "durable")]
-    assert [d for n, _k, d in parameters(Spool.claim) if n == "timeout"] == [0]
-    assert "timeout" in [n for n, _k, _d in parameters(Spool.claims)]
-    assert [d for n, _k, d in parameters(Spool.create) if n == "durable"] == [True]
-    from spooltop.engine import Claim
-
-    assert [d for n, _k, d in parameters(Claim.release) if n == "delay"] == [0]
-    assert [n for n, _k, _d in parameters(Claim.reject)][1:2] == ["reason"]
-
-
-def test_exceptions_are_importable_from_the_engine() -> None:
-    import spooltop.engine as engine
-
-    for name in ("ClaimLost", "PutUnknown", "NotASpool"):
-        assert issubclass(getattr(engine, name), Exception)
+    assert parameters(Spool.put) == dict.fromkeys(("data", "source", "id", "key", "durable"))
+    assert parameters(Spool.put_many) == dict.fromkeys(("source", "durable"))
+    assert (parameters(Spool.claim), parameters(Spool.create)) == ({"timeout": 0}, {"durable": True})
+    assert (parameters(Claim.release)["delay"], "reason" in parameters(Claim.reject)) == (0, True)
+    assert "timeout" in parameters(Spool.claims)
+    assert all(issubclass(error, errors.SpooltopError) for error in (ClaimLost, PutUnknown, NotASpool))
 
 
 def test_put_writes_the_bytes_under_an_own_id(path: Path) -> None:
-    os.umask(old := os.umask(0))
-    os.umask(old)
+    os.umask(mask := os.umask(0))
+    os.umask(mask)
     with Spool.create(str(path)) as spool:
         before = int(time.time() * 1e6)
         id = spool.put(b"\x00\xffhi")
-        after = int(time.time() * 1e6)
-        assert OWN_ID.match(id), id
-        assert before <= int(id[:16]) <= after
-        assert f".P{os.getpid()}R" in id
-        assert names(path / "new") == [id]
-        assert (path / "new" / id).read_bytes() == b"\x00\xffhi"
-        assert stat.S_IMODE((path / "new" / id).stat().st_mode) == 0o666 & ~old
-        assert names(path / "tmp") == []
+    assert OWN_ID.match(id) and before <= int(id[:16]) <= int(time.time() * 1e6) and f".P{os.getpid()}R" in id
+    assert names(path / "new") == [id] and names(path / "tmp") == [] and (path / "new" / id).read_bytes() == b"\x00\xffhi"
+    assert stat.S_IMODE((path / "new" / id).stat().st_mode) == 0o666 & ~mask
 
 
-def test_create_is_idempotent_and_keeps_messages(path: Path) -> None:
-    with Spool.create(path) as spool:
-        spool.put(b"1")
-    with Spool.create(path) as spool:
-        assert spool.depth() == 1
-    assert {"tmp", "new", "cur"} <= set(names(path))
-
-
-def test_opening_and_looking_writes_nothing(path: Path) -> None:
+@pytest.mark.parametrize(
+    "file",
+    ["dovecot-uidlist", "dovecot.index.log", "courierimapuiddb", "maildirfolder", "cur/1600000000.1_2.host:2,RS",
+     "cur/1600000000.1_2.host:2,", "new/1600000000.M123456P77Q1.host"],
+)  # fmt: skip
+def test_mail_is_refused(path: Path, file: str) -> None:
     for box in ("tmp", "new", "cur"):
         (path / box).mkdir(parents=True)
-    with Spool(path) as spool:
-        assert spool.depth() == 0 and spool.peek() is None
-    assert names(path) == ["cur", "new", "tmp"]
-
-
-MAIL = {
-    "dovecot": lambda p: (p / "dovecot-uidlist").write_text(""),
-    "dovecot.index": lambda p: (p / "dovecot.index.log").write_text(""),
-    "courier": lambda p: (p / "courierimapuiddb").write_text(""),
-    "maildirfolder": lambda p: (p / "maildirfolder").write_text(""),
-    "flags": lambda p: (p / "cur" / "1600000000.1_2.host:2,RS").write_text(""),
-    "no flags": lambda p: (p / "cur" / "1600000000.1_2.host:2,").write_text(""),
-    "names": lambda p: (p / "new" / "1600000000.M123456P77Q1.host").write_text(""),
-}
-
-
-@pytest.mark.parametrize("kind", MAIL)
-def test_mail_is_refused(path: Path, kind: str) -> None:
-    for box in ("tmp", "new", "cur"):
-        (path / box).mkdir(parents=True)
-    MAIL[kind](path)
-    before = sorted(str(p) for p in path.rglob("*"))
-    with pytest.raises(errors.SpooltopError, match="mail"):
-        Spool(path)
-    with pytest.raises(errors.SpooltopError, match="mail"):
-        Spool.create(path)
-    assert sorted(str(p) for p in path.rglob("*")) == before
+    (path / file).write_text("")
+    before = sorted(path.rglob("*"))
+    for opens in (Spool, Spool.create):
+        with pytest.raises(errors.SpooltopError, match="mail"):
+            opens(path)  # type: ignore[operator]
+    assert sorted(path.rglob("*")) == before
 
 
 def test_a_claim_is_named_and_backed_by_a_locked_presence_file(path: Path) -> None:
@@ -143,35 +103,6 @@ def test_a_claim_is_named_and_backed_by_a_locked_presence_file(path: Path) -> No
     assert not presence.exists()
 
 
-def test_reject_sets_aside_with_its_reason(path: Path) -> None:
-    with Spool.create(path) as spool:
-        id = spool.put(b"bad one")
-        claim = spool.claim()
-        assert claim is not None
-        claim.reject("no such user\nreally")
-        rejected = [p for p in (path / ".spooltop" / "rejected").rglob("*") if p.is_file()]
-        (payload,) = [p for p in rejected if not p.name.endswith(".meta")]
-        (meta,) = [p for p in rejected if p.name.endswith(".meta")]
-        assert payload.read_bytes() == b"bad one" and payload.name.startswith(id)
-        content = json.loads(meta.read_text())
-        assert "no such user\nreally" in content.values()
-        assert names(path / "cur") == [] == names(path / "new")
-
-
-def test_advance_stores_one_section_and_keeps_the_rest(tmp_path: Path) -> None:
-    file = tmp_path / "cursors.json"
-    file.write_text('{"email": {"uid": 9007199254740993123, "f": 1.10}, "x": [1, null]}')
-    os.chmod(file, 0o640)
-    CursorFile(file).advance("imessage", 89633)
-    content = json.loads(file.read_text())
-    assert content == {"email": {"uid": 9007199254740993123, "f": 1.10}, "x": [1, None], "imessage": 89633}
-    assert stat.S_IMODE(file.stat().st_mode) == 0o640
-    for value in (None, True, "s", 1.5, [1, {"a": "ü"}], {"rowid": 1, "at": "2026-01-01T00:00:00Z"}, 10**30):
-        CursorFile(str(file)).advance("imessage", value)
-        assert json.loads(file.read_text())["imessage"] == value
-    assert names(tmp_path) == [".cursors.journal", ".cursors.lock", "cursors.json"]
-
-
 def test_it_waits_for_other_users_of_the_lock(tmp_path: Path) -> None:
     file = tmp_path / "cursors.json"
     file.write_text('{"a": 1}')
@@ -198,52 +129,17 @@ def test_it_waits_for_other_users_of_the_lock(tmp_path: Path) -> None:
 
 
 def test_tickets_on_disk(tmp_path: Path) -> None:
-    queue_dir = tmp_path / "q"
-    first = FileTicketQueue(queue_dir)
-    assert first.is_empty() is True
+    first, second = FileTicketQueue(tmp_path / "q"), FileTicketQueue(str(tmp_path / "q"))
     ticket, member = first.register()
-    assert isinstance(ticket, int) and isinstance(member, str)
     assert re.fullmatch(r"\d{20}\.\d+\.[0-9a-f]{32}", member)
-    assert int(member[:20]) == ticket and member.split(".")[1] == str(os.getpid())
-    assert names(queue_dir) == sorted([member, "seq"])
-    second_ticket, second = FileTicketQueue(str(queue_dir)).register()
-    assert second_ticket == ticket + 1
-    assert first.is_head(ticket) and not first.is_head(second_ticket)
-    assert first.is_empty() is False
+    assert (int(member[:20]), member.split(".")[1]) == (ticket, str(os.getpid())) and names(tmp_path / "q") == [member, "seq"]
+    later, other = second.register()
+    assert later == ticket + 1 and first.is_head(ticket) and not first.is_head(later) and not first.is_empty()
     first.remove(member)
-    assert first.is_head(second_ticket)
+    assert first.is_head(later)
     first.remove(member)
-    first.remove(second)
-    assert first.is_empty() is True and names(queue_dir) == ["seq"]
-    third, member = first.register()
-    assert third > second_ticket
-    first.remove(member)
-
-
-def test_cleanup_removes_what_the_dead_left(tmp_path: Path) -> None:
-    queue = FileTicketQueue(tmp_path / "q", stale_timeout=1)
-    ticket, member = queue.register()
-    child = subprocess.Popen([sys.executable, "-c", "pass"])
-    child.wait()
-    gone = tmp_path / "q" / f"{0:020d}.{child.pid}.{uuid.uuid4().hex}"
-    gone.write_text("")
-    os.utime(gone, (1, 1))
-    assert not queue.is_head(ticket)
-    queue.cleanup_stale()
-    assert queue.is_head(ticket)
-    queue.maybe_cleanup()
-    assert member in names(tmp_path / "q")
-    queue.remove(member)
-
-
-def test_redis_queue_signature() -> None:
-    from spooltop.engine.tickets import BaseTicketQueue, RedisTicketQueue
-
-    assert list(inspect.signature(RedisTicketQueue).parameters)[:3] == ["name", "client", "stale_timeout"]
-    assert list(inspect.signature(FileTicketQueue).parameters)[:2] == ["queue_dir", "stale_timeout"]
-    for method in ("register", "is_head", "remove", "cleanup_stale", "is_empty", "maybe_cleanup"):
-        for kind in (BaseTicketQueue, FileTicketQueue, RedisTicketQueue):
-            assert callable(getattr(kind, method))
+    first.remove(other)
+    assert first.is_empty() and names(tmp_path / "q") == ["seq"]
 
 
 @pytest.fixture
@@ -274,18 +170,6 @@ def test_a_full_disk_stops_puts_and_not_acks(tiny: Path) -> None:
                 pass
         held.ack()
         assert names(tiny / "s" / "cur") == []
-
-
-def test_a_replaced_spooltop_link_is_not_followed(path: Path, tmp_path: Path) -> None:
-    with Spool.create(path) as spool:
-        spool.put(b"x")
-    (tmp_path / "elsewhere").mkdir()
-    subprocess.run(["rm", "-rf", path / ".spooltop"], check=True)
-    (path / ".spooltop").symlink_to(tmp_path / "elsewhere")
-    with Spool(path) as spool, pytest.raises((OSError, errors.SpooltopError)):
-        spool.claim()
-    assert names(tmp_path / "elsewhere") == []
-    assert len(names(path / "new")) == 1
 
 
 def test_a_claim_outlives_the_name_of_its_spool(path: Path) -> None:

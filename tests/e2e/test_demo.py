@@ -22,8 +22,7 @@ from spooltop.engine import Spool
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Box
 
-from .person import Person
-from .terminal import SPOOLTOP, Terminal
+from .terminal import SPOOLTOP, Person, Terminal
 from .tour import play
 
 Dashboard = Callable[..., Terminal]
@@ -194,27 +193,6 @@ def test_nothing_runs_on_when_it_is_killed_and_the_next_one_sweeps(
     assert os.listdir(temp) == ["spooltop-demo-notes"]
 
 
-def test_two_at_once_leave_each_other_alone(demo: Demo, temp: Path) -> None:
-    first = demo()
-    family_of(first)
-    demo(seconds="0").communicate(timeout=60)
-    (left,) = os.listdir(temp)
-    assert (temp / left / "memex" / "new").is_dir()
-
-
-@pytest.mark.long
-def test_it_ends_tidily_though_its_first_child_was_killed(demo: Demo, temp: Path) -> None:
-    process = demo()
-    processes = family_of(process)
-    (first,) = psutil.Process(process.pid).children()
-    first.kill()
-    assert_gone([child for child in processes if child != first])
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
-    assert (process.returncode, out, err.strip()) == (130, "", "")
-    assert os.listdir(temp) == []
-
-
 def test_without_a_terminal_it_says_what_it_needs() -> None:
     done = subprocess.run([*SPOOLTOP, "demo"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
@@ -264,25 +242,6 @@ def test_the_tour_that_its_last_line_names_works_and_works_again(dashboard: Dash
     assert person.leaves("\x03") == 0
 
 
-@pytest.mark.long
-def test_it_is_killed_on_its_terminal_and_nothing_runs_on(dashboard: Dashboard, tmp_path: Path) -> None:
-    screen = dashboard("demo", env={"TMPDIR": str(tmp_path)})
-    screen.wait_for("live · as of")
-    family = psutil.Process(screen.process.pid).children(recursive=True)
-    assert len(family) >= ACTORS - 3
-    screen.process.kill()
-    assert screen.wait_exit() == -signal.SIGKILL
-    assert_gone(family)
-    (left,) = os.listdir(tmp_path)
-    second = dashboard("demo", env={"TMPDIR": str(tmp_path)})
-    second.wait_for("live · as of")
-    assert left not in os.listdir(tmp_path)
-    second.type("q")
-    assert second.wait_exit() == 0
-    assert b"demo over: you requeued 0 of " in second.raw
-    assert os.listdir(tmp_path) == []
-
-
 def test_a_kept_spool_is_said_to_be_kept(dashboard: Dashboard, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     screen = dashboard("demo", "--dir", str(kept), env={"TMPDIR": str(tmp_path)})
@@ -292,15 +251,6 @@ def test_a_kept_spool_is_said_to_be_kept(dashboard: Dashboard, tmp_path: Path) -
     assert screen.wait_exit() == 0
     assert f"the spool is kept: spooltop {kept}".encode() in screen.raw
     assert sorted(box for box in os.listdir(kept) if box in ("tmp", "new", "cur")) == ["cur", "new", "tmp"]
-
-
-@pytest.mark.long
-def test_it_writes_under_three_kilobytes_a_second(dashboard: Dashboard, tmp_path: Path) -> None:
-    screen = dashboard("demo", env={"TMPDIR": str(tmp_path)})
-    screen.wait_for("live · as of")
-    assert screen.collect(8.0) < 8 * 3000
-    screen.type("q")
-    assert screen.wait_exit() == 0
 
 
 def test_a_terminal_that_goes_away_ends_it_tidily(dashboard: Dashboard, tmp_path: Path) -> None:

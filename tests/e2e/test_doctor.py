@@ -14,7 +14,7 @@ import pytest
 from spooltop.engine import Spool
 from tests.needs import needs
 
-from .terminal import SPOOLTOP, Terminal
+from .terminal import SPOOLTOP
 
 pytestmark = [
     pytest.mark.long,
@@ -63,14 +63,6 @@ def test_a_tmpfs_that_is_full(tmp_path: Path) -> None:
     assert code == 1 and "tried" not in found and found["write" if "write" in found else "rename"]["status"] == "ok"
 
 
-def test_a_status_sees_two_mounts_too(tmp_path: Path) -> None:
-    Spool.create(str(tmp_path / "s")).close()
-    mounted = 'mount --bind "$0/tmp" "$0/cur"; exec "$@"'
-    words = ["unshare", "--mount", "sh", "-c", mounted, str(tmp_path / "s"), *SPOOLTOP, "status", str(tmp_path / "s")]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=True)
-    assert "cur is on another mount than new: rename(2) does not work, so every claim fails" in done.stdout
-
-
 def test_boxes_on_two_mounts(tmp_path: Path) -> None:
     Spool.create(str(tmp_path / "s")).close()
     (tmp_path / "other").mkdir()
@@ -90,15 +82,6 @@ def test_an_ext4_without_a_journal_and_one_without_barriers(tmp_path: Path) -> N
         _, found = doctor(make, place)
         assert found[check]["status"] == health
         assert found["file-system"]["status"] == "ok" and f"ext4 at {tmp_path}/e" in found["file-system"]["text"]
-
-
-def test_an_overlay(tmp_path: Path) -> None:
-    for name in ("l", "u", "w", "o"):
-        (tmp_path / name).mkdir()
-    scratch = "cd ..; mount -t tmpfs none u; mkdir u/u u/w"
-    mount = f"{scratch}; mount -t overlay overlay -o lowerdir=l,upperdir=u/u,workdir=u/w o; cd o; {MAKE}"
-    code, found = doctor(mount, tmp_path / "o" / "s", "--write")
-    assert code == 1 and "container" in found["file-system"]["text"] and found["rename"]["status"] == "ok"
 
 
 def test_few_inotify_instances(tmp_path: Path) -> None:
@@ -126,12 +109,3 @@ def test_a_fuse_file_system(tmp_path: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert "warning file-system: fuse at" in done.stdout and "problem tried: nothing could be tried" in done.stdout
     assert "warning rename: it is not known whether fuse has RENAME_NOREPLACE" in done.stdout
-
-
-def test_on_a_terminal_it_says_what_it_waits_for_and_then_each_check(tmp_path: Path) -> None:
-    Spool.create(str(tmp_path / "s")).close()
-    with Terminal([*SPOOLTOP, "doctor", str(tmp_path / "s"), "--watch", "3s", "--write"], cols=80, rows=60) as screen:
-        screen.wait_for(lambda text: text.startswith("doctor") and " · " in text)
-        assert screen.wait_exit() in (0, 1, 2)
-        assert not screen.text.startswith("doctor") and "✓ ok       locks" in screen.text
-    assert os.listdir(tmp_path / "s" / "tmp") == []

@@ -54,43 +54,6 @@ with open_control(sys.argv[1], settings={}) as control:
     print(json.dumps([changed > 0, received, "watchfiles" in sys.modules]))
 """
 
-_CURSORS = """
-import os, sys, threading
-from spooltop.control import open_control
-
-control, path = open_control(sys.argv[1], settings={}), os.path.join(sys.argv[1], "cursors.json")
-stop = threading.Event()
-
-def write():  # again and again: nobody says when the library listens
-    number = 0
-    while not stop.wait(0.2):
-        number += 1
-        with open(path, "w") as file:
-            file.write('{"bot": %d}' % number)
-
-threading.Thread(target=write).start()
-while not control.changes(60.0):
-    continue
-stop.set()
-print([one.sections is not None for one in control.look().observation.cursors], "watchfiles" in sys.modules)
-control.close()
-"""
-
-_OPEN = """
-import json, os, sys
-from spooltop.backends.directory.liveness.processes import Processes
-
-processes, found = Processes(), os.stat(sys.argv[1])
-itself, file = processes.process(os.getpid(), described=True), (found.st_dev, found.st_ino)
-with open(sys.argv[1]):
-    opened = processes.descriptors({file})
-pids = [one.pid for one in opened.by_file.get(file, ())]
-family = [pid for pid, _, _ in processes.cpu(os.getpid())]
-own = abs(itself.started - processes.boottime()) < 600, bool(itself.command), bool(itself.user), itself.zombie
-print(json.dumps([*own, pids == [os.getpid()], opened.all_seen, family == [os.getpid()]]))
-"""
-
-
 _COMMANDS = """
 import contextlib, io, json, sys
 from spooltop.__main__ import main
@@ -201,16 +164,6 @@ def test_a_change_is_told_by_watchfiles(spool: Path) -> None:
         assert line(listener) == "listening\n"
         (spool / "new" / "1234567890.M1P1.here").touch()
         assert json.loads(line(listener)) == [True, ["arrived"], True]
-
-
-def test_a_cursor_file_is_watched_by_watchfiles(spool: Path) -> None:
-    assert run(_CURSORS, str(spool)) == "[True] True\n"
-
-
-def test_psutil_tells_of_processes(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    assert json.loads(run(_OPEN, str(file))) == [True, True, True, False, True, False, True]
 
 
 def test_the_dashboard_shows_what_comes(spool: Path) -> None:

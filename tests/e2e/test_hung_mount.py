@@ -19,8 +19,7 @@ from spooltop.cli.parser import COMMANDS
 from spooltop.engine import Spool
 
 from ..needs import needs
-from .person import ESC, Person
-from .terminal import SPOOLTOP, Terminal
+from .terminal import ESC, SPOOLTOP, Person, Terminal
 
 pytestmark = [pytest.mark.long, needs("root", "unshare", "nsenter")]
 

@@ -72,26 +72,6 @@ def test_the_mouse_does_what_keys_do(spool_path: Path, dashboard: Dashboard) -> 
     assert screen.raw.rindex(b"\x1b[?1000l") > screen.raw.rindex(b"\x1b[?1000h")
 
 
-@pytest.mark.parametrize(("view", "column"), [("3Claims", "held"), ("4Tmp", "age"), ("7Aside", "size"), ("8Cons", "claims")])
-def test_a_click_on_the_title_of_a_column_sorts_by_it(view: str, column: str, spool_path: Path, dashboard: Dashboard) -> None:
-    screen = dashboard(str(spool_path))
-    screen.wait_for("live · as of")
-    click(screen, view)
-    screen.wait_for(lambda text: "sorted by" in text and f"sorted by {column}" not in text)
-    click(screen, column, lambda line: "sorted by" not in line and "nothing" not in line and "1Over" not in line)
-    screen.wait_for(f"sorted by {column}")
-    screen.type("\x03")
-    assert screen.wait_exit() == 0
-
-
-def test_a_click_on_the_key_of_a_panel_opens_its_view(spool_path: Path, dashboard: Dashboard) -> None:
-    screen = dashboard(str(spool_path), cols=120, rows=30)
-    click(screen, "3 claims, dead ones first")
-    screen.wait_for("Claims 0 · sorted by")
-    screen.type("\x03")
-    assert screen.wait_exit() == 0
-
-
 def test_the_mouse_is_left_to_the_terminal_where_that_is_asked(spool_path: Path, dashboard: Dashboard) -> None:
     screen = dashboard(str(spool_path), "--no-mouse")
     screen.wait_for("live · as of")
@@ -100,19 +80,3 @@ def test_the_mouse_is_left_to_the_terminal_where_that_is_asked(spool_path: Path,
     screen.type("qq")
     assert screen.wait_exit() == 0
     assert b"\x1b[?1000h" not in screen.raw
-
-
-def test_a_second_click_opens_a_spool(spool_path: Path, tmp_path: Path, dashboard: Dashboard) -> None:
-    other = tmp_path / "other"
-    for box in ("tmp", "new", "cur"):
-        (other / box).mkdir(parents=True)
-    screen = dashboard(str(spool_path), str(other))
-    screen.wait_for("other")
-    screen.wait_for(lambda text: "✓ other" in text and "✓ spool" in text and "▌" in text)
-    name = next(name for name in ("✓ other", "✓ spool") if f"▌{name}" not in screen.text)
-    click(screen, name)
-    screen.wait_for(f"▌{name}")
-    click(screen, name)
-    screen.wait_for("1Over")
-    screen.type("\x03")
-    assert screen.wait_exit() == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 from spooltop.engine import Spool
@@ -34,16 +33,3 @@ def test_a_worker_takes_nothing_while_the_spool_is_paused_and_all_of_it_afterwar
             worker.terminate()
             worker.communicate()  # its last lines need a reader
     assert worker.returncode == 0 and os.listdir(f"{path}/new") == os.listdir(f"{path}/cur") == []
-
-
-def test_an_undo_of_a_pause_lets_a_waiting_worker_go_on(tmp_path: Path) -> None:
-    path = str(tmp_path / "spool")
-    with Spool.create(path, durable=False) as spool:
-        spool.put(b"job\n")
-    paused = json.loads(finish(["pause", path, "--yes", "--json"]).out)
-    with start("work", path, "--drain", "--", "cat", stderr=subprocess.PIPE) as worker:
-        assert worker.stdout is not None and worker.stderr is not None
-        assert b"is paused by " in worker.stderr.readline()
-        assert finish([*paused["undo"][1:], "--yes"]).code == 0
-        assert worker.stdout.readline() == b"job\n"
-        assert worker.wait() == 0

@@ -21,9 +21,8 @@ from spooltop.backends.layouts.definition.library import SHIPPED
 from spooltop.engine import CursorFile, Spool
 from tests.keys import KEYS, README, TWELVE, keys_page, with_keys
 
-from .consumers import Consumer
+from .consumers import Consumer, dying_writer
 from .terminal import Terminal
-from .writers import dying_writer
 
 TEXT = README.read_text(encoding="utf-8")
 ROOT = README.parent

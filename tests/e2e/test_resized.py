@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from .consumers import Consumer
-from .person import ESC, Person, all_of
-from .terminal import Terminal
-from .writers import producer
+from .consumers import Consumer, producer
+from .terminal import ESC, Person, Terminal, all_of
 
 Dashboard = Callable[..., Terminal]
 
@@ -90,28 +88,3 @@ def test_a_plan_stays_a_plan_while_the_size_changes(spool_path: Path, dashboard:
     person.press("y", "Requeued 1")
     person.press(ESC, "no problems detected")
     assert person.leaves() == 0
-
-
-def edge(text: str) -> list[str]:
-    """How each line begins: what stands there does not change with the time that passes."""
-    return [line[:4] for line in text.splitlines()]
-
-
-def test_what_the_terminal_scrolled_while_its_size_went_and_came_back_is_painted_again(
-    spool_path: Path, dashboard: Dashboard
-) -> None:
-    screen = dashboard(str(spool_path))
-    person = Person(screen)
-    person.sees(all_of("live · as of", "no problems detected"))
-    for key, sign in ((None, "no problems detected"), ("2", "New 3"), ("?", "keys")):
-        if key is not None:
-            person.press(key, sign)
-        while screen.pump(0.2):
-            continue
-        right = edge(screen.text)
-        screen.screen.cursor_position(23)
-        screen.screen.index()
-        assert edge(screen.text) != right
-        screen.resize(80, 23)
-        person.sees(lambda text, right=right: edge(text) == right)
-    assert b"\n" not in screen.raw  # on a terminal with fewer lines than were drawn, one scrolls

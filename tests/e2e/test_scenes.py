@@ -14,11 +14,9 @@ import pytest
 
 from spooltop.engine import CursorFile, Spool
 
-from .consumers import Consumer
-from .person import ENTER, ESC, Person, all_of, in_one_line
-from .terminal import SPOOLTOP, Terminal
+from .consumers import Consumer, dying_writer, producer, slow_writer
+from .terminal import ENTER, ESC, SPOOLTOP, Person, Terminal, all_of, in_one_line
 from .test_who_lives import NOBODY, needs_root
-from .writers import dying_writer, producer, slow_writer
 
 pytestmark = pytest.mark.long
 
@@ -99,20 +97,6 @@ def test_litter_in_tmp_beside_a_slow_writer(spool_path: Path, dashboard: Dashboa
     assert person.keys == 7
 
 
-def test_litter_in_tmp_is_purged_from_its_line(spool_path: Path, dashboard: Dashboard) -> None:
-    for _ in range(3):
-        dying_writer(spool_path)
-    with slow_writer(spool_path):
-        person = Person(dashboard(str(spool_path)))
-        person.sees("3 abandoned in tmp")
-        text = person.press("d", all_of("Purge 3 files", "y purge 3"))
-        assert "Refused" not in text  # the line was about the three, and nothing else is asked for
-        person.press("y", "done 3 · skipped 0 · failed 0")
-        person.press(ESC, all_of("no problems detected", "1 writing 0 abandoned"))
-        assert person.leaves() == 0
-    assert person.keys == 4
-
-
 def test_a_consumer_hangs_but_lives(spool_path: Path, dashboard: Dashboard) -> None:
     hung = Consumer.claim(spool_path)
     assert hung.got is not None
@@ -163,23 +147,3 @@ def test_a_user_without_rights_is_told_how_to_get_them(anybodys: Path) -> None:
         person.press("q", "1 claim of a dead consumer")
         assert person.leaves() == 0
     assert len(os.listdir(path / "cur")) == 1
-
-
-def test_a_mail_folder_is_left_alone(tmp_path: Path, dashboard: Dashboard) -> None:
-    folder = tmp_path / "Maildir"
-    for box in ("tmp", "new", "cur"):
-        (folder / box).mkdir(parents=True)
-    (folder / "dovecot-uidlist").write_text("3 V1 N2\n")
-    (folder / "cur" / "1795220920.M443125P9155.vm:2,S").write_text("From: ann\n\nread long ago\n")
-    (folder / "new" / "1795220921.M443126P9155.vm").write_text("From: bob\n\nnot read yet\n")
-    before = sorted((str(file), file.lstat().st_ctime_ns) for file in folder.rglob("*"))
-    person = Person(dashboard(str(folder)))
-    text = person.sees(all_of("This is a mail folder", "READ-ONLY", "--as spool"))
-    assert "PROBLEM" not in text and "DEAD" not in text
-    for key, word in (("r", "requeue"), ("d", "purge"), ("i", "inject")):
-        person.press(key, f"{word}: this is a mail folder")
-    person.press("3", all_of("Read mail 1", "read long ago"))
-    person.press("r", "requeue: this is a mail folder")
-    person.press("q", "This is a mail folder")
-    assert person.leaves() == 0
-    assert sorted((str(file), file.lstat().st_ctime_ns) for file in folder.rglob("*")) == before

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import resource
 import shlex
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,8 +17,7 @@ import pytest
 
 from spooltop.engine import Spool
 
-from .person import Person, all_of, in_one_line
-from .terminal import SPOOLTOP, Terminal
+from .terminal import SPOOLTOP, Person, Terminal, all_of, in_one_line
 from .test_resized import shape
 from .test_scenes import anybodys  # noqa: F401  a fixture
 from .test_who_lives import NOBODY, needs_root
@@ -42,16 +39,6 @@ def put(path: Path, count: int) -> None:
 
 def leaves(screen: Terminal) -> None:
     assert Person(screen).leaves() == 0
-
-
-def test_a_name_that_is_not_utf8_and_what_comes_after_it(spool_path: Path, dashboard: Dashboard) -> None:
-    screen = dashboard(str(spool_path))
-    screen.wait_for(depth("new", 3))
-    os.close(os.open(os.fsencode(spool_path / "new") + b"/\xff\xfe\x1b[31m", os.O_CREAT | os.O_WRONLY))
-    screen.wait_for(depth("new", 4))
-    put(spool_path, 2)
-    screen.wait_for(depth("new", 6))
-    leaves(screen)
 
 
 def test_a_box_that_goes_and_comes_back(spool_path: Path, dashboard: Dashboard) -> None:
@@ -82,16 +69,6 @@ def test_the_whole_spool_is_replaced_by_another(spool_path: Path, dashboard: Das
     screen.wait_for(depth("new", 17))
     put(spool_path, 1)
     screen.wait_for(depth("new", 18))
-    leaves(screen)
-
-
-def test_by_a_link(spool_path: Path, dashboard: Dashboard) -> None:
-    link = spool_path.with_name("link")
-    link.symlink_to(spool_path)
-    screen = dashboard(str(link))
-    screen.wait_for(depth("new", 3))
-    put(spool_path, 1)
-    screen.wait_for(depth("new", 4))
     leaves(screen)
 
 
@@ -339,49 +316,7 @@ def test_a_terminal_that_can_nothing_gets_one_look(spool_path: Path, dashboard: 
     assert screen.wait_exit() == 0 and b"\x1b" not in screen.raw
 
 
-def test_a_window_that_shrinks_to_nothing_and_back(spool_path: Path, dashboard: Dashboard) -> None:
-    screen = dashboard(str(spool_path))
-    screen.wait_for(depth("new", 3))
-    screen.resize(20, 5)
-    screen.wait_for("40")
-    screen.resize(80, 23)
-    screen.wait_for(depth("new", 3))
-    leaves(screen)
-
-
 NEGATIVE = re.compile(r"(?<![\w.-])-\d")
-
-
-def below_zero(value_tree: object, where: str = "") -> list[str]:
-    """Finds numbers below zero in a JSON value."""
-    if isinstance(value_tree, dict):
-        return [found for name, value in value_tree.items() for found in below_zero(value, f"{where}.{name}")]
-    if isinstance(value_tree, list):
-        return [found for place, value in enumerate(value_tree) for found in below_zero(value, f"{where}[{place}]")]
-    return [f"{where}: {value_tree}"] if isinstance(value_tree, int | float) and value_tree < 0 else []
-
-
-def test_files_from_the_future_have_no_negative_age(spool_path: Path, dashboard: Dashboard) -> None:
-    future = 4_102_444_800
-    for box in ("tmp", "new", "cur"):
-        file = spool_path / box / f"{future}000000.P1R0123456789abcdef.vm"
-        file.write_bytes(b"x")
-        os.utime(file, (future, future))
-    out = subprocess.run([*SPOOLTOP, "ls", str(spool_path)], capture_output=True, text=True, check=True).stdout
-    assert not NEGATIVE.search(out), out
-    for command in ("status", "ls"):
-        out = subprocess.run([*SPOOLTOP, command, "--json", str(spool_path)], capture_output=True, text=True, check=True).stdout
-        assert str(future) in out
-        assert not [found for line in out.splitlines() for found in below_zero(json.loads(line))], out
-    screen = dashboard(str(spool_path))
-    screen.wait_for(all_of("clock", "future"))
-    for key, word in (("2", "New 4"), ("3", "Claims 1"), ("4", "Tmp 1")):
-        screen.type(key)
-        text = screen.wait_for(word)
-        assert not NEGATIVE.search(text), text
-    screen.type("q")
-    screen.wait_for("q quit")
-    leaves(screen)
 
 
 def test_a_clock_that_is_set_back_an_hour(spool_path: Path, tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .person import ESC, Person, all_of
-from .terminal import Terminal
+from .terminal import ESC, Person, Terminal, all_of
 
 Dashboard = Callable[..., Terminal]
 

@@ -24,6 +24,7 @@ from .terminal import SPOOLTOP
 pytestmark = pytest.mark.long
 
 CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc")
+VOUCHED = (*CONTAINER, "env", "SPOOLTOP_CLAIMS_PIDS=this-host")
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 needs_root = needs("root")
@@ -48,13 +49,6 @@ def foreign_claim(spool: Path) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.kill()
-
-
-def test_own_consumer_alive_then_dead(spool_path: Path) -> None:
-    consumer = Consumer.claim(spool_path)
-    assert [claim["verdict"] for claim in claims(spool_path)] == ["alive"]
-    consumer.kill()
-    assert [claim["verdict"] for claim in claims(spool_path)] == ["dead"]
 
 
 @contextmanager
@@ -94,11 +88,11 @@ def test_a_process_whose_files_are_on_a_server_that_is_away_stops_no_look(spool_
 
 
 @needs_root
-def test_own_consumer_seen_from_inside_a_container(spool_path: Path) -> None:
+def test_own_consumer_seen_from_here_and_from_inside_a_container(spool_path: Path) -> None:
     consumer = Consumer.claim(spool_path)
-    assert [claim["verdict"] for claim in claims(spool_path, CONTAINER)] == ["alive"]
+    assert [claims(spool_path, inside)[0]["verdict"] for inside in ((), CONTAINER)] == ["alive"] * 2
     consumer.kill()
-    assert [claim["verdict"] for claim in claims(spool_path, CONTAINER)] == ["dead"]
+    assert [claims(spool_path, inside)[0]["verdict"] for inside in ((), CONTAINER)] == ["dead"] * 2
 
 
 @needs_root
@@ -204,6 +198,22 @@ def test_a_holder_that_is_not_visible_is_said_to_be(spool_path: Path) -> None:
     (claim,) = claims(spool_path, NOBODY)  # it lives under its number, and the lock is held
     assert (claim["verdict"], claim["evidence"]) == ("alive", "running")
     consumer.kill()
+
+
+@needs_root
+def test_a_pid_that_is_gone_in_a_container_is_dead_where_that_is_vouched_for(spool_path: Path) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    (spool_path / "cur" / f"m:2,P{gone.pid}").write_text("m")
+    not_vouched, vouched = ("unknown", f"no pid {gone.pid} here"), ("dead", "exited; claims.pids is this-host")
+    for inside, words in ((CONTAINER, not_vouched), (VOUCHED, vouched)):
+        (claim,) = claims(spool_path, inside)
+        assert (claim["verdict"], claim["evidence"]) == words
+    requeue = [*SPOOLTOP, "requeue", str(spool_path), "--verdict", "dead", "--yes"]
+    for inside, code in ((CONTAINER, 4), (VOUCHED, 0)):
+        assert (spool_path / "cur" / f"m:2,P{gone.pid}").exists()
+        assert subprocess.run([*inside, *requeue], capture_output=True, check=False).returncode == code
+    assert (spool_path / "new" / "m").exists()
 
 
 @needs_root

@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 
 from spooltop.cli.demo.stages import BANNER
 
-from .person import ENTER, ESC, Person, all_of
-from .terminal import SPOOLTOP, Terminal
+from .terminal import ENTER, ESC, SPOOLTOP, Person, Terminal, all_of
 
 __all__ = ["play"]
 
