@@ -1,0 +1,281 @@
+"""Conclusions of a look at a spool, the limits that it states, and what lists, locks and plans say of the same moment."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spooltop.control import open_control
+from spooltop.engine import FileTicketQueue, Spool
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.problem import CODES
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.protocols import ListQuery
+from spooltop.model.vocabulary import Action, Box
+from tests.builders import GONE, SpoolWorld, message_id
+from tests.cli.streams import Done, spooltop
+
+HOST = os.uname().nodename
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[SpoolWorld]:
+    with SpoolWorld(tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def consumer(world: SpoolWorld) -> Iterator[Spool]:
+    """A consumer of this process that has claimed something, and so holds its presence lock."""
+    with Spool(world.path, durable=False) as spool:
+        claim = spool.claim()
+        assert claim is not None
+        claim.release()
+        yield spool
+
+
+def put_before(world: SpoolWorld, seconds: float, count: int = 1) -> list[str]:
+    """Puts messages of our own with this age."""
+    with Spool(world.path, durable=False, clock=lambda: time.time() - seconds) as spool:
+        return spool.put_many([b"x"] * count)
+
+
+def status(world: SpoolWorld) -> dict[str, Any]:
+    return dict(json.loads(spooltop("status", world.path, "--json").out))
+
+
+def codes(reported: dict[str, Any]) -> set[str]:
+    return {problem["code"] for problem in reported["problems"]}
+
+
+def test_while_a_consumer_lives_one_look_cannot_say_that_there_is_none_and_says_that(world: SpoolWorld) -> None:
+    put_before(world, 190, 5)
+    with consumer(world):
+        reported = status(world)
+        assert reported["consumers"] == 1 and "no-consumer" not in codes(reported)
+        assert reported["not_judged"] == ["no-consumer", "new-growing"] and set(reported["not_judged"]) <= set(CODES)
+        assert "not judged: no-consumer, new-growing (needs --watch 60s)" in spooltop("status", world.path).out.splitlines()
+        (world.path / "cur").rmdir()
+        (world.path / "cur").touch()  # now it is not known how many live
+        reported = status(world)
+        assert reported["consumers"] is None and "blind" in codes(reported)
+        (world.path / "cur").unlink()
+        (world.path / "cur").mkdir()
+
+
+def test_the_newest_claim_is_the_last_only_where_nothing_was_claimed_and_finished_since(world: SpoolWorld) -> None:
+    put_before(world, 2_000, 2)
+    old = time.time() - 1_200
+    first, second = world.names(Box.NEW)
+    cur = world.path / "cur"
+    os.rename(world.path / "new" / first, cur / f"{first},c={'ab' * 16}.{int(old * 1e6)}:2,P{GONE}")
+    os.utime(cur, (old, old))
+    assert abs(status(world)["last_claim_at"] - old) < 1
+    with Spool(world.path, durable=False) as spool:
+        claim = spool.claim()
+        assert claim is not None and claim.id == second
+        claim.ack()
+        assert status(world)["last_claim_at"] is None
+        with world.control() as control:
+            control.look()
+            notes = " ".join(control.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True), force=True).notes)
+        assert "19m" not in notes and "20m" not in notes and "At work now: 1 consumer, last claim not known." in notes
+
+
+def test_a_list_and_a_plan_agree_on_what_is_older(world: SpoolWorld) -> None:
+    now = 1_795_220_920.0
+    names = [world.put(f"{int((now - age) * 1e6)}.P1R{age:016x}.vm") for age in (601, 600, 599)]
+    chosen = Selection(box=Box.NEW, older_than=600.0)
+    with world.control(clock=lambda: now) as control:
+        control.look()
+        listed = [row.id for row in control.listing(ListQuery(Box.NEW, selection=chosen)).window(0, 9)]
+        assert listed == [item.id for item in control.plan(Action.HOLD, chosen).items] == names[:2]
+
+
+def test_verdicts_are_counted_under_their_own_names_and_thresholds_are_obeyed(world: SpoolWorld) -> None:
+    put_before(world, 1_200, 1)
+    for number in range(2):
+        world.put(f"1795220920443125.P1R{number:016x}.vm,n=4")
+    world.claim_dead(2)
+    for number in range(3):
+        world.put(f"order-{number},n=0,c={'cd' * 16}.{1795220925443125 + number}:2,P{GONE}", box=Box.CUR)
+    reported = status(world)
+    assert reported["claims"] == {"alive": 0, "dead": 2, "unknown": 3} and {"poison", "new-old"} <= codes(reported)
+    settings = {"SPOOLTOP_POISON_DEATHS": "6", "SPOOLTOP_NEW_OLD": "30m"}
+    with world.control(settings=settings) as control:
+        assert not {"poison", "new-old"} & {problem.code for problem in control.look().problems}
+
+
+def test_a_look_that_is_to_scan_again_scans_though_no_time_changed(world: SpoolWorld) -> None:
+    os.utime(world.path / "new", (1, 1))
+    with world.control() as control:
+        assert control.look().observation.boxes[Box.NEW].count == 0
+        world.put("1795220920443125.9155.vm")
+        os.utime(world.path / "new", (1, 1))
+        counts = [control.look(rescan=rescan).observation.boxes[Box.NEW].count for rescan in (False, True)]
+    assert counts == [0, 1]
+
+
+def test_puts_that_were_none_are_told_by_source(world: SpoolWorld) -> None:
+    with Spool(world.path, durable=False) as spool:
+        for _ in range(3):
+            spool.put(b"x", key="order-17", source="shop")
+    assert status(world)["duplicates_suppressed"] == {"shop": 2}
+    assert "duplicates suppressed: 2 (shop 2)" in spooltop("status", world.path).out.splitlines()
+
+
+def test_the_last_look_of_a_watch_begins_so_long_after_the_first(world: SpoolWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, began = [0.0], list[float]()
+    with world.control() as control:
+        look = control.look
+
+        def slow() -> Snapshot:
+            began.append(now[0])
+            now[0] += 0.015
+            return look()
+
+        monkeypatch.setattr(control, "look", slow)
+        control.watch(0.02, monotonic=lambda: now[0])
+    assert began[-2] < 0.035 <= began[-1], "0.02 s after the end of the first look"
+
+
+@pytest.mark.parametrize("alone", ["cursors", "locks"])
+def test_a_list_where_there_are_no_messages_is_as_old_as_the_look(tmp_path: Path, alone: str) -> None:
+    (tmp_path / {"cursors": "cursors.json", "locks": "a.lock"}[alone]).write_text("{}")
+    with open_control(str(tmp_path), watch=False, locks=alone == "locks") as control:
+        observation = control.look().observation
+        assert observation.layout == alone
+        assert control.listing(ListQuery(Box.NEW)).generation == observation.generation
+
+
+def test_files_in_tmp_are_counted_by_their_verdict_and_their_writers_named(world: SpoolWorld) -> None:
+    for number in range(3):
+        world.put(message_id(number), "x", Box.TMP)
+    own = f"1795222000000000.{os.getpid()}.{HOST}"
+    with (world.path / "tmp" / message_id(0)).open("r+b") as locked, (world.path / "tmp" / own).open("w"):
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        with world.control() as control:
+            seen = control.look().observation
+    assert (seen.counts.writing, seen.counts.abandoned + seen.counts.tmp_unknown, seen.counts.alive) == (2, 2, 0)
+    (owner,) = [row.owner for row in seen.tmp if row.name == own]
+    assert owner is not None and (owner.pid, bool(owner.command), bool(owner.user)) == (os.getpid(), True, True)
+
+
+def test_the_logs_have_room_that_a_full_disk_cannot_take(world: SpoolWorld) -> None:
+    world.put("a")
+    world.do(Action.HOLD, Selection(box=Box.NEW, ids=("a",)))
+    log = next((world.path / ".spooltop").rglob("audit*.jsonl"))
+    assert log.stat().st_blocks * 512 >= 256 * 1024 > log.stat().st_size
+
+
+def test_operations_leave_no_descriptor_open(world: SpoolWorld) -> None:
+    for name in ("a", "b", "c"):
+        world.put(name)
+    with world.control() as control:
+        counts = []
+        for _ in range(4):
+            held = control.plan(Action.HOLD, Selection(box=Box.NEW, everything=True))
+            control.apply(held)
+            control.apply(control.plan(Action.UNDO, Selection(), options={"undoes": held.operation}))
+            control.look(rescan=True)
+            control.mute("imessage", 60)
+            control.unmute("imessage")
+            counts.append(len(os.listdir("/proc/self/fd")))
+        assert len(set(counts[1:])) == 1
+
+
+def test_a_foreign_name_counts_by_its_time_and_not_by_its_letters(world: SpoolWorld) -> None:
+    base = 1_795_222_000
+    own = [world.put(f"{base + second}000000.P7R00000000000000aa.vm") for second in (10, 20)]
+    for name, second in (("young", 15), ("old", 1)):
+        os.utime(world.path / "new" / world.put(f"zzzzzzzzzzzzzzzz.{name}"), (base + second, base + second))
+    with world.control() as control:
+        control.look()
+        tracked = control.follow([own[1], own[0]], 0.0)
+        assert [(tracked[id].place, tracked[id].of) for id in own] == [(2, 4), (4, 4)]
+
+
+@pytest.mark.parametrize(
+    ("text", "holders"), [("1", [1]), ("0", []), ("-1", []), ("12345678901", []), ("1x", []), ("", [])]
+)
+def test_a_soft_lock_may_be_held_by_any_process_and_by_no_other_text(world: SpoolWorld, text: str, holders: list[int]) -> None:
+    world.write("x.lock", f"{text}\n{HOST}\n1\n")
+    with world.control() as control:
+        (lock,) = control.look().observation.locks
+    assert [holder.pid for holder in lock.holders] == holders
+    assert text != "1" or (lock.kind, lock.verdict) == ("soft", "held")
+
+
+def test_a_directory_that_is_named_like_a_ticket_waits_for_nothing(world: SpoolWorld) -> None:
+    for number in (1, 2):
+        world.ticket(number, os.getpid())
+    (world.path / "job.lock.queue" / f"{3:020}.{os.getpid()}.{3:032x}").mkdir()
+    with world.control() as control:
+        (lock,) = control.look().observation.locks
+    assert (lock.kind, len(lock.holders), len(lock.waiters)) == ("ticket", 1, 1)
+
+
+def test_a_ticket_of_more_digits_is_served_and_shown(tmp_path: Path) -> None:
+    (tmp_path / "seq").write_text("1")
+    members = [f"{number}.{os.getpid()}.{'ab' * 16}" for number in ("99999999999999999999", "100000000000000000000")]
+    for member in reversed(members):
+        (tmp_path / member).touch()
+    assert FileTicketQueue(tmp_path).is_head(99999999999999999999)
+    for waiters in (1, 0):
+        reported = json.loads(spooltop("status", tmp_path, "--json").out)
+        (lock,) = [lock for lock in reported["locks"] if lock["kind"] == "ticket"]
+        assert (len(lock["holders"]), len(lock["waiters"])) == (1, waiters)
+        (tmp_path / members[0]).unlink(missing_ok=True)
+
+
+def test_a_pause_is_told_with_its_words_escaped(world: SpoolWorld) -> None:
+    world.do(Action.PAUSE)
+    world.write(".spooltop/paused", json.dumps({"by": "a\x1bb", "at": 5.0, "reason": "x\ny"}))
+    reported = status(world)
+    pause = reported["paused"]
+    assert (pause["by"], pause["at"], pause["reason"]) == ("a\\x1bb", 5.0, "x\\x0ay")
+    assert pause["age"] == pytest.approx(reported["taken_at"] - 5.0)
+    assert [(problem["code"], problem["severity"]) for problem in reported["problems"]] == [("paused", "warning")]
+    assert "PAUSED by a\\x1bb for " in spooltop("status", world.path).out
+
+    def check(*words: str) -> Done:
+        return spooltop("check", world.path, *words)
+
+    done = check()
+    assert done.code == 1 and done.out.startswith("SPOOL WARNING - paused by a\\x1bb for ")
+    assert check("-c", "paused").code == 2
+    assert done.out.count("paused") == 1 and check("-w", "depth=9").out.count("- paused by") == 1
+    for value in ("1.0", "0.0"):
+        assert f'spooltop_paused{{target="{world.path}"}} {value}\n' in spooltop("metrics", world.path).out
+        if value == "1.0":
+            world.do(Action.RESUME)
+
+
+def test_a_dashboard_that_watches_sees_a_pause_come_and_go(world: SpoolWorld) -> None:
+    with world.control(watch=True) as watching:
+        assert watching.look().observation.paused is None
+        for action in (Action.PAUSE, Action.RESUME):
+            world.do(action, Selection())
+            while (watching.look().observation.paused is not None) is not (action is Action.PAUSE):
+                assert watching.changes(10)
+
+
+def test_a_pause_that_is_not_visible_is_no_error_of_the_look(world: SpoolWorld) -> None:
+    own = world.path / ".spooltop"
+    own.symlink_to("/nowhere")
+    with world.control() as control:
+        assert control.look().observation.paused is None
+    own.unlink()
+    own.mkdir()
+    os.mkfifo(own / "paused")
+    with world.control() as control:
+        pause = control.look().observation.paused
+        assert pause is not None and pause.by is None
