@@ -47,10 +47,13 @@ def control(tmp_path: Path) -> Iterator[Control]:
         (Selection(source="imessage", filter="order"), {3}),
         (Selection(filter="!src:imessage"), {0, 2, 4}),
         (Selection(verdict=Verdict.ALIVE), set()),
+        (Selection(box=Box.CUR, verdict=Verdict.DEAD), {0, 1, 2, 3, 4}),
+        (Selection(box=Box.NEW, ids=(NAMES[2],)), {2}),  # by its whole name
     ],
     ids=lambda value: str(value) if isinstance(value, set) else " ".join(value.words()) or "ids",
 )
 def test_a_list_shows_what_an_operation_takes(control: Control, box: Box, selection: Selection, taken: set[int]) -> None:
+    box = selection.box or box
     tail = "" if box is Box.NEW else TAIL
     chosen = replace(selection, box=box)
     listing = control.listing(ListQuery(box, selection=chosen))
@@ -58,16 +61,3 @@ def test_a_list_shows_what_an_operation_takes(control: Control, box: Box, select
     planned = {item.name for item in plan.items} | {refusal.row.name for refusal in plan.refused}
     expected = {f"{NAMES[place]}{tail}" for place in taken}
     assert {row.name for row in listing.window(0, len(listing))} == planned == expected
-
-
-def test_a_verdict_chooses_the_same_claims_in_lists_and_operations(control: Control) -> None:
-    chosen = Selection(box=Box.CUR, verdict=Verdict.DEAD)
-    listing = control.listing(ListQuery(Box.CUR, selection=chosen))
-    plan = control.plan(Action.HOLD, chosen)
-    assert {row.name for row in listing.window(0, 9)} == {item.name for item in plan.items} == {f"{name}{TAIL}" for name in NAMES}
-
-
-def test_a_message_can_be_named_by_its_whole_name_in_lists_as_in_operations(control: Control) -> None:
-    chosen = Selection(box=Box.NEW, ids=(NAMES[2],))
-    listing = control.listing(ListQuery(Box.NEW, selection=chosen))
-    assert [row.id for row in listing.window(0, 9)] == [item.id for item in control.plan(Action.HOLD, chosen).items] == [THIRD]

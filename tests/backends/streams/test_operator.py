@@ -253,12 +253,12 @@ def test_a_full_server_changes_nothing_but_can_be_emptied(world: StreamWorld, co
     world.claim_dead()
     inject = plan(control, Action.INJECT, count=250, text="hello")
     plans = [inject, plan(control, Action.HOLD, Box.CUR), plan(control, Action.PURGE, Box.NEW)]
-    before = {key: world.client.execute_command("DUMP", key, NEVER_DECODE=[]) for key in world.client.keys()}
+    before = {key: world.client.execute_command("DUMP", key, NEVER_DECODE=[]) for key in world.client.scan_iter()}
     world.client.config_set("maxmemory", 1)
     for found in plans:
         with pytest.raises(SpoolFull, match="the memory of the server is full; free memory, or raise its maxmemory"):
             control.apply(found)
-    assert {key: world.client.execute_command("DUMP", key, NEVER_DECODE=[]) for key in world.client.keys()} == before
+    assert {key: world.client.execute_command("DUMP", key, NEVER_DECODE=[]) for key in world.client.scan_iter()} == before
     done(control, Action.EMPTY)
     assert data(world, "trash") == []
     world.client.config_set("maxmemory", 0)
