@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.cli.commands.completion import script
+from tests.cli.streams import spooltop
 from tests.needs import need
 
 from .terminal import Terminal
@@ -33,7 +33,7 @@ def test_a_tab_completes(shell: str, tmp_path: Path) -> None:
     need(shell)
     (tmp_path / "somewhere").mkdir()
     path = tmp_path / "script"
-    path.write_text("\n".join(script(shell)) + "\n")
+    path.write_text(spooltop("completion", shell).out)
     argv, first = SHELLS[shell]
     with Terminal(argv, cols=120, env={"HOME": str(tmp_path), "TERM": "xterm"}, cwd=str(tmp_path)) as terminal:
         terminal.type(first.format(path) + "; clear\n")

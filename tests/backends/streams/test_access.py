@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spooltop import open_queue
 from spooltop.control import Control, open_control
 from spooltop.errors import NotASpool, Refused, Unavailable
 from spooltop.model.filters.selection import Selection
@@ -16,7 +17,6 @@ from spooltop.model.look.observation import Observation
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
-from spooltop.queues import open_queue
 from tests.cli.streams import Done, spooltop
 
 from .conftest import NAMES

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from spooltop import open_queue
 from spooltop.engine import Spool
 from spooltop.errors import SpoolFull
-from spooltop.queues import open_queue
 from tests.cli.streams import Done, spooltop
 from tests.matrix.streams import died
 from tests.stream_builders import StreamWorld

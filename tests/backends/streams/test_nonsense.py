@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from spooltop import open_queue
 from spooltop.backends.redis.queue import connection as queue_connection
 from spooltop.backends.redis.queue.stream_producer import StreamProducer
 from spooltop.control import open_control
@@ -19,7 +20,6 @@ from spooltop.errors import PutUnknown, SpooltopError, Unavailable
 from spooltop.model.filters.selection import Selection
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
-from spooltop.queues import open_queue
 from tests.cli.streams import spooltop
 
 from .conftest import NAMES

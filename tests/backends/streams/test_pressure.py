@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from spooltop import open_queue
 from spooltop.control import Control, open_control
 from spooltop.errors import Unavailable
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box
-from spooltop.queues import open_queue
 from tests.scratch import own_state
 from tests.stream_builders import StreamWorld
 from tests.stream_servers import KINDS, running

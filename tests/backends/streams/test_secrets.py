@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from spooltop import open_queue
 from spooltop.cli.main import run
 from spooltop.cli.parser import COMMANDS
 from spooltop.cli.terminal import Terminal as CommandTerminal
 from spooltop.engine import Spool
 from spooltop.errors import SpooltopError
-from spooltop.queues import open_queue
 from tests.cli.streams import Done, Stream
 from tests.e2e.terminal import SPOOLTOP, Terminal
 from tests.stream_servers import free_port, running

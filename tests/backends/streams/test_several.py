@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from spooltop import open_queue
 from spooltop.errors import NotASpool, Unavailable, UsageError
-from spooltop.queues import open_queue
 from spooltop.targets import conceal, find_targets, identify_target
 from tests.cli.streams import spooltop
 

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
+from spooltop import open_queue
 from spooltop.backends.redis.queue.arrivals import StreamArrivals
 from spooltop.errors import NotASpool, PutUnknown, Refused, SpoolFull, Unavailable, UsageError
 from spooltop.model.queue import Queue
-from spooltop.queues import open_queue
 from tests.stream_builders import StreamWorld
 from tests.stream_servers import KINDS, running
 
