@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import select
 import threading
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import pytest
 
 from spooltop import open_queue
 from spooltop.backends.redis.queue.arrivals import StreamArrivals
-from spooltop.errors import NotASpool, PutUnknown, Refused, SpoolFull, Unavailable, UsageError
+from spooltop.errors import NotASpool, Refused, SpoolFull, UsageError
 from spooltop.model.queue import Queue
 from tests.stream_builders import StreamWorld
-from tests.stream_servers import KINDS, running
 
 
 @pytest.fixture
@@ -118,23 +115,6 @@ def test_full_memory_is_told(world: StreamWorld, queue: Queue) -> None:
     for put in (lambda: queue.put(b"1"), lambda: queue.put_many([b"1", b"2"])):
         with pytest.raises(SpoolFull, match="memory of the server"):
             put()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_server_that_is_away_is_told(kind: str) -> None:
-    with TemporaryDirectory(prefix="spooltop-away-") as folder, running(kind, Path(folder)) as path:
-        queue = open_queue(f"unix://{path}#jobs/work", create=True)
-        queue.put(b"1")
-        claim: Any = queue.claim()
-    with pytest.raises(Unavailable, match="no answer"):
-        claim.ack()
-    assert not claim.ended
-    with pytest.raises((Unavailable, PutUnknown)):
-        queue.put(b"2")
-    with pytest.raises(Unavailable):
-        queue.claim()
-    claim.end()
-    queue.close()
 
 
 def test_a_wake_never_waits_for_whoever_is_to_be_woken() -> None:
