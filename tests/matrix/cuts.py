@@ -21,7 +21,7 @@ from spooltop.backends.journal.log_files import LogFiles
 from spooltop.errors import SpooltopError
 from tests.engine.helpers import CHANGING, LOOKING, SYNCING
 
-__all__ = ["CHANGES", "EVERY", "HITS", "LASTING", "Mode", "Site", "calls_of", "cut", "fail"]
+__all__ = ["CHANGES", "EVERY", "HITS", "LASTING", "Mode", "Site", "calls_of", "cut", "fail", "interposed"]
 
 CHANGES = CHANGING | {"reserve"}
 """Operations that change a file or a name. A cut before one that only looks or syncs leaves what the cut before the next change
