@@ -3,8 +3,8 @@
     python -m tests.behaviour.screens [NAME …] [--write] [-x]
 
 prints the difference between ``recorded/screens-NAME.txt`` and what is shown now, ``--write`` renews the record. A file holds the
-screen after each line of a script, with pids, times, host and paths replaced. The clock of the dashboard stands still. A check
-waits at each step until the screen is the recorded one, so that a busy machine makes no difference.
+screen after each step of a script, with pids, times, host and paths replaced. The clock of the dashboard stands still. A screen
+is complete once the dashboard looked at the spool twice since it changed, and sleeps: a busy machine makes no difference.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ __all__ = ["RECORDED", "SCRIPTS", "Script", "check", "play"]
 RECORDED = Path(__file__).parent / "recorded"
 _ROOT = Path(__file__).parents[2]
 _MODULE = "tests.behaviour.screens"
-_AGO = 630
-"""Seconds between the making of a scene and its clock: what was made within 50 s is 10 minutes old."""
-_PATIENCE, _QUIET = 30.0, 2.5
-"""Seconds for a screen to become the recorded one; seconds without a change after which an unknown screen is taken as complete:
-longer than two looks are apart."""
-_OPENED, _UNDER_WAY = "? keys", "making the plan"
-"""Words of the footer of the first screen, and words of a screen that does not stay."""
+_AGO = 19_800
+"""Seconds between the making of a scene and its clock: what was made within half an hour is 5 hours old."""
+_OLDER = 7_200
+"""Seconds between the putting of the messages, as their ids have it, and the making of the scene."""
+_LOOKS, _PATIENCE = 2, 120.0
+"""Looks at the spool after which a screen stays as it is, and seconds after which a dashboard hangs."""
 _EARLY = ("press it again", "only just been shown")
 """Words that ask for the key of a confirmation again."""
 _KEYS = {"Enter": "\r", "Esc": "\x1b", "Space": " ", "Tab": "\t", "Down": "\x1b[B", "Up": "\x1b[A", "C-l": "\x0c", "Back": "\x7f"}
 _LOCKER = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print('locked', flush=True); sys.stdin.read()"
 _POLLER = """
-import sys
+import os, sys
 from spooltop.engine import CursorFile
-with CursorFile(sys.argv[1]) as cursors:
-    for source, value in eval(sys.argv[2]):
+path, values, now = sys.argv[1], eval(sys.argv[2]), float(sys.argv[3])
+with CursorFile(path, clock=lambda: now) as cursors:
+    for source, value in values:
         cursors.advance(source, value)
+os.utime(path, (now, now))
 """
 _DEAD = 4194290
 """First of the pids of dead processes: higher than any that the kernel has given."""
@@ -70,23 +71,32 @@ class Scene:
     def __post_init__(self) -> None:
         (self.folder / "state").mkdir(parents=True)
         self.clock.write_text(str(self.made + _AGO))
+        self.readings.touch()
 
     @property
     def clock(self) -> Path:
         return self.folder / "clock"
 
     @property
+    def readings(self) -> Path:
+        """The file that grows with each reading of the clock by a thread that looks at a spool."""
+        return self.folder / "readings"
+
+    @property
     def env(self) -> dict[str, str]:
         own = {name: str(self.folder / "state") for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "HOME")}
-        return {**own, "TZ": "UTC", "PYTHONPATH": f"{_ROOT}", "SPOOLTOP_WHOLE": ""}
+        to_noon = time.gmtime(self.made + _AGO).tm_hour - 12  # or it would be another day where messages were put
+        return {**own, "TZ": f"ZONE{to_noon:+d}", "LC_ALL": "C.UTF-8", "SPOOLTOP_WHOLE": ""}
 
     def argv(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "tests.behaviour.clocked", str(self.clock), *words]
 
     def spooltop(self, *words: str) -> None:
         """Runs a command by the scene's clock."""
-        env = {**os.environ, **self.env}
-        subprocess.run(self.argv(*words), env=env, cwd=_ROOT, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        env, null = {**os.environ, **self.env}, subprocess.DEVNULL
+        process = subprocess.Popen(self.argv(*words), env=env, cwd=_ROOT, stdout=null, stdin=null)
+        assert process.wait() == 0
+        self.names[str(process.pid)] = "COMMAND"
 
     def keep(self, label: str, process: subprocess.Popen[str]) -> None:
         """Kills ``process`` at the end; ``label`` stands for its pid."""
@@ -110,18 +120,24 @@ class Scene:
             line = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w])", label, line)
         for pattern, put in _ANY_WIDTH:
             line = pattern.sub(put, line)
-        return line.rstrip() if line == before else re.sub(r" {2,}|─{2,}", "  ", line).rstrip()
+        if line != before:
+            line = re.sub(r" *│ *", " │ ", re.sub(r" {2,}|─{2,}", "  ", line))
+        return line.rstrip()
 
 
 _SAME_WIDTH = [(re.compile(pattern), put) for pattern, put in (
-    (r"\b\d\d:\d\d:\d\d\b", "HH:MM:SS"), (r"\b\d{4}-\d\d-\d\d\b", "YYYY-MM-DD"), (r"(?<=YYYY-MM-DD )\d\d:\d\d\b", "HH:MM"),
+    (r"\b\d\d:\d\d:\d\d(?!\d)", "HH:MM:SS"), (r"\b\d{4}-\d\d-\d\d\b", "YYYY-MM-DD"), (r"(?<![\d:])\d\d:\d\d(?![\d:])", "HH:MM"),
+    (r"(?<=:SS )[+-]\d{4}\b", "+ZONE"), (r"≥(?=\d\.\d/s)|≥(?=0   waited)", " "),
     (r"\b\d{16}(?=\.|…)", "MICROSECONDS...."), (r"\b[0-9a-f]{10}\b(?!\.)", "OPERATION."),
     (r"(?<=…)\d{1,15}(?=\.P)", lambda cut: "MICROSECONDS..."[-len(cut[0]) :]), (r"(?<= )[0-9a-f]{3,9}(?=…)",
      lambda cut: "OPERATION"[: len(cut[0])]),
 )]  # fmt: skip
 _ANY_WIDTH = [(re.compile(pattern), put) for pattern, put in (
     (r"\S+ \S+ free \d+%(, inodes free \d+%)?", "DISK"), (r"(?<![\w…])\d{1,4}d\b", "DAYS"),
-    (r", no CPU for \w+", ""), (r"/dev/pts/\d+", "TERMINAL"),
+    (r", no CPU for \w+", ""), (r"/dev/pts/\d+", "TERMINAL"), (r"\b\d+MB\b", "MEMORY"),
+    (r"\bpython3[\d.]*(?![\w.])", "python"), (r"· waits: (?! )(?:[^\s│]+ ?)+", "· waits: …"),
+    (r"\b(WRITER|WAITER|DASHBOARD)\b(?: [^\s│]+)+", r"\1 …"),  # it may be cut off, as the pid is long
+    (r"(rates over \w+)(?:, at \S+)? +", r"\1  "),
 )]  # fmt: skip
 
 
@@ -131,8 +147,9 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _poll(scene: Scene, path: Path, *values: tuple[str, object]) -> None:
-    """Sets cursors as a poller does."""
-    poller = subprocess.Popen([sys.executable, "-c", _POLLER, str(path), repr(values)], cwd=_ROOT)
+    """Sets cursors as a poller did ten minutes ago."""
+    argv = [sys.executable, "-c", _POLLER, str(path), repr(values), str(scene.made + _AGO - 630)]
+    poller = subprocess.Popen(argv, cwd=_ROOT)
     assert poller.wait() == 0
     scene.names[str(poller.pid)] = "POLLER"
 
@@ -145,7 +162,7 @@ def _lock(file: Path) -> subprocess.Popen[str]:
 
 def _id(scene: Scene, number: int) -> str:
     """An id of the protocol's own form."""
-    return f"{(scene.made - 600 + number) * 1_000_000:016d}.P{_DEAD}R{number:016x}.vm"
+    return f"{(scene.made - _OLDER + number) * 1_000_000:016d}.P{_DEAD}R{number:016x}.vm"
 
 
 def _trouble(scene: Scene) -> None:
@@ -179,6 +196,7 @@ def _trouble(scene: Scene) -> None:
     stale = (path / "cursors.json").read_text()
     _poll(scene, path / "cursors.json", ("imessage", 89636))
     (path / "cursors.json.tmp").write_text(stale)
+    os.utime(path / "cursors.json.tmp", (scene.made + _AGO - 630,) * 2)
     os.rename(path / "cursors.json.tmp", path / "cursors.json")
     (path / "leader.lock").write_text(f"{_DEAD + 4}\n{os.uname().nodename}\n")
     locker = _lock(path / "work.lock")
@@ -259,7 +277,7 @@ class Script:
 _LOOK = """
 +5
 2; j j; Enter; Esc; s; Down Enter; I; /; src:email; Enter; n; Space j Space; U; a; U; /
-Back Back Back Back Back Back Back Back Back Enter; g; y; t; t; t; x; Esc; F; Esc
+Back Back Back Back Back Back Back Back Back; Enter; g; y; t; t t; x; Esc; F; Esc
 3; j; Enter; Esc; !; !
 4; j; x; Esc
 5; Enter; Esc
@@ -268,7 +286,6 @@ Back Back Back Back Back Back Back Back Back Enter; g; y; t; t; t; x; Esc; F; Es
 1; !; !; Z; Z; ?; Esc; :; requ; Esc; Tab; [; z; Enter; Esc; Esc
 """
 _CHANGE = """
-+5
 3; r; Esc; a; r; c; Esc; U; g; r; y; z; y; Esc; Esc
 2; g; h; y; Esc; g d; replace; y; Esc
 7; u; y; Esc; 7; 7; E; Esc
@@ -276,13 +293,17 @@ _CHANGE = """
 5; e; 5; Enter; Esc; Esc; m; m
 6; d; y; Esc
 2; i; Enter; Esc; Esc
-1; P; y; Esc; P; Esc; r; Esc; z; j; z; Esc; Enter; Esc; Esc; +60
+1; P; y; Esc; P; Esc; r; Esc; z; j; z; Esc; Enter; Esc; Esc
 """
+_WIDE = """
+2; Enter; Esc; 3; r; Esc; h; y; Esc; 4; x; Esc; 5; Enter; e; Esc; Esc; 6; Enter; Esc; 7; 8; 1; ?; Esc; :; Esc; z; Enter
+"""
+"""Each view and each dialog once."""
 _JOBS = """
 2; 3; j; Enter; Esc; r; Esc; 6; 7; 8; ?; Esc; 1; z
 """
 _CURSORS = """
-j; Enter; Esc; e; 13; Enter; y; Esc; m; z; Esc; Enter; Esc; z; y; Esc; ?
+j; Enter; Esc; e; 13; Enter; y; Esc; m; z; Esc; z; y; Esc; ?
 """
 _SEVERAL = """
 j; Enter; 2; 0; /; ga; Enter; Esc; s; Esc; ?; Esc
@@ -290,11 +311,9 @@ j; Enter; 2; 0; /; ga; Enter; Esc; s; Esc; ?; Esc
 
 SCRIPTS = {
     "look-80x24": Script(_trouble, _LOOK),
-    "look-160x50": Script(_trouble, _LOOK, 160, 50),
     "change-80x24": Script(_trouble, _CHANGE),
-    "change-160x50": Script(_trouble, _CHANGE, 160, 50),
+    "wide-160x50": Script(_trouble, _WIDE, 160, 50),
     "job-queue-80x24": Script(_job_queue, _JOBS),
-    "job-queue-160x50": Script(_job_queue, _JOBS, 160, 50),
     "cursor-file-80x24": Script(_cursor_file, _CURSORS),
     "spools-80x24": Script(_spools, _SEVERAL),
 }
@@ -305,7 +324,7 @@ def _played(script: Script) -> Iterator[tuple[Scene, Callable[[str], None], Term
     folder = Path(tempfile.mkdtemp(prefix="spooltop-", dir="/tmp"))
     try:
         scene = Scene(folder / "a-folder-of-one-name")
-        scene.names |= {os.uname().nodename: "HOST", pwd.getpwuid(os.geteuid()).pw_name: "USER"}
+        scene.names |= {os.uname().nodename: "HOST", str(os.getpid()): "MAKER"}
         with scene.stack:
             script.scene(scene)
             argv = scene.argv(*scene.words)
@@ -327,48 +346,79 @@ def _played(script: Script) -> Iterator[tuple[Scene, Callable[[str], None], Term
 
 
 def play(script: Script, expected: Sequence[str] = (), *, stop: bool = False) -> list[str]:
-    """Plays a script and returns its screens. Waits for each of ``expected`` while they are the ones that come; ``stop``: ends
-    with the first that is another."""
+    """Plays a script and returns its screens. Goes on where ``expected`` comes; ``stop``: ends with the first other screen."""
     shown: list[str] = []
     with _played(script) as (scene, type_line, terminal):
         for number, step in enumerate(script.steps):
             type_line(step)
-            wanted = expected[number] if [*expected[:number]] == shown and number < len(expected) else None
-            head = f"=== {number} {step or 'opened'}\n"
-            type_again = partial(type_line, step)
-            shown.append(head + _settled(scene, terminal, wanted, type_again, first=not number) + "\n")
-            if stop and expected and shown[-1] != wanted:
+            wanted = expected[number] if number < len(expected) else ""
+            shown.append(_settled(scene, terminal, wanted, partial(type_line, step)))
+            if stop and shown[-1] != wanted:
                 break
     return shown
 
 
-def _settled(scene: Scene, terminal: Terminal, wanted: str | None, type_again: Callable[[], None], *, first: bool) -> str:
-    """The normalised screen once it is ``wanted``, less its heading, else once nothing changed for a while. A key that came too
-    early to confirm a plan is typed again."""
-    text, since, end = "", time.monotonic(), time.monotonic() + _PATIENCE
-    while True:
-        now, seen = time.monotonic(), scene.normalise(terminal.text)
-        if seen != text:
-            text, since = seen, now
+def _settled(scene: Scene, terminal: Terminal, wanted: str, type_again: Callable[[], None]) -> str:
+    """Returns the normalised screen once it is ``wanted``, or is complete. A key that came too early to confirm a plan is typed
+    again."""
+    raw, text, looks, readings, end = "", "", 0, 0, time.monotonic() + _PATIENCE
+    while terminal.process.poll() is None:
+        if terminal.text != raw:
+            raw, looks = terminal.text, 0
+            text = scene.normalise(raw)
             if any(words in text for words in _EARLY):
                 type_again()
-        stays = _UNDER_WAY not in text and (_OPENED in text or not first)
-        complete = now >= end if wanted is not None else now - since > _QUIET and stays
-        if complete or terminal.closed or (wanted is not None and f"{text}\n" == wanted.partition("\n")[2]):
-            return text
+        if text and text == wanted:
+            break
+        if not terminal.unread and _sleeps(terminal.process.pid):
+            before, readings = readings, scene.readings.stat().st_size
+            looks += readings > before
+            if text and looks > _LOOKS:  # the first one may have begun before the change
+                break
+        if time.monotonic() > end:
+            raise TimeoutError(f"the dashboard does not come to rest:\n{text}")
         terminal.pump(0.1)
+    return text
+
+
+def _sleeps(pid: int) -> bool:
+    """True if no thread of the process runs, is about to run, or waits for a disk."""
+    try:
+        stats = [task.joinpath("stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    except (FileNotFoundError, ProcessLookupError):  # a thread ended meanwhile
+        return False
+    return all(stat.rpartition(")")[2].split()[0] == "S" for stat in stats)
 
 
 def _file(name: str) -> Path:
     return RECORDED / f"screens-{name}.txt"
 
 
+def _written(script: Script, screens: Sequence[str]) -> str:
+    """The screens as a file has them: a screen that was there before is named by the number of its step."""
+    parts = [
+        f"=== {number} {step or 'opened'}\n" + (f"as after {screens.index(screen)}" if screen in screens[:number] else screen)
+        for number, (step, screen) in enumerate(zip(script.steps, screens, strict=False))
+    ]  # fmt: skip
+    return "\n".join(parts) + "\n"
+
+
+def _recorded(name: str) -> list[str]:
+    screens: list[str] = []
+    for part in _file(name).read_text(encoding="utf-8").removeprefix("=== ").removesuffix("\n").split("\n=== "):
+        screen = part.partition("\n")[2]
+        screens.append(screens[int(screen.split()[-1])] if screen.startswith("as after ") else screen)
+    return screens
+
+
 def check(name: str, *, stop: bool = False) -> list[str]:
     """The lines of the difference between the record of the script of that name and what is shown now."""
-    recorded = [f"=== {part}" for part in _file(name).read_text(encoding="utf-8").split("=== ")[1:]]
+    recorded = _recorded(name)
     shown = play(SCRIPTS[name], recorded, stop=stop)
-    before, after = ("".join(screens).splitlines() for screens in (recorded[: len(shown)] if stop else recorded, shown))
-    return list(difflib.unified_diff(before, after, _file(name).name, "now", lineterm="", n=6))
+    if stop and shown == recorded[: len(shown)]:
+        return []
+    before, after = _file(name).read_text(encoding="utf-8"), _written(SCRIPTS[name], [*shown, *recorded[len(shown) :]])
+    return list(difflib.unified_diff(before.splitlines(), after.splitlines(), _file(name).name, "now", lineterm="", n=6))
 
 
 def main() -> int:
@@ -377,6 +427,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("-x", dest="stop", action="store_true", help="end a script with its first difference")
     args = parser.parse_args()
+    os.umask(0o022)
     names = args.names or list(SCRIPTS)
     if os.geteuid() == 0:  # the record is that of an ordinary user; with this capability it finds Python where it is
         nobody, capability = pwd.getpwnam("nobody"), "-all,+dac_override"
@@ -386,7 +437,7 @@ def main() -> int:
     with ThreadPoolExecutor(len(names)) as pool:
         if args.write:
             for name, screens in zip(names, pool.map(lambda name: play(SCRIPTS[name]), names), strict=True):
-                _file(name).write_text("".join(screens), encoding="utf-8")
+                _file(name).write_text(_written(SCRIPTS[name], screens), encoding="utf-8")
             return 0
         lines = [line for found in pool.map(lambda name: check(name, stop=args.stop), names) for line in found]
     print("\n".join(lines))

@@ -13,7 +13,7 @@ from tests.needs import needs
 from . import screens, syncs
 
 ROOT = Path(__file__).parents[2]
-QUICK = ("cursor-file-80x24", "spools-80x24", "job-queue-80x24")
+QUICK = ("look-80x24", "change-80x24")
 """Scripts of a plain run."""
 
 
