@@ -2,9 +2,10 @@
 
     python -m tests.behaviour.faults [--all] [NAME …]
 
-prints which instrument found each fault; the exit code is 0 where all were found. It stops at the first instrument that finds a
-fault, with ``--all`` it runs every one. A fault names its place by function and by the text that it changes there, never by file
-or line; the run fails where that text is not there exactly once.
+prints which instrument found each fault, and the first line that it said; the exit code is 0 where all were found. It stops at
+the first instrument that finds a fault, with ``--all`` it runs every one. What finds something without any fault in the same run
+ends it with an error. A fault names its place by function and by the text that it changes there, never by file or line; the run
+fails where that text is not there exactly once.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.scratch import scratch
 
 from .record import recorded_worlds
 
-__all__ = ["FAULTS", "INSTRUMENTS", "Fault", "copy_with", "is_found", "patched"]
+__all__ = ["FAULTS", "Fault", "copy_with", "difference", "patched", "words_of"]
 
 _ROOT = Path(__file__).parents[2]
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".hypothesis", ".*_cache")
@@ -69,9 +71,9 @@ FAULTS = (
     Fault("lost on error", "Mover._move_otherwise", "self._metas.drop(move.to_name, to.fd)\n",
           "self._metas.drop(move.to_name, to.fd)\n                    self._files.unlink(move.name, source.fd)\n",
           ("matrix", "-k", "test_an_error and hold-ENOSPC")),
-    Fault("doubled where the id exists", "Producer.put",
-          'self._count(DUPLICATE, source or "")\n                    return MessageId(id, duplicate=True)',
-          'name = self._name(f"{id}-2", source, not_before, canary)', ("commands", "empty:order-17")),
+    Fault("doubled on EEXIST", "Files._link_over", "raise\n        self.sync_dir(to_fd)",
+          "raise\n            return\n        self.sync_dir(to_fd)",
+          ("matrix", "-k", "test_cut and old and dirq-simple and purge")),
     Fault("sync left out before the result line", "ChangedFolders.sync", "self._dirs.files.sync_dir(folder.fd)", "folder.fd",
           ("syncs",)),
     Fault("undo moves to the wrong box", "_targets", "TargetColumns((box.value,)", "TargetColumns((Box.NEW.value,)",
@@ -144,54 +146,68 @@ def copy_with(fault: Fault | None) -> Iterator[Path]:
         yield root
 
 
-def is_found(root: Path, *words: str) -> bool:
-    """Whether ``python -m words`` in the copy ends with exit code 1 and not 0. Raises ``RuntimeError`` where it cannot run."""
+def words_of(first: Sequence[str]) -> tuple[str, ...]:
+    """The words that run the part of an instrument that ``Fault.first`` names; all of it where that is only its name."""
+    name, *part = first
+    whole = INSTRUMENTS[name]
+    return (*(whole[:1] if part and name == "commands" else whole), *part)
+
+
+def difference(root: Path, words: Sequence[str]) -> str:
+    """Runs ``python -m words`` in the copy and returns the first line that tells of a difference, "" where there is none. Raises
+    ``RuntimeError`` where it cannot run."""
     env = {**os.environ, "PYTHONPATH": str(root)}
     run = subprocess.run([sys.executable, "-m", *words], cwd=root, env=env, capture_output=True, text=True)
     if run.returncode not in (0, 1):
         raise RuntimeError(f"{' '.join(words)} ended with {run.returncode}: {run.stderr[-2000:] or run.stdout[-2000:]}")
-    return run.returncode == 1
+    lines = run.stdout.splitlines()
+    told = [line[1:] for line in lines if line[:1] in ("+", "E") and not line.startswith("+++")] or [*lines[-1:], "exit code 1"]
+    return "" if run.returncode == 0 else " ".join(told[0].split())
 
 
-def _narrow(first: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """An instrument and the words that run only a part of it, as ``Fault.first`` names them."""
-    whole = INSTRUMENTS[first[0]]
-    return first[0], (*(whole[:1] if first[0] == "commands" else whole), *first[1:])
-
-
-def found_by(root: Path, first: Sequence[str], *, each: bool) -> list[str]:
-    """The instruments that notice the fault in the copy ``root``; only the first one unless ``each``."""
-    finders: list[str] = []
-    runs = [*([_narrow(first)] if first else []), *INSTRUMENTS.items()]
-    for name, words in runs:
-        if name not in finders and is_found(root, *words):
-            finders.append(name)
-            if not each:
-                break
-    return finders
+def found_by(fault: Fault, *, each: bool, clean: Callable[[Sequence[str]], object]) -> Iterator[tuple[str, str]]:
+    """Yields the instruments that notice the fault, only the first one unless ``each``, and what they say. ``clean`` is called
+    before with the words of each: it raises where they find something without a fault."""
+    finders = set[str]()
+    with copy_with(fault) as root:
+        for first in (fault.first, *((name,) for name in INSTRUMENTS)):
+            if first[0] not in finders:
+                clean(words := words_of(first))
+                if line := difference(root, words):
+                    finders.add(first[0])
+                    yield first[0], line
+                    if not each:
+                        return
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.behaviour.faults")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="faults to try; without any all, and before them no fault")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="faults to try; without any all")
     parser.add_argument("--all", action="store_true", help="run every instrument on each fault")
     args = parser.parse_args()
     chosen = [fault for fault in FAULTS if not args.names or fault.name in args.names]
     for fault in FAULTS:
         patched(fault, _ROOT)
-    if not args.names:
-        with copy_with(None) as root:
-            if finders := found_by(root, (), each=True):
-                print(f"without a fault, {', '.join(finders)} find something")
-                return 1
-    count = 0
-    for fault in chosen:
-        with copy_with(fault) as root:
-            finders = found_by(root, fault.first, each=args.all)
-        count += bool(finders)
-        print(f"{fault.name:<40} {', '.join(finders) or 'NOT FOUND'}", flush=True)
-    print(f"{count} of {len(chosen)} faults were found")
-    return int(count < len(chosen))
+    with copy_with(None) as untouched:
+
+        @cache
+        def clean(words: Sequence[str]) -> None:
+            if line := difference(untouched, words):
+                raise SystemExit(f"without a fault, {' '.join(words)} finds something: {line}")
+
+        missed = [fault.name for fault in chosen if not _try(fault, each=args.all, clean=clean)]
+    print(f"{len(chosen) - len(missed)} of {len(chosen)} faults were found")
+    return int(bool(missed))
+
+
+def _try(fault: Fault, *, each: bool, clean: Callable[[Sequence[str]], object]) -> bool:
+    """Prints what finds the fault; False where nothing does."""
+    found = dict(found_by(fault, each=each, clean=clean))
+    for name, line in found.items():
+        print(f"{fault.name:<36} {name:<9} {line[:110]}", flush=True)
+    if not found:
+        print(f"{fault.name:<36} NOT FOUND", flush=True)
+    return bool(found)
 
 
 if __name__ == "__main__":

@@ -28,9 +28,8 @@ def test_a_place_that_is_not_there_is_an_error() -> None:
 @pytest.mark.parametrize("name", ["cursor type changed", "sync left out before the result line"])
 def test_a_fault_is_found_and_nothing_without_it(name: str) -> None:
     fault = BY_NAME[name]
-    instrument, *asked = fault.first
-    words = (*faults.INSTRUMENTS[instrument], *asked)
+    words = faults.words_of(fault.first)
     with faults.copy_with(fault) as root:
-        assert faults.is_found(root, *words)
+        assert faults.difference(root, words) != ""
     with faults.copy_with(None) as root:
-        assert not faults.is_found(root, *words)
+        assert faults.difference(root, words) == ""
