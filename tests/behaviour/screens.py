@@ -13,7 +13,6 @@ import argparse
 import difflib
 import json
 import os
-import pwd
 import re
 import shutil
 import subprocess
@@ -190,7 +189,6 @@ def _trouble(scene: Scene) -> None:
     waiting = sorted(name for name in os.listdir(path / "new") if name[0].isdigit())
     os.rename(path / "new" / waiting[0], path / "cur" / f"{waiting[0]}:2,P{_DEAD + 2}")
     (path / "tmp" / f"{_id(scene, 90)}").write_text("half a mess")
-    (path / "tmp" / f"1700000000000000.{_DEAD + 3}.vm").write_text("half")
     (path / "cursors.json").write_text("{}")
     _poll(scene, path / "cursors.json", ("imessage", 89632), ("email", 204510), ("teams", "page-7"))
     stale = (path / "cursors.json").read_text()
@@ -430,8 +428,8 @@ def main() -> int:
     os.umask(0o022)
     names = args.names or list(SCRIPTS)
     if os.geteuid() == 0:  # the record is that of an ordinary user; with this capability it finds Python where it is
-        nobody, capability = pwd.getpwnam("nobody"), "-all,+dac_override"
-        user = [f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+        uid, capability = 100_000 + os.getpid(), "-all,+dac_override"  # a user without other processes, which might be hidden
+        user = [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
         words = ["setpriv", *user, f"--inh-caps={capability}", f"--ambient-caps={capability}", sys.executable, "-m", _MODULE]
         os.execvp(words[0], [*words, *sys.argv[1:]])
     with ThreadPoolExecutor(len(names)) as pool:
