@@ -62,7 +62,7 @@ class Scene:
     """What a script is played on. ``words`` follow ``spooltop``; ``names`` are replaced on its screens."""
 
     folder: Path
-    made: int = field(default_factory=lambda: int(time.time()))
+    made: int = field(default_factory=lambda: int(time.time()) // 60 * 60)  # 15 s are a cell
     words: list[str] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     stack: ExitStack = field(default_factory=ExitStack)
