@@ -428,7 +428,8 @@ def main() -> int:
     os.umask(0o022)
     names = args.names or list(SCRIPTS)
     if os.geteuid() == 0:  # the record is that of an ordinary user; with this capability it finds Python where it is
-        uid, capability = 100_000 + os.getpid(), "-all,+dac_override"  # a user without other processes, which might be hidden
+        uid = 20_000 + os.getpid() % 40_000  # a user without other processes, which might be hidden
+        capability = "-all,+dac_override"
         user = [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
         words = ["setpriv", *user, f"--inh-caps={capability}", f"--ambient-caps={capability}", sys.executable, "-m", _MODULE]
         os.execvp(words[0], [*words, *sys.argv[1:]])
