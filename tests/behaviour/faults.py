@@ -91,7 +91,7 @@ FAULTS = (
     Fault("stream claim handed over twice", "RECOVER", "redis.call('EXISTS', KEYS[at]) == 0",
           "redis.call('EXISTS', KEYS[at]) >= 0", ("commands", "stream")),
     Fault("result count wrong", "Result.count", "len(self.items) - self.not_done.total", "len(self.items)",
-          ("commands", "claims-mixed")),
+          ("screens", "change-80x24")),
 )  # fmt: skip
 
 
