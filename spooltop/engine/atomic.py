@@ -10,11 +10,12 @@ import stat
 from spooltop.errors import Refused, SpoolFull
 
 from .arguments import check_bytes, check_text
-from .system.files import Files
+from .system.files import Files, is_inode
 from .system.os_errors import translate
 
 __all__ = [
-    "discard", "make_file", "open_shared", "publish", "publish_new", "write_atomic", "write_atomic_text", "write_new",
+    "discard", "drafts_of", "drop_drafts", "make_file", "open_shared", "publish", "publish_new", "write_atomic",
+    "write_atomic_text", "write_new",
 ]  # fmt: skip
 
 
@@ -210,3 +211,21 @@ def discard(files: Files, name: str, folder: int) -> bool:
     except OSError:
         return True  # the first error is the one to report
     return True
+
+
+def drafts_of(files: Files, found: os.stat_result, dir_fd: int, name: str) -> list[str]:
+    """Returns the draft, where it is the one other name of the file ``found``, whose name is ``name``: ``publish_new`` was cut
+    off between link and unlink."""
+    if found.st_nlink != 2 or not stat.S_ISREG(found.st_mode):
+        return []
+    drafts = (other for other in files.list(dir_fd) if other.startswith(f".{name[:200]}."))
+    return [draft for draft in drafts if is_inode(files, draft, dir_fd, found.st_ino)]
+
+
+def drop_drafts(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
+    """Removes the draft that is the second name of the open file ``name``, and returns the status of the file."""
+    found = files.fstat(fd)
+    drafts = drafts_of(files, found, dir_fd, name)
+    for draft in drafts:
+        files.unlink(draft, dir_fd)
+    return files.fstat(fd) if drafts else found

@@ -20,7 +20,7 @@ from itertools import chain
 
 from spooltop.records import dataclass
 
-from .atomic import open_shared
+from .atomic import drop_drafts, open_shared
 from .cursors.journal import timeouts_since
 from .system.files import Files
 from .system.small_files import read_small
@@ -56,7 +56,7 @@ def add(files: Files, folder: int, name: str, like: os.stat_result, counts: Iter
     try:
         fd = open_shared(files, name, folder, like, append=True)
         try:
-            found = files.fstat(fd)
+            found = drop_drafts(files, fd, folder, name)
             if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or not lock_within(files, fd, _PATIENCE, write=True):
                 return
             if found.st_size > MAX:

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from spooltop.errors import Unreadable
 
 from .counters import lock_within
-from .system.files import Files
+from .system.files import Files, close_all
 from .system.host import this_machine
 from .system.small_files import open_regular
 
@@ -68,9 +68,7 @@ def read_and_delete(
             return None
         return _taken(files, folder, name, mine, path)
     finally:
-        if lock is not None:
-            files.close(lock)
-        files.close(folder)
+        close_all(files, [fd for fd in (lock, folder) if fd is not None])
 
 
 def _taken(files: Files, folder: int, name: str, mine: str, path: str | os.PathLike[str]) -> bytes:

@@ -281,11 +281,11 @@ class PresenceLock:
         fd, self.fd = self.fd, -1
         if fd < 0:
             return
-        if remove:
-            consumers = dirs.private_dir(CONSUMERS)
-            if consumers is not None:
+        try:
+            if remove and (consumers := dirs.private_dir(CONSUMERS)) is not None:
                 _remove(dirs.files, self.token, consumers)
-        dirs.files.close(fd)
+        finally:
+            dirs.files.close(fd)
 
     def abandon(self) -> None:
         """Closes the copy of the descriptor in a forked child, so that the lock ends with the parent. Touches nothing else."""

@@ -11,7 +11,7 @@ import json
 import os
 
 from spooltop.engine.atomic import publish
-from spooltop.engine.system.files import REAL_FILES, Files
+from spooltop.engine.system.files import REAL_FILES, Files, close_all
 from spooltop.engine.system.small_files import read_small
 from spooltop.model.kept_view import KeptView
 from spooltop.model.protocols import Sort
@@ -80,12 +80,12 @@ class ViewFile:
             return KeptView()
         try:
             folder = self._open()
+            try:
+                return self._all(folder).get(self._target, KeptView())
+            finally:
+                self._files.close(folder)
         except OSError:
             return KeptView()
-        try:
-            return self._all(folder).get(self._target, KeptView())
-        finally:
-            self._files.close(folder)
 
     def write(self, kept: KeptView) -> bool:
         """Keeps it; False where that is not possible, which hinders nobody."""
@@ -94,23 +94,19 @@ class ViewFile:
         files = self._files
         try:
             self._make()
-            folder = self._open()
-        except OSError:
-            return False
-        try:
-            lock = files.open_lasting(_LOCK, folder, mode=0o600)
+            opened = [folder := self._open()]
             try:
+                lock = files.open_lasting(_LOCK, folder, mode=0o600)
+                opened.insert(0, lock)
                 files.lock_coarse(lock, wait=True)
                 targets = self._all(folder)
                 targets.pop(self._target, None)
                 targets[self._target] = kept
                 publish(files, folder, NAME, encode_views(targets), files.fstat(folder), mode=0o600)
             finally:
-                files.close(lock)
+                close_all(files, opened)
         except OSError:
             return False
-        finally:
-            files.close(folder)
         return True
 
     def _all(self, folder: int) -> dict[str, KeptView]:
@@ -123,9 +119,12 @@ class ViewFile:
         """Opens the folder. Raises ``OSError``, also where it belongs to another user."""
         assert self._folder is not None  # nobody asks where there is none
         folder = self._files.open_dir(self._folder, follow=True)
-        if self._files.fstat(folder).st_uid != self._user:
+        try:
+            if self._files.fstat(folder).st_uid != self._user:
+                raise PermissionError(f"{self._folder} belongs to another user")
+        except OSError:
             self._files.close(folder)
-            raise PermissionError(f"{self._folder} belongs to another user")
+            raise
         return folder
 
     def _make(self) -> None:

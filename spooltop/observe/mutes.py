@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from spooltop.engine.atomic import publish
-from spooltop.engine.system.files import Files
+from spooltop.engine.system.files import Files, close_all
 from spooltop.engine.system.small_files import NotRegular, read_small
 from spooltop.errors import Refused, Unreadable, UsageError
 from spooltop.model.look.problem import Problem, Severity
@@ -167,12 +167,11 @@ class MuteFile:
         files = self._files
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            folder = files.open_dir(self._folder, follow=True)
-        except OSError as error:
-            raise self._refused(error) from error
-        try:
-            lock = files.open_lasting(_LOCK, folder, mode=0o600)
+            opened = [files.open_dir(self._folder, follow=True)]
+            folder = opened[0]
             try:
+                lock = files.open_lasting(_LOCK, folder, mode=0o600)
+                opened.insert(0, lock)
                 files.copy_owner(lock, files.fstat(folder))  # by sudo it would else lock the user's own dashboard out
                 files.lock_coarse(lock, wait=True)
                 targets = self._read(folder)
@@ -182,30 +181,29 @@ class MuteFile:
                     targets[path] = {source: end for source, end in targets[path].items() if end > now}
                 self._write(folder, encode(targets))
             finally:
-                files.close(lock)
+                close_all(files, opened)
         except OSError as error:
             raise self._refused(error) from error
-        finally:
-            files.close(folder)
 
     def _read(self, folder: int | None) -> Targets:
         """Reads and parses the file. Raises ``Unreadable``."""
         assert self._folder is not None  # nobody reads where there is nothing
         files = self._files
         path = os.path.join(self._folder, _NAME)
-        own = folder
         try:
-            own = files.open_dir(self._folder, follow=True) if folder is None else folder
-            return decode(read_small(_NAME, own, files=files, limit=_CAP).data)
+            if folder is not None:
+                return decode(read_small(_NAME, folder, files=files, limit=_CAP).data)
+            folder = files.open_dir(self._folder, follow=True)
+            try:
+                return self._read(folder)
+            finally:
+                files.close(folder)
         except FileNotFoundError:
             return {}
         except (NotRegular, ValueError, RecursionError) as error:
             raise Unreadable("not a file of mutes; it is left as it is", path=path, advice="fix it or move it away") from error
         except OSError as error:
             raise Unreadable(f"cannot be read: {error.strerror}", path=path) from error
-        finally:
-            if folder is None and own is not None:
-                files.close(own)
 
     def _write(self, folder: int, data: bytes) -> None:
         publish(self._files, folder, _NAME, data, self._files.fstat(folder), mode=0o600)

@@ -6,7 +6,9 @@ alike.
 
 from __future__ import annotations
 
+import ast
 import errno
+import gc
 import os
 import sys
 import traceback
@@ -30,6 +32,7 @@ LASTING = CHANGES | SYNCING
 """Operations that a full disk may fail."""
 EVERY = LASTING | LOOKING | {"read_at", "lock_coarse"}
 """Operations that end in a system call."""
+RENAMEAT2 = frozenset({"rename_noreplace", "swap"})
 CUT = 9
 
 Site = tuple[str, int, int]
@@ -42,7 +45,7 @@ class Mode(NamedTuple):
     """Behaviour of the calls in ``seen``: at one of them the process ends or, with ``error``, it fails.
 
     ``old``: no renameat2. ``staged``: as on an ext4 without a journal. ``lasting``: all later calls fail too. ``done``: the call
-    was done and yet reports the error. ``parts``: a log begins a new part with each line.
+    was done and yet reports the error. ``parts``: a log begins a new part with each line. ``short``: a write takes half.
     """
 
     error: int | None = None
@@ -52,9 +55,10 @@ class Mode(NamedTuple):
     lasting: bool = False
     done: bool = False
     parts: bool = False
+    short: bool = False
 
     def __str__(self) -> str:
-        flags = (flag for flag in ("old", "staged", "lasting", "done", "parts") if getattr(self, flag))
+        flags = (flag for flag in ("old", "staged", "lasting", "done", "parts", "short") if getattr(self, flag))
         return "-".join(["cut" if self.error is None else errno.errorcode[self.error], *flags])
 
 
@@ -69,8 +73,10 @@ def interposed(mode: Mode, act: Callable[[int, str, Callable[[], Any]], Any]) ->
             if name == "reuses_inodes_late" and mode.staged:
                 return True
             do = partial(real, *arguments, **options)
-            if name == "rename_noreplace" and mode.old:
+            if name in RENAMEAT2 and mode.old:
                 do = partial(_fail, errno.EINVAL)
+            if name == "write" and mode.short:
+                do = partial(real, arguments[0], arguments[1][: (len(arguments[1]) + 1) // 2])
             if name not in mode.seen:
                 return do()
             number += 1
@@ -80,7 +86,7 @@ def interposed(mode: Mode, act: Callable[[int, str, Callable[[], Any]], Any]) ->
 
     replaced = [
         (owner, name, real) for owner in LogFiles.__mro__[:-1] for name, real in vars(owner).items()
-        if name in mode.seen | {"rename_noreplace", "reuses_inodes_late"}
+        if name in mode.seen | RENAMEAT2 | {"write", "reuses_inodes_late"}
     ]  # fmt: skip
     limit = LogFiles.rotate_at
     for owner, name, real in replaced:
@@ -125,41 +131,59 @@ def calls_of(run: Callable[[], object], mode: Mode) -> list[tuple[Site, ...]]:
     return sites
 
 
-def cut(run: Callable[[], object], mode: Mode, at: int, sites: Sequence[Site] = ()) -> bool:
-    """Runs it in a child that ends instead of its call number ``at``, whose ``sites`` are given; False if it came to its end."""
+def cut(run: Callable[[], object], mode: Mode, at: int | str) -> bool:
+    """Runs it in a child that ends instead of its call number ``at``, or its first call in the file that ends so; with
+    ``mode.error`` that call fails, and the child ends instead of its next change. False if it came to its end."""
+    reading, writing = os.pipe()
+    failed = False
+
+    def act(number: int, name: str, do: Callable[[], Any]) -> Any:
+        nonlocal failed
+        if failed and name not in CHANGES:
+            return do()
+        sites = _sites()
+        if not failed and (number < at if isinstance(at, int) else not any(file.endswith(at) for file, _, _ in sites)):
+            return do()
+        if mode.error is not None and not failed:
+            failed = True
+            return _failed(mode.error, name, do)
+        os.write(writing, repr(sites).encode())
+        os._exit(CUT)
+
     pid = os.fork()
     if pid == 0:
         try:
-            with interposed(mode, lambda number, _, do: os._exit(CUT) if number == at else do()):
+            with interposed(mode, act):
                 run()
             os._exit(0)
+        except SpooltopError:
+            os._exit(0 if mode.error else 1)
         except BaseException:  # noqa: BLE001  # a child never runs on in pytest
             traceback.print_exc()
         finally:
             os._exit(1)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        ended_at = pipe.read()
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert code in (0, CUT), f"at call {at}, {sites}: see the traceback"
+    assert code in (0, CUT), f"at call {at}: see the traceback"
     if code:
-        HITS["cut"].update(sites)
+        HITS["cut"].update(ast.literal_eval(ended_at.decode()))
     return bool(code)
 
 
 def fail(run: Callable[[], Sequence[str]], mode: Mode, at: int) -> tuple[Sequence[str], bool]:
-    """Runs it so that call number ``at`` fails: what is told of it, and whether there was such a call. No descriptor stays open.
-    A ``close`` that fails has closed all the same, as close(2) says."""
+    """Runs it so that call number ``at`` fails: what is told of it, and whether there was such a call. No descriptor stays
+    open."""
     reached = False
 
     def act(number: int, name: str, do: Callable[[], Any]) -> Any:
         nonlocal reached
         if number < at or (number > at and not mode.lasting):
             return do()
-        if not reached:
-            HITS["failed"].update(_sites())
+        HITS["failed"].update(_sites())
         reached = True
-        if mode.done or name == "close":
-            do()
-        assert mode.error is not None
-        return _fail(mode.error)
+        return _failed(mode.error or errno.EIO, name, do, done=mode.done)
 
     descriptors = os.listdir("/proc/self/fd")
     with interposed(mode, act):
@@ -167,5 +191,14 @@ def fail(run: Callable[[], Sequence[str]], mode: Mode, at: int) -> tuple[Sequenc
             told = run()
         except SpooltopError as error:
             told = [str(error)]
+    if len(os.listdir("/proc/self/fd")) != len(descriptors):
+        gc.collect()  # an error and its frames refer to each other
     assert len(os.listdir("/proc/self/fd")) == len(descriptors), at
     return told, reached
+
+
+def _failed(error: int, name: str, do: Callable[[], Any], *, done: bool = False) -> None:
+    """Raises the error of a call. A ``close`` that fails has closed all the same, as close(2) says."""
+    if done or name == "close":
+        do()
+    _fail(error)

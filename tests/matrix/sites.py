@@ -10,9 +10,12 @@ import spooltop
 
 from .cuts import CHANGES, Site
 
-__all__ = ["call_sites"]
+__all__ = ["UNREACHABLE", "call_sites"]
 
 METHODS = CHANGES | {"move", "write_all", "write_rest"}
+
+UNREACHABLE: dict[tuple[str, str], str] = {}
+"""(File, method) → why no supported way leads to that call alone."""
 
 
 def call_sites() -> dict[Site, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 
@@ -12,23 +12,24 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.vocabulary import ASIDE, Action
 from tests.builders import LayoutWorld, SpoolWorld
 
-from .cuts import Mode, Site, calls_of, cut, fail, interposed
+from .cuts import HITS, Mode, Site, calls_of, cut, fail, interposed
 from .scenes import Scene, Stage
+from .works import Work
 
-__all__ = ["sweep_cuts", "sweep_errors"]
+__all__ = ["sweep_cuts", "sweep_errors", "sweep_work"]
 
 
-def sweep_cuts(scene: Scene, mode: Mode, folder: Path, repair: str) -> int:
-    """Cuts the act off at each of its calls: each file is at one place, and ``repair``, "rerun" or "undo", finishes. Returns the
-    number of cuts."""
+def sweep_cuts(scene: Scene, mode: Mode, folder: Path, repair: str, *, new: bool = False) -> int:
+    """Cuts the act off at each of its calls, or at the ``new`` ones of sites that no sweep has reached: each file is at one
+    place, and ``repair``, "rerun" or "undo", finishes. Returns the number of cuts."""
     sites, final = _whole(scene, mode, folder)
-    places = list(_chosen(sites, scene.each))
+    places = list(_chosen(sites, scene.each, HITS["cut"] if new else ()))
     for at in places:
         stage = scene.prepare(folder / str(at))
         with stage.world:
             before, everything, known = stage.world.census(), scene.view(stage, exact=True), _operations(stage)
             case = (scene.name, str(mode), repair, at, sites[at - 1])
-            assert cut(partial(scene.act, stage), mode, at, sites[at - 1]), case
+            assert cut(partial(scene.act, stage), mode, at), case
             scene.check_one_place(stage, before)
             with interposed(mode._replace(seen=frozenset()), lambda number, name, do: do()):  # in the same file system
                 if repair == "undo":
@@ -41,11 +42,11 @@ def sweep_cuts(scene: Scene, mode: Mode, folder: Path, repair: str) -> int:
     return len(places)
 
 
-def sweep_errors(scene: Scene, mode: Mode, folder: Path) -> int:
+def sweep_errors(scene: Scene, mode: Mode, folder: Path, *, new: bool = False) -> int:
     """Fails each call of the act: each file is at one place, the error is told in a line, and the next act finishes. Returns the
     number of errors."""
     sites, final = _whole(scene, mode, folder)
-    places = list(_chosen(sites, scene.each))
+    places = list(_chosen(sites, scene.each, HITS["failed"] if new else ()))
     for at in places:
         stage = scene.prepare(folder / str(at))
         with stage.world:
@@ -62,6 +63,40 @@ def sweep_errors(scene: Scene, mode: Mode, folder: Path) -> int:
     return len(places)
 
 
+def sweep_work(work: Work, mode: Mode, folder: Path, *, is_cut: bool, new: bool = False) -> int:
+    """Cuts the work off at each of its calls, or fails them: what can be counted on then is between what was and what is to be,
+    and the same again finishes. Returns the number of calls."""
+    with work.build(folder / "before") as world:
+        before = work.view(world)
+    with work.build(folder / "whole") as world:
+        sites = calls_of(lambda: work.act(world), mode)
+        final = work.view(world)
+    places = list(_chosen(sites, None, HITS["cut" if is_cut and not mode.error else "failed"] if new else ()))
+    for at in places:
+        with work.build(folder / str(at)) as world:
+            case, told, act = (str(mode), at, sites[at - 1]), ["it was cut off"], partial(work.act, world)
+            if is_cut:
+                assert cut(act, mode, at) or mode.error or mode.short, case
+            else:
+                told, _ = fail(act, mode, at)
+                assert all(words and "\n" not in words for words in told), (case, told)
+            if work.between or not (told or work.is_silent):
+                now = work.view(world)
+                assert told or work.is_silent or now == final, (case, now, final)
+                _check_between(case, before, now, final)
+            if work.again:
+                work.act(world)
+                assert work.view(world) == final, (case, work.view(world), final)
+    return len(places)
+
+
+def _check_between(case: object, before: Counter[str], now: Counter[str], final: Counter[str]) -> None:
+    for name in before.keys() | now.keys() | final.keys():
+        assert min(before[name], final[name]) <= now[name] <= max(before[name], final[name]), (case, before, now, final)
+    counts = sorted((before.total(), final.total()))
+    assert counts[0] <= now.total() <= counts[1], (case, before, now, final)
+
+
 def _whole(scene: Scene, mode: Mode, folder: Path) -> tuple[list[tuple[Site, ...]], object]:
     """Runs the act whole: the sites of its calls, and how the queue is then."""
     stage = scene.prepare(folder / "whole")
@@ -72,11 +107,14 @@ def _whole(scene: Scene, mode: Mode, folder: Path) -> tuple[list[tuple[Site, ...
         return sites, scene.view(stage)
 
 
-def _chosen(sites: Sequence[tuple[Site, ...]], each: int | None) -> Iterator[int]:
-    """Yields the numbers of the calls, those of a site only ``each`` times, and the last one of each site."""
+def _chosen(sites: Sequence[tuple[Site, ...]], each: int | None, known: Set[Site] | tuple[()]) -> Iterator[int]:
+    """Yields the numbers of the calls, those of a site only ``each`` times, and the last one of each site; only those of sites
+    that are not ``known`` if any are."""
     counts, last = Counter[tuple[Site, ...]](), {site: number for number, site in enumerate(sites, 1)}
     for number, site in enumerate(sites, 1):
         counts[site] += 1
+        if known and set(site) <= known:
+            continue
         if each is None or counts[site] <= each or last[site] == number:
             yield number
 

@@ -12,8 +12,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from spooltop.engine.atomic import drafts_of, drop_drafts
 from spooltop.engine.names import encode_value
-from spooltop.engine.system.files import Files, is_inode
+from spooltop.engine.system.files import Files
 from spooltop.engine.system.syscalls import fallocate
 from spooltop.model.target import has_scheme
 from spooltop.patterns import pattern
@@ -83,12 +84,7 @@ def plain(found: os.stat_result, name: str) -> None:
 def plain_now(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
     """Checks the open file ``name`` as ``plain`` does, after removing the draft that ``make_file``, cut off between link and
     unlink, has left as its second name."""
-    found = files.fstat(fd)
-    drafts = _drafts(files, found, dir_fd, name)
-    for other in drafts:
-        files.unlink(other, dir_fd)
-    if drafts:
-        found = files.fstat(fd)
+    found = drop_drafts(files, fd, dir_fd, name)
     plain(found, name)
     return found
 
@@ -96,17 +92,9 @@ def plain_now(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
 def plain_but_for_draft(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
     """Checks as ``plain_now`` does, for readers: it removes nothing."""
     found = files.fstat(fd)
-    if not _drafts(files, found, dir_fd, name):
+    if not drafts_of(files, found, dir_fd, name):
         plain(found, name)
     return found
-
-
-def _drafts(files: Files, found: os.stat_result, dir_fd: int, name: str) -> list[str]:
-    """The draft, where it is the one other name of the file ``found``."""
-    if found.st_nlink != 2 or not stat.S_ISREG(found.st_mode):
-        return []
-    drafts = (other for other in files.list(dir_fd) if other.startswith(f".{name}."))
-    return [draft for draft in drafts if is_inode(files, draft, dir_fd, found.st_ino)]
 
 
 def open_path(files: Files, path: str) -> int:

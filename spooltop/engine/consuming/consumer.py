@@ -129,14 +129,21 @@ class Consumer:
             try:
                 if self._lost_hold is not None:
                     self._lost_hold.drop(boxes.dirs, remove=False)
-                if hold is not None:
-                    mine = f",c={hold.token}."
-                    left = any(mine in name for name in boxes.files.scan(boxes.cur))
-                    hold.drop(boxes.dirs, remove=not left)
             finally:
-                self.boxes = cast("OpenBoxes", AfterClose(self._path))
+                try:
+                    if hold is not None:
+                        self._end_presence(boxes, hold)
+                finally:
+                    self.boxes = cast("OpenBoxes", AfterClose(self._path))
         if dropped:
             warn_dropped(*(claim.id for claim in dropped))
+
+    def _end_presence(self, boxes: OpenBoxes, hold: PresenceLock) -> None:
+        mine, left = f",c={hold.token}.", True
+        try:
+            left = any(mine in name for name in boxes.files.scan(boxes.cur))
+        finally:
+            hold.drop(boxes.dirs, remove=not left)
 
     def _keep_presence(self, boxes: OpenBoxes) -> None:
         """Takes a new presence if the file of this one was removed (a restore without it), and renames the claims to its token:

@@ -22,7 +22,7 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 
 from ..arguments import absolute_path, check_seconds, check_text
-from ..atomic import make_file, publish
+from ..atomic import drop_drafts, make_file, publish
 from ..closed import OwnedDescriptor, closed
 from ..counters import lock_within
 from ..system.files import Files
@@ -220,7 +220,7 @@ class CursorFile:
                 raise
             raise CursorUnreadable(f"{LOCK} beside it is no regular file", path=self.path, advice="remove it") from None
         try:
-            now = files.fstat(fd)
+            now = drop_drafts(files, fd, folder, LOCK)
             if not stat.S_ISREG(now.st_mode):
                 raise CursorUnreadable(f"{LOCK} beside it is no regular file", path=self.path, advice="remove it")
             if now.st_nlink != 1:  # who may write the directory has linked it there, to have a file of ours given away

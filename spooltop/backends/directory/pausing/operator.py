@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from spooltop.engine.atomic import publish_new
+from spooltop.engine.atomic import drafts_of, publish_new
 from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.pausing import PAUSED, encode_pause, read_pause
 from spooltop.errors import Unreadable, UsageError
@@ -141,9 +141,10 @@ class PauseOperator(ItemOperator[PauseIntent]):
                 return
             own = dirs.private_dir()
             try:
-                if own is None or pinned(self._files.stat(PAUSED, own)) != pin:
+                if own is None or pinned(found := self._files.stat(PAUSED, own)) != pin:
                     raise Skipped("it was resumed or paused again meanwhile")
-                self._files.unlink(PAUSED, own)
+                for name in (*drafts_of(self._files, found, own, PAUSED), PAUSED):
+                    self._files.unlink(name, own)
             except FileNotFoundError:
                 raise Skipped("it was resumed meanwhile") from None
             self._files.sync_dir(own)
