@@ -130,12 +130,13 @@ def look(dirs: SpoolDirs, token: str) -> Presence:
     except OSError:
         return Presence("unreadable")
     try:
-        record = json_object(files.read(fd, min(found.st_size, _CAP)))
-        return _presence(_lock_state(files, fd, record), record, found, dirs.kind)
+        try:
+            record = json_object(files.read(fd, min(found.st_size, _CAP)))
+            return _presence(_lock_state(files, fd, record), record, found, dirs.kind)
+        finally:
+            files.close(fd)
     except OSError:
         return Presence("unreadable")
-    finally:
-        files.close(fd)
 
 
 def _lock_state(files: Files, fd: int, record: dict[str, Any]) -> str:

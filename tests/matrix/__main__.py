@@ -45,7 +45,7 @@ def main(words: list[str]) -> int:
             if not words or any(word in name for word in words):
                 try:
                     counts["calls"] += sweep(Path(folder, str(number)))
-                except AssertionError as error:
+                except (AssertionError, OSError) as error:
                     counts["failed sweeps"] += 1
                     print(f"{name}: {error}")
     hit, scripts = lua_sites() if not words else (set(), set())

@@ -33,7 +33,7 @@ MEASURED = (
 COPIED = ("spooltop", "tests", "screenshots", "pyproject.toml", "README.md", ".ci")
 TABLE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spooltop" / "reach.json"
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
-SWEEPS = ("test_crash.py", "test_crash_aside.py", "test_crash_sweep.py", "matrix/test_*.py")
+SWEEPS = ("matrix/test_*.py",)
 """Sweeps that take minutes. A mutation that only they notice deserves a smaller test."""
 PYTEST = ("-m", "pytest", "-q", "--all", "--no-header", "--tb=no", *(f"--ignore-glob=*/{name}" for name in SWEEPS))
 PASSED, FAILED = 0, 1

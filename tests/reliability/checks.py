@@ -22,8 +22,7 @@ from spooltop.errors import ClaimLost, LockTimedOut, SpooltopError
 from .crash import points
 from .pagecache import Disk, RecordingFiles
 from .powercut import cuts
-from .seam import Seam
-from .tripwire import Tripwire
+from .seam import Seam, Tripwire
 from .world import OPERATIONS, killed_in_child
 
 __all__ = ["CHECKS", "Made"]

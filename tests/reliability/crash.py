@@ -22,7 +22,7 @@ from tests.matrix.cuts import CHANGES
 from tests.scratch import scratch
 
 from .figures import Figure
-from .tripwire import Tripwire
+from .seam import Tripwire
 from .world import OPERATIONS, Expected, World, after, build, killed_in_child
 
 __all__ = ["BAR", "NAME", "points", "run", "sequences"]

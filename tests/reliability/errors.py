@@ -273,7 +273,7 @@ def step_tried(task: tuple[str, bool, bool]) -> tuple[int, list[str]]:
 
 
 def run(quick: bool, say: Callable[[str], None]) -> Figure:
-    steps = [step for step in STEPS if not quick or step != "requeue"]  # test_crash fails each call of that
+    steps = [step for step in STEPS if not quick or step != "requeue"]  # tests.matrix fails each call of that
     tasks = [(step, old, quick) for old in ((False,) if quick else (False, True)) for step in steps]
     count = violations = 0
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:

@@ -17,7 +17,7 @@ from tests.scratch import scratch
 
 from .disks import Disk, missing
 from .figures import Figure
-from .tripwire import Tripwire
+from .seam import Tripwire
 from .world import OPERATIONS, Expected, World, after, body, build, killed_in_child
 
 __all__ = ["BAR", "NAME", "cuts", "run"]

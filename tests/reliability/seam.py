@@ -10,7 +10,7 @@ from typing import Any
 from spooltop.backends.journal.log_files import LogFiles
 from tests.matrix.cuts import EVERY
 
-__all__ = ["CALLS", "OPENING", "Around", "Seam"]
+__all__ = ["CALLS", "OPENING", "Around", "Seam", "Tripwire"]
 
 CALLS = EVERY
 """Operations that end in a system call; ``move`` and ``write_all`` are made of these."""
@@ -47,3 +47,32 @@ class Seam(LogFiles):
         if self.old:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         super().rename_noreplace(name, dir_fd, to, to_fd)
+
+
+class Tripwire(LogFiles):
+    """Does ``act`` before the file operation number ``at`` (from 1, counted while armed, of those in ``seen``); ``old`` has no
+    renameat2. A ``close`` that fails has closed all the same, as close(2) says."""
+
+    def __init__(self, at: int, act: Callable[[], object], *, old: bool = False, seen: frozenset[str] = CALLS) -> None:
+        super().__init__()
+        self.at, self.act, self.old, self.seen = at, act, old, seen
+        self.count = 0
+        self.armed = False
+
+    def __getattribute__(self, name: str) -> Any:
+        real = super().__getattribute__(name)
+        if name not in CALLS or name not in self.seen:
+            return real
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            if self.armed:
+                self.count += 1
+                if self.count == self.at:
+                    if name == "close":
+                        real(*arguments, **options)
+                    self.act()
+            if name == "rename_noreplace" and self.old:
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+            return real(*arguments, **options)
+
+        return counted

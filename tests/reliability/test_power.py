@@ -10,7 +10,7 @@ from tests.needs import needs
 
 from .disks import Disk
 from .power import cuts
-from .tripwire import Tripwire
+from .seam import Tripwire
 from .world import build
 
 

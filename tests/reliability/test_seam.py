@@ -12,7 +12,7 @@ from spooltop.backends.journal.log_files import LogFiles
 from tests.engine.helpers import COMPOSED
 from tests.matrix.cuts import CHANGES, EVERY
 
-from .tripwire import Tripwire
+from .seam import Tripwire
 
 DO: dict[str, Callable[[LogFiles, int, int], object]] = {
     "create": lambda files, at, fd: os.close(files.create("new", at)),
