@@ -15,7 +15,9 @@ from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import ASIDE, Action, Box
 from tests.builders import ALL, GONE, CursorWorld, LayoutWorld, LockWorld, SpoolWorld, TicketWorld, World, message_id
 
-__all__ = ["SCENES", "Scene", "Stage"]
+from .cuts import Mode, cut
+
+__all__ = ["SCENES", "Scene", "Stage", "alone"]
 
 NONE = Selection()
 POISON = f"{message_id(1)},n=3,c={'a' * 32}.1795222800000000:2,P9"
@@ -37,6 +39,7 @@ class Scene:
 
     ``undone``: the act is the undo of this action. ``deletes``: what it acts upon may be gone. ``register``: it changes the
     content of a file. ``adds``: content of messages that it makes. ``each``: calls of one site are cut so often, and its last.
+    ``cut_at``: it was begun before without renameat2, and cut off at the first call of a method in a file.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Scene:
     adds: str = ""
     register: bool = False
     each: int | None = None
+    cut_at: tuple[str, str] | None = None
 
     @property
     def can_be_undone(self) -> bool:
@@ -59,17 +63,20 @@ class Scene:
     def is_reversible(self) -> bool:
         """True if a cut can be undone whatever it had done."""
         return (
-            self.can_be_undone and not self.register and self.action is not Action.UNLOCK
+            self.can_be_undone and not self.cut_at and not self.register and self.action is not Action.UNLOCK
             and not self.options.get("hold_poison") and not (self.undone and self.adds)
         )  # fmt: skip
 
     def prepare(self, folder: Path) -> Stage:
-        world = self.build(folder)
-        if not self.undone:
-            return Stage(world)
-        plan, result = world.do(self.action, self.selection, force=self.force, **self.options)
-        assert result.count(Outcome.DONE) >= 1, (plan, result)
-        return Stage(world, plan.operation)
+        stage = Stage(self.build(folder))
+        if self.undone:
+            plan, result = stage.world.do(self.action, self.selection, force=self.force, **self.options)
+            assert result.count(Outcome.DONE) >= 1, (plan, result)
+            stage.operation = plan.operation
+        if self.cut_at is not None:
+            call, file = self.cut_at
+            assert cut(partial(self.act, stage), Mode(seen=frozenset({call}), old=True), file), self.name
+        return stage
 
     def act(self, stage: Stage) -> list[str]:
         """Plans and applies it; returns what is told of anything that was not done."""
@@ -264,6 +271,16 @@ LAYOUT = [
 ]  # fmt: skip
 
 DONE = [*DIRECTORY, *BESIDE, *LAYOUT]
-SCENES = {scene.name: scene for scene in (
+ONCE = {scene.name: scene for scene in (
     *DONE, *(replace(scene, name=f"undo of {scene.name}", undone=True) for scene in DONE if scene.can_be_undone)
 )}  # fmt: skip
+MOVER, PERFORMER = "moving/mover.py", "layouts/operator/performer.py"
+CUT_OFF = [
+    ("hold", "unlink", MOVER), ("hold", "link", MOVER), ("requeue", "unlink", MOVER), ("empty", "unlink", MOVER),
+    ("inject", "unlink", "moving/batches.py"), ("purge of held", "unlink", MOVER), ("undo of release", "link", MOVER),
+    ("hold", "unlink", "engine/atomic.py"), ("job-queue purge new", "unlink", PERFORMER),
+]  # fmt: skip
+SCENES = ONCE | {
+    name: replace(ONCE[first], name=name, cut_at=(call, file))
+    for first, call, file in CUT_OFF if (name := f"{first} after a cut at {call} in {file.rpartition('/')[2]}")
+}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .cuts import EVERY, LASTING, Mode
+from .cuts import LASTING, Mode
 from .scenes import SCENES, Scene
 from .sweeps import sweep_cuts, sweep_errors
 
@@ -20,8 +20,10 @@ FIRST = frozenset({
 })  # fmt: skip
 """Scenes of a plain run: each kind of step once."""
 FULL = Mode(errno.ENOSPC, LASTING)
-CUTS, OLD, EIO, EACCES = Mode(), Mode(old=True), Mode(errno.EIO, EVERY), Mode(errno.EACCES, EVERY)
-APART = [Mode(errno.EROFS, LASTING, lasting=True), Mode(errno.EDQUOT, LASTING, lasting=True), Mode(errno.ESTALE, EVERY)]
+CUTS, OLD, EIO, EACCES = Mode(), Mode(old=True), Mode(errno.EIO, LASTING), Mode(errno.EACCES, LASTING)
+LASTING_EIO = Mode(errno.EIO, LASTING, lasting=True)
+PARTS = [Mode(parts=True), Mode(parts=True, old=True)]
+APART = [Mode(errno.EROFS, LASTING, lasting=True), Mode(errno.EDQUOT, LASTING, lasting=True), Mode(errno.ESTALE, LASTING)]
 """Errors that are handled apart: where space is freed, and where a server has another directory."""
 
 
@@ -39,7 +41,11 @@ def of_cuts(name: str, scene: Scene) -> Iterator[tuple[Any, ...]]:
         yield True, CUTS, "rerun"
     if scene.is_reversible:
         yield name in ("job-queue requeue cur", "inject"), CUTS, "undo"
-    if scene.each is None and not scene.register and (scene.undone is False or name in FIRST):
+    if name in FIRST and not scene.undone and not scene.adds:
+        yield False, EIO, "rerun"
+    if name == "hold":
+        yield from ((False, mode, "rerun") for mode in PARTS)
+    if scene.each is None and not scene.cut_at and (scene.undone is False or name in FIRST):
         yield name in ("requeue", "hold"), OLD, "undo" if scene.adds else "rerun"
 
 
@@ -47,6 +53,9 @@ def of_errors(name: str, scene: Scene) -> Iterator[tuple[Any, ...]]:
     yield name not in ("restore", "release"), FULL
     if name in FIRST and not scene.undone:
         yield False, EIO
+        yield False, LASTING_EIO
+    if name == "hold":
+        yield False, PARTS[0]._replace(error=errno.EIO, seen=LASTING)
     for mode in {"requeue": [EACCES, APART[2]], "purge now": APART[:2], "hold": [EACCES]}.get(name, ()):
         yield False, mode
 
