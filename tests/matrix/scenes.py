@@ -277,7 +277,7 @@ ONCE = {scene.name: scene for scene in (
 MOVER, PERFORMER = "moving/mover.py", "layouts/operator/performer.py"
 CUT_OFF = [
     ("hold", "unlink", MOVER), ("hold", "link", MOVER), ("requeue", "unlink", MOVER), ("empty", "unlink", MOVER),
-    ("inject", "unlink", "moving/batches.py"), ("purge of held", "unlink", MOVER), ("undo of release", "link", MOVER),
+    ("purge of held", "unlink", MOVER), ("undo of release", "link", MOVER),
     ("hold", "unlink", "engine/atomic.py"), ("job-queue purge new", "unlink", PERFORMER),
 ]  # fmt: skip
 SCENES = ONCE | {

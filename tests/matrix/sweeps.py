@@ -23,7 +23,7 @@ def sweep_cuts(scene: Scene, mode: Mode, folder: Path, repair: str, *, new: bool
     """Cuts the act off at each of its calls, or at the ``new`` ones of sites that no sweep has reached: each file is at one
     place, and ``repair``, "rerun" or "undo", finishes. Returns the number of cuts."""
     sites, final = _whole(scene, mode, folder)
-    places = list(_chosen(sites, scene.each, HITS["cut"] if new else ()))
+    places = list(_chosen(sites, scene.each, HITS["cut"] if new and not mode.error else ()))
     for at in places:
         stage = scene.prepare(folder / str(at))
         with stage.world:
@@ -46,7 +46,7 @@ def sweep_errors(scene: Scene, mode: Mode, folder: Path, *, new: bool = False) -
     """Fails each call of the act: each file is at one place, the error is told in a line, and the next act finishes. Returns the
     number of errors."""
     sites, final = _whole(scene, mode, folder)
-    places = list(_chosen(sites, scene.each, HITS["failed"] if new else ()))
+    places = list(_chosen(sites, scene.each, HITS["failed"] if new and not mode.lasting else ()))
     for at in places:
         stage = scene.prepare(folder / str(at))
         with stage.world:
@@ -71,7 +71,7 @@ def sweep_work(work: Work, mode: Mode, folder: Path, *, is_cut: bool, new: bool 
     with work.build(folder / "whole") as world:
         sites = calls_of(lambda: work.act(world), mode)
         final = work.view(world)
-    places = list(_chosen(sites, None, HITS["cut" if is_cut and not mode.error else "failed"] if new else ()))
+    places = list(_chosen(sites, None, HITS["cut" if is_cut else "failed"] if new and not (is_cut and mode.error or mode.lasting) else ()))
     for at in places:
         with work.build(folder / str(at)) as world:
             case, told, act = (str(mode), at, sites[at - 1]), ["it was cut off"], partial(work.act, world)

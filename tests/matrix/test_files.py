@@ -43,7 +43,7 @@ def of_cuts(name: str, scene: Scene) -> Iterator[tuple[Any, ...]]:
         yield name in ("job-queue requeue cur", "inject"), CUTS, "undo"
     if name in FIRST and not scene.undone and not scene.adds:
         yield False, EIO, "rerun"
-    if name == "hold":
+    if name == "undo of hold":
         yield from ((False, mode, "rerun") for mode in PARTS)
     if scene.each is None and not scene.cut_at and (scene.undone is False or name in FIRST):
         yield name in ("requeue", "hold"), OLD, "undo" if scene.adds else "rerun"
@@ -54,7 +54,7 @@ def of_errors(name: str, scene: Scene) -> Iterator[tuple[Any, ...]]:
     if name in FIRST and not scene.undone:
         yield False, EIO
         yield False, LASTING_EIO
-    if name == "hold":
+    if name == "undo of hold":
         yield False, PARTS[0]._replace(error=errno.EIO, seen=LASTING)
     for mode in {"requeue": [EACCES, APART[2]], "purge now": APART[:2], "hold": [EACCES]}.get(name, ()):
         yield False, mode
