@@ -71,7 +71,8 @@ def sweep_work(work: Work, mode: Mode, folder: Path, *, is_cut: bool, new: bool 
     with work.build(folder / "whole") as world:
         sites = calls_of(lambda: work.act(world), mode)
         final = work.view(world)
-    places = list(_chosen(sites, None, HITS["cut" if is_cut else "failed"] if new and not (is_cut and mode.error or mode.lasting) else ()))
+    is_known = new and not mode.lasting and not (is_cut and mode.error)  # else errors lead to calls that are not known yet
+    places = list(_chosen(sites, None, HITS["cut" if is_cut else "failed"] if is_known else ()))
     for at in places:
         with work.build(folder / str(at)) as world:
             case, told, act = (str(mode), at, sites[at - 1]), ["it was cut off"], partial(work.act, world)
