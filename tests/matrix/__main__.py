@@ -26,7 +26,7 @@ from .works import WORKS
 def sweeps(*, new: bool) -> Iterator[tuple[str, Callable[[Path], int]]]:
     """Yields the name of each sweep, and the sweep; ``new``: only of the sites that none before has reached."""
     for kind, sweep in ((of_cuts, sweep_cuts), (of_errors, sweep_errors)):
-        for row in rows(kind):
+        for row in rows(kind, whole=True):
             scene, mode, *rest = row.values
             yield f"{sweep.__name__} {row.id}", lambda to, s=sweep, a=(scene, mode), r=rest: s(*a, to, *r, new=new)
     for name, work in WORKS.items():

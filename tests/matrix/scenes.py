@@ -17,7 +17,7 @@ from tests.builders import ALL, GONE, CursorWorld, LayoutWorld, LockWorld, Spool
 
 from .cuts import Mode, cut
 
-__all__ = ["SCENES", "Scene", "Stage", "alone"]
+__all__ = ["DIRECTORY", "SCENES", "Scene", "Stage", "alone"]
 
 NONE = Selection()
 POISON = f"{message_id(1)},n=3,c={'a' * 32}.1795222800000000:2,P9"

@@ -18,12 +18,14 @@ MODES = {
     "ENOSPC, lasting": Mode(errno.ENOSPC, LASTING, old=True, lasting=True),
     "EIO, lasting": Mode(errno.EIO, EVERY, lasting=True), "ENOSPC, short": Mode(errno.ENOSPC, LASTING, short=True),
 }  # fmt: skip
+LONG = ("cut", "cut, old", "cut after an error", "ENOSPC", "EIO", "EIO, done")
+"""Modes of the long run; ``python -m tests.matrix`` takes all, and the trials too, which start processes."""
 
 
 def rows() -> list[object]:
     return [
         pytest.param(name, mode, id=f"{name}, {mode}", marks=() if WORKS[name].plain and mode == "cut" else pytest.mark.long)
-        for name in WORKS for mode in MODES
+        for name in WORKS if name != "trials" for mode in LONG
     ]  # fmt: skip
 
 

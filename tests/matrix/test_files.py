@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from .cuts import LASTING, Mode
-from .scenes import SCENES, Scene
+from .scenes import DIRECTORY, SCENES, Scene
 from .sweeps import sweep_cuts, sweep_errors
 
 FIRST = frozenset({
@@ -27,12 +27,17 @@ APART = [Mode(errno.EROFS, LASTING, lasting=True), Mode(errno.EDQUOT, LASTING, l
 """Errors that are handled apart: where space is freed, and where a server has another directory."""
 
 
-def rows(kind: Callable[[str, Scene], Iterator[tuple[Any, ...]]]) -> list[Any]:
+LONG = frozenset(name for scene in DIRECTORY if scene.each is None for name in (scene.name, f"undo of {scene.name}"))
+"""Scenes of the long run besides; ``python -m tests.matrix`` takes all, with each error."""
+
+
+def rows(kind: Callable[[str, Scene], Iterator[tuple[Any, ...]]], *, whole: bool = False) -> list[Any]:
     """Makes the parameters of a sweep; what the plain run leaves out is long. ``kind`` yields (usual, parameters)."""
     return [
         pytest.param(scene, *row, id="-".join([name, *map(str, row)]), marks=() if usual and name in FIRST else pytest.mark.long)
         for name, scene in SCENES.items()
         for usual, *row in kind(name, scene)
+        if whole or name in FIRST or (name in LONG and row[0] in (CUTS, FULL))
     ]  # fmt: skip
 
 
