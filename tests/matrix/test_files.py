@@ -55,7 +55,7 @@ def of_cuts(name: str, scene: Scene) -> Iterator[tuple[Any, ...]]:
 
 
 def of_errors(name: str, scene: Scene) -> Iterator[tuple[Any, ...]]:
-    yield name not in ("restore", "release"), FULL
+    yield name in ("requeue", "hold", "purge now", "unlock", "set a cursor", "dirq-simple purge new"), FULL
     if name in FIRST and not scene.undone:
         yield False, EIO
         yield False, LASTING_EIO
