@@ -56,7 +56,7 @@ def differences(world: str, users: str | None, part: str = "", *, write: bool = 
     ``part``; or writes down anew what they do. Says on stderr what is left out."""
     cases = cases_in(world)
     left_out = 0
-    with stream_server() if world == "stream" and missing(world) is None else nullcontext():
+    with stream_server() if world.startswith("stream") and missing(world) is None else nullcontext():
         for place, case in enumerate(cases):
             if part not in case.heading or (users is not None and case.needs_root != (users == "root")):
                 continue

@@ -51,6 +51,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<![\w.])1[789]\d{8}\.\d{4,}", "T"),
         (r"(?<=move-)(TOKEN\d+)-[0-9a-f]{64}\b", r"\1-DIGEST"),
         (r"(?<=queued:)\d{13}\b", "MS"),
+        (rf"\b(?:HOST|{re.escape(HOST)})-(PID\d+)-[0-9a-f]{{6}}\b", r"HOST-\1-HEX"),  # a consumer of a stream
         (r"(TOKEN\d+\.|,t=)\d{16}\b", r"\1US"),
         (r"(?<=age is )([\d.]+)s", lambda match: _age(float(match[1]))),
         (r"≥0(\.0/s)?(?=\s|$)", r"0\1"),  # where a busy machine saw the directory late

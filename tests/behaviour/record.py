@@ -61,7 +61,7 @@ _DUMPABLE = 4
 _FIRST_NAMESPACE = "pid:[4026531836]"
 _BY_PID = re.compile("claims-|tmp-|move-|poison|odd|operations|locks|several|seed_|hostile|layout-job|mail|read-only")
 """Worlds in which pids are judged, which only the first pid namespace allows."""
-_PROGRAMS = {"stream": ["redis-server"], "locks": ["flock"]}
+_PROGRAMS = {"stream": ["redis-server"], "stream-claimed": ["redis-server"], "locks": ["flock"]}
 """The programs that worlds need."""
 _GROWING = ("seed", "layout", "mail", "cursors", "set-aside", "several", "locks")
 """Worlds with stored files, whose ages grow by days."""
@@ -221,7 +221,7 @@ def _case(folder: Path, world: str, case: Case) -> str:
     if server:
         paths[server] = "/SOCKET"
     group = grp.getgrgid(user.pw_gid).gr_name
-    is_moving = world == "stream" or "--watch" in case.heading or case.lines is not None
+    is_moving = world.startswith("stream") or "--watch" in case.heading or case.lines is not None
     names = Normaliser(paths, user.pw_name, group, seconds=is_moving, days=world.startswith(_GROWING))
     made = World(names)
     try:

@@ -126,7 +126,7 @@ class Scene:
 
 _SAME_WIDTH = [(re.compile(pattern), put) for pattern, put in (
     (r"\b\d\d:\d\d:\d\d(?!\d)", "HH:MM:SS"), (r"\b\d{4}-\d\d-\d\d\b", "YYYY-MM-DD"), (r"(?<![\d:])\d\d:\d\d(?![\d:])", "HH:MM"),
-    (r"(?<=:SS )[+-]\d{4}\b", "+ZONE"), (r"≥(?=\d\.\d/s)|≥(?=0   waited)", " "),
+    (r"(?<=muted to )\d\d:…", "HH:…"), (r"(?<=:SS )[+-]\d{4}\b", "+ZONE"), (r"≥(?=\d\.\d/s)|≥(?=0   waited)", " "),
     (r"\b\d{16}(?=\.|…)", "MICROSECONDS...."), (r"\b[0-9a-f]{10}\b(?!\.)", "OPERATION."),
     (r"(?<=…)\d{1,15}(?=\.P)", lambda cut: "MICROSECONDS..."[-len(cut[0]) :]), (r"(?<= )[0-9a-f]{3,9}(?=…)",
      lambda cut: "OPERATION"[: len(cut[0])]),

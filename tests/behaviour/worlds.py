@@ -19,6 +19,7 @@ from typing import Any
 
 from redis import Redis
 
+from spooltop import open_queue
 from spooltop.engine import CursorFile, Spool
 from tests import builders
 from tests.builders import GONE
@@ -340,6 +341,7 @@ def cursors(world: World) -> None:
     """Writes cursor files: of several sources, one a source, one that cannot be read; and what an unsafe writer leaves."""
     sections = {"imessage": {"last_rowid": 89632}, "email": {"uid": 7, "validity": 3}, "teams": "opaque", "none": None}
     write("shared/cursors.json", json.dumps(sections, indent=2), 2.5 * HOUR)
+    os.chmod("shared/cursors.json", 0o640)
     write("shared/.cursors.lock")
     for name, value in (("imessage", 89632), ("email", "2026-11-25T00:00:00Z")):
         write(f"each/cursors/{name}.json", json.dumps(value), 2.5 * HOUR)
@@ -423,6 +425,24 @@ def move_cut_off(world: World) -> None:
         return claimed
 
     world.child(move, lives=False)
+
+
+@_world
+def stream_claimed(world: World) -> None:
+    """Fills a stream of which a worker of spooltop that lives holds one message, and two wait."""
+    queue = f"unix://{os.environ[SOCKET]}#jobs/work"
+    with Redis(unix_socket_path=os.environ[SOCKET]) as client:
+        client.flushall()
+        client.xgroup_create("jobs", "work", "0", mkstream=True)
+
+    def claim() -> object:
+        opened = open_queue(queue)
+        return opened, opened.claim()
+
+    with open_queue(queue) as opened:
+        for number in range(3):
+            opened.put(f"message {number}".encode())
+    world.child(claim, lives=True)
 
 
 @_world

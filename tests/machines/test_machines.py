@@ -53,7 +53,7 @@ def test_no_message_goes_to_new_under_the_name_of_a_claim(tmp_path: Path) -> Non
         world.put_aside(Box.HELD, claim, origin="new")
         _, result = world.do(Action.RELEASE)
         assert [item.outcome for item in result.items] == [Outcome.DONE]
-        assert world.names(Box.NEW) == [f"{message_id(1)},n=1,e=died"]
+        assert world.names(Box.NEW) == [f"{message_id(1)},n=1"]
 
 
 def test_an_undone_undo_takes_no_claim_from_its_running_holder(tmp_path: Path) -> None:

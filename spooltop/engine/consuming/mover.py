@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
+from spooltop.errors import Unreadable
 from spooltop.model.moves import InterruptedMove, QueueCounts, QueueIdentity
+from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Verdict
 
 from ..dirs import SpoolDirs
@@ -67,11 +69,14 @@ class SpoolMover:
             if consumers is None:
                 return ()
             vantage = Vantage.of(self._dirs, self._hosts)
-            looked = ((token, look(self._dirs, token)) for token in self._dirs.files.list(consumers) if token[0] != ".")
+            looked = [(token, look(self._dirs, token)) for token in self._dirs.files.list(consumers) if token[0] != "."]
             dead = [(token, found) for token, found in looked if _was_moving(found, vantage)]
+            unreadable = {token for token, found in looked if found.state == "unreadable"}
             claims: dict[str, list[Name]] = {token: [] for token, _ in dead}
-            for name in self._dirs.files.list(self._dirs.box(Box.CUR)) if dead else ():
+            for name in self._dirs.files.list(self._dirs.box(Box.CUR)) if dead or unreadable else ():
                 parsed = parse(name, claimed=True)
+                if parsed.token in unreadable:  # perhaps a killed move has put it already
+                    raise Unreadable(f"who holds {escape(name)} cannot be read", path=self._dirs.path, advice="try again")
                 if parsed.token in claims:
                     claims[parsed.token].append(parsed)
             return [
