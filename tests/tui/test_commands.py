@@ -17,8 +17,6 @@ from spooltop.tui.draw.problems import problem_hint
 
 from .fake import FakeControl, claim, waiting
 
-NEVER_A_CHANGE = {"ctrl+d", "ctrl+k", "ctrl+r", "ctrl+q", "backspace", "ctrl+s"}
-
 
 def context(view: View, control: FakeControl | None = None, **changes: object) -> CommandContext:
     control = control or FakeControl([claim(1), waiting(1)])
@@ -27,12 +25,6 @@ def context(view: View, control: FakeControl | None = None, **changes: object) -
 
 def claims_scene(**changes: object) -> CommandContext:
     return context(View.CLAIMS, box=Box.CUR, row=claim(1), rows=1, depth=1, **changes)
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
-def test_no_change_hangs_on_a_key_that_slips(command) -> None:
-    if command.dangerous:
-        assert not NEVER_A_CHANGE & set(command.keys)
 
 
 def test_a_bare_enter_in_a_list_never_changes_anything() -> None:
@@ -70,45 +62,11 @@ def test_what_is_not_available_is_gone_from_the_footer_and_says_why() -> None:
     assert "r" in [key for key, _ in footer(claims_scene())]
 
 
-@pytest.mark.parametrize(
-    "view, box, said",
-    [(View.NEW, Box.NEW, "wait already"), (View.TMP, Box.TMP, "not a complete message")],
-)
-def test_requeue_says_what_it_is_for(view: View, box: Box, said: str) -> None:
-    _, why = command_for("r", context(view, box=box, row=waiting(1), rows=1))
-    assert why is not None and said in why
-
-
-def test_on_the_overview_the_chosen_line_of_trouble_is_what_r_is_about() -> None:
-    about = Problem("claims-dead", Severity.CRITICAL, "2 claims", 2, Selection(box=Box.CUR, verdict=Verdict.DEAD))
-    here = context(View.OVERVIEW, problem=about, rows=1)
-    assert ("r", "requeue 2") in footer(here)
-    other = Problem("cursor-reverted", Severity.CRITICAL, "reverted", view="cursors", subject="imessage")
-    _, why = command_for("r", context(View.OVERVIEW, problem=other, rows=1))
-    assert why == "requeue: this problem is not about messages; Enter shows its subject"
-    _, why = command_for("r", context(View.OVERVIEW))
-    assert why is not None and why.startswith("requeue: choose a problem")
-
-
-def test_the_shape_of_a_footer() -> None:
-    assert footer(claims_scene()) == [
-        ("r", "requeue this 1"), ("Space", "mark"), ("a", "mark all 1"), ("d", "purge"), ("h", "hold"), ("Enter", "open"),
-        ("x", "who has it"), ("F", "follow"), ("/", "filter"), ("z", "ops"), ("?", "keys"), ("Esc", "back"),
-    ]  # fmt: skip
-    assert footer(claims_scene(marked=1200))[0] == ("r", "requeue 1,200")
-    assert footer(context(View.OVERVIEW))[-1] == ("q", "quit")
-
-
 def test_help_has_every_command_of_the_view_and_no_other() -> None:
     for view in View:
         here = context(view, rows=1)
         keys = [keys for keys, _, _ in help_lines(here) if keys]
         assert sorted(keys) == sorted(c.shown_keys for c in COMMANDS if view in c.views)
-
-
-def test_the_palette_finds_by_words() -> None:
-    assert [command.id for command, _ in palette(claims_scene(), "trash purge")] == ["purge"]
-    assert palette(claims_scene(), "no such thing") == []
 
 
 FOUND = {
@@ -138,18 +96,6 @@ def test_the_palette_knows_the_words_of_other_programs_in_every_view(view: View,
 def test_a_key_of_other_programs_that_slips_says_nothing_of_a_change(view: View) -> None:
     for key in ("ctrl+k", "ctrl+r", "ctrl+s"):
         assert command_for(key, context(view, row=waiting(1), rows=2, depth=1)) == (None, None)
-
-
-def test_saving_says_where_there_are_messages() -> None:
-    for view in (View.OVERVIEW, View.CURSORS, View.CURSOR, View.LOCKS, View.CONSUMERS, View.OPERATIONS, View.HOLDERS):
-        assert (command_for("S", context(view, rows=1))[1] or "").startswith("save: open or choose a message first")
-    assert command_for("S", context(View.SPOOLS, rows=1))[1] == "save: open a spool first, with Enter"
-    assert command_for("S", context(View.NEW))[1] == "nothing is chosen: the list is empty"
-
-
-def test_sorting_needs_something_to_sort() -> None:
-    _, why = command_for("I", claims_scene())
-    assert why == "there is nothing to sort"
 
 
 @pytest.mark.parametrize(

@@ -99,24 +99,6 @@ def test_only_the_cells_that_differ_are_written() -> None:
     assert made.difference() == "\x1b[2;7HY\x1b[13CZ"
 
 
-def test_an_unchanged_gap_is_written_where_that_is_as_short_as_a_jump() -> None:
-    made = image(filled("x"))
-    assert made.take("\x1b[2;7HYxxYxxxxxY")
-    assert made.difference() == "\x1b[2;7HYxxY\x1b[5CY"
-
-
-def test_the_end_of_a_line_is_erased() -> None:
-    made = image(filled("x"))
-    assert made.take("\x1b[3;1H\x1b[1;39;49mxxx\x1b[0m\x1b[39;49m" + " " * (COLUMNS - 3) + "\x1b[0m")
-    assert made.difference() == "\x1b[3H\x1b[1mxxx\x1b[K\x1b[m"
-
-
-def test_a_style_that_blanks_show_is_not_erased_with() -> None:
-    made = image(filled("x"))
-    assert made.take("\x1b[3;1H\x1b[7mx  \x1b[0m" + " " * (COLUMNS - 3))
-    assert made.difference() == "\x1b[3H\x1b[7mx  \x1b[m\x1b[K"
-
-
 def test_a_line_with_wide_characters_is_written_whole_and_the_place_is_set_after_them() -> None:
     made = image(filled("x"))
     assert made.take("\x1b[2;1Hab日本cd")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import subprocess
 import sys
-import threading
 
 import pytest
 from textual.strip import Strip
@@ -15,10 +13,7 @@ from textual.strip import Strip
 from spooltop.model.operations.plan import ItemResult, Outcome, Result
 from spooltop.model.vocabulary import Action
 from spooltop.tui import Options, why_no_dashboard
-from spooltop.tui.app import SpooltopApp
 from spooltop.tui.terminal.lifecycle import goodbye, printable, shell, terminal_gone
-from spooltop.tui.threads.deliver import deliver
-from spooltop.tui.threads.messages import KeysRead, RowsRead, SnapshotTaken
 
 from .driving import dashboard
 from .fake import NOW, FakeControl, claim
@@ -57,9 +52,7 @@ def test_the_words_on_leaving_are_safe_to_print() -> None:
     items = [ItemResult("a", "a", Outcome.DONE), ItemResult("b", "b", Outcome.SKIPPED), ItemResult("c", "c", Outcome.FAILED)]
     result = Result("7f3a", Action.PURGE, "/sp", NOW, items, untried=2, undo=("spooltop", "undo", "/s p\x1b]0;x\x07", "7f3a"))
     (line,) = goodbye([result])
-    assert line == (
-        "7f3a: purged 1, skipped 1, failed 1, not reached 2; undo: spooltop undo '/s p\\x1b]0;x\\x07' 7f3a"
-    )
+    assert line == ("7f3a: purged 1, skipped 1, failed 1, not reached 2; undo: spooltop undo '/s p\\x1b]0;x\\x07' 7f3a")
     assert printable("a\\x1b") == "a\\x1b"
     assert shell(("a b", "c")) == "'a b' c"
 
@@ -70,31 +63,6 @@ def test_a_terminal_that_went_away_is_noticed() -> None:
     os.close(master)
     os.close(slave)
     assert terminal_gone(slave)
-
-
-def test_a_thread_that_ends_after_the_dashboard_tells_nobody() -> None:
-    app = SpooltopApp(FakeControl())
-    loop = asyncio.new_event_loop()
-    loop.close()
-    app._loop = loop
-    delivered: list[bool] = []
-    thread = threading.Thread(target=lambda: delivered.append(deliver(app, app.Arrived())))
-    thread.start()
-    thread.join()
-    assert delivered == [False]
-
-
-async def test_what_arrives_after_the_screens_were_torn_down_is_dropped() -> None:
-    control = FakeControl([claim(1)])
-    async with dashboard(control) as driver:
-        await driver.walk(("3", "Claims 1"))
-        page = driver.app.main.state.received.page
-        assert page is not None
-        app = driver.app
-    for found in (RowsRead(page), SnapshotTaken(control.look(), page), KeysRead(page.query, ())):
-        app.target.mailbox.put(found)
-        app.on_spooltop_app_arrived()
-    assert not app.main.ready
 
 
 @pytest.mark.parametrize("options", [Options(light=True), Options(colour=False), Options(view="claims")])

@@ -7,25 +7,10 @@ import os
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Box
 from spooltop.tui.threads.mailbox import Mailbox
-from spooltop.tui.threads.messages import KeysRead, LookFailed, MessagesTracked, SnapshotTaken
+from spooltop.tui.threads.messages import KeysRead, SnapshotTaken
 
 from .driving import dashboard
 from .fake import FakeControl, claim
-
-
-def test_what_is_new_takes_the_place_of_what_nobody_took() -> None:
-    mailbox = Mailbox()
-    snapshot = FakeControl([claim(1)]).look()
-    woken: list[int] = []
-    mailbox.wake_with(lambda: woken.append(turn))
-    for turn in range(1000):
-        mailbox.put(SnapshotTaken(snapshot, None))
-        mailbox.put(MessagesTracked(turn, {}))
-    assert woken == [0]
-    assert mailbox.take() == [SnapshotTaken(snapshot, None), MessagesTracked(999, {})]
-    assert mailbox.take() == []
-    mailbox.put(LookFailed("again"))
-    assert woken == [0, 999]
 
 
 def test_an_answer_stays_behind_the_list_that_it_is_about() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from spooltop.backends.row_listing import RowListing
-from spooltop.cli.selecting import sort_of
 from spooltop.errors import UsageError
 from spooltop.model.protocols import FIRST_SORT, ListQuery, Sort
 from spooltop.model.vocabulary import Box, Verdict
@@ -51,14 +50,6 @@ def test_what_makes_no_sense_is_refused_before_anything_is_opened(tmp_path: Path
     done = spooltop(tmp_path / "s", *words, tty=True)
     assert done.code == 2 and said in done.err and "42" not in done.out
     assert spooltop(tmp_path / "s", "--sort", "age", "--filter", "src:x", tty=True).code == 42
-
-
-def test_an_order_is_written_as_its_column_and_direction() -> None:
-    assert [sort_of(text) for text in ("", "age", "name", "name:desc", "size:asc")] == [
-        None, Sort("age"), Sort("name", descending=False), Sort("name"), Sort("size", descending=False)
-    ]  # fmt: skip
-    with pytest.raises(UsageError):
-        sort_of("age:")
 
 
 def test_the_mouse_is_a_setting() -> None:

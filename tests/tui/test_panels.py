@@ -13,25 +13,20 @@ from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box
 
 from .driving import dashboard
-from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting
+from .fake import NOW, FakeControl, a_cursor, claim, waiting
 from .test_keys import busy
 from .test_plans import planned
 
 
-async def test_who_has_it_of_what_is_gone_says_so() -> None:
+async def test_who_has_it_tells_nobody_from_nobody_visible_and_from_what_is_gone() -> None:
     fake = busy()
     fake.holding = Unreadable("it is gone")
     async with dashboard(fake) as driver:
         await driver.walk(("3", '"source"'), ("x", "it is gone"))
         fake.holding = Holders("cur/x")
         await driver.walk(("R", "no process has it open or locked"))
-
-
-async def test_nobody_that_can_be_seen_is_not_nobody() -> None:
-    fake = busy()
-    fake.holding = Holders("cur/x", complete=False)
-    async with dashboard(fake) as driver:
-        await driver.walk(("3", '"source"'), ("x", "no process visible from here", "there may be others"))
+        fake.holding = Holders("cur/x", complete=False)
+        await driver.walk(("R", "no process visible from here", "there may be others"))
 
 
 async def test_who_has_it_is_asked_of_locks_and_of_cursor_files() -> None:
@@ -43,13 +38,6 @@ async def test_who_has_it_is_asked_of_locks_and_of_cursor_files() -> None:
             ("x", "Who has /opt/memex/cursors.json"),
         )  # fmt: skip
         assert fake.asked == [*["/var/spool/memex/leader.lock"] * 2, "/opt/memex/cursors.json"]
-
-
-async def test_the_chosen_lock_is_in_sight() -> None:
-    fake = FakeControl()
-    fake.locks = tuple(replace(a_lock(), path=f"/var/spool/memex/{n}.lock") for n in range(40))
-    async with dashboard(fake) as driver:
-        await driver.walk(("6", "▌held", "/0.lock"), ("G", "▌held", "/39.lock"), ("g", "▌held", "/0.lock"))
 
 
 async def test_following_a_message_keeps_each_step() -> None:
@@ -79,12 +67,6 @@ async def test_the_result_goes_on_following_when_its_timeline_is_left() -> None:
         fake.change()
         await driver.see("claimed by 77")
         assert {ids_asked for ids_asked, _ in fake.follows} == {ids}
-
-
-async def test_what_was_purged_goes_nowhere() -> None:
-    async with dashboard(FakeControl([claim(1)])) as driver:
-        await planned(driver, "d")
-        await driver.walk(("y", "Purged 1"), ("F", "none of its messages moves on by itself"))
 
 
 async def test_a_value_is_typed_read_and_planned_for_its_own_file() -> None:
@@ -200,20 +182,6 @@ async def test_an_operation_is_opened_and_undone_only_by_its_own_key() -> None:
         await driver.walk(
             ("escape", "Operations 4"), ("G enter", "Operation b1", "no: it is an undo"), ("z", "undo: it is an undo"),
         )  # fmt: skip
-
-
-async def test_the_goodbye_names_what_was_held_and_how_to_undo_it() -> None:
-    fake = FakeControl([waiting(1)])
-    async with dashboard(fake) as driver:
-        await driver.walk(("2", '"source"'))
-        await planned(driver, "h")
-        await driver.walk(("y", "Held 1"), ("escape 7", "Aside held 1", '"source"'))
-        await planned(driver, "l")
-        await driver.walk(("y", "Released 1"))
-    assert driver.app.goodbye() == [
-        "op1: held 1; undo: spooltop undo /var/spool/memex op1",
-        "op2: released 1; undo: spooltop undo /var/spool/memex op2",
-    ]
 
 
 async def test_a_cursor_that_went_meanwhile_is_shown_as_it_was() -> None:

@@ -37,22 +37,6 @@ async def test_a_line_of_trouble_is_requeued_by_r_and_y() -> None:
         assert driver.app.goodbye() == ["op1: requeued 2; undo: spooltop undo /var/spool/memex op1"]
 
 
-async def test_escape_leaves_a_plan_and_nothing_was_changed() -> None:
-    async with dashboard(dead(2)) as driver:
-        await planned(driver, "r")
-        await driver.walk(("escape", "1 PROBLEM"))
-        assert driver.control.applied == []
-
-
-async def test_a_plan_that_has_to_be_seen_anew_is_painted_though_nothing_of_it_changed() -> None:
-    """Otherwise no key would ever count."""
-    async with dashboard(dead(1)) as driver:
-        await planned(driver, "r")
-        driver.app.screen.query_one("#panel").renew()
-        await planned(driver)
-        await driver.walk(("y", "Requeued 1"))
-
-
 async def test_keys_typed_before_the_plan_was_seen_do_not_count() -> None:
     async with dashboard(dead(2)) as driver:
         driver.control.gate.clear()
@@ -64,20 +48,19 @@ async def test_keys_typed_before_the_plan_was_seen_do_not_count() -> None:
         await driver.walk(("y", "Requeued 2"))
 
 
-async def test_ten_and_more_take_a_capital() -> None:
-    async with dashboard(dead(12)) as driver:
+@pytest.mark.parametrize(
+    ("count", "said", "keys"),
+    [(12, "press Shift-Y to requeue 12", "Y"), (120, "type the number 120 and Enter", "1 2 0 enter")],
+)
+async def test_ten_take_a_capital_and_a_hundred_the_number(count: int, said: str, keys: str) -> None:
+    async with dashboard(dead(count)) as driver:
         await planned(driver, "r")
-        await driver.walk(("y", "press Shift-Y to requeue 12"))
+        await driver.walk(("y", said))
+        if count > 100:
+            await driver.walk(("1 2 enter", said))
+            keys = "0 enter"
         assert driver.control.applied == []
-        await driver.walk(("Y", "Requeued 12"))
-
-
-async def test_a_hundred_and_more_take_the_number() -> None:
-    async with dashboard(dead(120)) as driver:
-        await planned(driver, "r")
-        await driver.walk(("y", "type the number 120 and Enter"), ("1 2 enter", "type the number 120 and Enter"))
-        assert driver.control.applied == []
-        await driver.walk(("0 enter", "Requeued 120"))
+        await driver.walk((keys, f"Requeued {count}"))
 
 
 async def test_force_plans_again_and_wants_the_number() -> None:
@@ -90,12 +73,6 @@ async def test_force_plans_again_and_wants_the_number() -> None:
         await planned(driver)
         await driver.walk(("y", "type the number 2"), ("2 enter", "Requeued 2"))
         assert [force for _, _, force, _ in driver.control.planned] == [False, True]
-
-
-async def test_there_is_nothing_to_force_where_nobody_holds_anything() -> None:
-    async with dashboard(dead(1)) as driver:
-        await planned(driver, "r")
-        await driver.walk(("f", "no running consumer holds any of these"))
 
 
 async def test_the_plan_is_copied_as_a_command() -> None:
@@ -127,18 +104,6 @@ async def test_a_change_under_way_is_stopped_by_escape() -> None:
         driver.control.gate.set()
         await driver.see("done 1")
         assert len(driver.control.of(Box.CUR)) == 8
-
-
-async def test_a_key_while_it_is_being_done_is_answered_though_what_is_shown_was_not_painted_yet() -> None:
-    """As just after the window has changed its size."""
-    async with dashboard(dead(9)) as driver:
-        await planned(driver, "r")
-        driver.control.gate.clear()
-        await driver.walk(("y", "Esc stops"))
-        panel = driver.app.screen.query_one("#panel")
-        panel.readable = lambda: False
-        panel.renew()
-        await driver.walk(("c", "the plan is being applied"))
 
 
 async def test_the_row_under_the_cursor_is_what_is_planned_without_marks() -> None:

@@ -181,13 +181,6 @@ async def test_the_first_screen_shows_the_worst_until_the_cursor_is_moved(moved:
         assert driver.app.spools_screen.rows.cursor_key == "/var/spool/q20"
 
 
-async def test_names_are_sorted_by_the_numbers_in_them() -> None:
-    found = FakeSpools({f"/var/spool/{name}": FakeControl([], target=f"/var/spool/{name}") for name in ("q10", "q9", "p")}, [])
-    async with view(found, count=3) as driver:
-        await driver.press("greater_than_sign")
-        assert names(driver) == ["p", "q9", "q10"]
-
-
 async def test_new_glances_keep_the_cursor_on_its_target() -> None:
     found = spools()
     async with view(found) as driver:

@@ -24,32 +24,27 @@ def at_once(driver: Driver, *keys: str) -> None:
         driver.app.post_message(Key(key, key if len(key) == 1 else {"question_mark": "?", "colon": ":", "slash": "/"}.get(key)))
 
 
-async def test_help_is_left_and_the_dashboard_too_by_two_keys_typed_at_once() -> None:
+@pytest.mark.parametrize(
+    ("opened", "keys", "words", "ends"),
+    [
+        ((), ("question_mark", "q", "q"), "", True),
+        ((), ("question_mark", "q", "3"), "Claims 1", False),
+        (("question_mark",), ("escape", "3"), "Claims 1", False),
+        ((), ("colon", *"freeze", "enter"), "FROZEN", False),
+    ],
+    ids=["help is left and the dashboard too", "help alone is left", "a key while help closes", "the palette keeps the order"],
+)
+async def test_keys_typed_at_once_are_each_for_the_screen_in_front(
+    opened: tuple[str, ...], keys: tuple[str, ...], words: str, ends: bool
+) -> None:
     async with dashboard(FakeControl([claim(1)])) as driver:
-        at_once(driver, "question_mark", "q", "q")
-        await driver.until(lambda: driver.app.session.leaving.is_set(), "the end")
-
-
-async def test_help_alone_is_left_by_one_key_typed_with_it() -> None:
-    async with dashboard(FakeControl([claim(1)])) as driver:
-        at_once(driver, "question_mark", "q", "3")
-        await driver.see("Claims 1")
-        assert not driver.app.session.leaving.is_set()
-
-
-async def test_a_key_typed_while_help_closes_is_for_the_view_below() -> None:
-    async with dashboard(FakeControl([claim(1)])) as driver:
-        await driver.walk(("question_mark", "Move"))
-        at_once(driver, "escape", "3")
-        await driver.see("Claims 1")
-
-
-async def test_what_is_typed_with_the_colon_stands_in_the_palette_in_its_order() -> None:
-    async with dashboard(FakeControl([claim(1)])) as driver:
-        at_once(driver, "colon", *"freeze")
-        await driver.see("freeze")
-        await driver.press("enter")
-        await driver.until(lambda: driver.app.main.state.times.frozen_at is not None, "the display to freeze")
+        await driver.press(*opened)
+        at_once(driver, *keys)
+        if ends:
+            await driver.until(driver.app.session.leaving.is_set, "the end")
+        else:
+            await driver.see(words)
+        assert driver.app.session.leaving.is_set() is ends
 
 
 @pytest.mark.parametrize("keys", [("r", "y"), ("r", "y", "y", "enter")])
@@ -160,17 +155,6 @@ async def test_help_asked_before_the_list_was_read_says_so_and_then_what_is_avai
         assert "the list is empty" not in driver.text
 
 
-async def test_what_is_typed_at_the_help_of_a_plan_does_not_confirm_it() -> None:
-    async with dashboard(FakeControl([claim(1)])) as driver:
-        await planned(driver, "r")
-        await driver.walk(("question_mark", "Move"))
-        at_once(driver, "q", "y")
-        await driver.see("y requeue 1")
-        await driver.press("j")
-        await driver.pilot.pause()
-        assert driver.control.applied == []
-
-
 async def test_what_is_typed_with_the_key_that_leaves_a_plan_does_nothing_below() -> None:
     async with dashboard(FakeControl([claim(1)])) as driver:
         await planned(driver, "r")
@@ -206,17 +190,6 @@ async def test_a_plan_is_confirmed_by_no_key_that_comes_before_it_was_there_for_
         await driver.see("Requeued 1")
 
 
-async def test_a_number_is_no_confirmation_before_a_moment_either() -> None:
-    control = FakeControl([claim(n) for n in range(120)])
-    async with dashboard(control, moment=1000.0) as driver:
-        await planned(driver, "r")
-        at(driver, shown_at(driver) + 999.0, "1", "2", "0", "enter")
-        await driver.see("only just been shown", "120_")
-        assert control.applied == []
-        at(driver, shown_at(driver) + 1000.0, "enter")
-        await driver.see("Requeued 120")
-
-
 async def test_a_key_counts_from_the_instant_at_which_the_plan_was_painted() -> None:
     control = FakeControl([claim(n) for n in range(120)])
     async with dashboard(control) as driver:
@@ -241,13 +214,6 @@ async def test_a_word_that_is_typed_into_a_plan_does_not_confirm_it() -> None:
         await driver.see("Requeued 1")
 
 
-async def test_a_plan_says_what_confirms_it_once_a_key_would() -> None:
-    async with dashboard(FakeControl([claim(1)]), moment=0.05) as driver:
-        await planned(driver, "r")
-        await driver.see("y requeue 1")
-        await driver.walk(("y", "Requeued 1"))
-
-
 @pytest.mark.parametrize("key", ["f", "s"])
 async def test_a_plan_that_is_being_replaced_cannot_be_confirmed(key: str) -> None:
     control = FakeControl([claim(1), claim(2), claim(3, Verdict.ALIVE)])
@@ -269,19 +235,6 @@ async def test_a_plan_that_is_being_replaced_cannot_be_confirmed(key: str) -> No
         assert control.applied == []
 
 
-async def test_how_far_the_first_plan_had_come_says_nothing_of_the_one_that_takes_its_place() -> None:
-    control = FakeControl([claim(1), claim(2)])
-    control.judged = EVERY
-    async with dashboard(control) as driver:
-        control.gate.clear()
-        await driver.walk(("r", "making the plan", "500 of 1,500 claims judged"))
-        control.gate.set()
-        await planned(driver)
-        control.gate.clear()
-        await driver.walk(("s 5 enter", "making the plan"))
-        assert "claims judged" not in driver.text
-
-
 async def test_the_first_items_of_a_large_plan_are_scrolled_while_it_is_made_and_no_key_confirms_it() -> None:
     async with dashboard(FakeControl([claim(number) for number in range(1200)])) as driver:
         driver.control.judged = EVERY
@@ -298,8 +251,8 @@ async def test_the_first_items_of_a_large_plan_are_scrolled_while_it_is_made_and
 
 
 @pytest.mark.parametrize("view", "1234567")
-@pytest.mark.parametrize("word", ["retry", "delay"])
-async def test_a_word_typed_after_the_slash_is_text_in_every_view(view: str, word: str) -> None:
+async def test_a_word_typed_after_the_slash_is_text_in_every_view(view: str) -> None:
+    word = "delayretry"
     control = FakeControl([claim(1)])
     control.cursors, control.locks = (a_cursor(),), (a_lock(),)
     async with dashboard(control) as driver:
@@ -316,17 +269,6 @@ async def test_the_filter_of_the_overview_is_that_of_new() -> None:
         await driver.see("1 PROBLEM")
         at_once(driver, "slash", *waiting(2).id[-12:], "enter")
         await driver.see("New 1 of 2")
-
-
-async def test_cursors_and_locks_are_filtered_by_text() -> None:
-    control = FakeControl()
-    control.cursors = (a_cursor(), a_cursor("email", "advancing"))
-    async with dashboard(control) as driver:
-        await driver.see("no problems detected")
-        at_once(driver, "5", "slash", *"adv")
-        await driver.see("1 match", "email")
-        assert "imessage" not in driver.text
-        await driver.walk(("enter", "/adv   Esc clears the filter"), ("escape", "imessage", "email"))
 
 
 @pytest.mark.parametrize("panel", ["question_mark", "r"], ids=["help", "plan"])
@@ -367,8 +309,9 @@ async def test_cursors_and_locks_take_the_whole_grammar() -> None:
         await driver.see("no problems detected")
         await driver.walk(("5 slash ! s r c : i m * space v e r d i c t : a d v a n c i n g", "1 match", "email"))
         assert "imessage" not in driver.text
+        await driver.walk(("enter", "Esc clears the filter"), ("escape", "imessage", "email"))
         await driver.walk(
-            ("6 escape 6 slash v e r d i c t : h e l d", "1 match", ".cursors.lock"),
+            ("6 slash v e r d i c t : h e l d", "1 match", ".cursors.lock"),
             ("ctrl+u f o o : 3 enter", "not filtered by all of it: unknown key foo:", ".cursors.lock"),
         )  # fmt: skip
 

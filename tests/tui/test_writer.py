@@ -103,20 +103,6 @@ def test_it_ends_though_nobody_reads(pipe: tuple[int, int]) -> None:
     assert not writer.end(patience=0.05)
 
 
-def test_what_waits_is_forgotten_where_something_else_matters_more(pipe: tuple[int, int]) -> None:
-    os.write(pipe[1], bytes(4096))
-    writer = ScreenWriter(pipe[1], lambda: None)
-    for _ in range(20):
-        writer.put(FRAME)
-    writer.leave_out()
-    assert writer.put(b"the shell's screen", always=True)
-    got = bytearray()
-    while not got.endswith(b"screen"):
-        got += os.read(pipe[0], 65536)
-    assert len(got) <= 4096 + len(FRAME) + len("the shell's screen")
-    assert writer.end(PATIENCE)
-
-
 def test_after_what_waited_was_forgotten_as_much_may_wait_as_before(pipe: tuple[int, int]) -> None:
     os.write(pipe[1], bytes(4096))
     writer = ScreenWriter(pipe[1], lambda: None, at_most=3000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.tui.draw.elements.apart import ALONE, common_ends, cut_apart
+from spooltop.tui.draw.elements.apart import common_ends, cut_apart
 from spooltop.tui.draw.elements.spans import text_width
 from tests.tui.driving import dashboard
 from tests.tui.fake import FakeControl, waiting
@@ -26,23 +26,6 @@ def test_names_that_differ_in_the_middle_look_different(head: str, numbers: list
     names = [f"{head}/{number}.{tail}" for number in numbers]
     ends = common_ends(names)
     assert len({cut_apart(name, 6, ends) for name in names}) == len(names)
-
-
-@given(NAMES, NAMES)
-def test_what_is_shared_never_grows(some: list[str], more: list[str]) -> None:
-    ends = common_ends(some)
-    both = ends.narrowed(more)
-    assert ends.whole or (ends.head.startswith(both.head) and ends.tail.endswith(both.tail))
-    every = {*some, *more}
-    assert both.whole is (len(every) == 1)
-    assert all(name.startswith(both.head) and (both.whole or name[len(both.head) :].endswith(both.tail)) for name in every)
-    assert common_ends([]) == ALONE and ALONE.narrowed(some) == common_ends(some)
-
-
-def test_paths_of_spools_keep_the_directory_that_differs() -> None:
-    paths = [f"/srv/customers/{name}/spool" for name in ("north", "south", "a-long-name-of-a-customer")]
-    ends = common_ends(paths)
-    assert [cut_apart(path, 14, ends) for path in paths] == ["…north/spool", "…south/spool", "…f-a-customer…"]
 
 
 async def test_ids_of_others_are_told_apart_at_80_columns_and_stay_as_they_are_while_scrolling() -> None:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.model.text import unescape
-from spooltop.tui.draw.elements.diff import changed_rows, changed_until
 from spooltop.tui.draw.elements.glyphs import ASCII, UNICODE
 from spooltop.tui.draw.elements.spans import (
     Span,
@@ -20,10 +19,8 @@ from spooltop.tui.draw.elements.spans import (
     cut,
     line_text,
     line_width,
-    merge,
     pad,
     pad_left,
-    restyle,
     safe,
     shown,
     spread,
@@ -104,11 +101,6 @@ def test_wrapped_words_fit_and_none_is_lost(text: str, width: int) -> None:
     assert "".join("".join(lines).split()) == "".join(text.split())
 
 
-def test_neighbours_of_one_style_become_one() -> None:
-    assert merge((Span("a"), Span("b"), Span("", Style.BAD), Span("c"))) == (Span("abc"),)
-    assert restyle((Span("a"), Span("b", Style.BAD)), Style.DIM) == (Span("ab", Style.DIM),)
-
-
 @given(LINES)
 def test_ascii_is_ascii_and_as_wide(line: tuple[Span, ...]) -> None:
     drawn = ASCII.line(line)
@@ -119,39 +111,6 @@ def test_ascii_is_ascii_and_as_wide(line: tuple[Span, ...]) -> None:
 
 def test_signs_have_stand_ins() -> None:
     assert ASCII.text("✗ ! ▌ ▁▄█ · … → ≥") == "x ! > _=# . * >>="
-
-
-@given(LINES, LINES)
-def test_what_is_painted_up_to_the_edge_makes_the_new_line(old: tuple[Span, ...], new: tuple[Span, ...]) -> None:
-    edge = changed_until(old, new)
-    assert edge <= max(line_width(old), line_width(new), 1)
-    if edge == 0:
-        assert [(c, s.style) for s in old for c in s.text] == [(c, s.style) for s in new for c in s.text]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "edge"),
-    [
-        ("  41m dead", "  42m dead", 4),
-        ("same", "same", 0),
-        ("日本 a", "日木 a", 4),
-        ("short", "longer", 6),
-        ("abc", "abd", 3),
-    ],
-)
-def test_the_edge_is_the_last_cell_that_differs(old: str, new: str, edge: int) -> None:
-    assert changed_until((Span(old),), (Span(new),)) == edge
-
-
-def test_a_change_of_style_alone_is_a_change() -> None:
-    assert changed_until((Span("abc"),), (Span("a", Style.BAD), Span("bc"))) == 1
-
-
-def test_only_rows_that_differ_are_named() -> None:
-    before = [(Span("one"),), (Span("two"),), (Span("three"),)]
-    after = [(Span("one"),), (Span("twx"),)]
-    assert changed_rows(before, after, 5) == [(1, 3), (2, 5)]
-    assert changed_rows(before, after, 2) == [(1, 3)]
 
 
 @pytest.mark.parametrize("char", ["\U0001f1e9", "\u1161", "\U0001f3fb"])

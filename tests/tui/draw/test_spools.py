@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spooltop.monitor.glance import Glance
-from spooltop.tui.draw.elements.spans import line_text, line_width
-from spooltop.tui.draw.spools import SORTS, chosen_line, column_at, frame, in_order, matching, spool_line, title_line
+from spooltop.tui.draw.elements.spans import line_text
+from spooltop.tui.draw.spools import chosen_line, frame, matching, spool_line
 from tests.snapshots.several import glances
 from tests.snapshots.values import NOW
 
@@ -38,38 +38,6 @@ def test_too_long_names_are_cut_where_they_are_the_same(names: list[str], cut: l
     layout = frame([f"/var/spool/{name}" for name in names], 60)
     shown = list(layout.names.values())
     assert len(set(shown)) == 2 and all(name.startswith(start) for name, start in zip(shown, cut, strict=True))
-
-
-@pytest.mark.parametrize("width", [40, 56, 60, 70, 80, 100, 120, 160, 200])
-def test_every_line_fits_and_its_columns_stand_below_their_titles(width: int) -> None:
-    several = glances()
-    layout = frame([one.target for one in several], width)
-    title = line_text(title_line(layout, width, sort="worst", descending=True))
-    assert "new" in title and "problem" in title and len(title) <= width
-    for one in several:
-        line = spool_line(one, layout, width, now=NOW)
-        assert line_width(line) <= width and line_width(spool_line(one, layout, width, now=NOW, chosen=True)) == width
-        assert line_width(chosen_line(one, width)) <= width
-    memex = line_text(spool_line(several[0], layout, width, now=NOW))
-    edge = title.index("new") + 3
-    assert memex[:edge].endswith("4,310") and memex[edge] == " "
-    assert column_at(layout, edge - 1) == "new" and column_at(layout, 4) == "name" and column_at(layout, width - 1) == "worst"
-
-
-def test_orders() -> None:
-    several = glances()
-
-    def names(sort: str, *, descending: bool = True) -> list[str]:
-        return [one.target.rpartition("/")[2] for one in in_order(several, sort, descending=descending)]
-
-    assert names("worst") == ["far", "memex", "svc", "batch", "import", "mailout", "fresh"]
-    assert names("worst", descending=False) == names("worst")[::-1]
-    assert names("name", descending=False) == sorted(names("name"))
-    assert names("new")[:3] == ["fresh", "batch", "memex"] and names("new")[-1] == "svc"
-    assert names("oldest")[:2] == ["batch", "memex"] and names("dead")[0] == "memex"
-    for sort in SORTS:
-        assert sorted(names(sort)) == sorted(names(sort, descending=False)) and len(names(sort)) == len(several)
-    assert names("done", descending=False)[:1] == ["batch"] and names("done", descending=False)[-1] in ("svc", "fresh")
 
 
 def test_filters() -> None:

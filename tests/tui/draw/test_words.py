@@ -12,7 +12,7 @@ import pytest
 
 from spooltop.cli.render import changes_text, snapshot_text
 from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.operations.plan import ItemResult, NotDone, Outcome, Refusal
+from spooltop.model.operations.plan import ItemResult, NotDone, Outcome
 from spooltop.model.operations.tracked import TrackedMessage
 from spooltop.model.vocabulary import Action, Box
 from spooltop.observe.observer import Observer
@@ -25,22 +25,14 @@ from spooltop.tui.threads.messages import MessagesTracked
 from spooltop.tui.tracking.status import FOLLOWED_AT_MOST, followed_ids, since_then, waiting
 
 from ...observe.observations import T0, look
-from ...snapshots import asked, values
-from ...snapshots.values import NOW, ZONE
+from ...snapshots import asked
+from ...snapshots.values import NOW
 
 T = TypeVar("T")
 
 
 def text(lines: Sequence[Line]) -> str:
     return "\n".join(line_text(line).rstrip() for line in lines)
-
-
-@pytest.mark.parametrize(("count", "wanted"), [(1, "f takes it all the same"), (2, "f takes 2 all the same")])
-def test_a_plan_names_no_owner_of_what_was_delivered(count: int, wanted: str) -> None:
-    row = replace(values.claims()[1], box=Box.DELIVERED, owner=None, verdict=None)
-    refused = [Refusal(row, "what was delivered may be done, running or lost", True)] * count
-    words = text(plan_lines(replace(asked.plan(items=0), refused=tuple(refused)), 80, 20, now=NOW, zone=ZONE))
-    assert wanted in words and "owner" not in words
 
 
 class Asked(Sequence[T]):
@@ -93,22 +85,6 @@ def test_a_result_of_a_million_is_drawn_by_those_that_are_seen() -> None:
     assert items.looked_at <= FOLLOWED_AT_MOST + 20
 
 
-def test_a_result_of_many_that_were_not_done_draws_those_that_are_seen() -> None:
-    drawn: list[str] = []
-
-    class Name(str):
-        __slots__ = ()
-
-        def isprintable(self) -> bool:
-            drawn.append(str(self))
-            return super().isprintable()
-
-    items = [ItemResult(Name(f"id{n}"), f"id{n}", Outcome.SKIPPED, "gone") for n in range(5_000)]
-    words = text(result_lines(replace(asked.result(), items=items), 80, 20, zone=ZONE, scroll=2_000))
-    assert "id2005" in words and "done 0 · skipped 5,000" in words
-    assert 0 < len(set(drawn)) <= 20
-
-
 LOCKS = (
     Lock("/s/calm.lock", "flock", (LockHolder(1, since=T0 - 59),), (LockHolder(2),), "blocked", "1 waits for it"),
     Lock("/s/import.lock", "flock", (LockHolder(3, "import.py", since=T0 - 61),), (LockHolder(4),), "blocked", "1 waits for it"),
@@ -123,7 +99,7 @@ LOCKS = (
 PROBLEM_VERDICTS = {"/s/import.lock": "BLOCKED", "/s/leader.lock": "STALE", "/s/x.lck": "STALE", "/s/job.lock.queue": "STALE"}
 
 
-@pytest.mark.parametrize("many", range(len(LOCKS) + 1))
+@pytest.mark.parametrize("many", (0, 1, 2, len(LOCKS)))
 def test_every_screen_judges_a_lock_by_the_rule_of_the_problems(many: int) -> None:
     """Never "no problems detected" above a lock that is BLOCKED or STALE. The Locks view counts the locks with problems."""
     for locks in itertools.combinations(LOCKS, many):

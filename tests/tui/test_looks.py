@@ -1,0 +1,76 @@
+"""Looks that hang, fail or tell of little, as the screen shows them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from spooltop.errors import Unreadable
+from spooltop.model.vocabulary import Verdict
+
+from .driving import dashboard
+from .fake import FakeControl, claim
+
+
+@pytest.mark.early
+async def test_while_a_look_hangs_the_header_says_so_keys_answer_plans_open_and_q_quits() -> None:
+    control = FakeControl([claim(1), claim(2, Verdict.ALIVE)])
+    passed = [0.0]
+    async with dashboard(control, monotonic=lambda: time.monotonic() + passed[0]) as driver:
+        control.hang.clear()
+        control.entered.clear()
+        control.change()
+        await driver.until(control.entered.is_set, "a look that hangs")
+        passed[0] += 41
+        text = await driver.see("STALE 40s: readdir of new does not answer", "as of", "1 claims of dead consumers")
+        assert "live" not in text.split("\n")[0]
+        await driver.walk(
+            ("3", "Claims", "STALE 40s"), ("1", "1 claims of dead consumers"), ("r", "y requeue 1"), ("escape", "STALE"),
+        )  # fmt: skip
+        passed[0] += 30
+        await driver.see("STALE 1m10s")
+        control.hang.set()
+        await driver.see("live · as of")
+        control.hang.clear()
+        control.entered.clear()
+        passed[0] += 30
+        control.change()
+        await driver.until(control.entered.is_set, "another look that hangs")
+        await driver.press("q")
+        await driver.until(driver.app.session.leaving.is_set)
+    assert driver.app.return_code == 0
+
+
+@pytest.mark.parametrize("broken", [Unreadable("new cannot be read"), OSError(5, "I/O"), ZeroDivisionError("a defect")])
+async def test_a_look_that_fails_is_told_and_the_next_one_is_made(broken: Exception) -> None:
+    control = FakeControl([claim(1)])
+    async with dashboard(control) as driver:
+        await driver.see("1 claims of dead consumers")
+        control.broken = broken
+        control.change()
+        await driver.see(str(broken))
+        control.broken = None
+        control.rows.append(claim(2))
+        control.change()
+        await driver.see("2 claims of dead consumers", "live")
+
+
+async def test_what_changed_is_shown_though_the_clock_was_set_back_and_all_counts_stay() -> None:
+    one, other = claim(1), replace(claim(2, Verdict.ALIVE), in_box_since=claim(1).in_box_since)
+    control = FakeControl([one, other])
+    async with dashboard(control, quiet=0.01) as driver:
+        await driver.walk(("3", "4301", "4302"))
+
+        def dead() -> list[str]:
+            return [word for line in driver.lines if "DEAD" in line for word in ("4301", "4302") if word in line]
+
+        await driver.until(lambda: dead() == ["4301"], "the verdicts")
+        control.time -= 3600
+        control.rows = [replace(one, verdict=Verdict.ALIVE), replace(other, verdict=Verdict.DEAD)]
+        control.change()
+        await driver.until(lambda: dead() == ["4302"], "the new verdicts")
+        as_of = driver.lines[0]
+        control.time -= 3600
+        await driver.until(lambda: driver.lines[0] != as_of, "the earlier time")
