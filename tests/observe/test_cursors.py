@@ -1,404 +1,298 @@
-"""Verdicts on cursors: everything that a watched file shows, and nothing that it cannot."""
+"""Verdicts on cursors: each from a script of writes, everything that a watched file shows, and nothing that it cannot."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spooltop.model.cursors.state import Cursor, CursorSource, CursorWrite
+from spooltop.model.cursors.state import Cursor, CursorSource, CursorWrite, Poll
 from spooltop.model.cursors.values import direction, order, pick, shown
+from spooltop.model.look.flow import Flow
 from spooltop.model.look.locks import LockHolder
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Json
 from spooltop.observe import Observer
-from spooltop.observe.cursors.history import CursorHistory, Write
+from spooltop.observe.cursors.verdict import ASK_FOR_LOGS, on_a_server
 from spooltop.observe.cursors.watched_file import WatchedFile
 
 from .observations import T0, CursorDisk, look
 
-
-class Watcher:
-    """Looks at cursor files every so often, up to a time."""
-
-    def __init__(self, *disks: CursorDisk) -> None:
-        self.observer = Observer()
-        self.disks = disks
-
-    def look(self, at: float, **rest: Any) -> Snapshot:
-        return self.observer.add(look(at, cursors=tuple(disk.read(**rest) for disk in self.disks)))
-
-    def cursor(self, at: float, source: str = "imessage") -> Cursor:
-        return next(cursor for cursor in self.look(at).cursors if cursor.source == source)
+EMAIL = LockHolder(4312, "python3 /opt/memex/poll_email.py")
+TOKENS = ["tok-q", "tok-b", "tok-x", "tok-a", "tok-m"]
 
 
-def classic() -> tuple[Watcher, CursorDisk]:
-    """imessage saves 89636 and is reverted five times in five minutes, twice of them as email saves its own."""
+class Put(NamedTuple):
+    """At ``at`` the file gets ``values``, after ``new`` messages of a arrived; ``logs``: (new, start, end) of a poll of a.
+    ``journal``: (source, old, new) of a write by the engine."""
+
+    at: float
+    values: dict[str, Json]
+    new: int = 0
+    logs: tuple[int, str, str] | None = None
+    journal: tuple[str, Json, Json] | None = None
+    writer: LockHolder | None = None
+    gone: tuple[str, ...] = ()
+    error: str = ""
+
+
+def watched(script: Sequence[Put], until: float, *, shared: bool = True) -> Snapshot:
+    """What is known at ``until``, with a look after each step. A file that is not shared is that of the source a."""
+    disk = CursorDisk(shared=shared) if shared else CursorDisk("/opt/memex/cursors/a.json", shared=False)
+    observer = Observer()
+    for step in script:
+        disk.put(step.at, step.values if shared else {name: value for name, value in step.values.items() if name == "a"})
+        for name in step.gone:
+            disk.sections = {key: value for key, value in disk.sections.items() if key != name}
+        disk.error = step.error
+        optional: dict[str, Any] = {"writer": step.writer}
+        if step.journal is not None:
+            optional["journal"] = (CursorWrite(T0 + step.at, *step.journal, LockHolder(1)),)
+        rest: dict[str, Any] = {}
+        if step.logs is not None:
+            rest["polls"] = (Poll("a", T0 + step.at, *step.logs),)
+        flow = Flow(arrived=step.new, arrived_by_source={"a": step.new} if step.new else {}, measured=True)
+        observer.add(look(step.at + 0.3, cursors=(disk.read(**optional),), flow=flow, **rest))
+    return observer.add(look(until, cursors=(disk.read(),)))
+
+
+def play(script: Sequence[Put], until: float, *, shared: bool = True) -> Cursor:
+    """The cursor of the source a at ``until``."""
+    return next(cursor for cursor in watched(script, until, shared=shared).cursors if cursor.source == "a")
+
+
+def every(seconds: float, values: Sequence[Json], **rest: Any) -> list[Put]:
+    return [Put(seconds * n, {"a": value, "b": n} if n == 0 else {"a": value}, **rest) for n, value in enumerate(values)]
+
+
+def again(seconds: float, first: float, times: int, **rest: Any) -> list[Put]:
+    """Writes the same value this often."""
+    return [Put(first + seconds * n, {}, **rest) for n in range(times)]
+
+
+RISING = every(60, [10, 11, 12, 13, 14])
+CUT_OFF = Put(300, {}, error="it is cut off")
+BACK = [Put(300, {"a": 15}), Put(301, {"a": 14, "b": 7}), Put(360, {"a": 15}), Put(361, {"a": 14})]
+
+
+def written(at: float, old: Json, new: Json) -> Put:
+    return Put(at, {"a": new, "b": 1} if at == 0 else {"a": new}, journal=("a", old, new))
+
+
+MOVES = [written(60 * n, 10 + n, 11 + n) for n in range(4)]
+SAME = [written(240 + 60 * n, 14, 14) for n in range(5)]
+LOST_ONCE = [Put(0, {"a": 10, "b": 1}), Put(5, {"a": 11}), Put(7, {"a": 10, "b": 2})]
+LOST_TWICE = [*LOST_ONCE, Put(9, {"a": 11}), Put(15, {"a": 12}), Put(17, {"a": 11, "b": 3}), Put(19, {"a": 12})]
+REWOUND = [Put(0, {"a": 500, "b": 1}), Put(10, {"a": 100})]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "evidence", "script", "until"),
+    [
+        ("advancing", "every 60s, last 30s ago", RISING, 275),
+        ("advancing", "every 60s, last 30s ago", every(60, ["10", "11", "12", "13"]), 210),
+        ("advancing", "every 60s, last 30s ago", every(60, [{"rowid": n, "host": "x"} for n in range(4)]), 210),
+        ("advancing", "every 60s, last 30s ago",
+         every(60, [{"since": f"2026-11-21T02:0{n}:00Z", "host": "x"} for n in range(4)]), 210),
+        ("advancing", "every 60s, last 30s ago", every(60, TOKENS[:4]), 210),
+        ("reverted", "reverted 15→14, 2× in 5m; b advanced in 1 of 2 of these writes", [*RISING, *BACK], 365),
+        ("reverted", "reverted tok-x→tok-b, 1× in 3m; b advanced in 1 of 1 of these writes",
+         [*every(60, TOKENS[:3]), Put(150, {"a": "tok-b", "b": 2})], 190),
+        ("reverted", "reverted 15→14, 2× in 5m; 2 written by poll_email.py",
+         [*RISING, *(step._replace(writer=EMAIL, values={"a": step.values["a"]}) for step in BACK)], 365),
+        ("rewound", "went back 14→3 10s ago; its highest was 14", [*RISING, Put(300, {"a": 3})], 310),
+        ("rewound", "went back 14→3 10s ago; its highest was 14", [*RISING, Put(300, {"a": 3, "b": 9})], 310),
+        ("rewound", "went back tok-x→tok-q 10s ago; its highest was tok-x", [*every(60, TOKENS[:3]), Put(300, {"a": "tok-q"})],
+         310),
+        ("idle", "its poller ran 30s ago and has nothing new",
+         [*RISING, *again(60, 300, 8, logs=(0, "14", "14"))], 750),
+        ("stalled", "lost at least 1×: its poll log found new ones 2× since it moved, last 5s ago",
+         [*RISING, Put(300, {}, logs=(2, "14", "16")), Put(360, {}, logs=(1, "16", "17"))], 365),
+        ("stalled", "lost at least 2×: its poll log found new ones 3× from the same start 14, last 5s ago",
+         [*RISING, *again(60, 300, 3, logs=(4, "14", "18"))], 425),
+        ("reverted", "reverted 15→14, 2× in 5m; b advanced in 1 of 2 of these writes; its poll log found new ones 2× from the same "
+         "start 14, last 3s ago",
+         [*RISING, BACK[0]._replace(logs=(4, "14", "15")), *BACK[1:], Put(362, {}, logs=(4, "14", "15"))], 365),
+        ("not advancing", "not advancing for 3m, every 60s before", [*RISING, Put(420, {}, logs=(0, "15", "15"))], 425),
+        ("stopped", "no poll in its log for 1h, every 60s before", [*RISING, *again(60, 300, 4, logs=(0, "14", "14"))], 4100),
+        ("not advancing", "not advancing for 2h, every 60s before; idle or stalled? give --poll-log", RISING, 7500),
+        ("idle", "within its usual interval, every 60s, last 2m ago", RISING, 375),
+        ("missing", "not in cursors.json for 10s; last 14", [*RISING, Put(300, {}, gone=("a",))], 310),
+        ("unreadable", "cursors.json: it is cut off; the value is of 1m ago", [*RISING, CUT_OFF], 310),
+        ("reverted", "reverted 15→14, 2× in 5m; b advanced in 1 of 2 of these writes",
+         [*RISING, *BACK, Put(370, {"a": 15})], 371),
+        ("advancing", "every 60s, last 5s ago; reverted 2×, last 20m ago",
+         [*RISING, *BACK, *(Put(420 + 60 * n, {"a": 16 + n}) for n in range(20))], 1565),
+        ("reverted", "reverted 11→10, 1× in 7s; b advanced in 1 of 1 of these writes", LOST_ONCE, 8),
+        ("advancing", "moved 2×, last 1s ago; reverted 1×, last 3s ago", [*LOST_ONCE, Put(9, {"a": 12})], 10),
+        ("reverted", "reverted 12→11, 2× in 30s; b advanced in 2 of 2 of these writes", [*LOST_TWICE, Put(30, {"a": 99})], 31),
+        ("rewound", "went back 500→100 10s ago; its highest was 500", [*REWOUND, Put(20, {"a": 200})], 21),
+        ("advancing", "moved 2×, last 1s ago", [*REWOUND, Put(20, {"a": 200}), Put(30, {"a": 501})], 31),
+        ("advancing", "every 8s, last 1s ago", [Put(0, {"a": 0}), Put(8, {"a": 1}), Put(88, {"a": 2}), Put(96, {"a": 3})], 97),
+        ("advancing", "every 60s, last 1s ago", [*RISING, Put(300, {}, gone=("a",)), Put(310, {"a": 15})], 311),
+        ("not advancing", "not advancing in 59m of watching; idle or stalled? give --poll-log", [Put(0, {"a": 5, "b": 1})], 3600),
+        ("advancing", "moved 1×, last 5m ago", RISING[:2], 360),
+        ("not advancing", "not advancing for 5m, update interval not known yet; idle or stalled? give --poll-log", RISING[:2],
+         360.01),
+        ("advancing", "every 60s, last 1m ago", RISING, 315),
+        ("idle", "within its usual interval, every 60s, last 1m ago", RISING, 315.01),
+        ("idle", "within its usual interval, every 60s, last 3m ago", RISING, 422),
+        ("not advancing", "not advancing for 3m, every 60s before; idle or stalled? give --poll-log", RISING, 422.01),
+        ("new", "seen once, no write yet", RISING[:1], 60.2),
+        ("not advancing", "not advancing in 1m of watching; idle or stalled? give --poll-log", RISING[:1], 60.3),
+        ("idle", "its poller wrote 10s ago and has nothing new",
+         [*MOVES, *SAME], 491),
+        ("stopped", "not written for 1h, every 60s before",
+         [*MOVES, *SAME], 4200),
+        ("stalled", "written 5× with the same value while messages of it keep arriving, not advancing for 5m",
+         [*MOVES, *(step._replace(new=1) for step in SAME)], 491),
+        ("rewound", "went back 14→10 20s ago by pid 1; its highest was 14",
+         [*MOVES, written(200, 14, 10)], 225),
+    ],
+)  # fmt: skip
+def test_in_a_shared_file(verdict: str, evidence: str, script: list[Put], until: float) -> None:
+    """Each limit is still within it, and what is a little later is not."""
+    cursor = play(script, until)
+    assert (cursor.verdict, cursor.evidence) == (verdict, evidence)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "evidence", "script", "until"),
+    [
+        ("stalled", "written 6× with the same value while messages of it keep arriving, not advancing for 6m",
+         [*RISING, *again(60, 300, 6, new=2)], 610),
+        ("advancing", "every 60s, last 50s ago", [*RISING, *again(10, 250, 4, new=2)], 291),
+        ("not advancing", "not advancing for 6m, every 60s before; idle or stalled? written 5s ago with the same value",
+         [*RISING, *again(60, 300, 6)], 605),
+        ("stopped", "not written for 1h, every 60s before", [*RISING, *again(60, 300, 6)], 4300),
+        ("stopped", "not written for 1h, every 60s before; or nothing was new: it was never written without a move", RISING,
+         4000),
+        ("not advancing", "idle or stalled? written 4× with the same value", every(60, [10] * 5), 245),
+        ("idle", "within its usual interval, every 60s, last 3m ago", RISING, 422),
+        ("stopped", "not written for 3m, every 60s before; or nothing was new: it was never written without a move", RISING,
+         422.01),
+        ("idle", "within its usual interval, every 60s, last 3m ago", [*RISING, *again(60, 300, 2, new=2)], 422),
+        ("stalled", "written 2× with the same value while messages of it keep arriving, not advancing for 3m",
+         [*RISING, *again(60, 300, 2, new=2)], 422.01),
+    ],
+)  # fmt: skip
+def test_in_a_file_of_its_own(verdict: str, evidence: str, script: list[Put], until: float) -> None:
+    cursor = play(script, until, shared=False)
+    assert (cursor.verdict, cursor.evidence) == (verdict, evidence)
+
+
+@pytest.mark.parametrize(
+    ("problems", "script", "until", "shared"),
+    [
+        ([("cursor-reverted", "a reverted 15→14, 2× in 5m, as b wrote (1 of 2)")], [*RISING, *BACK], 365, True),
+        ([("cursor-stopped", "a stopped: not written for 2h, every 30s before")],
+         [Put(0, {"a": 7}), *again(30, 30, 5)], 7350, False),
+        ([("cursor-missing", "a: not in cursors.json for 10s; last 14")], [*RISING, Put(300, {}, gone=("a",))], 310, True),
+        ([("cursor-unreadable", "cursors.json cannot be read: it is cut off; last good values of 2 kept")],
+         [*RISING, CUT_OFF], 310, True),
+        ([], RISING, 7500, True),
+        ([], RISING[:1], 3600, True),
+    ],
+)  # fmt: skip
+def test_what_is_told_as_a_problem(problems: list[tuple[str, str]], script: list[Put], until: float, shared: bool) -> None:
+    """And nobody is accused of what may be nothing."""
+    snapshot = watched(script, until, shared=shared)
+    assert [(problem.code, problem.text) for problem in snapshot.problems] == problems
+    assert all(problem.view == "cursors" for problem in snapshot.problems)
+
+
+@pytest.mark.parametrize(("apart", "same"), [(3.0, True), (-3.0, True), (3.1, False), (-3.1, False)])
+def test_a_line_of_the_journal_and_a_write_that_was_seen_are_one_within_three_seconds(apart: float, same: bool) -> None:
     disk = CursorDisk()
-    disk.put(0, {"imessage": 89632, "email": 204508})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    for n in range(5):
-        at = 5.0 + 60 * n
-        disk.put(at, {"imessage": 89636})
-        watcher.look(at + 0.2)
-        disk.put(at + 1, {"imessage": 89632, **({"email": 204509 + n} if n in (1, 4) else {})})
-        watcher.look(at + 1.2)
-    return watcher, disk
+    observer = Observer()
+    for at, value in ((0, 10), (60, 11)):
+        disk.put(at, {"a": value, "b": 0})
+        observer.add(look(at + 0.3, cursors=(disk.read(),)))
+    line = CursorWrite(T0 + 60 + apart, "a", 10, 11, EMAIL)
+    [a] = [one for one in observer.add(look(70, cursors=(disk.read(journal=(line,)),))).cursors if one.source == "a"]
+    assert (len(a.history) == 2) is same
+    assert a.history[0].journaled and a.history[0].writer == EMAIL
 
 
-def test_a_lost_update_is_told_with_what_its_writes_carried() -> None:
-    watcher, _ = classic()
-    snapshot = watcher.look(300)
-    cursor = next(cursor for cursor in snapshot.cursors if cursor.source == "imessage")
-    assert (cursor.verdict, cursor.shown, cursor.reverts_recent, cursor.writes) == ("reverted", "89632", 5, 10)
-    assert cursor.evidence == "reverted 89636→89632, 5× in 4m; email advanced in 2 of 5 of these writes"
-    problem = snapshot.problems[0]
-    assert problem.code == "cursor-reverted"
-    assert problem.text == "imessage reverted 89636→89632, 5× in 4m, as email wrote (2 of 5)"
-    assert (problem.view, problem.subject, problem.count) == ("cursors", "imessage", 5)
-    assert [entry.also_changed for entry in cursor.history[:4]] == [("email",), (), (), ()]
-    assert next(cursor for cursor in snapshot.cursors if cursor.source == "email").verdict == "advancing"
-
-
-def test_between_a_save_and_the_next_revert_it_is_still_reverted() -> None:
-    watcher, disk = classic()
-    disk.put(305, {"imessage": 89636})
-    assert watcher.cursor(305.2).verdict == "reverted"
-
-
-def test_once_past_it_and_quiet_a_lost_update_is_told_as_past() -> None:
-    watcher, disk = classic()
-    for n in range(20):
-        disk.put(310 + 60 * n, {"imessage": 89640 + n})
-        watcher.look(310.5 + 60 * n)
-    cursor = watcher.cursor(310 + 60 * 19 + 5)
-    assert cursor.verdict == "advancing"
-    assert "reverted 5×, last 20m ago" in cursor.evidence
-
-
-def test_once_alone_is_a_rewind_until_it_recovers() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 500, "email": 1})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    disk.put(10, {"imessage": 100})
-    cursor = watcher.cursor(11)
-    assert cursor.verdict == "rewound"
-    assert cursor.evidence == "went back 500→100 1s ago; its highest was 500"
-    disk.put(20, {"imessage": 200})
-    assert watcher.cursor(21).verdict == "rewound"
-    disk.put(30, {"imessage": 501})
-    assert watcher.cursor(31).verdict == "advancing"
-
-
-def test_back_once_at_its_own_value_with_another_key_is_a_lost_update() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 10, "email": 1})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    disk.put(5, {"imessage": 11})
-    watcher.look(6)
-    disk.put(7, {"imessage": 10, "email": 2})
-    assert watcher.cursor(8).verdict == "reverted"
-    disk.put(9, {"imessage": 12})
-    assert watcher.cursor(10).verdict == "advancing"
-
-
-def test_two_lost_updates_stay_the_verdict_though_it_went_on() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 10, "email": 1})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    for n in range(2):
-        disk.put(5 + 10 * n, {"imessage": 11 + n})
-        watcher.look(6 + 10 * n)
-        disk.put(7 + 10 * n, {"imessage": 10 + n, "email": 2 + n})
-        watcher.look(8 + 10 * n)
-        disk.put(9 + 10 * n, {"imessage": 11 + n})
-        watcher.look(10 + 10 * n)
-    disk.put(30, {"imessage": 99})
-    cursor = watcher.cursor(31)
-    assert (cursor.verdict, cursor.reverts_recent) == ("reverted", 2)
-
-
-def test_a_line_by_another_process_is_not_of_the_write_that_was_seen() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 5, "email": 1})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    disk.put(5, {"imessage": 6})
-    watcher.look(6, writer=LockHolder(1111))
-    line = CursorWrite(T0 + 6.5, "imessage", 5, 6, LockHolder(2222))
-    history = watcher.look(7, writer=LockHolder(1111), journal=(line,)).cursors[0].history
-    seen = next(one for one in history if one.at == T0 + 5)
-    assert (seen.writer, seen.journaled) == (LockHolder(1111), False)
-
-
-def heard_of() -> tuple[Watcher, CursorDisk]:
-    """A file each write of which is heard of; seen once."""
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 5, "email": 1})
-    watcher = Watcher(disk)
-    watcher.look(1, unread=0)
-    return watcher, disk
+WRITER = LockHolder(1111)
 
 
 def line(at: float, source: str, old: Json, new: Json) -> CursorWrite:
-    return CursorWrite(T0 + at, source, old, new, LockHolder(1111))
+    return CursorWrite(T0 + at, source, old, new, WRITER)
 
 
-def test_a_line_of_a_write_that_was_seen_by_the_look_before_names_its_writer() -> None:
-    watcher, disk = heard_of()
-    disk.put(5, {"imessage": 6})
-    assert watcher.look(6, unread=0).cursors[0].history[0].writer is None
-    history = watcher.look(7, unread=0, journal=(line(5, "imessage", 5, 6),)).cursors[0].history
-    assert [(one.at - T0, one.value, one.writer) for one in history] == [(5, 6, LockHolder(1111)), (0, 5, None)]
+@pytest.mark.parametrize(
+    ("value", "unread", "lines", "history", "left"),
+    [
+        (6, 0, [line(5, "a", 5, 6)], [(6, WRITER), (5, None)], 0),
+        (7, 1, [line(3, "of no section", 1, 2), line(4, "a", 5, 6)], [(7, None), (6, WRITER), (5, None)], 0),
+        (6, 1, [line(5, "a", 5, 6)], [(6, WRITER), (5, None)], 1),
+    ],
+    ids=["it names the writer", "it tells of a write that was not read", "it tells nothing of another"],
+)
+def test_a_line_of_the_journal_is_of_one_write(
+    value: Json, unread: int, lines: list[CursorWrite], history: list[tuple[Json, LockHolder | None]], left: int
+) -> None:
+    disk, observer = CursorDisk(), Observer()
+    disk.put(0, {"a": 5})
+    observer.add(look(1, cursors=(disk.read(unread=0),)))
+    disk.put(5, {"a": value})
+    [cursor] = observer.add(look(6, cursors=(disk.read(unread=unread, journal=tuple(lines)),))).cursors
+    assert ([(one.value, one.writer) for one in cursor.history], cursor.writes_unread) == (history, left)
 
 
-def test_a_line_of_a_write_that_was_not_read_tells_what_it_was() -> None:
-    watcher, disk = heard_of()
-    disk.put(5, {"imessage": 7})
-    lines = (line(3, "of no section", 1, 2), line(4, "imessage", 5, 6))
-    cursor = watcher.look(6, unread=1, journal=lines).cursors[0]
-    assert [(one.value, one.writer) for one in cursor.history] == [(7, None), (6, LockHolder(1111)), (5, None)]
-    assert cursor.writes_unread == 0
-
-
-def test_a_line_of_the_write_that_was_read_tells_nothing_of_another() -> None:
-    watcher, disk = heard_of()
-    disk.put(5, {"imessage": 6})
-    cursor = watcher.look(6, unread=1, journal=(line(5, "imessage", 5, 6),)).cursors[0]
-    assert [(one.value, one.writer) for one in cursor.history] == [(6, LockHolder(1111)), (5, None)]
-    assert cursor.writes_unread == 1
-
-
-def test_steps_back_that_the_journal_tells_of_prove_none_before_them_lost() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 5, "email": 1})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    for at, value in ((5, 6), (10, 5), (15, 6)):
-        disk.put(at, {"imessage": value})
-        watcher.look(at + 1)
-    disk.put(20, {"imessage": 5})
-    cursor = watcher.look(21, journal=(line(20, "imessage", 6, 5),)).cursors[0]
-    assert (cursor.value, cursor.reverts_recent) == (5, 0)
-
-
-def test_lost_twice_within_the_window_is_reverted_though_it_went_past_both() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 10, "email": 1})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    for n in range(2):
-        disk.put(5 + 10 * n, {"imessage": 11})
-        watcher.look(6 + 10 * n)
-        disk.put(7 + 10 * n, {"imessage": 10, "email": 2 + n})
-        watcher.look(8 + 10 * n)
-    disk.put(30, {"imessage": 15})
-    cursor = watcher.cursor(31)
-    assert (cursor.verdict, cursor.reverts_recent) == ("reverted", 2)
-
-
-def test_a_rewind_far_back_beside_another_write_is_no_lost_update() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 500, "email": 1})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    disk.put(5, {"imessage": 0, "email": 2})
-    assert watcher.cursor(6).verdict == "rewound"
-
-
-def test_tokens_without_order_are_reverted_too() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": "tok-a", "email": 1})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    for n, token in enumerate(["tok-q", "tok-b", "tok-x"]):
-        disk.put(10 + 10 * n, {"imessage": token})
-        assert watcher.cursor(11 + 10 * n).verdict == "advancing"
-    disk.put(50, {"imessage": "tok-b", "email": 2})
-    cursor = watcher.cursor(51)
-    assert cursor.verdict == "reverted"
-    assert cursor.evidence.startswith("reverted tok-x→tok-b, 1× in 50s; email advanced in 1 of 1")
-
-
-def test_a_token_that_returns_moves_forward_past_those_that_came_before_it() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": "tok-a", "email": 1})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    for n, token in enumerate(["tok-b", "tok-c", "tok-b", "tok-c"]):
-        disk.put(10 + 10 * n, {"imessage": token})
-        cursor = watcher.cursor(11 + 10 * n)
-    assert [write.back for write in cursor.history][:4] == [False, True, False, False]
-
-
-def test_without_a_known_interval_a_move_is_recent_for_five_minutes() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"teams": 0})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    disk.put(10, {"teams": 1})
-    assert watcher.cursor(11, "teams").verdict == "advancing"
-    assert watcher.cursor(310, "teams").verdict == "advancing"
-    assert watcher.cursor(311, "teams").verdict == "not advancing"
-
-
-def test_a_pause_at_the_beginning_is_not_taken_for_the_interval() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"teams": 0})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    for n, at in enumerate((8, 88, 96)):  # it was stopped for 80 s; its interval is 8 s
-        disk.put(at, {"teams": n + 1})
-        cursor = watcher.cursor(at + 1, "teams")
-    assert (cursor.verdict, cursor.every) == ("advancing", 8.0)
-
-
-def test_it_learns_the_rhythm_and_says_what_a_shared_file_cannot() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"teams": 0, "email": 0})
-    watcher = Watcher(disk)
-    assert watcher.cursor(1, "teams").verdict == "new"
-    for n in range(1, 6):
-        disk.put(60 * n, {"teams": n})
-        cursor = watcher.cursor(60 * n + 1, "teams")
-    assert (cursor.verdict, cursor.every, cursor.writes) == ("advancing", 60.0, 5)
-    assert watcher.cursor(370, "teams").verdict == "advancing"
-    within = watcher.cursor(450, "teams")
-    assert (within.verdict, within.evidence) == ("idle", "within its usual interval, every 60s, last 2m ago")
-    late = watcher.cursor(300 + 7200, "teams")
-    assert (late.verdict, late.evidence) == (
-        "not advancing", "not advancing for 2h, every 60s before; idle or stalled? give --poll-log",
-    )  # fmt: skip
-    assert late.writes is None
-    assert not [problem for problem in watcher.look(7501).problems if problem.code.startswith("cursor")]
-
-
-def test_a_file_of_its_own_tells_stopped_from_idle() -> None:
-    disk = CursorDisk("/opt/memex/cursors/teams.json", shared=False)
-    disk.put(0, {"teams": 7})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    for n in range(1, 6):
-        disk.put(30 * n, {"teams": 7})
-        cursor = watcher.cursor(30 * n + 1, "teams")
-    assert (cursor.verdict, cursor.writes) == ("not advancing", 5)
-    assert cursor.evidence == "idle or stalled? written 5× with the same value"
-    assert watcher.cursor(200, "teams").verdict == "not advancing"
-    snapshot = watcher.look(150 + 7200)
-    assert snapshot.cursors[0].verdict == "stopped"
-    assert [problem.text for problem in snapshot.problems] == ["teams stopped: not written for 2h, every 30s before"]
-
-
-def test_a_source_that_was_never_seen_to_move_is_not_accused() -> None:
-    disk = CursorDisk()
-    disk.put(-86400, {"old": 5})
-    watcher = Watcher(disk)
-    first = watcher.cursor(0, "old")
-    assert (first.verdict, first.moved_at, first.moved_is_bound, first.writes) == ("new", T0 - 86400, True, None)
-    later = watcher.look(3600)
-    assert later.cursors[0].verdict == "not advancing"
-    assert later.problems == ()
-    assert any("old 0" in words for words in later.not_judged)
-
-
-def test_a_source_that_vanishes_stays_with_its_last_value() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 5, "email": 1})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    disk.put(5, {})
-    disk.sections = {"email": 2}
-    snapshot = watcher.look(6)
-    gone = next(cursor for cursor in snapshot.cursors if cursor.source == "imessage")
-    assert (gone.verdict, gone.value, gone.evidence) == ("missing", 5, "not in cursors.json for 1s; last 5")
-    assert snapshot.problems[0].code == "cursor-missing"
-    disk.put(10, {"imessage": 6})
-    assert watcher.cursor(11).verdict == "advancing"
+def test_a_lost_update_is_told_with_what_its_writes_carried() -> None:
+    snapshot = watched([*RISING, *BACK], 365)
+    cursor = next(cursor for cursor in snapshot.cursors if cursor.source == "a")
+    assert (cursor.shown, cursor.reverts_recent, cursor.writes) == ("14", 2, 7)
+    assert [entry.also_changed for entry in cursor.history[:4]] == [(), (), ("b",), ()]
+    [problem] = snapshot.problems
+    assert (problem.view, problem.subject, problem.count) == ("cursors", "a", 2)
 
 
 def test_a_file_that_vanishes_leaves_its_sources_standing() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 5})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    snapshot = watcher.observer.add(look(130))
-    assert [(cursor.verdict, cursor.shown) for cursor in snapshot.cursors] == [("missing", "5")]
-    assert watcher.cursor(140).verdict != "missing"
-
-
-def test_what_does_not_parse_keeps_the_last_good_copy() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 5, "email": 1})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    disk.error = "it is cut off"
-    snapshot = watcher.look(2)
-    assert {(cursor.verdict, cursor.shown) for cursor in snapshot.cursors} == {("unreadable", "5"), ("unreadable", "1")}
-    assert [problem.code for problem in snapshot.problems] == ["cursor-unreadable"]
-    assert snapshot.problems[0].text == "cursors.json cannot be read: it is cut off; last good values of 2 kept"
-    disk.error = ""
-    assert watcher.look(3).problems == ()
+    disk, observer = CursorDisk(), Observer()
+    disk.put(0, {"a": 5})
+    observer.add(look(1, cursors=(disk.read(),)))
+    [cursor] = observer.add(look(130)).cursors
+    assert (cursor.verdict, cursor.shown) == ("missing", "5")
+    assert observer.add(look(140, cursors=(disk.read(),))).cursors[0].verdict != "missing"
 
 
 def test_a_file_that_never_parsed_is_shown_by_its_name() -> None:
     shared, own = CursorDisk(), CursorDisk("/opt/memex/cursors/a\x1b.json", shared=False)
     shared.error = own.error = "it is empty"
-    snapshot = Watcher(shared, own).look(0)
-    assert [(cursor.source, cursor.verdict) for cursor in snapshot.cursors] == [
-        ("cursors.json", "unreadable"),
-        ("a\x1b", "unreadable"),
-    ]
+    snapshot = Observer().add(look(0, cursors=(shared.read(), own.read())))
+    assert [(one.source, one.verdict) for one in snapshot.cursors] == [("cursors.json", "unreadable"), ("a\x1b", "unreadable")]
     assert all(problem.text.isprintable() for problem in snapshot.problems)
 
 
-def test_who_held_the_lock_is_kept_with_each_write() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 5})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    disk.put(5, {"imessage": 6})
-    holder = LockHolder(5200, "poller")
-    assert watcher.look(6, lock_holders=(holder,)).cursors[0].history[0].held_by == (holder,)
-
-
 def test_a_heartbeat_in_the_section_is_a_write_and_no_move() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": {"cursor": 5, "updated_at": 1.0}})
-    watcher = Watcher(disk)
-    watcher.look(1)
-    disk.put(10, {"imessage": {"cursor": 5, "updated_at": 2.0}})
-    cursor = watcher.cursor(11)
+    cursor = play([Put(at, {"a": {"cursor": 5, "updated_at": at}, "b": 1}) for at in (0, 10)], 11)
     assert (cursor.verdict, cursor.writes, cursor.shown, cursor.moved_is_bound) == ("new", 1, "5", True)
-    assert cursor.value == {"cursor": 5, "updated_at": 2.0}
+    assert cursor.value == {"cursor": 5, "updated_at": 10}
 
 
 @pytest.mark.parametrize(
-    ("names", "unsafe"),
-    [(("cursors.json.tmp",), True), (("cursors.json.bak", "cursors.json.3fa9c1"), False), (("cursors.tmp.4312",), False)],
-)
-def test_unsafe_writers_are_told_by_their_temporary_names(names: tuple[str, ...], unsafe: bool) -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 5})
-    watcher = Watcher(disk)
-    watcher.look(0, temp_files=names)
-    after = watcher.look(1)
-    assert [problem.code for problem in after.problems] == (["unsafe-writer"] if unsafe else [])
-
-
-def test_a_temporary_file_left_behind_is_told_after_a_minute() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 5})
-    watcher = Watcher(disk)
-    for at in (0, 59):
-        assert watcher.look(at, temp_files=("cursors.tmp.4312",)).problems == ()
-    assert watcher.look(61, temp_files=("cursors.tmp.4312",)).problems[0].code == "unsafe-writer"
-    assert watcher.look(62).problems == ()
+    ("names", "at", "unsafe"),
+    [
+        (("cursors.json.tmp",), 1, True), (("cursors.json.bak", "cursors.json.3fa9c1"), 1, False),
+        (("cursors.tmp.4312",), 59, False), (("cursors.tmp.4312",), 61, True),
+    ],
+)  # fmt: skip
+def test_unsafe_writers_are_told_by_their_temporary_names_or_by_one_left_behind(
+    names: tuple[str, ...], at: float, unsafe: bool
+) -> None:
+    disk, observer = CursorDisk(), Observer()
+    disk.put(0, {"a": 5})
+    for time in (0, at):
+        snapshot = observer.add(look(time, cursors=(disk.read(temp_files=names),)))
+    assert [problem.code for problem in snapshot.problems] == ["unsafe-writer"] * unsafe
+    later = observer.add(look(at + 1, cursors=(disk.read(),)))
+    assert (later.problems == ()) is (names != ("cursors.json.tmp",)), "what was left behind is forgotten once it is gone"
 
 
 @pytest.mark.parametrize(
@@ -445,14 +339,13 @@ JSON = st.recursive(
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(st.sampled_from(["a", "b", "\x1b"]), JSON, max_size=3), min_size=1, max_size=8), st.booleans())
 def test_no_file_breaks_it_and_nothing_it_says_is_unprintable(states: list[dict[str, Json]], shared: bool) -> None:
-    disk = CursorDisk(shared=shared)
-    watcher = Watcher(disk)
+    disk, observer = CursorDisk(shared=shared), Observer()
     names: set[str] = set()
     for n, state in enumerate(states):
         disk.put(10.0 * n, {})
         disk.sections = state
         names |= set(state)
-        snapshot = watcher.look(10.0 * n + 1)
+        snapshot = observer.add(look(10.0 * n + 1, cursors=(disk.read(),)))
         assert {cursor.source for cursor in snapshot.cursors} == names
         for cursor in snapshot.cursors:
             assert cursor.evidence.isprintable()
@@ -460,27 +353,113 @@ def test_no_file_breaks_it_and_nothing_it_says_is_unprintable(states: list[dict[
         assert all(problem.text.isprintable() for problem in snapshot.problems)
 
 
-@given(st.lists(st.integers(min_value=0, max_value=3), max_size=40))
-def test_only_forward_moves_never_make_a_lost_update(steps: list[int]) -> None:
-    history = CursorHistory(T0, 0, seen_at=T0)
-    value = 0
+@pytest.mark.early
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=30),
+    st.integers(0, 29),
+    st.integers(1, 200),
+    st.booleans(),
+)
+def test_a_rewind_by_hand_is_never_called_a_lost_update(steps: list[int], place: int, far: int, token: bool) -> None:
+    """A single step back that changes no other key, whatever comes before and after."""
+    value, script = 100, [Put(0, {"a": _as(100, token), "b": 0})]
     for n, step in enumerate(steps):
-        value += step
-        history.write(T0 + n, value, Write(n, also=("other",), advanced=("other",), exact=True))
-    assert history.lost_updates(T0 + len(steps)) == []
-    assert not history.below_top
+        value = value - far if n == place else value + step
+        script.append(Put(60.0 * (n + 1), {"a": _as(value, token)}))
+        assert play(script, 60.0 * (n + 1) + 5).verdict != "reverted"
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-4, 4)), max_size=25), st.integers(1, 4))
+def test_nothing_written_under_the_lock_is_ever_a_lost_update(moves: list[tuple[str, int]], together: int) -> None:
+    """Also rewinds, also the same one twice, also several writes between two looks."""
+    disk = CursorDisk()
+    disk.put(0, {"a": 10, "b": 10, "c": 10})
+    observer = Observer()
+    observer.add(look(0.5, cursors=(disk.read(),)))
+    lines: list[CursorWrite] = []
+    for n, (name, step) in enumerate(moves):
+        at = 10.0 * (n + 1)
+        old = disk.sections[name]
+        assert isinstance(old, int)
+        lines.append(CursorWrite(T0 + at, name, old, old + step, LockHolder(7)))
+        disk.put(at, {name: old + step})
+        if (n + 1) % together == 0:
+            snapshot = observer.add(look(at + 1, cursors=(disk.read(journal=tuple(lines)),)))
+            lines = []
+            assert {cursor.reverts_recent for cursor in snapshot.cursors} == {0}
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), min_size=1, max_size=20))
+def test_each_lost_update_that_stands_at_a_look_is_found(rounds: list[tuple[str, int]]) -> None:
+    """One poller saves, the other writes the whole file as it had read it before, with every value but its own unchanged."""
+    disk = CursorDisk()
+    disk.put(0, {"a": 0, "b": 0})
+    observer = Observer()
+    observer.add(look(0.5, cursors=(disk.read(),)))
+    lost = {"a": 0, "b": 0}
+    at = 0.0
+    for loser, step in rounds:
+        winner = "b" if loser == "a" else "a"
+        read = dict(disk.sections)
+        mine, other = read[loser], read[winner]
+        assert isinstance(mine, int)
+        assert isinstance(other, int)
+        for values in ({loser: mine + step}, {loser: mine, winner: other + step}):
+            at += 5
+            disk.put(at, values)
+            snapshot = observer.add(look(at + 0.5, cursors=(disk.read(),)))
+        lost[loser] += 1
+        found = {cursor.source: cursor for cursor in snapshot.cursors}
+        assert {name: sum(write.lost for write in cursor.history) for name, cursor in found.items()} == lost
+        newest = next(write for write in found[loser].history if write.lost)
+        assert newest.also_changed == (winner,)
+
+
+NO_NEWS = "not advancing for 2h, update interval not known yet; idle or stalled? give --poll-log"
+
+
+def _as(value: int, token: bool) -> Json:
+    return f"tok{value * 7919 % 10_007}" if token else value
+
+
+@pytest.mark.parametrize(
+    ("verdict", "evidence", "behind", "exact", "expected"),
+    [
+        ("new", "seen once, no write yet", 5, True, ("new", "seen once")),
+        ("not advancing", f"not advancing for 2h{ASK_FOR_LOGS}", 0, True, ("idle", "nothing waits")),
+        ("not advancing", f"not advancing for 2h{ASK_FOR_LOGS}", 1, True, ("not advancing", "not advancing for 2h; 1 waits")),
+        ("not advancing", "not advancing for 2h", 1, False, ("not advancing", "not advancing for 2h; ≥1 wait")),
+        ("advancing", "every 1s", 9, True, ("advancing", "every 1s")),
+    ],
+)
+def test_a_cursor_of_a_server_is_judged_by_what_comes_after_it(
+    verdict: str, evidence: str, behind: int, exact: bool, expected: tuple[str, str]
+) -> None:
+    assert on_a_server(verdict, evidence, behind, exact=exact) == expected
+
+
+@pytest.mark.parametrize(("in_file", "verdict"), [(False, ("idle", "nothing waits")), (True, ("not advancing", NO_NEWS))])
+def test_only_a_server_tells_that_nothing_waits(in_file: bool, verdict: tuple[str, str]) -> None:
+    disk, observer = CursorDisk(), Observer()
+    behind: dict[str, Any] = {"in_file": in_file, "behind": {"a": (0, True)}}
+    for at, value in ((0, 10), (60, 11), (120, 12)):
+        disk.put(at, {"a": value, "b": value})
+        observer.add(look(at + 0.3, cursors=(disk.read(**behind),)))
+    snapshot = observer.add(look(7500, cursors=(disk.read(**behind),)))
+    [cursor] = [cursor for cursor in snapshot.cursors if cursor.source == "a"]
+    assert (cursor.verdict, cursor.evidence) == verdict
 
 
 def test_of_the_sources_that_change_in_one_write_each_keeps_a_bounded_list() -> None:
     disk = CursorDisk()
     names = [f"source-{number}" for number in range(200)]
     disk.put(0, {name: 4 if name == "source-150" else 5 for name in names})
-    watcher = Watcher(disk)
-    watcher.look(1)
+    observer = Observer()
+    observer.add(look(1, cursors=(disk.read(),)))
     disk.put(5, {"source-150": 5})
-    watcher.look(5.5)
+    observer.add(look(5.5, cursors=(disk.read(),)))
     disk.put(10, {name: 4 if name == "source-150" else 6 for name in names})
-    cursors = {cursor.source: cursor for cursor in watcher.look(10.5).cursors}
+    cursors = {cursor.source: cursor for cursor in observer.add(look(10.5, cursors=(disk.read(),))).cursors}
     first, last, back = (cursors[f"source-{number}"].history[0].also_changed for number in (0, 199, 150))
     assert (len(first), len(last), len(back)) == (64, 64, 64)
     assert "source-0" not in first and "source-1" in first

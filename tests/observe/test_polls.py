@@ -90,37 +90,6 @@ def cursor(control: Control) -> Cursor:
     return next(one for one in control.look().cursors if one.source == "imessage")
 
 
-def test_the_same_start_twice_is_told_after_the_second_line(memex: Memex) -> None:
-    with memex.open(str(memex.folder / "poll-*.log")) as control:
-        control.look()
-        memex.said("poll ok: 4 new (cursor 89632 -> 89636)")
-        memex.clock.advance(60)
-        assert cursor(control).verdict != "stalled"
-        memex.said("poll ok: 4 new (cursor 89632 -> 89636)")
-        found = cursor(control)
-        assert (found.verdict, found.same_start, len(found.polls)) == ("stalled", 2, 2)
-        assert found.evidence == "lost at least 1×: its poll log found new ones 2× from the same start 89632, last 0s ago"
-        assert [problem.code for problem in control.look().problems] == ["cursor-stalled"]
-        memex.clock.advance(60)
-        memex.said("poll ok: 1 new (cursor 89636 -> 89637)")
-        memex.write(89637)
-        assert cursor(control).verdict == "advancing"
-
-
-def test_a_lost_update_stays_the_verdict(memex: Memex) -> None:
-    with memex.open(f"imessage={memex.log}") as control:
-        for _ in range(3):
-            memex.clock.advance(30)
-            memex.write(89636)
-            memex.said("poll ok: 4 new (cursor 89632 -> 89636)")
-            control.look()
-            memex.clock.advance(30)
-            memex.write(89632)
-            found = cursor(control)
-    assert found.verdict == "reverted"
-    assert found.evidence.endswith("; its poll log found new ones 3× from the same start 89632, last 30s ago")
-
-
 def test_idle_and_stopped_are_told_apart_by_the_log(memex: Memex) -> None:
     with memex.open(SPOOLTOP_POLL_LOG=f"{memex.folder}/none*.log:imessage={memex.log}") as control:
         control.look()
@@ -132,14 +101,6 @@ def test_idle_and_stopped_are_told_apart_by_the_log(memex: Memex) -> None:
         memex.clock.advance(3600)
         found = cursor(control)
         assert (found.verdict, found.evidence) == ("stopped", "no poll in its log for 1h, every 60s before")
-
-
-def test_a_log_that_knows_another_cursor_does_not_make_it_idle(memex: Memex) -> None:
-    with memex.open(str(memex.log)) as control:
-        control.look()
-        memex.clock.advance(120)
-        memex.said("poll ok: 0 new (cursor=89636)")
-        assert cursor(control).verdict == "not advancing"
 
 
 def test_the_past_of_a_log_counts_at_the_first_look(memex: Memex) -> None:
