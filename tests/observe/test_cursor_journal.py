@@ -5,70 +5,64 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.backends.directory.cursors.files import CursorFiles
 from spooltop.backends.directory.cursors.journal import parse_journal
-from spooltop.backends.directory.world import World
+from spooltop.control import Control, open_control
 from spooltop.engine import CursorFile
 from spooltop.engine.cursors.journal import JOURNAL
-from spooltop.model.cursors.state import Cursor, CursorSource
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.cursors.state import Cursor
 from spooltop.model.vocabulary import Json
-from spooltop.observe import Observer
 
 from ..clock import Clock
-from .observations import T0, look
+from .observations import T0
 
 
 class Watching:
-    """A real folder with cursors in it, written by the engine or unsafely, and a watcher. The clock runs from ``T0``."""
+    """A real folder with cursors in it, written by the engine or unsafely, and a control that is opened with the first look.
+    The clock runs from ``T0``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.clock = Clock(T0)
         self.file = folder / "cursors.json"
-        self.open()
-
-    def open(self) -> None:
-        """Opens a watcher that has seen nothing yet."""
-        self.files, self.observer = CursorFiles(World(clock=self.clock)), Observer()
+        self.stack = ExitStack()
 
     def engine(self, at: float, source: str, value: Json) -> None:
         self.clock.now = T0 + at
         CursorFile(self.file, clock=self.clock).advance(source, value)
-        self.stamp()
+        os.utime(self.file, (self.clock.now, self.clock.now))
 
     def unsafe(self, at: float, **sections: Json) -> None:
         self.clock.now = T0 + at
         self.file.write_text(json.dumps(sections))
-        self.stamp()
-
-    def stamp(self) -> None:
         os.utime(self.file, (self.clock.now, self.clock.now))
 
-    def sources(self) -> tuple[CursorSource, ...]:
-        fd = os.open(self.folder, os.O_RDONLY)
-        try:
-            return self.files.look([(str(self.folder), fd)], lambda _: ())
-        finally:
-            os.close(fd)
+    @cached_property
+    def control(self) -> Control:
+        return self.stack.enter_context(open_control(str(self.folder), settings={}, watch=False, clock=self.clock))
 
-    def look(self, at: float) -> Snapshot:
+    def look(self, at: float) -> dict[str, Cursor]:
+        """The cursors by source."""
         self.clock.now = T0 + at
-        return self.observer.add(look(at, cursors=self.sources()))
+        return {cursor.source: cursor for cursor in self.control.look().cursors}
 
-    def cursor(self, at: float, source: str = "imessage") -> Cursor:
-        return next(cursor for cursor in self.look(at).cursors if cursor.source == source)
+    def cursor(self, at: float) -> Cursor:
+        return self.look(at)["imessage"]
 
 
 @pytest.fixture
-def watching(tmp_path: Path) -> Watching:
-    return Watching(tmp_path)
+def watching(tmp_path: Path) -> Iterator[Watching]:
+    watching = Watching(tmp_path)
+    with watching.stack:
+        yield watching
 
 
 def moves(cursor: Cursor) -> list[tuple[float, Json, int | None]]:
@@ -135,17 +129,16 @@ def test_in_a_shared_file_it_stopped_only_where_every_write_of_it_is_in_the_jour
 def test_no_line_is_told_twice_also_after_a_rotation(watching: Watching) -> None:
     for n in range(4):
         watching.engine(10 * n, "imessage", n)
-    assert len(watching.sources()[0].journal) == 4
-    assert watching.sources()[0].journal == ()
+    assert [value for _, value, _ in moves(watching.cursor(35))] == [3, 2, 1, 0]
     journal = watching.folder / JOURNAL
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.unlink()
     journal.write_bytes(b"".join(lines[2:]))
     watching.engine(50, "imessage", 9)
-    assert [one.new for one in watching.sources()[0].journal] == [9]
     with open(journal, "ab") as file:
         file.write(lines[0][:10])
-    assert watching.sources()[0].journal == ()
+    for at in (51, 52):
+        assert [value for _, value, _ in moves(watching.cursor(at))] == [9, 3, 2, 1, 0]
 
 
 def test_what_a_safe_writer_set_back_is_no_lost_update_though_an_unsafe_one_did_so_before(watching: Watching) -> None:
@@ -172,15 +165,16 @@ def test_the_last_value_is_the_files_whatever_was_written(steps: list[tuple[str,
     with tempfile.TemporaryDirectory() as folder:
         watching = Watching(Path(folder))
         watching.unsafe(0, a=0, b=0)
-        for n, (source, safe, value) in enumerate(steps):
-            if safe:
-                watching.engine(n + 1, source, value)
-            else:
-                watching.unsafe(n + 1, **{**json.loads(watching.file.read_text()), source: value})
-            if value % 2:
-                watching.look(n + 1.5)
-        found = {cursor.source: cursor.value for cursor in watching.look(len(steps) + 2).cursors}
-        assert found == json.loads(watching.file.read_text())
+        with watching.stack:
+            for n, (source, safe, value) in enumerate(steps):
+                if safe:
+                    watching.engine(n + 1, source, value)
+                else:
+                    watching.unsafe(n + 1, **{**json.loads(watching.file.read_text()), source: value})
+                if value % 2:
+                    watching.look(n + 1.5)
+            values = {source: cursor.value for source, cursor in watching.look(len(steps) + 2).items()}
+            assert values == json.loads(watching.file.read_text())
 
 
 @given(st.lists(st.binary(max_size=40) | st.dictionaries(

@@ -22,6 +22,7 @@ from spooltop.observe.cursors.watched_file import WatchedFile
 from .observations import T0, CursorDisk, look
 
 EMAIL = LockHolder(4312, "python3 /opt/memex/poll_email.py")
+REVERTED = "reverted 15→14, 2× in 5m; b advanced in 1 of 2 of these writes"
 TOKENS = ["tok-q", "tok-b", "tok-x", "tok-a", "tok-m"]
 
 
@@ -98,7 +99,7 @@ REWOUND = [Put(0, {"a": 500, "b": 1}), Put(10, {"a": 100})]
         ("advancing", "every 60s, last 30s ago",
          every(60, [{"since": f"2026-11-21T02:0{n}:00Z", "host": "x"} for n in range(4)]), 210),
         ("advancing", "every 60s, last 30s ago", every(60, TOKENS[:4]), 210),
-        ("reverted", "reverted 15→14, 2× in 5m; b advanced in 1 of 2 of these writes", [*RISING, *BACK], 365),
+        ("reverted", REVERTED, [*RISING, *BACK], 365),
         ("reverted", "reverted tok-x→tok-b, 1× in 3m; b advanced in 1 of 1 of these writes",
          [*every(60, TOKENS[:3]), Put(150, {"a": "tok-b", "b": 2})], 190),
         ("reverted", "reverted 15→14, 2× in 5m; 2 written by poll_email.py",
@@ -113,8 +114,7 @@ REWOUND = [Put(0, {"a": 500, "b": 1}), Put(10, {"a": 100})]
          [*RISING, Put(300, {}, logs=(2, "14", "16")), Put(360, {}, logs=(1, "16", "17"))], 365),
         ("stalled", "lost at least 2×: its poll log found new ones 3× from the same start 14, last 5s ago",
          [*RISING, *again(60, 300, 3, logs=(4, "14", "18"))], 425),
-        ("reverted", "reverted 15→14, 2× in 5m; b advanced in 1 of 2 of these writes; its poll log found new ones 2× from the same "
-         "start 14, last 3s ago",
+        ("reverted", f"{REVERTED}; its poll log found new ones 2× from the same start 14, last 3s ago",
          [*RISING, BACK[0]._replace(logs=(4, "14", "15")), *BACK[1:], Put(362, {}, logs=(4, "14", "15"))], 365),
         ("not advancing", "not advancing for 3m, every 60s before", [*RISING, Put(420, {}, logs=(0, "15", "15"))], 425),
         ("stopped", "no poll in its log for 1h, every 60s before", [*RISING, *again(60, 300, 4, logs=(0, "14", "14"))], 4100),
@@ -122,8 +122,7 @@ REWOUND = [Put(0, {"a": 500, "b": 1}), Put(10, {"a": 100})]
         ("idle", "within its usual interval, every 60s, last 2m ago", RISING, 375),
         ("missing", "not in cursors.json for 10s; last 14", [*RISING, Put(300, {}, gone=("a",))], 310),
         ("unreadable", "cursors.json: it is cut off; the value is of 1m ago", [*RISING, CUT_OFF], 310),
-        ("reverted", "reverted 15→14, 2× in 5m; b advanced in 1 of 2 of these writes",
-         [*RISING, *BACK, Put(370, {"a": 15})], 371),
+        ("reverted", REVERTED, [*RISING, *BACK, Put(370, {"a": 15})], 371),
         ("advancing", "every 60s, last 5s ago; reverted 2×, last 20m ago",
          [*RISING, *BACK, *(Put(420 + 60 * n, {"a": 16 + n}) for n in range(20))], 1565),
         ("reverted", "reverted 11→10, 1× in 7s; b advanced in 1 of 1 of these writes", LOST_ONCE, 8),
@@ -220,27 +219,24 @@ def test_a_line_of_the_journal_and_a_write_that_was_seen_are_one_within_three_se
 WRITER = LockHolder(1111)
 
 
-def line(at: float, source: str, old: Json, new: Json) -> CursorWrite:
-    return CursorWrite(T0 + at, source, old, new, WRITER)
-
-
 @pytest.mark.parametrize(
     ("value", "unread", "lines", "history", "left"),
     [
-        (6, 0, [line(5, "a", 5, 6)], [(6, WRITER), (5, None)], 0),
-        (7, 1, [line(3, "of no section", 1, 2), line(4, "a", 5, 6)], [(7, None), (6, WRITER), (5, None)], 0),
-        (6, 1, [line(5, "a", 5, 6)], [(6, WRITER), (5, None)], 1),
+        (6, 0, [(5, "a", 5, 6)], [(6, WRITER), (5, None)], 0),
+        (7, 1, [(3, "of no section", 1, 2), (4, "a", 5, 6)], [(7, None), (6, WRITER), (5, None)], 0),
+        (6, 1, [(5, "a", 5, 6)], [(6, WRITER), (5, None)], 1),
     ],
     ids=["it names the writer", "it tells of a write that was not read", "it tells nothing of another"],
 )
 def test_a_line_of_the_journal_is_of_one_write(
-    value: Json, unread: int, lines: list[CursorWrite], history: list[tuple[Json, LockHolder | None]], left: int
+    value: Json, unread: int, lines: list[tuple[float, str, Json, Json]], history: list[tuple[Json, LockHolder | None]], left: int
 ) -> None:
     disk, observer = CursorDisk(), Observer()
     disk.put(0, {"a": 5})
     observer.add(look(1, cursors=(disk.read(unread=0),)))
     disk.put(5, {"a": value})
-    [cursor] = observer.add(look(6, cursors=(disk.read(unread=unread, journal=tuple(lines)),))).cursors
+    journal = tuple(CursorWrite(T0 + at, *rest, WRITER) for at, *rest in lines)
+    [cursor] = observer.add(look(6, cursors=(disk.read(unread=unread, journal=journal),))).cursors
     assert ([(one.value, one.writer) for one in cursor.history], cursor.writes_unread) == (history, left)
 
 
