@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from spooltop.backends.directory.liveness.consumers import claiming
+from spooltop.backends.row_listing import RowListing
 from spooltop.errors import Refused, Unreadable
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.cursors.state import Cursor
-from spooltop.model.filters import query
 from spooltop.model.filters.selection import Selection
 from spooltop.model.kept_view import KeptView
 from spooltop.model.look.capacity import Disk
@@ -62,28 +62,6 @@ def written(number: int, verdict: Verdict = Verdict.ABANDONED) -> Row:
         key=("tmp", number), box=Box.TMP, id=f"tmp{number}", name=f"tmp{number}", size=4100, enqueued_at=NOW - 720,
         in_box_since=NOW - 720, written_at=NOW - 720, verdict=verdict, evidence="nobody has it open",
     )  # fmt: skip
-
-
-class FakeListing:
-    def __init__(self, query: ListQuery, rows: Sequence[Row], generation: int) -> None:
-        self.query = query
-        self.rows = rows
-        self.complete = True
-        self.generation = generation
-        self.timed = True
-        self.ordered_over: int | None = None
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def window(self, start: int, stop: int) -> Sequence[Row]:
-        return self.rows[start:stop]
-
-    def find(self, key: Key) -> int | None:
-        return next((i for i, row in enumerate(self.rows) if row.key == key), None)
-
-    def keys(self) -> Iterator[Key]:
-        return iter([row.key for row in self.rows])
 
 
 class FakeControl:
@@ -204,51 +182,18 @@ class FakeControl:
 
     def listing(
         self, wanted: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
-    ) -> FakeListing:
-        narrowing = query.parse(wanted.filter)
-        rows = [row for row in self.chosen(wanted.selection or Selection(box=wanted.box)) if row.box is wanted.box]
-        rows = [row for row in rows if narrowing.match(row, self.time)]
-        rows.sort(key=lambda row: self._order(row, wanted.sort.column), reverse=wanted.sort.descending)
+    ) -> RowListing:
+        boxed = self.of(wanted.box)
+        listing = RowListing(wanted, boxed, now=self.time, complete=True, generation=self.generation)
+        rows = listing.window(0, len(boxed))
         while not self.at_once.wait(0.01) and progress is not None and not cancelled():
             if progress.due():
                 found = rows[1::2] if wanted.filter else []
                 progress.advanced(0.45, found, len(found))
-        return FakeListing(wanted, rows, self.generation)
-
-    def _order(self, row: Row, column: str) -> float | str:
-        match column:
-            case "size":
-                return row.size or 0
-            case "tries":
-                return row.attempt or 0
-            case "source":
-                return row.source or ""
-            case "verdict":
-                rank = {Verdict.DEAD: 2, Verdict.ABANDONED: 2, Verdict.UNKNOWN: 1}.get(row.verdict or Verdict.ALIVE, 0)
-                return rank * 1e9 + (row.in_box_age(self.time) or 0)
-            case "name":
-                return row.name
-            case "held":
-                return row.in_box_age(self.time) or 0
-            case _:
-                return row.age(self.time) or 0
+        return listing
 
     def chosen(self, selection: Selection) -> list[Row]:
-        rows = list(self.rows)
-        if selection.box is not None:
-            rows = [row for row in rows if row.box is selection.box]
-        if selection.keys is not None:
-            rows = [row for row in rows if row.key in selection.keys]
-        if selection.ids is not None:
-            rows = [row for row in rows if row.id in selection.ids]
-        if selection.verdict is not None:
-            rows = [row for row in rows if row.verdict is selection.verdict]
-        if selection.filter:
-            wanted = query.parse(selection.filter)
-            rows = [row for row in rows if wanted.match(row, self.time)]
-        if selection.older_than is not None and selection.box is Box.TRASH:
-            rows = [row for row in rows if (row.in_box_age(self.time) or 0.0) >= selection.older_than]
-        return rows
+        return [row for row in self.rows if selection.matches(row, self.time)]
 
     def read(self, key: Key, limit: int = 65536) -> Payload:
         if not any(row.key == key for row in self.rows):
