@@ -102,10 +102,17 @@ def growing(seconds: int, **rest: Any) -> list[Observation]:
     return [look(at, 4000 + 2 * at, oldest=420.0, last_claim_at=T0 + at, **rest) for at in range(0, seconds + 1, 5)]
 
 
-def test_growth_is_told_over_its_window() -> None:
-    assert raised(*growing(55)) == {}
-    problem = raised(*growing(300, consumers=1))["new-growing"]
-    assert problem.text == "new grows 2.0/s over 5m, oldest waits 7m; 1 consumer takes work"
+@pytest.mark.parametrize(
+    ("rest", "severity", "end"),
+    [
+        ({"consumers": 1}, Severity.CRITICAL, "1 consumer takes work"),
+        ({"paused": Pause("root", T0)}, Severity.WARNING, "paused by root for 5m"),
+    ],
+)
+def test_growth_is_told_over_its_window(rest: dict[str, Any], severity: Severity, end: str) -> None:
+    assert "new-growing" not in raised(*growing(55, **rest))
+    problem = raised(*growing(300, **rest))["new-growing"]
+    assert (problem.severity, problem.text) == (severity, f"new grows 2.0/s over 5m, oldest waits 7m; {end}")
 
 
 # --- what one look shows ---
@@ -399,10 +406,3 @@ def test_nobody_is_missed_while_a_spool_is_paused_nor_for_the_time_of_the_pause(
     resumed = [look(at, 3, oldest=600.0 + at, consumers=1) for at in range(135, 206, 5)]
     assert "no-consumer" not in raised(*paused, *resumed[:11])
     assert raised(*paused, *resumed)["no-consumer"].text.startswith("no claim for 1m while 3 wait")
-
-
-def test_what_waits_because_the_spool_is_paused_says_so() -> None:
-    pause = Pause("root", T0, "a schema change")
-    problem = raised(*growing(300, consumers=1, paused=pause))["new-growing"]
-    assert problem.severity is Severity.WARNING and problem.text.endswith("; paused by root for 5m")
-    assert "work" not in problem.text
