@@ -240,8 +240,9 @@ def test_a_line_of_the_journal_is_of_one_write(
 
 def test_a_lost_update_is_told_with_what_its_writes_carried() -> None:
     snapshot = watched([*RISING, *BACK], 365)
-    cursor = next(cursor for cursor in snapshot.cursors if cursor.source == "a")
+    cursor, other = sorted(snapshot.cursors, key=lambda cursor: cursor.source)
     assert (cursor.shown, cursor.reverts_recent, cursor.writes) == ("14", 2, 7)
+    assert (other.writes, len(other.history)) == (1, 2), "a write that left its section as it was is not one of it"
     assert [entry.also_changed for entry in cursor.history[:4]] == [(), (), ("b",), ()]
     [problem] = snapshot.problems
     assert (problem.view, problem.subject, problem.count) == ("cursors", "a", 2)
