@@ -196,6 +196,10 @@ def test_what_is_told_as_a_problem(problems: list[tuple[str, str]], script: list
     assert all(problem.view == "cursors" for problem in snapshot.problems)
 
 
+def test_a_source_that_was_never_seen_to_move_is_named_as_not_judged() -> None:
+    assert any("a 0" in words for words in watched(RISING[:1], 3600).not_judged)
+
+
 @pytest.mark.parametrize(("apart", "same"), [(3.0, True), (-3.0, True), (3.1, False), (-3.1, False)])
 def test_a_line_of_the_journal_and_a_write_that_was_seen_are_one_within_three_seconds(apart: float, same: bool) -> None:
     disk = CursorDisk()

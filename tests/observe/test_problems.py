@@ -392,7 +392,7 @@ def test_a_wrong_setting_is_named(settings: dict[str, str]) -> None:
 def test_nothing_wrong_says_what_is_not_judged_yet() -> None:
     observer = Observer()
     assert observer.add(look(0)).not_judged == ("rates (need 60s)",)
-    observer.add(look(30, flow=flow(0, 30)))
+    assert observer.add(look(30, flow=flow(0, 30))).not_judged == ("rates (need 60s)",)
     assert observer.add(look(61, flow=flow(30, 61))).not_judged == ()
 
 
