@@ -89,7 +89,7 @@ FAULTS = (
     Fault("lock removed while held", "blocked_by", 'if lock.verdict != "stale":', 'if lock.verdict not in ("stale", "held"):',
           ("commands", "locks")),
     Fault("stream claim handed over twice", "RECOVER", "redis.call('EXISTS', KEYS[at]) == 0",
-          "redis.call('EXISTS', KEYS[at]) >= 0", ("commands", "stream")),
+          "redis.call('EXISTS', KEYS[at]) >= 0", ("commands", "stream-claimed")),
     Fault("result count wrong", "Result.count", "len(self.items) - self.not_done.total", "len(self.items)",
           ("screens", "change-80x24")),
 )  # fmt: skip
