@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,6 @@ from spooltop import open_queue, queues
 from spooltop.engine import Spool
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.queue import Guarantee
-
-
-def test_the_example_runs() -> None:
-    outcome = doctest.testmod(queues)
-    assert outcome.attempted > 0 and outcome.failed == 0
 
 
 def test_a_promise_that_was_given_up_is_no_guarantee(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """The structure of the code: no cycles of modules inside a layer, one module for the C library, one class
-for a name, docstrings that begin with what they describe."""
+for a name, docstrings that begin with what they describe and whose examples hold."""
 
 from __future__ import annotations
 
 import ast
+import doctest
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -144,6 +146,16 @@ def test_no_docstring_opens_with_a_genitive_or_a_question() -> None:
         if BAD_OPENINGS.match(text.strip())
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("package", ["", *sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))])
+def test_every_example_in_a_docstring_holds(package: str) -> None:
+    parse = doctest.DocTestParser().get_examples
+    for name, (path, tree) in modules().items():
+        if path.relative_to(PACKAGE).parent.parts[:1] == ((package,) if package else ()):
+            examples = [example for _, text in docstrings(tree) for example in parse(text)]
+            if examples:
+                assert doctest.testmod(import_module(name)) == (0, len(examples)), name
 
 
 def test_the_map_of_the_tests_names_every_folder() -> None:

@@ -33,7 +33,7 @@ class Latencies:
         """Returns the time, in seconds, within which ``share`` (0 to 1) of the operations ended; None of too few samples.
 
         >>> Latencies.of(range(0, 100_000, 1000)).percentile(0.5)
-        4.9152e-05
+        4.9664e-05
         """
         if len(self) < _FEW:
             return None

@@ -1,13 +1,11 @@
-"""What the engine loads, and the examples in its documentation."""
+"""What the engine loads, and what its documentation has examples of."""
 
 from __future__ import annotations
 
 import doctest
-import pkgutil
 import re
 import subprocess
 import sys
-from importlib import import_module
 from types import ModuleType
 
 import pytest
@@ -16,8 +14,6 @@ from spooltop import engine
 from spooltop.engine import tickets
 
 HEAVY = {"textual", "rich", "watchfiles", "psutil", "filelock", "redis", "asyncio", "hashlib", "ssl", "logging"}
-MODULES = [engine, *(import_module(module.name) for module in pkgutil.walk_packages(engine.__path__, "spooltop.engine."))]
-WITH_EXAMPLES = [module for module in MODULES if any(test.examples for test in doctest.DocTestFinder().find(module))]
 
 
 @pytest.mark.parametrize("module", ["spooltop.engine", "spooltop.engine.tickets"])
@@ -27,14 +23,8 @@ def test_the_engine_loads_nothing_of_the_dashboard(module: str) -> None:
     assert "spooltop" in loaded and HEAVY & set(loaded) == set()
 
 
-@pytest.mark.parametrize("module", WITH_EXAMPLES)
-def test_the_examples_run(module: ModuleType) -> None:
-    assert doctest.testmod(module).failed == 0
-
-
 @pytest.mark.parametrize("module", [engine, tickets])
 def test_every_public_name_has_an_example(module: ModuleType) -> None:
-    assert module in WITH_EXAMPLES
     parse = doctest.DocTestParser().get_examples
     # An error is shown by what an example prints.
     used = {word for one in parse(module.__doc__ or "") for word in re.findall(r"\w+", one.source + one.want)}

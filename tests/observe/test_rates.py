@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 
-from spooltop.model.cursors import values as cursor_values
-from spooltop.model.look import consumers
 from spooltop.model.look.flow import Completion, Flow
 from spooltop.model.look.observation import BoxState
 from spooltop.model.vocabulary import Box
-from spooltop.observe import Observer, thresholds
-from spooltop.observe.flow import depth
-from spooltop.observe.flow import history as flow_history
-from spooltop.observe.flow import rates as flow_module
+from spooltop.observe import Observer
 from spooltop.observe.flow.depth import CELL, DepthHistory, TrendWatch
 
 from .observations import T0, flow, look
-
-
-@pytest.mark.parametrize(
-    "module", [flow_module, flow_history, depth, cursor_values, consumers, thresholds], ids=lambda module: module.__name__
-)
-def test_examples_in_the_docs_hold(module: object) -> None:
-    outcome = doctest.testmod(module)  # type: ignore[arg-type]
-    assert outcome.attempted > 0
-    assert outcome.failed == 0
-
 
 Step = tuple[float, float, int, int, bool]
 """A flow: when it began and ended, arrived, done, and whether it was told exactly."""

@@ -13,7 +13,6 @@ __all__ = ["expired_words", "kept_words"]
 def expired_words(state: BoxState) -> str:
     """Returns ``3 expired, kept 30d``; empty if nothing has expired.
 
-    >>> from .vocabulary import Box
     >>> expired_words(BoxState(Box.TRASH, 12, retention=2592000.0, expired=3))
     '3 expired, kept 30d'
     """
