@@ -55,6 +55,7 @@ def test_json_is_an_object_a_line_and_any_directory_will_do(tmp_path: Path) -> N
     done = spooltop("bench", folder, "--seconds", "2", "--json")
     first, *figures = map(json.loads, done.out.splitlines())
     assert done.code == 0 and os.listdir(folder) == [] and first["folder"] == str(folder)
+    assert first["schema"] == 1
     assert {figure["section"] for figure in figures} == {"files", "locks", "engine"} and len(figures) == 7 + 12 + 18
     assert [figure["exclusive"] for figure in figures if figure["section"] == "locks"] == [None, True] * 6
     for figure in figures:

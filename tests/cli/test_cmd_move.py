@@ -183,6 +183,10 @@ def test_claims_of_running_consumers_and_of_other_programs_are_counted_and_left(
         assert (done.code, done.out) == (1, "moved 1 message; 1 is claimed by a running consumer\n")
         again = spooltop("move", *empty, "--yes")
         assert again.code == 1 and "move: 1 is claimed by a running consumer" in again.err
+        spool.put(b"late", not_before=LATER)
+        put(empty[0], b"ready")
+        counts = json.loads(spooltop("move", *empty, "--yes", "--json").out)
+        assert (counts["left"], counts["delayed"], counts["running"]) == (2, 1, 1)
         assert claim.data == b"one"
     (empty[0] / "cur" / f"job.1:2,P{os.getpid()}").write_bytes(b"held")
     done = spooltop("move", *empty, "--yes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.cli.parser import parser_of
+from spooltop.cli.terminal import Terminal
 from spooltop.startup.splash import Splash, targets, wanted
 
 XTERM = {"TERM": "xterm-256color"}
@@ -89,3 +91,14 @@ def test_no_thread_loads_what_python_replaces_while_it_is_loaded(spool: str, end
     words = [sys.executable, "-S", "-c", program, str(Path(__file__).parents[2]), spool, str(ends[1])]
     done = subprocess.run(words, capture_output=True, text=True, pass_fds=ends[1:], check=False)
     assert (done.returncode, done.stderr.splitlines()) == (0, ["before False", "thread True"])
+
+
+def test_a_file_system_that_may_hang_is_not_asked(spool: str) -> None:
+    assert wanted([f"{spool}/nothing"], XTERM, ask=False) == f"{spool}/nothing"
+
+
+def test_bytes_are_output_too() -> None:
+    calls: list[str] = []
+    terminal = Terminal(stdout=io.TextIOWrapper(io.BytesIO()), environ={}, before_words=lambda: calls.append("hidden"))
+    terminal.write_bytes(b"x")
+    assert calls == ["hidden"]

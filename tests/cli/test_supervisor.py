@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.startup import supervisor
 from spooltop.startup.supervisor import fork_if_fs_may_hang, may_hang
 
 LINE = "30 1 0:40 / {point} rw,relatime - {kind} server rw\n"
@@ -49,3 +50,12 @@ def test_by_links_to_it(tmp_path: Path) -> None:
 
 def test_nothing_is_kept_apart_without_a_terminal(tmp_path: Path) -> None:
     assert fork_if_fs_may_hang([str(tmp_path)], [str(tmp_path)], {"TERM": "xterm"}) is None
+
+
+@pytest.mark.parametrize("words", [["--help"], ["completion", "zsh"]])
+def test_words_that_read_no_spool_look_at_no_mounts(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def may_hang(path: str, mounts: str) -> bool:
+        raise AssertionError(path)
+
+    monkeypatch.setattr(supervisor, "may_hang", may_hang)
+    assert fork_if_fs_may_hang(words, ["/mnt/far"], {"TERM": "xterm"}) is None

@@ -199,3 +199,9 @@ def test_no_name_reaches_a_terminal_unescaped() -> None:
     )  # fmt: skip
     for one in diagnose(examined):
         assert one.text.isprintable() and one.remedy.isprintable(), one
+
+
+@pytest.mark.parametrize(("free", "total"), [(0, 0), (None, None)])
+def test_a_file_system_without_a_table_of_inodes_never_runs_out_of_them(free: int | None, total: int | None) -> None:
+    inodes = found("inodes", seen(disk=Disk("btrfs", 10**10, 10**11, free, total)))
+    assert (inodes.health, inodes.text) == ("ok", "btrfs has no fixed number of inodes")

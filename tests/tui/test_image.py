@@ -134,3 +134,11 @@ def test_other_output_is_no_frame(output: str) -> None:
     made = image()
     assert not made.take(output)
     assert made.difference() == ""
+
+
+def test_the_line_from_which_wide_characters_go_is_written_whole() -> None:
+    made = image(filled("x"))
+    assert made.take("\x1b[2;1H日本")
+    made.difference()
+    assert made.take("\x1b[2;1Habcd")
+    assert made.difference() == "\x1b[2Habcd" + "x" * (COLUMNS - 4)

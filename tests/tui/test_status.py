@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from spooltop.model.cursors.state import Cursor, CursorSection
+from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import LockHolder
-from spooltop.model.operations.plan import ItemResult, Outcome, Result
+from spooltop.model.operations.plan import Item, ItemResult, Outcome, Plan, Result
 from spooltop.model.operations.tracked import TrackedMessage
+from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from spooltop.tui.threads.messages import MessagesTracked
-from spooltop.tui.tracking.status import CursorSet, cursor_since, followed_ids, since_then
+from spooltop.tui.tracking.status import CursorSet, cursor_set, cursor_since, followed_ids, since_then
 
 from .driving import dashboard
 from .fake import NOW, FakeControl, claim, waiting
@@ -134,3 +136,13 @@ async def test_the_panel_follows_its_messages_from_before_the_change_until_it_is
         await driver.see("1 claimed by 5201 after 0.3s, done after 0.5s")
         await driver.press("escape")
         await driver.until(lambda: control.follows[-1][0] == ())
+
+
+@pytest.mark.parametrize(
+    ("action", "undone", "known"),
+    [(Action.SET_CURSOR, None, True), (Action.UNDO, Action.SET_CURSOR, True), (Action.UNDO, Action.PURGE, False)],
+)
+def test_the_cursor_that_a_change_or_its_undo_sets(action: Action, undone: Action | None, known: bool) -> None:
+    item = Item(Row(key="/c.json", box=Box.CUR, id="imessage", name="/c.json"), 5)
+    plan = Plan("op1", action, "/sp", NOW, Selection(), [item], undone=undone)
+    assert (cursor_set(plan) is not None) is known

@@ -67,16 +67,15 @@ def ls(args: argparse.Namespace, context: Context) -> int:
         writing = ProgressLine(context.terminal, "ls: writing", total=total, shown=not context.terminal.out_is_terminal)
         found = ((listing, row) for listing in listings for row in _rows_of(listing))
         printed = 0
-        for listing, row in itertools.islice(found, args.most):
+        for printed, (listing, row) in enumerate(itertools.islice(found, args.most), 1):
             writing.advance(printed)
             if args.json:
                 context.terminal.out(snapshot_json.dumps(snapshot_json.row(row, now, complete=listing.complete)))
             else:
-                if printed == 0:
+                if printed == 1:
                     context.terminal.out(snapshot_text.rows_head())
                 for line in snapshot_text.rows([row], now):
                     context.terminal.out(line)
-            printed += 1
         writing.close()
         incomplete = [listing.query.box for listing in listings if not listing.complete and listing.ordered_over is None]
         for listing in listings:

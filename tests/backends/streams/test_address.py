@@ -66,6 +66,7 @@ def test_an_option_that_is_not_known_is_named(command: str) -> None:
     assert done.code == 2 and done.err.count("\n") == 2 and "no option foo in the URL of a server; there are db, " in done.err
     done = spooltop(command, "redis://127.0.0.1:1?ssl_certfile=/x#a/b")
     assert done.code == 2 and done.err.endswith("no option ssl_certfile in the URL of a server; write rediss:// for TLS\n")
+    assert "no option foo in the URL" in spooltop(command, "redis://127.0.0.1:1?foo=#a/b").err
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,8 @@ def test_a_drain_names_what_others_hold(url: str, jobs: Any) -> None:
     jobs.hset(NAMES.consumers, "bob", "far 1")
     done = finish(["work", url, "--drain", "--", "cat"])
     assert done.code == 0 and "1 claimed by bob is left: its lease runs" in done.err
+    jobs.hdel(NAMES.consumers, "bob")
+    assert "1 claimed by bob is left: its lease runs" in finish(["work", url, "--drain", "--", "cat"]).err
 
 
 def test_a_worker_goes_on_where_the_server_lost_its_data(url: str, jobs: Any) -> None:

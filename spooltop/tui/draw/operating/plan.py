@@ -70,7 +70,7 @@ def plan_title(plan: Plan) -> str:
     by_force = ", by force" if plan.force else ""
     if plan.action is Action.SET_CURSOR:
         return f"Set the cursor of {safe(str(plan.options.get('source', '')))}{by_force}"
-    if plan.action is Action.UNDO and plan.undone is not None:
+    if plan.undone is not None:
         return _undo_title(plan, asked)
     if plan.action in _WHOLE:
         return f"{plan.action.value.capitalize()} the spool"
