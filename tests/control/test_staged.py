@@ -65,6 +65,18 @@ def test_each_is_counted_and_judged_beside_those_in_tmp(control: Control, path: 
         assert [one.pid for one in control.holders(("tmp", f"1f/{OPEN}")).processes] == [os.getpid()]
 
 
+def test_a_change_in_a_staging_directory_makes_a_look_due(control: Control, stage: Path) -> None:
+    (stage / "00" / LEFT).touch()
+    assert control.look().observation.boxes[Box.TMP].count == 1
+
+    def changed() -> bool:
+        (stage / "00" / ALSO).touch()
+        (stage / "00" / ALSO).unlink()
+        return control.changes(0.0)
+
+    assert any(changed() for _ in range(10_000))  # the clock of a file system may stand still for milliseconds
+
+
 def test_a_purge_takes_what_is_abandoned_and_brings_it_back_to_its_place(control: Control, path: Path, stage: Path) -> None:
     (stage / "00" / LEFT).write_bytes(b"staged")
     (path / "tmp" / LEFT).write_bytes(b"in tmp")
@@ -126,6 +138,7 @@ def test_a_directory_that_is_exchanged_after_the_plan_is_left_alone(control: Con
 
 def test_what_is_no_staging_directory_is_passed_over(control: Control, stage: Path) -> None:
     (stage / "a file").touch()
+    (stage / "66").symlink_to(stage / "00")
     (stage / ".00.0123456789abcdef").mkdir()
     (stage / ".00.0123456789abcdef" / LEFT).touch()
     (stage / "00" / "inner").mkdir()

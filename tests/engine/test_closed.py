@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from spooltop.engine import Claim, ClaimLost, Closed, Spool
-from spooltop.model.moves import QueueIdentity
+from spooltop.model.moves import InterruptedMove, QueueIdentity
 from tests.engine.helpers import Interposed, claimed, places
 
 
@@ -260,3 +261,26 @@ def test_closing_ends_the_waits_of_all_threads(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(ended) == 4
+
+
+def test_a_mover_forgets_its_claims_without_a_warning(spool: Spool) -> None:
+    """They are the next move's."""
+    spool.put(b"one")
+    mover = spool.mover(QueueIdentity("target"))
+    claim = mover.claim()
+    assert claim is not None
+    mover.close()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        del claim
+        gc.collect()
+    assert warned == []
+
+
+def test_the_end_of_a_move_removes_nothing_in_the_working_directory(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "7f3a").touch()
+    monkeypatch.chdir(tmp_path)
+    spool.mover(QueueIdentity("target")).end(InterruptedMove("move:7f3a", QueueIdentity("target"), ()))
+    assert (tmp_path / "7f3a").exists()

@@ -15,7 +15,7 @@ from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.errors import ClaimLost, SpooltopError
 from tests.clock import NOW, Clock
-from tests.engine.helpers import Files, Interposed, claimed, die_holding, names_in, places
+from tests.engine.helpers import Files, Interposed, claimed, die_holding, in_child, names_in, places
 
 
 @pytest.fixture
@@ -330,3 +330,21 @@ def test_a_file_that_has_a_second_name_keeps_its_owner_and_mode(tmp_path: Path) 
         control.mute("imessage", 60)
     after = precious.stat()
     assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
+
+
+def test_a_child_takes_no_claim_that_its_parent_may_hold(path: Path) -> None:
+    files = Server(True, errno.EIO, True)
+    with Spool.create(path, False, files=files) as spool:
+        spool.put_many([b"one", b"two"])
+        spool.presence_fd()
+        files.armed = True
+        with pytest.raises(SpooltopError, match="claim"):
+            spool.claim()
+
+        def child() -> None:
+            claim = claimed(spool)
+            assert claim.data == b"two" and spool.claim() is None
+
+        assert in_child(child) == 0
+        with claimed(spool) as claim:
+            assert claim.data == b"one"

@@ -149,3 +149,16 @@ def test_of_a_long_log_the_end(tmp_path: Path) -> None:
     assert lines[-1] == f"{9999:099}"
     assert all(len(line) == 99 for line in lines)
     assert 600 < len(lines) < 700
+
+
+def test_saves_that_only_the_log_knows_are_a_lower_bound_of_the_reverts_and_pass(memex: Memex) -> None:
+    with memex.open(str(memex.log)) as control:
+        control.look()
+        for _ in range(2):
+            memex.said("poll ok: 4 new (cursor 89632 -> 89636)")
+            memex.said("poll ok: 0 new (cursor=89632)")
+        found = cursor(control)
+        assert (found.verdict, found.reverts, found.reverts_is_bound) == ("reverted", 2, True)
+        assert found.evidence == "reverted 89636→89632, at least 2× by its poll log, last 0s ago"
+        memex.clock.advance(3600)
+        assert cursor(control).verdict != "reverted"

@@ -406,3 +406,9 @@ def test_nobody_is_missed_while_a_spool_is_paused_nor_for_the_time_of_the_pause(
     resumed = [look(at, 3, oldest=600.0 + at, consumers=1) for at in range(135, 206, 5)]
     assert "no-consumer" not in raised(*paused, *resumed[:11])
     assert raised(*paused, *resumed)["no-consumer"].text.startswith("no claim for 1m while 3 wait")
+
+
+@pytest.mark.parametrize("judged_all", [True, False])
+def test_unknown_holders_are_a_lower_bound_until_every_claim_is_judged(judged_all: bool) -> None:
+    problem = raised(look(0, claims=(claim("a", Verdict.UNKNOWN, -1),), judged_all=judged_all))["claims-unknown"]
+    assert problem.at_least is not judged_all

@@ -129,3 +129,15 @@ def test_a_problem_offers_no_key_that_its_box_refuses() -> None:
     dead = Problem("claims-dead", Severity.CRITICAL, "1 dead", 1, Selection(box=Box.CUR))
     assert problem_hint(dead, Capabilities(boxes={Action.REQUEUE: (Box.CUR,)})) == ("r", "requeue 1")
     assert problem_hint(dead, Capabilities(boxes={Action.REQUEUE: (Box.REJECTED,)})) == ("Enter", "")
+
+
+def test_a_file_in_tmp_is_purged_and_not_held() -> None:
+    control = FakeControl([replace(waiting(1), key=("tmp", 1), box=Box.TMP)])
+    here = context(View.MESSAGE, control, box=Box.TMP, row=control.rows[0], rows=1)
+    assert command_for("h", here)[1] == "hold: a file in tmp is not a complete message; d purges it"
+
+
+def test_a_list_without_problems_is_filtered_by_them_all_the_same() -> None:
+    problems = by_id("problems")
+    assert problems.why_not(context(View.OVERVIEW, FakeControl([waiting(1)]))) == "no problems detected so far"
+    assert problems.why_not(context(View.CLAIMS, FakeControl([waiting(1)]))) is None

@@ -279,3 +279,10 @@ async def test_one_alone_is_not_done_at_a_rate() -> None:
     async with dashboard(dead(1)) as driver:
         await planned(driver, "r")
         await driver.walk(("s", "a rate limit needs at least 2 items"))
+
+
+async def test_a_message_of_a_plan_is_found_by_its_id() -> None:
+    async with dashboard(dead(3)) as driver:
+        await planned(driver, "r")
+        await driver.press("slash", *claim(2).id, "enter")
+        await driver.until(lambda: driver.app.screen.place == 2, "the message that was looked for")

@@ -334,3 +334,11 @@ def test_two_operators_in_two_processes_do_each_message_once(jobs: LayoutWorld, 
     assert first.keys() == second.keys() and len(first) == 32
     assert all(sorted((first[id], second[id])) == ["done", "skipped"] for id in first)
     assert len(jobs.set_aside()) == 64 and not list((jobs.path / "queue").glob("*.msg"))
+
+
+def test_a_rate_is_kept_between_two_messages(jobs: LayoutWorld) -> None:
+    waits: list[float] = []
+    changing = operations(jobs.path, "job-queue", wait=waits.append)
+    ids = tuple(row.id for row in rows(jobs, Box.NEW)[:2])
+    result = changing.apply(changing.plan(Action.PURGE, Selection(ids=ids, box=Box.NEW), options={"rate": 20.0}))
+    assert (outcomes(result), waits) == ([("done", "")] * 2, [0.05])

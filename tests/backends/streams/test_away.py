@@ -98,6 +98,7 @@ def test_a_server_that_is_away_at_the_start_opens_and_comes(folder: Path, kind: 
         snapshot = control.look()
         assert snapshot.observation.watch.away and snapshot.observation.boxes[Box.NEW].count is None
         assert "STALE" in header_of(snapshot) and "as of — ·" in header_of(snapshot)
+        assert "no answer from the server" in (snapshot.observation.capabilities.why_not(Action.PURGE) or "")
         for command in ("status", "ls", "consumers", "cursors"):
             done = spooltop(command, f"unix://{folder}/{kind}.sock#jobs/work")
             assert (done.code, done.out) == (5, "") and done.err.count("\n") == 1, done
