@@ -102,3 +102,10 @@ def test_an_opening_that_makes_no_sense_is_refused_without_a_terminal_too(words:
     Spool.create(tmp_path / "s").close()
     done = spooltop(tmp_path / "s", *words)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+def test_a_misspelt_command_is_corrected_where_it_is_no_path(tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    assert "did you mean the command: spooltop status?" in finish(["statu"], cwd=tmp_path, env=env).err
+    (tmp_path / "statu").mkdir()
+    assert "did you mean the command" not in finish(["statu"], cwd=tmp_path, env=env).err

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from spooltop.backends.redis.streams.listing import PagedListing
+from spooltop.backends.redis.streams.server.requests import ServerTrouble
+from spooltop.backends.redis.trouble import Kind, Trouble
 from spooltop.errors import Unreadable
 from spooltop.model.protocols import FIRST_SORT, Listing, ListQuery, Sort
+from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
 
 from .conftest import NAMES
@@ -161,3 +165,21 @@ def test_a_filter_for_a_consumer_finds_all_it_holds(
     found = reader.listing(ListQuery(Box.CUR, filter=filter))
     assert len(found) == 150 and {row.owner.name for row in found.window(0, 150) if row.owner is not None} == {"w7"}
     assert found.complete is ("w7" not in filter.split())  # a text may be a source of other messages too
+
+
+def test_of_a_window_that_cannot_be_fetched_the_rows_that_were_shown_stay() -> None:
+    row = Row(key=("new", "2-0"), box=Box.NEW, id="2-0", name="2-0")
+
+    class FakePart:
+        count, away = 5, False
+
+        def window(self, start: int, stop: int) -> list[Row]:
+            if self.away:
+                raise ServerTrouble(Trouble(Kind.AWAY, "away", "wait"))
+            return [row] * (min(stop, self.count) - start)
+
+    part: Any = FakePart()
+    shown = PagedListing(ListQuery(Box.NEW), [part], backwards=False, complete=True, generation=1)
+    assert shown.window(2, 4) == [row] * 2
+    part.away = True
+    assert [len(shown.window(start, 5)) for start in range(5)] == [0, 0, 2, 1, 0]
