@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
@@ -129,3 +130,11 @@ def test_on_a_real_terminal_it_survives_a_narrower_window(tmp_path: Path) -> Non
         assert screen.wait_exit() == 0
         assert "held 80 · skipped 0 · failed 0" in screen.text
         assert "left" not in screen.text and "█" not in screen.text
+
+
+@pytest.mark.parametrize(
+    ("environ", "ascii"),
+    [({"LC_ALL": "C"}, True), ({"LC_ALL": "C.UTF-8"}, False), ({"LC_ALL": "C.UTF-8", "TERM": "linux"}, True)],
+)
+def test_a_terminal_that_may_lack_characters_gets_ascii(environ: dict[str, str], ascii: bool) -> None:
+    assert Terminal(stdout=io.TextIOWrapper(io.BytesIO(), "utf-8"), environ=environ).ascii is ascii

@@ -109,3 +109,9 @@ def test_a_misspelt_command_is_corrected_where_it_is_no_path(tmp_path: Path) -> 
     assert "did you mean the command: spooltop status?" in finish(["statu"], cwd=tmp_path, env=env).err
     (tmp_path / "statu").mkdir()
     assert "did you mean the command" not in finish(["statu"], cwd=tmp_path, env=env).err
+
+
+def test_a_lock_is_removed_by_its_name_or_all_are(tmp_path: Path) -> None:
+    Spool.create(tmp_path / "s").close()
+    assert "ALL and names together" in spooltop("unlock", tmp_path / "s", "ALL", "x.lock", "--yes").err
+    assert "ALL and names together" not in spooltop("unlock", tmp_path / "s", "ALL", "--yes").err

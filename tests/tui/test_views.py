@@ -322,3 +322,9 @@ async def test_a_click_chooses_a_lock_and_another_one_opens_it() -> None:
         await driver.until(lambda: driver.lines[place[1]].startswith("▌"), "the other lock to be chosen")
         await driver.pilot.click("#page", offset=(place[0], place[1] - 2))
         await driver.see("Who has")
+
+
+async def test_a_list_that_is_empty_without_trouble_says_which_key_shows_all() -> None:
+    async with dashboard(FakeControl([claim(1, Verdict.ALIVE)])) as driver:
+        await driver.press("3", "exclamation_mark")
+        await driver.see("nothing here is dead or abandoned; ! shows all")

@@ -56,3 +56,8 @@ def test_a_hostile_name_and_error_draw_nothing_of_their_own() -> None:
     one = Glance("/var/spool/\x1b[31mx\n", error="\x1b[2J oh")
     layout = frame([one.target, "/var/spool/b"], 80)
     assert line_text(spool_line(one, layout, 80, now=NOW)).isprintable() and line_text(chosen_line(one, 80)).isprintable()
+
+
+def test_a_long_path_leaves_half_of_the_line_to_what_is_wrong() -> None:
+    line = line_text(chosen_line(Glance("/srv/" + "x" * 200, error="permission denied"), 80))
+    assert "x" * 30 in line and line.rstrip().endswith("permission denied")
