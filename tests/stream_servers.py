@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from redis.exceptions import ConnectionError as NoConnection
 
 from tests.needs import need, path_of
 
-__all__ = ["KINDS", "free_port", "program", "running"]
+__all__ = ["KINDS", "endless", "free_port", "program", "running"]
 
 KINDS = ("redis", "valkey")
 
@@ -34,6 +35,44 @@ def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
+
+
+@contextmanager
+def endless(answer: bytes, piece: bytes, pause: float) -> Iterator[int]:
+    """The port of a server that begins each answer with ``answer``, and then sends ``piece`` without end, every ``pause``
+    seconds."""
+    ended = threading.Event()
+
+    def serve(over: socket.socket) -> None:
+        with over:
+            try:
+                over.recv(65_536)
+                over.sendall(answer)
+                while not ended.wait(pause):
+                    over.sendall(piece)
+            except OSError:  # the client has hung up
+                return
+
+    def accept() -> None:
+        while not ended.is_set():
+            try:
+                over = listening.accept()[0]
+            except OSError:
+                return
+            threads.append(threading.Thread(target=serve, args=(over,)))
+            threads[-1].start()
+
+    threads: list[threading.Thread] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threads.append(threading.Thread(target=accept))
+        threads[0].start()
+        try:
+            yield int(listening.getsockname()[1])
+        finally:
+            ended.set()
+            listening.shutdown(socket.SHUT_RDWR)
+            for one in threads:
+                one.join()
 
 
 @contextmanager

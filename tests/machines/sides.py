@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from spooltop.engine import CursorFile, Spool
@@ -159,6 +160,15 @@ class LockMachine(SideMachine):
     def restore(self, key: str, before: Pin | None) -> None:
         self.things[key] = self.pins()[key]
         assert before is not None and self.things[key][:2] == before[:2]  # in a new file
+
+    def crash(self, plan: Plan, pinned: Mapping[str, Move]) -> Operation | None:
+        """A cut between the exchange and the removal leaves a lock of the process that died, which counts as stale later."""
+        operation = super().crash(plan, pinned)
+        if plan.action is Action.UNLOCK:
+            for name, pin in self.pins().items():
+                if name in pinned and pin != pinned[name].source:
+                    self.things[name] = pin
+        return operation
 
     @rule(12)
     def come(self) -> None:
