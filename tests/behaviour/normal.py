@@ -139,6 +139,9 @@ class Normaliser:
         text = self._masked(_ROOM.sub("ROOM on the disk", text))
         for owner, shown in self._owner.items():
             text = re.sub(rf"(?<![\w-]){re.escape(owner)}()(?![\w-])( {{3,}}|)", partial(_path_cell, shown), text)
+            cut = "|".join(re.escape(owner[:length]) for length in range(4, len(owner)))  # too long for its column
+            if cut:
+                text = re.sub(rf"(?<= )(?:{cut})…(?=  )", lambda match, shown=shown: shown.ljust(len(match[0])), text)
         return text
 
     def _value(self, name: str, value: Any) -> Any:

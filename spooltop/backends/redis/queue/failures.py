@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -34,9 +35,12 @@ _IN_PIPELINE = re.compile(r"\ACommand # \d+ \(.*\) of pipeline caused error: ", 
 @contextmanager
 def translated(address: str, what: str) -> Iterator[None]:
     """Raises errors of the client as those of spooltop, about ``address``, in the step ``what``."""
+    handled = sys.exception()
     try:
         yield
     except redis_errors.RedisError as error:
+        if error.__context__ is handled:
+            error.__context__ = None  # what the caller is handling is no cause of this error
         raise failure(error, address, what) from None  # its traceback shows connections and their arguments
     except (ValueError, OverflowError, RecursionError):  # as the client's parser raises them
         found = trouble_of_nonsense("no answer of a Redis server")
