@@ -44,13 +44,14 @@ def rows(kind: Callable[[str, Scene], Iterator[tuple[Any, ...]]], *, whole: bool
 def of_cuts(name: str, scene: Scene) -> Iterator[tuple[Any, ...]]:
     if not scene.adds:
         yield True, CUTS, "rerun"
-    if scene.is_reversible:
+    if scene.is_reversible and name != "undo of requeue by force":  # its holder runs: nothing takes the claim back
         yield name in ("job-queue requeue cur", "inject"), CUTS, "undo"
     if name in FIRST and not scene.undone and not scene.adds:
         yield False, EIO, "rerun"
     if name == "undo of hold":
         yield from ((False, mode, "rerun") for mode in PARTS)
-    if scene.each is None and not scene.cut_at and (scene.undone is False or name in FIRST):
+    # A second name that is gone counts as a change of a requeued message: without renameat2 it stays in new, and nothing is lost.
+    if scene.each is None and not scene.cut_at and (scene.undone is False or name in FIRST) and name != "undo of requeue":
         yield name in ("requeue", "hold"), OLD, "undo" if scene.adds else "rerun"
 
 
