@@ -76,7 +76,10 @@ def operate(path: Path, history: History, shared: Shared, writer: int) -> None:
 def planned(control: Control, path: Path, action: Action, box: Box, *, force: bool) -> Plan | None:
     """A few of a box, or all of it."""
     place = path / ".spooltop" / box if box in ASIDE else path / box
-    there = [one.name for one in place.glob("*/*" if box in ASIDE else "*") if not one.name.startswith(".")]
+    try:
+        there = [one.name for one in place.glob("*/*" if box in ASIDE else "*") if not one.name.startswith(".")]
+    except FileNotFoundError:
+        return None  # the other operator emptied a folder while it was listed
     if not there:
         return None
     few = random.sample(there, min(len(there), random.randint(1, 6)))
