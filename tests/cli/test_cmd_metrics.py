@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import signal
 import socket
 import subprocess
@@ -14,7 +13,6 @@ import pytest
 from prometheus_client import start_http_server
 from prometheus_client.parser import text_string_to_metric_families
 
-from spooltop.cli.commands import metrics
 from spooltop.cli.commands.metrics import address, close_idle
 from spooltop.engine import Spool
 from spooltop.errors import UsageError
@@ -29,11 +27,6 @@ def messages(text: str) -> dict[tuple[str, str], float]:
         if family.name == "spooltop_messages"
         for one in family.samples
     }
-
-
-def test_the_examples_of_addresses_hold() -> None:
-    outcome = doctest.testmod(metrics)
-    assert (outcome.attempted > 0, outcome.failed) == (True, 0)
 
 
 @pytest.mark.parametrize("text", ["", "x", "host", "host:", "::1:9923", "1.2.3.4:99999", "[::1]9923", "²", "-1", "[:9923"])

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import pytest
 
 from spooltop.errors import UsageError
-from spooltop.monitor import ranges
 from spooltop.monitor.ranges import Range
-
-
-def test_the_examples_hold() -> None:
-    outcome = doctest.testmod(ranges)
-    assert (outcome.attempted > 0, outcome.failed) == (True, 0)
 
 
 @pytest.mark.parametrize(
