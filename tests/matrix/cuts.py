@@ -23,7 +23,7 @@ from spooltop.backends.journal.log_files import LogFiles
 from spooltop.errors import SpooltopError
 from tests.engine.helpers import CHANGING, LOOKING, SYNCING
 
-__all__ = ["CHANGES", "EVERY", "HITS", "LASTING", "Mode", "Site", "calls_of", "cut", "fail", "interposed"]
+__all__ = ["CHANGES", "EVERY", "HITS", "LASTING", "Mode", "Site", "calls_of", "cut", "fail", "interposed", "sites_of_call"]
 
 CHANGES = CHANGING | {"reserve"}
 """Operations that change a file or a name. A cut before one that only looks or syncs leaves what the cut before the next change
@@ -34,6 +34,7 @@ EVERY = LASTING | LOOKING | {"read_at", "lock_coarse"}
 """Operations that end in a system call."""
 RENAMEAT2 = frozenset({"rename_noreplace", "swap"})
 CUT = 9
+_HERE = os.path.dirname(__file__)
 
 Site = tuple[str, int, int]
 """Call in the source: its file, and the line and column where it ends."""
@@ -105,13 +106,13 @@ def _fail(code: int) -> None:
     raise OSError(code, os.strerror(code))
 
 
-def _sites() -> tuple[Site, ...]:
+def sites_of_call() -> tuple[Site, ...]:
     """Returns the site of the call that is done and, where ``Files`` does it for an operation composed of several, that of this
     operation too."""
     frame: FrameType | None = sys._getframe(1)
     sites: list[Site] = []
     while frame is not None and not (sites and "/engine/system/file" not in sites[-1][0]):
-        if frame.f_code.co_filename != __file__:
+        if not frame.f_code.co_filename.startswith(_HERE):
             _, line, _, column = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
             sites.append((frame.f_code.co_filename, line or 0, column or 0))
         frame = frame.f_back
@@ -123,7 +124,7 @@ def calls_of(run: Callable[[], object], mode: Mode) -> list[tuple[Site, ...]]:
     sites = []
 
     def act(number: int, name: str, do: Callable[[], Any]) -> Any:
-        sites.append(_sites())
+        sites.append(sites_of_call())
         return do()
 
     with interposed(mode, act):
@@ -141,7 +142,7 @@ def cut(run: Callable[[], object], mode: Mode, at: int | str) -> bool:
         nonlocal failed
         if failed and name not in CHANGES:
             return do()
-        sites = _sites()
+        sites = sites_of_call()
         if not failed and (number < at if isinstance(at, int) else not any(file.endswith(at) for file, _, _ in sites)):
             return do()
         if mode.error is not None and not failed:
@@ -181,7 +182,7 @@ def fail(run: Callable[[], Sequence[str]], mode: Mode, at: int) -> tuple[Sequenc
         nonlocal reached
         if number < at or (number > at and not mode.lasting):
             return do()
-        HITS["failed"].update(_sites())
+        HITS["failed"].update(sites_of_call())
         reached = True
         return _failed(mode.error or errno.EIO, name, do, done=mode.done)
 

@@ -203,6 +203,20 @@ def locks(world: World) -> None:
     (world.path / "linked.lock").symlink_to(f"{os.uname().nodename}:{GONE}")
 
 
+def strict(world: World) -> None:
+    """Leaves filelock's strict lock of a process that has exited, which has two names."""
+    world.write("strict.lock", "1\nfilelock-strict-v1\0\n0\n")
+    who = f"filelock-strict-v1\n{1:032x}\n{GONE}\n{os.uname().nodename.encode().hex()}\n1\n"
+    intent = world.write(f"strict.lock.filelock/claims/intent-v1-{1:032x}.claim", who)
+    os.utime(intent, (1, 1))
+    intent.with_name(f"held-v1-{1:032x}.claim").hardlink_to(intent)
+
+
+def linked(world: World) -> None:
+    """Locks an element by a second name."""
+    (world.path / "job.lck").hardlink_to(world.write("job", "locked"))
+
+
 def alone(kind: Callable[[Path], World], *fill: Callable[[Any], object]) -> Callable[[Path], World]:
     def build(folder: Path) -> World:
         world = kind(folder)
@@ -219,6 +233,8 @@ BESIDE = [
     Scene("set a cursor in a spool", made(SpoolWorld.cursors), Action.SET_CURSOR, NONE, SET, register=True),
     Scene("unlock", alone(LockWorld, locks), Action.UNLOCK, force=True, deletes=True),
     Scene("unlock in a spool", made(waiting, locks), Action.UNLOCK, force=True, deletes=True),
+    Scene("unlock a strict lock", alone(LockWorld, strict), Action.UNLOCK, force=True, deletes=True),
+    Scene("unlock an element", alone(LockWorld, linked), Action.UNLOCK, Selection(ids=("job.lck",)), force=True, deletes=True),
     Scene("unlock a ticket", alone(TicketWorld), Action.UNLOCK, force=True, deletes=True),
 ]
 
@@ -228,6 +244,11 @@ BESIDE = [
 def lost(world: World) -> None:
     """Leaves the state of a job whose message is nowhere."""
     os.utime(world.write("jobs/gone-1.state", "queued:1795220920720"), (1, 1))
+
+
+def stateless(world: World) -> None:
+    """Leaves a claim without the state of its job, which a requeue makes."""
+    (world.path / "jobs/slow-1.state").unlink()
 
 
 def unpaired(world: World) -> None:
@@ -266,6 +287,7 @@ LAYOUT = [
     Scene("job-queue restore", layout("job-queue", TRASH), Action.RESTORE, WAIT(box=Box.TRASH)),
     Scene("dirq-normal restore", layout("dirq-normal", TRASH), Action.RESTORE, of(Box.TRASH)),
     Scene("dirq-normal empty", layout("dirq-normal", TRASH), Action.EMPTY, of(Box.TRASH), deletes=True),
+    Scene("job-queue requeue of stateless", layout("job-queue", stateless), Action.REQUEUE, of(Box.CUR), force=True),
     Scene("job-queue purge of lost", layout("job-queue", lost), Action.PURGE, Selection(ids=("gone-1",))),
     Scene("dirq-simple unlock", layout("dirq-simple", unpaired), Action.UNLOCK, deletes=True),
 ]  # fmt: skip

@@ -15,8 +15,7 @@ __all__ = ["UNREACHABLE", "call_sites"]
 METHODS = CHANGES | {"move", "write_all", "write_rest"}
 
 UNREACHABLE = {
-    ("engine/dirs.py", "unlink"): "another process makes the directory between two calls",
-    ("engine/dirs.py", "rmdir"): "another process makes the directory between two calls",
+    ("moving/mover.py", "unlink"): "the repair that precedes each operation has removed the second name",
     ("producing/tmp_writer.py", "copy_owner"): "only root gives a message away, to the owner of a spool that is not root's",
 }
 """(File, method) → why no supported way leads to that call alone."""

@@ -13,7 +13,7 @@ from .works import WORKS
 
 MODES = {
     "cut": Mode(), "cut, short": Mode(short=True), "cut, staged": Mode(staged=True), "cut, old": Mode(old=True),
-    "cut after an error": Mode(errno.EIO, LASTING), "ENOSPC": Mode(errno.ENOSPC, LASTING), "EIO": Mode(errno.EIO, EVERY),
+    "cut after an error": Mode(errno.EIO, EVERY), "ENOSPC": Mode(errno.ENOSPC, LASTING), "EIO": Mode(errno.EIO, EVERY),
     "EIO, done": Mode(errno.EIO, LASTING - {"create", "open_lasting"}, done=True),
     "ENOSPC, lasting": Mode(errno.ENOSPC, LASTING, old=True, lasting=True),
     "EIO, lasting": Mode(errno.EIO, EVERY, lasting=True), "ENOSPC, short": Mode(errno.ENOSPC, LASTING, short=True),

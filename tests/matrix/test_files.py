@@ -62,6 +62,8 @@ def of_errors(name: str, scene: Scene) -> Iterator[tuple[Any, ...]]:
         yield False, LASTING_EIO
     if name == "undo of hold":
         yield False, PARTS[0]._replace(error=errno.EIO, seen=LASTING)
+    if name in ("dirq-normal hold new", "hold"):
+        yield False, PARTS[1]._replace(error=errno.EIO, seen=frozenset({"rename"}))
     for mode in {"requeue": [EACCES, APART[2]], "purge now": APART[:2], "hold": [EACCES]}.get(name, ()):
         yield False, mode
 

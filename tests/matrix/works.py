@@ -9,20 +9,25 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from spooltop.backends.directory.facts.trials import try_all
+from spooltop.backends.journal.log_files import LogFiles
 from spooltop.engine import Claim, CursorFile, FileTicketQueue, Spool, read_and_delete
 from spooltop.engine.system.files import Files
-from spooltop.errors import Refused
+from spooltop.errors import Refused, SpooltopError
+from spooltop.model.filters.selection import Selection
 from spooltop.model.kept_view import KeptView
+from spooltop.model.operations.plan import Outcome
+from spooltop.model.vocabulary import Action
 from spooltop.moving import forget_ended, move_messages
-from tests.builders import CursorWorld, LockWorld, SpoolWorld, World
+from tests.builders import CursorWorld, LayoutWorld, LockWorld, SpoolWorld, World
 
-from .cuts import Mode, cut
+from .cuts import Mode, cut, interposed, sites_of_call
 from .scenes import alone
 
 __all__ = ["WORKS", "Work"]
@@ -116,8 +121,7 @@ def dead(world: SpoolWorld) -> None:
 
 def doubled(world: SpoolWorld) -> None:
     """Leaves what a claim, a put, and the end of a consumer leave that were cut off half-way."""
-    [claim] = world.claim_dead()
-    os.link(world.path / "cur" / claim, world.path / "new/here,n=1")
+    half_back(world)
     world.put("drafted")
     os.link(world.path / "new/drafted", world.path / "tmp/drafted")
 
@@ -145,6 +149,27 @@ def keep_presence(opened: Spool) -> None:
     for claim in (first, second):
         if claim is not None:
             claim.release()
+
+
+def meanwhile(
+    call: str, file: str, does: Callable[[Any], object], run: Callable[[Any], Sequence[str] | None]
+) -> Callable[[Any], Sequence[str] | None]:
+    """Runs it while another process ``does`` something at its first call of an operation in the file that ends so."""
+
+    def raced(world: Any) -> Sequence[str] | None:
+        is_done = False
+
+        def act(number: int, name: str, do: Callable[[], Any]) -> Any:
+            nonlocal is_done
+            if not is_done and any(path.endswith(file) for path, _, _ in sites_of_call()):
+                is_done = True
+                does(world)
+            return do()
+
+        with interposed(Mode(seen=frozenset({call})), act):
+            return run(world)
+
+    return raced
 
 
 class Interrupting(Files):
@@ -191,6 +216,84 @@ def move_cut_off(call: str, file: str) -> Callable[[SpoolWorld], None]:
 
 def moved(world: SpoolWorld) -> View:
     return recovered(world) + View({f"{name} there": n for name, n in recovered(world.other).items()})  # type: ignore[attr-defined]
+
+
+# Against other processes, and by root
+
+
+def bring(world: SpoolWorld) -> None:
+    """Has another process make spooltop's own directory."""
+    own = Path(f"{world.path}-own")
+    (own / "keys").mkdir(parents=True)
+    (own / "format").write_text("2\n")
+    own.rename(world.path / ".spooltop")
+
+
+def put_anew(name: str, content: str) -> Callable[[World], None]:
+    """Has another process put another file under a name."""
+
+    def does(world: World) -> None:
+        world.write("came", content)
+        world.write("another", content).replace(world.path / name)
+
+    return does
+
+
+def one_stale(world: World) -> None:
+    world.soft_lock("leader.lock")
+
+
+def told_of(action: Action, *ids: str) -> Callable[[World], list[str]]:
+    def act(world: World) -> list[str]:
+        with world.control() as control:
+            result = control.apply(control.plan(action, Selection(ids=ids), force=True))
+        return [item.reason for item in result.items if item.outcome is not Outcome.DONE]
+
+    return act
+
+
+def contents(world: World) -> View:
+    """Counts the contents. What another process has put stays somewhere."""
+    came = world.path / "came"
+    files = [path for path in world.path.rglob("*") if path.is_file() and path != came]
+    assert not came.exists() or came.read_text() in [path.read_text() for path in files], files
+    return View(dict.fromkeys(world.census(), 1))
+
+
+def owned(world: SpoolWorld) -> None:
+    """Gives the spool to another user, as only root can."""
+    if os.geteuid() == 0:
+        for path in (world.path, *world.path.rglob("*")):
+            os.chown(path, 65534, -1)
+
+
+def ended_part(world: SpoolWorld) -> None:
+    """Leaves a part of the journal that nothing needs any more: what it held is gone."""
+    limit, LogFiles.rotate_at = LogFiles.rotate_at, 1
+    try:
+        for name in ("first", "second"):
+            world.put(name)
+            world.do(Action.HOLD, Selection(ids=(name,)))
+    finally:
+        LogFiles.rotate_at = limit
+    for file in (world.path / ".spooltop/held").glob("*/first"):
+        file.unlink()
+
+
+def in_parts(run: Callable[[Any], Sequence[str] | None]) -> Callable[[Any], Sequence[str] | None]:
+    """Runs it with a journal that begins a new part with each line."""
+
+    def done(world: Any) -> Sequence[str] | None:
+        with patch.object(LogFiles, "rotate_at", 1):
+            return run(world)
+
+    return done
+
+
+def half_back(world: SpoolWorld) -> None:
+    """Leaves what a recover leaves that was cut off between link and unlink."""
+    [claim] = world.claim_dead()
+    os.link(world.path / "cur" / claim, world.path / "new/here,n=1")
 
 
 # Beside the boxes
@@ -283,6 +386,8 @@ def try_place(world: SpoolWorld) -> list[str]:
 
 
 FILES = (OSError,)
+ANY = (SpooltopError, OSError)
+LIVING = f"1\n{os.uname().nodename}\n"
 WORKS: dict[str, Work] = {
     "create": Work(World, lambda world: Spool.create(world.path).close(), lambda world: View(os.listdir(world.path))),
     "put": Work(spool(), within(lambda opened: opened.put(DATA.encode(), source="s")), recovered, again=False),
@@ -316,6 +421,27 @@ WORKS: dict[str, Work] = {
     ),
     "move of what was put": Work(
         to_other(move_cut_off("unlink", "consumer.py")), move, moved, between=False, is_silent=True, plain=False
+    ),
+    "put by key while another does": Work(
+        spool(), meanwhile("move", "engine/dirs.py", bring, put(key="key")), recovered, plain=False
+    ),
+    "put for the owner": Work(spool(owned), put(id="chosen"), recovered, plain=False),
+    "hold in parts": Work(
+        spool(ended_part), in_parts(told_of(Action.HOLD, "here")), anywhere, errors=ANY, is_silent=True, plain=False
+    ),
+    "requeue of two names": Work(
+        spool(half_back), told_of(Action.REQUEUE, "here"), anywhere, errors=ANY, plain=False
+    ),
+    "unlock what is taken again": Work(
+        alone(LockWorld, one_stale),
+        meanwhile("swap", "locks/removal.py", put_anew("leader.lock", LIVING), told_of(Action.UNLOCK, "leader.lock")),
+        contents, again=False, between=False, errors=ANY, is_silent=True, plain=False
+    ),
+    "purge what is replaced": Work(
+        alone(partial(LayoutWorld, layout="job-queue")),
+        meanwhile("move", "layouts/operator/performer.py", put_anew("jobs/wait-1.state", "new"),
+                  told_of(Action.PURGE, "wait-1")),
+        contents, between=False, errors=ANY, is_silent=True, plain=False
     ),
     "advance": Work(CursorWorld, advance, sections),
     "advance with a draft": Work(alone(CursorWorld, second_name), advance, sections, plain=False),

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from spooltop.engine.atomic import drafts_of, drop_drafts
 from spooltop.engine.names import encode_value
@@ -104,15 +104,20 @@ def open_path(files: Files, path: str) -> int:
     except FileNotFoundError:
         above, name = os.path.split(path)
         parent = open_path(files, above)
+    opened = -1
     try:
-        try:
+        with suppress(FileExistsError):  # made meanwhile
             files.mkdir(name, parent, 0o700)
             files.sync_dir(parent)
-        except FileExistsError:
-            return files.open_dir(name, parent)  # made meanwhile
-        return files.open_dir(name, parent)
+        opened = files.open_dir(name, parent)
     finally:
-        files.close(parent)
+        try:
+            files.close(parent)
+        except OSError:
+            if opened >= 0:
+                files.close(opened)
+            raise
+    return opened
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spooltop.engine.atomic import publish_new, write_new
-from spooltop.engine.system.files import UNSUPPORTED, Files
+from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode
+from spooltop.engine.system.small_files import read_small
 
 from ...journal.item_operator import Skipped
 from ..storage.file_pin import Pin, pinned
@@ -56,8 +57,9 @@ def take_away(one: LockRecord, folder: int, pin: Pin, who: bytes, files: Files) 
     first = one.names[0]
     found = check_same(one, folder, pin, files)
     if one.below or one.element or not _exchanged(first, folder, found, who, files):
+        check_same(one, folder, pin, files)  # to try the exchange took time
         # A ticket's or a claim's name is never used twice, and a second name of an element is that element's whoever made it.
-        for name in one.names:
+        for name in reversed(one.names):  # the first one last: while it stands, the lock is seen
             try:
                 files.unlink(name, folder)
             except FileNotFoundError:
@@ -70,27 +72,28 @@ def _exchanged(name: str, folder: int, found: os.stat_result, who: bytes, files:
     """Removes the file by an exchange. False if the file system cannot exchange; nothing was done then."""
     draft = f".{name}.{os.urandom(8).hex()}"
     # Synced: if it were empty after a power cut, nothing would show that its holder is gone.
-    write_new(files, folder, draft, who, found if stat.S_ISREG(found.st_mode) else None, create_mode=0o600)
+    ours = write_new(files, folder, draft, who, found if stat.S_ISREG(found.st_mode) else None, create_mode=0o600)
     try:
-        try:
-            files.swap(draft, folder, name, folder)
-        except FileNotFoundError:
-            raise Skipped("it was removed meanwhile") from None
-        except OSError as error:
+        files.swap(draft, folder, name, folder)
+    except OSError as error:
+        if is_inode(files, draft, folder, ours):  # else a server has done it all the same
+            files.unlink(draft, folder)
+            if isinstance(error, FileNotFoundError):
+                raise Skipped("it was removed meanwhile") from None
             if error.errno not in UNSUPPORTED:
                 raise
             return False
+    try:
         if pinned(files.stat(draft, folder))[:-1] != pinned(found)[:-1]:  # but for ctime, which the exchange moves
-            files.swap(draft, folder, name, folder)
             raise Skipped("it was taken again since the list was made")
-        try:
-            files.unlink(name, folder)
-        except OSError:
-            files.swap(draft, folder, name, folder)  # else a lock of this process would stay in its place
-            raise
-        return True
-    finally:
+        files.unlink(name, folder)
+    except BaseException:
+        # Else a lock of this process would stay in its place. Where this fails too both stay: the other may be held by now.
+        files.swap(draft, folder, name, folder)
         files.unlink(draft, folder)
+        raise
+    files.unlink(draft, folder)
+    return True
 
 
 def put_back(one: LockRecord, folder: int, files: Files) -> None:
@@ -104,10 +107,13 @@ def put_back(one: LockRecord, folder: int, files: Files) -> None:
             files.symlink(one.link, first, folder)
         else:
             like = os.stat_result((one.mode, 0, 0, 1, one.uid, one.gid, 0, 0, 0, 0))
-            if not publish_new(files, folder, first, one.content, like, one.mode, mtime=one.mtime):
-                raise FileExistsError(first)
-            for other in one.names[1:]:
-                files.link(first, folder, other, folder)
+            *others, last = one.names
+            made = publish_new(files, folder, last, one.content, like, one.mode, mtime=one.mtime)
+            # Of a lock with several names, an undo that was cut off has left the last one.
+            if not made and (not others or read_small(last, folder, files=files).data != one.content):
+                raise FileExistsError(last)
+            for other in reversed(others):
+                files.link(last, folder, other, folder)
     except FileExistsError:
         raise Skipped("the path is taken: another process has that lock now") from None
     files.sync_dir(folder)

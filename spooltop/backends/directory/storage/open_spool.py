@@ -78,12 +78,14 @@ class OpenSpool:
         return self.status(box, name) is not None
 
     def close(self) -> None:
-        if self.dirs is not None:
-            self.dirs.close()
-            self.dirs = None
-        if self._parent >= 0:
-            os.close(self._parent)
-            self._parent = -1
+        parent, self._parent = self._parent, -1
+        dirs, self.dirs = self.dirs, None
+        try:
+            if dirs is not None:
+                dirs.close()
+        finally:
+            if parent >= 0:
+                os.close(parent)
 
 
 def _same(dirs: SpoolDirs) -> bool:
