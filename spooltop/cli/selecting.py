@@ -56,7 +56,11 @@ def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines
 
 
 def sort_of(text: str) -> Sort | None:
-    """Returns the order that ``COLUMN``, ``COLUMN:asc`` or ``COLUMN:desc`` names; None for no text. Raises ``UsageError``."""
+    """Returns the order that ``COLUMN``, ``COLUMN:asc`` or ``COLUMN:desc`` names; None for no text. Raises ``UsageError``.
+
+    >>> [sort_of(text).descending for text in ("id", "age", "age:asc", "id:desc")]
+    [False, True, False, True]
+    """
     if not text:
         return None
     column, colon, direction = text.partition(":")

@@ -33,6 +33,8 @@ def test_messages_come_whole_under_the_ids_that_the_result_names(world: SpoolWor
     assert list(world.census()) == ["hello"] and len(parsed) == result.count(Outcome.DONE) == 3
     _, result = world.do(Action.INJECT, NONE, size=100_000)
     assert (world.path / "new" / result.items[0].name).stat().st_size == 100_000
+    _, result = world.do(Action.INJECT, NONE, count=1001, text="one after a whole batch")
+    assert result.count(Outcome.DONE) == len(world.names(Box.NEW)) - 4 == 1001
 
 
 def test_what_stands_in_braces_is_filled_in_for_each_and_all_other_braces_stay(world: SpoolWorld) -> None:

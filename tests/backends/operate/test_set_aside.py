@@ -286,3 +286,13 @@ def test_who_empties_the_trash_during_a_purge_leaves_no_message_of_which_nothing
         back = purging.plan(Action.RESTORE, TRASH)
         assert not back.refused and purging.apply(back).count(Outcome.DONE) == MANY + 1
     assert len(world.names(Box.NEW)) == MANY + 1
+
+
+def test_what_is_no_file_stays_however_many_files_go(world: SpoolWorld) -> None:
+    for name in "ab":
+        world.put(name)
+    os.mkfifo(world.path / "new/fifo")
+    (world.path / "new/link").symlink_to("a")
+    plan, result = world.do(Action.HOLD, Selection(box=Box.NEW, everything=True))
+    assert [refusal.reason for refusal in plan.refused] == ["a fifo, not a message", "a symbolic link, not a message"]
+    assert result.count(Outcome.DONE) == 2 and world.names(Box.NEW) == ["fifo", "link"]
