@@ -9,7 +9,7 @@ import itertools
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis import Redis
 
@@ -17,9 +17,23 @@ from spooltop.model.queue import Queue
 from spooltop.queues import open_queue
 from tests.builders import ROOT_STATE, World
 
-__all__ = ["StreamWorld"]
+__all__ = ["StreamRow", "StreamWorld"]
 
 _NUMBERS = itertools.count(1)
+SIDES = ("held", "rejected", "trash")
+"""Boxes of messages that were set aside, each a stream of its own."""
+
+
+class StreamRow(NamedTuple):
+    """A message as the server has it: its place as in ``StreamWorld.census``, the ``id`` that it has there, the id by which it is
+    ``known``, and of a claim the number of its deliveries and when it was delivered, in milliseconds."""
+
+    content: str
+    place: str
+    id: str
+    known: str
+    tries: int = 0
+    delivered: int = 0
 
 
 class StreamWorld(World):
@@ -74,14 +88,14 @@ class StreamWorld(World):
     def lease(self, consumer: str, *, runs: bool = True) -> None:
         """Makes a consumer one of spooltop's own, whose lease runs or has ended."""
         self.client.hset(self.key("consumers"), consumer, "elsewhere 1")
-        (self.client.set if runs else self.client.delete)(self._lease(consumer), *("1",) * runs)
+        (self.client.set if runs else self.client.delete)(self.lease_key(consumer), *("1",) * runs)
 
     def end_leases(self) -> None:
         """Ends the leases of all consumers, as their deaths do in time."""
         for name in self.client.hkeys(self.key("consumers")):
-            self.client.delete(self._lease(name))
+            self.client.delete(self.lease_key(name))
 
-    def _lease(self, consumer: str) -> str:
+    def lease_key(self, consumer: str) -> str:
         return f"{{{self.stream}}}:lease:{self.group}:{consumer}"
 
     def claim_dead(self, count: int = 1) -> list[str]:
@@ -113,18 +127,33 @@ class StreamWorld(World):
         rows = self.client.xpending_range(self.stream, self.group, "-", "+", 10_000)
         return {row["message_id"]: (row["consumer"], row["times_delivered"]) for row in rows}
 
+    def rows(self) -> list[StreamRow]:
+        """All messages that are not done, in one step of the server."""
+        pipe = self.client.pipeline()
+        pipe.time()
+        pipe.xinfo_groups(self.stream)
+        pipe.xpending_range(self.stream, self.group, "-", "+", 10_000)
+        for key in (self.stream, *map(self.key, SIDES)):
+            pipe.xrange(key)
+        (seconds, micros), groups, claims, entries, *sides = pipe.execute()
+        now, pending = seconds * 1000 + micros // 1000, {row["message_id"]: row for row in claims}
+        (last,) = [group["last-delivered-id"] for group in groups if group["name"] == self.group]
+        rows = []
+        for id, fields in entries:
+            if (claim := pending.get(id)) is not None:
+                since = now - claim["time_since_delivered"]
+                rows.append(StreamRow(fields["data"], f"cur/{claim['consumer']}", id, id, claim["times_delivered"], since))
+            elif _order(id) > _order(last):
+                rows.append(StreamRow(fields["data"], "new", id, id))
+        for box, kept in zip(SIDES, sides, strict=True):
+            rows += [StreamRow(words["data"], box, id, words["~id"], int(words["~tries"])) for id, words in kept]
+        return rows
+
     def census(self) -> dict[str, list[str]]:
         """Content of each message that is not done → the places of it: ``new``, ``cur/CONSUMER``, or where it was set aside."""
-        pending, last = self.pending(), self.client.xinfo_groups(self.stream)[0]["last-delivered-id"]
         census: dict[str, list[str]] = {}
-        for id, fields in self.client.xrange(self.stream):
-            if id in pending:
-                census.setdefault(fields["data"], []).append(f"cur/{pending[id][0]}")
-            elif _order(id) > _order(last):
-                census.setdefault(fields["data"], []).append("new")
-        for box in ("held", "rejected", "trash"):
-            for _, fields in self.client.xrange(self.key(box)):
-                census.setdefault(fields["data"], []).append(box)
+        for row in self.rows():
+            census.setdefault(row.content, []).append(row.place)
         return census
 
     def close(self) -> None:

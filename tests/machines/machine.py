@@ -11,7 +11,8 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -77,6 +78,9 @@ class Machine:
     )  # fmt: skip
     """States that a run must reach."""
     JOURNAL: ClassVar[str] = ".spooltop/journal.jsonl"
+    SETTINGS: ClassVar[Mapping[str, str]] = {"SPOOLTOP_CLAIMS_PIDS": "this-host"}
+    CALLS: ClassVar[int] = 30
+    """Number of changes of files from which a crash is drawn: the later ones come after the end."""
     LOOKS: ClassVar[bool] = True
     """True where the list of operations finds out by looking what a cut operation did."""
 
@@ -98,7 +102,7 @@ class Machine:
         return time.time() + self.skew
 
     def open(self) -> Control:
-        settings = {"XDG_STATE_HOME": str(self.base / "state"), "SPOOLTOP_CLAIMS_PIDS": "this-host"}
+        settings = {"XDG_STATE_HOME": str(self.base / "state"), **self.SETTINGS}
         return open_control(str(self.root), watch=False, clock=self.clock, settings=settings, **self.options())
 
     def journal(self) -> Path | None:
@@ -236,7 +240,7 @@ class Machine:
             if done:
                 operation.undoes.last_undo = operation.id
         if result is not None:
-            assert bool(result.undo) == (bool(done) and not plan.deletes), (plan.action, result.undo)
+            assert bool(result.undo) == (bool(done) and not plan.deletes and not plan.has_no_undo), (plan.action, result.undo)
         if self.check_listed(operation):
             self.operations.append(operation)
         return operation
@@ -292,7 +296,7 @@ class Machine:
 
     def crash(self, plan: Plan, pinned: Mapping[str, Move]) -> Operation | None:
         """Applies in a process that dies before a random change, and adopts what is on the disk."""
-        number = self.random.randint(1, 30)
+        number = self.random.randint(1, self.CALLS)
         before, keys = self.pins(), list(pinned)
         expected = {key: self.outcomes(plan, key, pinned[key].source, before) for key in keys}
         allowed = {key for key, outcomes in expected.items() if Outcome.DONE in outcomes}
@@ -315,9 +319,9 @@ class Machine:
     def has_left(self, before: Pin | None, now: Pin | None) -> bool:
         return before != now
 
-    def fail(self, plan: Plan, pinned: Mapping[str, Move]) -> Operation | None:
-        """Applies while one change is not permitted, and adopts what is on the disk: what is done must have moved."""
-
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """Has one change not permitted meanwhile."""
         number = self.random.randint(1, 20)
 
         def act(call: int, _: str, do: Callable[[], Any]) -> Any:
@@ -325,15 +329,20 @@ class Machine:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             return do()
 
+        self.reached("permission taken")
+        with interposed(Mode(), act):
+            yield
+
+    def fail(self, plan: Plan, pinned: Mapping[str, Move]) -> Operation | None:
+        """Applies while something fails, and adopts what is on the disk: what is done must have moved."""
         before, keys = self.pins(), list(pinned)
         outcomes: dict[str, Outcome] = {}
         try:
-            with interposed(Mode(), act):
+            with self.failing():
                 result = self.pick(self.operators).apply(plan)
             outcomes = dict(zip(keys, (item.outcome for item in result.items), strict=False))
         except SpooltopError:
             self.note("refused")
-        self.reached("permission taken")
         pins = self.pins()
         moved = [key for key in keys if self.has_left(before.get(key), pins.get(key))]
         assert {key for key, outcome in outcomes.items() if outcome is Outcome.DONE} <= set(moved), "done, and it did not move"

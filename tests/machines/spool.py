@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import time
-import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from spooltop.engine import Spool, names
 from spooltop.engine.limits import MAX_ATTEMPTS
-from spooltop.errors import ClaimLost, Refused
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Outcome, Plan
+from spooltop.model.operations.plan import Outcome, Plan
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Verdict
 
-from .machine import Machine, Move, Operation, Pin, rule
+from .machine import Operation, Pin, rule
+from .messages import MOST, TARGETS, Consumer, Message, MessageMachine, differences
 
 __all__ = ["SpoolMachine"]
 
-SOURCES: Mapping[Action, tuple[Box, ...]] = {
-    Action.REQUEUE: (Box.CUR, Box.REJECTED, Box.HELD),
-    Action.PURGE: (Box.CUR, Box.NEW, Box.TMP, Box.REJECTED, Box.HELD),
-    Action.HOLD: (Box.CUR, Box.NEW),
-    Action.RELEASE: (Box.HELD,),
-    Action.RESTORE: (Box.TRASH, Box.HELD, Box.REJECTED),
-    Action.EMPTY: (Box.TRASH,),
-}
 FOREIGN = ("job", "job2")
 GONE = (1 << 22) - 1
 """A pid that no process has."""
@@ -38,100 +26,22 @@ FORGED = (
     b"null", b"[" * 2000, b'{"schema":1}', b'{"schema":1,"line":"intent","operation":"../../x","action":"purge","batch":0}',
     b'{"schema":1,"line":"result","operation":"ffffffffff","batch":0,"outcomes":{}}',
 )  # fmt: skip
-TARGETS = {Action.PURGE: Box.TRASH, Action.HOLD: Box.HELD}
 SLACK = 500_000_000
 """Nanoseconds within which a message that left and came back may count as one that stayed."""
-MOST = 14
-"""Messages above which no more are put."""
 
 
-class Consumer:
-    """A consumer in a process of its own that obeys one command a line. ``knows`` are the messages that it believes to hold."""
-
-    def __init__(self, root: str) -> None:
-        commands, self._commands = os.pipe()
-        self._answers, answers = os.pipe()
-        self.alive = True
-        self.knows: set[str] = set()
-        self.token = ""
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                os.close(self._commands), os.close(self._answers)
-                self._obey(root, os.fdopen(commands), answers)
-            finally:
-                os._exit(1)
-        os.close(commands), os.close(answers)
-        self._read = os.fdopen(self._answers)
-
-    @staticmethod
-    def _obey(root: str, commands: Iterator[str], answers: int) -> None:
-        skew = 0.0
-        warnings.simplefilter("ignore", ResourceWarning)
-        spool = Spool(root, False, clock=lambda: time.time() + skew)
-        claims: dict[str, Any] = {}
-        for line in commands:
-            skew, command, body, more = json.loads(line)
-            answer: Any = "ok"
-            try:
-                if command == "claim":
-                    claim = spool.claim()
-                    answer = claim and [claim.data.decode(), claim.id, claim.attempt, claim.token]
-                    if claim is not None:
-                        claims[claim.data.decode()] = claim
-                elif command == "recover":
-                    answer = spool.recover()
-                else:
-                    getattr(claims.pop(body), command)(*more)
-            except ClaimLost:
-                answer = "lost"
-            os.write(answers, json.dumps(answer).encode() + b"\n")
-
-    def ask(self, skew: float, command: str, body: str = "", *more: Any) -> Any:
-        os.write(self._commands, json.dumps([skew, command, body, more]).encode() + b"\n")
-        return json.loads(self._read.readline())
-
-    def die(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        os.close(self._commands)
-        self._read.close()
-        self.alive = False
-
-
-@dataclass(frozen=True)
-class Message:
-    """Expected state: ``attempts`` is None for a foreign message; ``holder`` of a claim is a consumer, or the pid in a foreign
-    name; ``origins`` are the boxes from which it was set aside, the last one on top."""
-
-    id: str
-    box: Box
-    attempts: int | None
-    source: str | None = None
-    holder: Consumer | int | None = None
-    origins: tuple[Box, ...] = ()
-    until: float = 0.0
-    since: float = 0.0
-    """Time at which it was set aside."""
-
-
-class SpoolMachine(Machine):
-    """Messages by their bodies, which are never put twice."""
+class SpoolMachine(MessageMachine):
+    """Files in the boxes and beside them."""
 
     RARE: ClassVar[tuple[str, ...]] = (
-        *Machine.RARE, "undo of part", "undo of an undo", "ack meets requeue between plan and apply",
-        "claimed again between plan and apply", "undo after a new claim", "same id again before undo",
-        "two operators with one item", "holder dies between plan and apply", "ack of what was taken away",
-        "holder proven dead judged again", "trash expired", "hold of held", "release into a taken name",
-        "attempts at the limit", "pause while working", "operation lost with its line", "file replaced under its name",
-        "living holder refused", "claim taken by force", "holder forgotten before undo",
+        *MessageMachine.RARE, "ack meets requeue between plan and apply", "claimed again between plan and apply",
+        "undo after a new claim", "same id again before undo", "holder dies between plan and apply", "release into a taken name",
+        "pause while working", "operation lost with its line", "file replaced under its name",
         "undo takes nothing from a living holder",
     )  # fmt: skip
 
     def prepare(self) -> None:
-        self.messages: dict[str, Message] = {}
-        self.consumers: list[Consumer] = []
-        self.bodies = 0
+        super().prepare()
         self.producer = Spool.create(self.root, False, clock=self.clock)
         self.paused = False
 
@@ -162,17 +72,14 @@ class SpoolMachine(Machine):
         expected = {
             body: (one.id if one.box is not Box.TMP else "", one.box, one.attempts) for body, one in self.messages.items()
         }
-        assert found == expected, {
-            body: (found.get(body), expected.get(body)) for body in found.keys() | expected.keys()
-            if found.get(body) != expected.get(body)
-        }  # fmt: skip
+        assert found == expected, differences(found, expected)
+
+    def opened(self, clock: Callable[[], float]) -> Spool:
+        return Spool(self.root, False, clock=clock)
 
     def path(self, body: str) -> Path:
         box, path, *_ = self.pins()[body]
         return (self.root / box if box in LIVE else self.root / ".spooltop" / box) / path
-
-    def of(self, *boxes: Box) -> list[str]:
-        return [body for body, one in self.messages.items() if one.box in boxes]
 
     def verdict(self, message: Message) -> Verdict | None:
         if message.box is Box.TMP:
@@ -184,19 +91,6 @@ class SpoolMachine(Machine):
         return Verdict.DEAD
 
     # Producers and consumers
-
-    def body(self) -> str:
-        self.bodies += 1
-        return f"message {self.bodies}"
-
-    @rule(10)
-    def put(self) -> bool:
-        if len(self.messages) >= MOST:
-            return False
-        for _ in range(self.random.randint(1, 3)):
-            body, source = self.body(), self.pick((None, "mail", "chat"))
-            self.messages[body] = Message(self.producer.put(body.encode(), source=source), Box.NEW, 0, source)
-        return True
 
     @rule(6)
     def put_tried_often(self) -> bool:
@@ -233,19 +127,11 @@ class SpoolMachine(Machine):
         (self.base / "draft").write_text(body)
         os.rename(self.base / "draft", self.root / name)
 
-    def living(self) -> list[Consumer]:
-        return [one for one in self.consumers if one.alive]
-
-    def held(self) -> list[tuple[Consumer, str]]:
-        return [(one, body) for one in self.living() for body in sorted(one.knows)]
-
     @rule(10)
     def claim(self) -> bool:
         if self.paused:
             return self.claim_paused()
-        if not self.living() or (len(self.living()) < 3 and self.chance(0.2)):
-            self.consumers.append(Consumer(str(self.root)))
-        consumer = self.pick(self.living())
+        consumer = self.consumer()
         answer = consumer.ask(self.skew, "claim")
         waiting = self.of(Box.NEW)
         if answer is None:
@@ -262,37 +148,11 @@ class SpoolMachine(Machine):
 
     def claim_paused(self) -> bool:
         """A consumer that comes to a paused spool gets nothing; one that was there looks only four times a second."""
-        consumer = Consumer(str(self.root))
+        consumer = Consumer(self.opened)
         assert consumer.ask(self.skew, "claim") is None, "claimed from a paused spool"
         consumer.die()
         if self.held():
             self.reached("pause while working")
-        return True
-
-    @rule(6)
-    def end(self, which: tuple[Consumer, str] | None = None, how: str = "") -> bool:
-        if not self.held():
-            return False
-        consumer, body = which or self.pick(self.held())
-        how = how or self.pick(("ack", "ack", "release", "reject"))
-        if how == "release" and body in self.messages and self.messages[body].attempts is None:
-            how = "ack"  # a consumer counts the attempts of foreign messages by itself, up to the limit
-        more = {"ack": (), "release": (self.pick((0, 0, 60)),), "reject": ("on purpose",)}[how]
-        self.note(how, body)
-        consumer.knows.discard(body)
-        answer = consumer.ask(self.skew, how, body, *more)
-        message = self.messages.get(body)
-        if message is None or message.box is not Box.CUR or message.holder is not consumer:
-            assert answer == "lost", "the end of a claim that was taken away says nothing"
-            self.reached("ack of what was taken away")
-            return True
-        assert answer == "ok"
-        if how == "ack":
-            del self.messages[body]
-        elif how == "reject":
-            self.messages[body] = self.aside(message, Box.REJECTED)
-        else:
-            self.back(body, until=self.clock() + more[0] if more[0] else 0.0)
         return True
 
     def aside(self, message: Message, box: Box) -> Message:
@@ -313,24 +173,6 @@ class SpoolMachine(Machine):
             self.reached("attempts at the limit")
             return
         self.messages[body] = replace(message, box=Box.NEW, attempts=attempts, holder=None, until=until)
-
-    @rule(5)
-    def die(self, consumer: Consumer | None = None) -> bool:
-        if not self.living():
-            return False
-        (consumer or self.pick(self.living())).die()
-        return True
-
-    @rule(2)
-    def recover(self) -> bool:
-        if not self.living():
-            return False
-        dead = [body for body in self.of(Box.CUR) if isinstance(one := self.messages[body].holder, Consumer) and not one.alive]
-        ids = set(self.pick(self.living()).ask(self.skew, "recover"))
-        for body in dead:
-            self.back(body)
-        assert ids == {self.messages[body].id for body in dead if self.messages[body].box is Box.NEW}
-        return True
 
     @rule(2)
     def foreign_acts(self) -> bool:
@@ -370,13 +212,6 @@ class SpoolMachine(Machine):
         return True
 
     # Operators
-
-    def key(self, item: Any) -> str:
-        keys = {(box, path): body for body, (box, path, *_) in self.pins().items()}
-        return keys[item.row.key]
-
-    def state(self, key: str) -> Message | None:
-        return self.messages.get(key)
 
     def restore(self, key: str, before: Message | None) -> None:
         if before is None:  # of an injection
@@ -439,42 +274,7 @@ class SpoolMachine(Machine):
     def has_left(self, before: Pin | None, now: Pin | None) -> bool:
         return before is not None and (now is None or before[:2] != now[:2])
 
-    def choose(self) -> tuple[Action, Selection, bool]:
-        """Draws an action, a selection that it is possible for, and whether it is forced."""
-        action = self.pick((Action.REQUEUE, Action.REQUEUE, *SOURCES))
-        box = self.pick((SOURCES[action][0], *SOURCES[action]))
-        force, bodies = self.chance(0.5 if box is Box.CUR else 0.2), self.of(box)
-        kind = self.random.randrange(7)
-        if kind < 5 and action is Action.EMPTY:
-            self.skew += 7200.0
-            return action, Selection(box=box, filter="!nothing"), force
-        if kind == 0 and bodies:
-            ids = {self.messages[body].id for body in self.random.sample(bodies, min(len(bodies), 2))}
-            return action, Selection(box=box, ids=(*sorted(ids), "nobody")), force
-        if kind == 1 and box is Box.CUR:
-            return action, Selection(box=box, verdict=self.pick((Verdict.DEAD, Verdict.ALIVE))), force
-        if kind == 2:
-            return action, Selection(box=box, filter="src:mail", everything=True), force
-        if kind == 3:
-            return action, Selection(box=box, source="chat", everything=True), force
-        if kind == 4:
-            return action, Selection(box=box, older_than=3600.0), force
-        return action, Selection(box=box, everything=True), force
-
-    def selected(self, action: Action, selection: Selection) -> set[str]:
-        """The messages that a selection means, by the model."""
-        defaults = action in (Action.PURGE, Action.EMPTY) and selection.ids is None and not selection.everything
-        older = 3600.0 if defaults else selection.older_than
-        source = "mail" if selection.filter == "src:mail" else selection.source
-        return {
-            body for body, one in self.messages.items()
-            if one.box is selection.box and (selection.ids is None or one.id in selection.ids)
-            and (source is None or one.source == source) and (selection.verdict in (None, self.verdict(one)))
-            and (older is None or self.clock() - self.since(body) >= older)
-        }  # fmt: skip
-
     def since(self, body: str) -> float:
-        """Returns the time at which a message came into its box, as far as its file and its name tell."""
         message, path = self.messages[body], self.path(body)
         name, status = names.parse(path.name, claimed=message.box is not Box.NEW), path.stat()
         if message.box in ASIDE:
@@ -483,14 +283,10 @@ class SpoolMachine(Machine):
             return name.claimed_us / 1e6 if name.claimed_us else status.st_ctime
         return status.st_ctime if message.attempts else name.enqueued_us / 1e6 if name.enqueued_us else status.st_mtime
 
-    def refused(self, action: Action, body: str, *, force: bool) -> bool:
-        """Returns whether a plan must refuse the message, by the model."""
-        message = self.messages[body]
-        if self.verdict(message) is Verdict.ALIVE:
-            forced = force and action in (Action.REQUEUE, Action.HOLD)
-            self.reached("claim taken by force" if forced else "living holder refused")
-            if not forced:
-                return True
+    def refused(self, plan: Plan, body: str) -> bool:
+        message, action = self.messages[body], plan.action
+        if super().refused(plan, body):
+            return True
         twins = {one.box for other, one in self.messages.items() if other != body and one.id == message.id}
         rejects = message.box is Box.CUR and (self.next_attempt(message) or 0) >= MAX_ATTEMPTS
         to_new = action in (Action.REQUEUE, Action.RELEASE) and not rejects
@@ -500,31 +296,6 @@ class SpoolMachine(Machine):
             self.reached("release into a taken name")
             return True
         return message.box is Box.CUR and Box.CUR in twins
-
-    def plan(self) -> tuple[Plan, dict[str, Move]] | None:
-        """Plans a random action and compares items and refusals with the model."""
-        action, selection, force = self.choose()
-        now = action is Action.PURGE and self.chance(0.1)
-        self.note(action, *selection.words(), selection.ids or "", "force" if force else "")
-        plan = self.make_plan(action, selection, force=force, **({"now": True} if now else {}))
-        wanted = self.selected(action, selection)
-        refused = {body for body in wanted if self.refused(action, body, force=force)}
-        pinned = self.pinned(plan)
-        assert set(pinned) == wanted - refused, (pinned.keys() ^ (wanted - refused), plan.refused)
-        assert {self.key(refusal) for refusal in plan.refused} == refused
-        assert plan.missing == (("nobody",) if selection.ids else ())
-        verdicts = {item.verdict for item in plan.items}
-        for item, body in zip(plan.items, pinned, strict=True):
-            expected = self.verdict(self.messages[body])
-            assert item.box is Box.TMP or item.verdict is expected, (item, expected)
-            if expected is Verdict.DEAD and isinstance(self.messages[body].holder, Consumer):
-                self.reached("holder proven dead judged again")
-        number = plan.deletes or not verdicts.isdisjoint({Verdict.ALIVE, Verdict.UNKNOWN}) or (force and action is Action.RESTORE)
-        assert plan.confirm is (Confirm.NOTHING if not pinned else Confirm.NUMBER if number else
-                                Confirm.LARGE if len(pinned) > 9 else Confirm.SMALL)  # fmt: skip
-        if action is Action.EMPTY and not selection.everything and pinned:
-            self.reached("trash expired")
-        return (plan, pinned) if pinned else None
 
     def happens(self, plan: Plan, body: str) -> None:
         """Something happens to one item between plan and apply."""
@@ -556,42 +327,6 @@ class SpoolMachine(Machine):
         if new and self.chance(0.3) and self.claim() and any(self.messages[body].box is Box.CUR for body in new):
             self.reached("undo after a new claim")
         return super().plan_undo(operation)
-
-    @rule(2)
-    def hold_of_held(self) -> bool:
-        if not self.of(Box.HELD):
-            return False
-        self.reached("hold of held")
-        id = self.messages[self.pick(self.of(Box.HELD))].id
-        if any(one.id == id and one.box is not Box.HELD for one in self.messages.values()):
-            return False
-        plan = self.make_plan(Action.HOLD, Selection(ids=(id,)))
-        assert (plan.count, plan.missing) == (0, (id,))
-        try:
-            self.make_plan(Action.HOLD, Selection(box=Box.HELD, everything=True))
-        except Refused:
-            return True
-        raise AssertionError("what is held was held again")
-
-    @rule(3)
-    def inject(self) -> bool:
-        if len(self.messages) >= MOST:
-            return False
-        count, before = self.random.randint(1, 3), self.pins()
-        bodies = [self.body() for _ in range(count)]
-        (self.base / "text").write_text(bodies[0])
-        plan = self.make_plan(Action.INJECT, Selection(), count=count, text=f"injected {self.bodies} {{n}}")
-        result = self.pick(self.operators).apply(plan)
-        assert [item.outcome for item in result.items] == [Outcome.DONE] * count
-        bodies = sorted(self.pins().keys() - before.keys())
-        assert len(bodies) == count
-        for body in bodies:
-            [id] = [item.id for item in result.items if item.name == self.pins()[body][1]]
-            self.messages[body] = Message(id, Box.NEW, 0)
-        operation = Operation(plan.operation, Action.INJECT, {body: Move(None, None, self.pins()[body]) for body in bodies})
-        self.operations.append(operation)
-        self.check_listed(operation)
-        return True
 
     @rule(2)
     def pause(self) -> None:
@@ -645,7 +380,5 @@ class SpoolMachine(Machine):
         return True
 
     def close(self) -> None:
-        for consumer in self.living():
-            consumer.die()
         self.producer.close()
         super().close()
