@@ -59,6 +59,7 @@ def test_a_claim_of_the_dead_is_handed_over_and_given_back(world: StreamWorld, c
     assert result.count(Outcome.DONE) == 2 and result.undo == ("spooltop", "undo", found.target, result.operation)
     assert world.pending() == {first: ("~spooltop", 1), second: ("~spooltop", 1)}
     world.take("alive", second)
+    assert [item.row.key for item in plan(control, Action.UNDO, undoes=result.operation).items] == [("new", first)]
     back = undone(control, result.operation)
     assert [item.id for item in back.items] == [first]
     assert world.pending() == {first: ("dead", 1), second: ("alive", 2)}

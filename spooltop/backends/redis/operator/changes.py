@@ -82,7 +82,7 @@ def inverse(change: StreamChange, became: str) -> StreamChange | None:
     verb, id = change.verb, change.id
     match verb:
         case StreamVerb.HAND:
-            return StreamChange(StreamVerb.GIVE, id, "cur", change.consumer, "~spooltop", change.tries, change.delivered)
+            return StreamChange(StreamVerb.GIVE, id, "new", change.consumer, "~spooltop", change.tries, change.delivered)
         case StreamVerb.GIVE:
             return StreamChange(StreamVerb.HAND, id, "cur", "", change.to, change.tries, change.delivered)
         case StreamVerb.ASIDE | StreamVerb.ASIDE_NEW:
