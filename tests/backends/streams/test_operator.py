@@ -69,6 +69,21 @@ def test_a_claim_of_the_dead_is_handed_over_and_given_back(world: StreamWorld, c
     assert (lines[0]["operation"], lines[0]["done"], lines[0]["ids"]) == (result.operation, "2", f"{first} {second}")
 
 
+def test_an_undo_gives_no_claim_to_a_consumer_that_has_left(world: StreamWorld, control: Control) -> None:
+    """Nobody could ever tell that its holder is dead."""
+    world.put("m1")
+    (id,) = world.claim_dead()
+    result = done(control, Action.REQUEUE)
+    kept = plan(control, Action.UNDO, undoes=result.operation)
+    with world.queue() as queue:
+        assert queue.recover() == []  # and the consumer, which holds nothing, is removed from the group
+    back = plan(control, Action.UNDO, undoes=result.operation)
+    reason = "its consumer has left the group: it stays handed back"
+    assert ([refusal.reason for refusal in back.refused], back.count, kept.count) == ([reason], 0, 1)
+    assert [(item.outcome, item.reason) for item in control.apply(kept).items] == [(Outcome.SKIPPED, reason)]
+    assert world.pending() == {id: ("~spooltop", 1)}
+
+
 def test_consumers_that_only_read_new_entries_get_copies(world: StreamWorld, control: Control) -> None:
     only_plain_consumers(world)
     world.put_many(3)

@@ -70,6 +70,17 @@ local function claim_of(one)
   return found
 end
 
+local members
+local function is_member(consumer)  -- of one that is not, nobody could ever tell that it is dead
+  if not members then
+    members = {}
+    for _, one in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
+      for at = 1, #one, 2 do if one[at] == 'name' then members[one[at + 1]] = true end end
+    end
+  end
+  return members[consumer]
+end
+
 local function alone(what)
   if groups == 1 then return nil end
   return (groups - 1) .. ' other group' .. (groups == 2 and ' reads' or 's read') .. ' this stream too' .. what
@@ -108,6 +119,7 @@ function verbs.give(one)
   local claim, why = claim_of(one)
   if not claim then return 'skipped', why end
   if not entry_of(stream, one.id) then return 'skipped', 'its entry was deleted: only the claim is left' end
+  if not is_member(one.to) then return 'skipped', 'its consumer has left the group: it stays handed back' end
   if dry then return 'done', '', one.id end
   redis.call('XCLAIM', stream, group, one.to, 0, one.id, 'TIME', one.delivered, 'RETRYCOUNT', one.tries, 'JUSTID')
   return 'done', '', one.id
