@@ -225,6 +225,21 @@ def test_restore_goes_where_it_came_from_and_emptying_is_for_good(world: StreamW
     assert record.why_not_undo == "nothing of it can be reversed"
 
 
+@pytest.mark.parametrize("others", [(), ("others",)])
+def test_what_is_deleted_leaves_its_entry_to_other_groups_only(
+    world: StreamWorld, control: Control, others: tuple[str, ...]
+) -> None:
+    world.put_many(2)
+    for name in others:
+        world.client.xgroup_create(world.stream, name, "0")
+    world.claim_dead(2)
+    done(control, Action.HOLD, Box.CUR)
+    done(control, Action.PURGE, Box.HELD)
+    assert data(world) == ["m1", "m2"]
+    done(control, Action.EMPTY)
+    assert data(world) == ["m1", "m2"] * len(others) and world.census() == {}
+
+
 def test_poison_is_held_and_the_limit_rejects(world: StreamWorld, control: Control) -> None:
     world.put_many(2)
     three, ten = world.claim_dead(2)

@@ -52,6 +52,11 @@ local function divided(fields)  -- the producer's fields, and the notes of spool
   return plain, notes
 end
 
+local function entry_id(notes)  -- that of the entry in the stream, 0-0 where none is told
+  local id = notes['~id']
+  return id and string.match(id, '^%d+-%d+$') and id or '0-0'
+end
+
 local function with(fields, notes)
   for _, name in ipairs(notes_of_ours) do
     if notes[name] then fields[#fields + 1] = name; fields[#fields + 1] = notes[name] end
@@ -168,8 +173,7 @@ function verbs.back(one)
   local fields = entry_of(boxes[one.box], one.id)
   if not fields then return 'skipped', 'gone since' end
   local plain, notes = divided(fields)
-  local id = notes['~id']
-  if not id or not string.match(id, '^%d+-%d+$') then id = '0-0' end
+  local id = entry_id(notes)
   if redis.call('XPENDING', stream, group, id, id, 1)[1] then return 'skipped', 'it is claimed already' end
   local stands = id ~= '0-0' and entry_of(stream, id)
   if stands and later_than(id, lasts[group]) then return 'skipped', 'its entry is delivered again anyway' end
@@ -203,8 +207,15 @@ function verbs.move(one)
 end
 
 function verbs.drop(one)
-  if not entry_of(boxes[one.box], one.id) then return 'skipped', 'gone since' end
-  if not dry then redis.call('XDEL', boxes[one.box], one.id) end
+  local fields = entry_of(boxes[one.box], one.id)
+  if not fields then return 'skipped', 'gone since' end
+  if dry then return 'done', '', '' end
+  redis.call('XDEL', boxes[one.box], one.id)
+  local _, notes = divided(fields)
+  local id = entry_id(notes)  -- an entry that was kept for an undo is of no use any more
+  if groups == 1 and not later_than(id, lasts[group]) and not redis.call('XPENDING', stream, group, id, id, 1)[1] then
+    redis.call('XDEL', stream, id)
+  end
   return 'done', '', ''
 end
 
