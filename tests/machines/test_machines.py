@@ -18,8 +18,8 @@ from tests.builders import LockWorld, SpoolWorld, message_id
 from . import MACHINES
 from .machine import run
 
-STEPS = {"directory": 250, "cursors": 120, "locks": 150, "pause": 80, "layouts": 40}
-RUNS = {"directory": 12, "cursors": 4, "locks": 6, "pause": 4, "layouts": 30}
+STEPS = {"directory": 250, "cursors": 120, "locks": 150, "pause": 80, "layouts": 40, "streams": 250}
+RUNS = {"directory": 12, "cursors": 4, "locks": 6, "pause": 4, "layouts": 30, "streams": 12}
 """Runs within which every rare state must be reached."""
 
 
