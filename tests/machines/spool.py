@@ -245,6 +245,9 @@ class SpoolMachine(MessageMachine):
     def outcomes(self, plan: Plan, key: str, pinned: Pin | None, pins: Mapping[str, Pin]) -> set[Outcome]:
         if pins.get(key) != pinned:
             return {Outcome.SKIPPED}
+        undone = next((one for one in self.operations if one.id == plan.undoes), None)
+        if undone is not None and self.is_forgotten((undone.announced | undone.moves)[key].source):
+            return {Outcome.SKIPPED}
         message = self.messages[key]
         rivals = [one for body, one in self.messages.items() if body != key and one.id == message.id and one.id in FOREIGN]
         return {Outcome.DONE, Outcome.FAILED} if rivals else {Outcome.DONE}
@@ -264,12 +267,14 @@ class SpoolMachine(MessageMachine):
             return False
         if source is None:
             return True
-        box, path, *_ = source
-        token = names.parse(path, claimed=True).token if box is Box.CUR else None
-        if token is not None and not (self.root / ".spooltop" / "consumers" / token).exists():
-            self.reached("holder forgotten before undo")
-            return False
-        return all((pin[0], pin[1]) != (box, path) for body, pin in pins.items() if body != key)
+        return not self.is_forgotten(source) and all(pin[:2] != source[:2] for body, pin in pins.items() if body != key)
+
+    def is_forgotten(self, source: Pin | None) -> bool:
+        """Returns whether a claim was that of a consumer whose presence file has gone."""
+        token = names.parse(source[1], claimed=True).token if source is not None and source[0] is Box.CUR else None
+        forgotten = token is not None and not (self.root / ".spooltop" / "consumers" / token).exists()
+        self.rare["holder forgotten before undo"] += forgotten
+        return forgotten
 
     def has_left(self, before: Pin | None, now: Pin | None) -> bool:
         return before is not None and (now is None or before[:2] != now[:2])

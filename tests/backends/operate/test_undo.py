@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from spooltop.engine import Spool
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict
@@ -40,6 +41,20 @@ def test_a_requeue_goes_back_as_far_as_no_consumer_was_quicker(world: SpoolWorld
         ]  # fmt: skip
         assert control.apply(plan).count(Outcome.DONE) == 1
     assert claims[2] in world.names(Box.CUR)
+
+
+def test_no_claim_goes_back_to_a_consumer_whose_presence_file_went_since_the_plan(world: SpoolWorld) -> None:
+    """In ``cur`` its holder would be unknown for ever."""
+    world.put(message_id(1))
+    world.claim_dead()
+    done, _ = world.do(Action.REQUEUE, DEAD)
+    with world.control() as control:
+        plan = control.plan(Action.UNDO, NONE, options={"undoes": done.operation})
+        with Spool(world.path, False) as spool:
+            assert spool.recover() == []  # it holds nothing, so its file goes
+        [item] = control.apply(plan).items
+    reason = "its consumer has exited and left no presence file: it stays in new"
+    assert (item.outcome, item.reason, world.names(Box.CUR)) == (Outcome.SKIPPED, reason, [])
 
 
 def another(path: Path) -> None:

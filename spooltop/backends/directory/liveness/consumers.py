@@ -17,7 +17,7 @@ from spooltop.model.vocabulary import Owner, Verdict
 from spooltop.patterns import pattern
 from spooltop.records import dataclass, replace
 
-from ..storage.name_forms import NameForms, tokens_of
+from ..storage.name_forms import tokens_of_claims
 from .pid_liveness import Certainty
 from .processes import Processes, ProcessUse
 from .token_liveness import TokenJudge
@@ -46,7 +46,7 @@ def claiming(rows: Sequence[Row]) -> tuple[list[ConsumerRow], int]:
     held: dict[tuple[str, int | None, Verdict | None], list[Row]] = {}
     nameless = 0
     names = [row.name for row in rows]
-    for row, token in zip(rows, tokens_of(NameForms.of(names, claimed=True).tails), strict=True):
+    for row, token in zip(rows, tokens_of_claims(names), strict=True):
         pid = None if token or row.owner is None else row.owner.pid
         if not token and pid is None:
             nameless += 1

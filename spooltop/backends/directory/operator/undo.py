@@ -25,8 +25,9 @@ from ..journal.moves import LoggedMove, MoveColumns
 from ..journal.summaries import MoveSummary
 from ..storage.folders import Folders
 from ..storage.location import Place, kind_of
-from ..storage.name_forms import NameForms, tokens_of
+from ..storage.name_forms import NameForms, tokens_of_claims
 from ..storage.name_lookup import NameLookup
+from .moving.recheck import forgotten_words
 from .planning.packed_items import KEEP, Message, MessageColumns, PackedItems, TargetColumns, is_claimed
 
 __all__ = ["records", "undo_candidates"]
@@ -172,7 +173,7 @@ class _Backwards:
         verdicts: Sequence[str | None] = [None] * len(run.names)
         cleared = [False] * len(run.names)
         if back is not None and back[0] is Box.CUR:
-            tokens = _tokens(run.names)
+            tokens = tokens_of_claims(run.names)
             holders = {token: self._holder(token) for token in set(tokens)}
             verdicts, cleared = [holders[token][0] for token in tokens], [holders[token][1] for token in tokens]
         found = self._statuses(made, cleared)
@@ -245,7 +246,7 @@ class _Backwards:
             return found
         message = Message(place.box.value, place.folder, place.name, evidence=_goes(back and (back.box, back.folder)))
         if back is not None and back.box is Box.CUR:
-            message = message._replace(verdict=self._holder(_tokens([back.name])[0])[0])
+            message = message._replace(verdict=self._holder(tokens_of_claims([back.name])[0])[0])
         if found is not None:
             message = message._replace(size=found.st_size, since=found.st_ctime)
         self.refused.append(Refusal(message.row, why))
@@ -253,7 +254,7 @@ class _Backwards:
 
     def _is_held(self, box: Box, name: str) -> bool:
         """Returns True if ``name`` is the claim of a running consumer, from which an undo takes nothing."""
-        return box is Box.CUR and self._holder(_tokens([name])[0])[0] == Verdict.ALIVE.value
+        return box is Box.CUR and self._holder(tokens_of_claims([name])[0])[0] == Verdict.ALIVE.value
 
     def _holder(self, token: str) -> tuple[str | None, bool]:
         """The verdict on a claim that an undo would restore, and whether its consumer has no presence file any more."""
@@ -262,11 +263,6 @@ class _Backwards:
             seen = presence.look(self._dirs, token)
             known = self._holders[token] = presence.judge(seen, self._vantage)[0].value, seen.state == "missing"
         return known
-
-
-def _tokens(names: Sequence[str]) -> list[str]:
-    """The tokens in the names of claims, "" where there is none."""
-    return tokens_of(NameForms.of(names, claimed=True).tails)
 
 
 _STATUS = attrgetter("st_mode", "st_nlink", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ctime")
@@ -297,7 +293,7 @@ def _why_not(folders: Folders, move: LoggedMove, between: tuple[int, int], found
     if found.st_nlink != 1 and not half_moved:
         return "has another hard link"
     if cleared:
-        return f"its consumer has exited and left no presence file: it stays in {place.box}"
+        return forgotten_words(place.box)
     if back is not None and _taken(folders, back, found.st_ino):
         return f"{back.box} has another file of that name now"
     return ""

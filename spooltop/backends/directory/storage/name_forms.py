@@ -11,7 +11,7 @@ from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
 from spooltop.patterns import pattern
 
-__all__ = ["NameForms", "id_starts", "named_like", "tokens_of"]
+__all__ = ["NameForms", "id_starts", "named_like", "tokens_of", "tokens_of_claims"]
 
 _FORM = pattern(
     r"(?<![^/])([0-9]{16}+\.P[0-9]{1,10}+R[0-9a-f]{16}+\.[A-Za-z0-9._-]++)((?:,(?!c=)[a-z]=[A-Za-z0-9._%-]++)*)"
@@ -66,6 +66,11 @@ class NameForms(NamedTuple):
 def tokens_of(tails: Sequence[str]) -> list[str]:
     """The tokens in the tails of claims, "" where there is none."""
     return [tail[_TOKEN] if tail[:1] == "," else "" for tail in tails]
+
+
+def tokens_of_claims(names: Sequence[str]) -> list[str]:
+    """The tokens in the names of claims, "" where there is none."""
+    return tokens_of(NameForms.of(names, claimed=True).tails)
 
 
 def _foreign(name: str) -> tuple[str, str, str]:

@@ -21,7 +21,7 @@ from .batches import Move, MoveBatch, Run
 from .changed_folders import ChangedFolders
 from .metadata import MetaWriter
 from .move_errors import describe, outcome_of_delete_error, outcome_of_move_error
-from .recheck import Recheck
+from .recheck import Recheck, forgotten_words
 from .repair import Repaired
 
 __all__ = ["Mover"]
@@ -107,10 +107,14 @@ class Mover:
         to: Folder | None = None
         opened = changed = plain = False
         to_fd, place = -1, first
+        forgotten = self._recheck.forgotten(run.column("to_name")) if to_box is Box.CUR else ()
         for place, row in enumerate(run.rows(), first):
             if place and stop():
                 break
             name, ino, size, ctime_ns, token, planned, to_name = row
+            if to_name in forgotten:
+                others[place] = MoveOutcome(Outcome.SKIPPED, forgotten_words(box))
+                continue
             try:
                 found = stat(name, fd)
             except OSError as error:

@@ -12,11 +12,18 @@ from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.vocabulary import Box, Verdict
 
-__all__ = ["JudgeAgain", "Recheck"]
+from ...storage.name_forms import tokens_of_claims
+
+__all__ = ["JudgeAgain", "Recheck", "forgotten_words"]
 
 JudgeAgain = Callable[[Box, Sequence[str]], Mapping[str, tuple[Verdict | None, str]]]
 """Judges names of ``tmp`` or ``cur`` now: name → (verdict, evidence). The name of a file in a staging directory is
 ``FOLDER/NAME``. Names that have gone are left out."""
+
+
+def forgotten_words(box: Box) -> str:
+    """Says why a message stays in ``box`` that was claimed by a consumer without a presence file."""
+    return f"its consumer has exited and left no presence file: it stays in {box}"
 
 
 class Recheck:
@@ -57,6 +64,13 @@ class Recheck:
         if verdict is Verdict.UNKNOWN and planned not in (Verdict.UNKNOWN, None):
             return f"its holder may be running: {evidence}"
         return None
+
+    def forgotten(self, claims: Sequence[str]) -> set[str]:
+        """The names of claims whose consumers have no presence file. In ``cur`` nobody could ever tell that their holders are
+        dead."""
+        tokens = tokens_of_claims(claims)
+        missing = {token for token in {*tokens} if token and presence.look(self._dirs, token).state == "missing"}
+        return {name for name, token in zip(claims, tokens, strict=True) if token in missing}
 
     def _own(self, token: str) -> tuple[Verdict, str]:
         verdict, evidence = presence.judge(presence.look(self._dirs, token), self._vantage)
