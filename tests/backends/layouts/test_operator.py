@@ -15,7 +15,7 @@ import pytest
 from spooltop.backends.layouts.definition.library import SHIPPED, read_layout
 from spooltop.errors import Refused
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Plan
+from spooltop.model.operations.plan import Confirm, Outcome, Plan
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Verdict
@@ -195,6 +195,17 @@ def test_an_undo_lists_what_it_brings_back_with_age_and_size(memory: Path, layou
         plan, _ = world.do(action, Selection(box=box, everything=True), force=True)
         undo, _ = world.undo(plan.operation)
     assert facts(plan) == facts(undo) != {} and all(at is not None for at, _ in facts(undo).values())
+
+
+def test_an_undo_of_a_requeue_that_unlocked_is_undone_as_often_as_wanted(memory: Path) -> None:
+    with LayoutWorld(memory, "dirq-simple") as world:
+        claimed = world.census()
+        plan, _ = world.do(Action.REQUEUE, CUR, force=True)
+        waiting = world.census()
+        for number in range(4):
+            plan, result = world.undo(plan.operation)
+            assert result.count(Outcome.DONE) == plan.count == 1, (number, plan.refused, result)
+            assert world.census() == (waiting if number % 2 else claimed) != (claimed if number % 2 else waiting)
 
 
 def test_what_was_deleted_cannot_be_undone(jobs: LayoutWorld) -> None:

@@ -100,8 +100,9 @@ def _repeated(dirs: QueueDirs, intent: MessageIntent) -> MessagePlan:
 
 
 def _read_by(changes: Sequence[FileChange]) -> list[str]:
-    """The locations that lie where they are before the first change."""
-    return list(dict.fromkeys(change.path for change in changes if change.verb not in (Verb.MKDIR, Verb.POKE)))
+    """The locations that lie where they are before the first change, with the other name of a file that loses one."""
+    read = [change for change in changes if change.verb not in (Verb.MKDIR, Verb.POKE)]
+    return list(dict.fromkeys([change.path for change in read] + [change.to for change in read if change.verb is Verb.UNLINK]))
 
 
 def _message(location: str, changes: Sequence[FileChange]) -> str:
