@@ -419,15 +419,14 @@ class Machine:
         line = written.splitlines()[-1]
         if not last.exact or b'"result"' not in line or last.id.encode() not in line:
             return False
-        count = self.pick((1, 2, 2, 9, len(line)))  # the last byte is the newline
+        count = self.pick((1, 2, 2, 9, len(line)))  # the last byte is the newline: a line without it counts as cut off
         with open(journal, "r+b") as file:
             file.truncate(len(written) - count)
             file.truncate(len(data) if len(data) > len(written) else len(written) - count)
-        if count > 1 or not written.endswith(b"\n"):
-            self.reached("journal cut in its last bytes")
-            last.exact = False
-            if last.undoes is not None:
-                last.undoes.exact = False
+        self.reached("journal cut in its last bytes")
+        last.exact = False
+        if last.undoes is not None:
+            last.undoes.exact = False
         return True
 
     def close(self) -> None:
