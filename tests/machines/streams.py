@@ -344,7 +344,9 @@ class StreamMachine(MessageMachine):
         elif message.box in ASIDE:
             self.messages[key] = replace(before, box=Box.NEW, holder=HANDED, until=0.0)
         elif before.box in ASIDE:
-            self.messages[key] = self.aside(message, before.box, acked=before.box is Box.TRASH)
+            self.messages[key] = replace(
+                self.aside(message, before.box, acked=before.box is Box.TRASH), attempts=before.attempts
+            )
         else:
             self.messages[key] = before
 

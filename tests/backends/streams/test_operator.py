@@ -255,6 +255,23 @@ def test_poison_is_held_and_the_limit_rejects(world: StreamWorld, control: Contr
     assert world.pending()[ten] == ("~spooltop", 10)
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_was_rejected_keeps_its_tries_and_its_reason_when_undone(world: StreamWorld, control: Control, gone: bool) -> None:
+    """Also where its entry is ``gone``, and it was put again."""
+    world.put("m1")
+    (id,) = world.claim_dead()
+    for _ in range(9):
+        world.take("dead", id)
+    done(control, Action.REQUEUE)
+    if gone:
+        world.client.xdel(world.stream, id)
+    operation = done(control, Action.REQUEUE, Box.REJECTED).operation
+    for kept in (["10", "10 attempts, the limit is 10"], [], ["10", "10 attempts, the limit is 10"]):
+        operation = undone(control, operation).operation
+        rejected = [fields for _, fields in world.client.xrange(world.key("rejected"))]
+        assert [fields[name] for fields in rejected for name in ("~tries", "~why")] == kept
+
+
 def test_an_undo_of_inject_leaves_what_was_claimed_since(world: StreamWorld, control: Control) -> None:
     put = done(control, Action.INJECT, count=250, text="hello {n}", source="me")
     assert len(put.items) == 250 and data(world)[249] == "hello 250"

@@ -6,11 +6,13 @@ from enum import StrEnum
 
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Json
+from spooltop.patterns import pattern
 from spooltop.records import dataclass
 
 __all__ = ["LEAVES", "StreamChange", "StreamVerb", "decode_change", "encode_change", "inverse"]
 
 _MOST = 1 << 53
+_NOTES = pattern(r"[0-9]{1,9} ")
 
 
 class StreamVerb(StrEnum):
@@ -56,9 +58,10 @@ LEAVES = frozenset({StreamVerb.DROP, StreamVerb.DROP_CLAIM, StreamVerb.DROP_NEW,
 @dataclass(frozen=True, slots=True)
 class StreamChange:
     """A change of the message ``id`` in ``box``. A claim is pinned by its ``consumer``, its number of deliveries ``tries`` and
-    when it was ``delivered`` (milliseconds by the clock of the server). ``data`` is that of PUT, the reason for
-    ASIDE, or ``force`` for a copy that other groups get too; it is in no journal. ``entry`` is the id by which people know the
-    message, where that is another. ``reverses`` is what an undo reverses, batch and place in it."""
+    when it was ``delivered`` (milliseconds by the clock of the server). ``data`` is that of PUT, or ``force`` for a copy that
+    other groups get too; it is in no journal. ``entry`` is the id by which people know the message, where that is another.
+    ``notes`` are the tries and the reason of a message that is set aside, ``10 no good``: BACK takes them away, and an undo of it
+    writes them again. ``reverses`` is what an undo reverses, batch and place in it."""
 
     verb: StreamVerb
     id: str
@@ -69,6 +72,7 @@ class StreamChange:
     delivered: int = 0
     data: bytes = b""
     entry: str = ""
+    notes: str = ""
     reverses: tuple[int, int] | None = None
 
     @property
@@ -86,11 +90,13 @@ def inverse(change: StreamChange, became: str) -> StreamChange | None:
         case StreamVerb.GIVE:
             return StreamChange(StreamVerb.HAND, id, "cur", "", change.to, change.tries, change.delivered)
         case StreamVerb.ASIDE | StreamVerb.ASIDE_NEW:
-            return StreamChange(StreamVerb.BACK, became, change.to, tries=change.tries, entry=change.shown)
+            return StreamChange(StreamVerb.BACK, became, change.to, tries=change.tries, entry=change.shown, notes=change.notes)
         case StreamVerb.BACK if became == change.entry:
-            return StreamChange(StreamVerb.ASIDE, became, "new", change.box, "~spooltop", change.tries, -1)
+            return StreamChange(StreamVerb.ASIDE, became, "new", change.box, "~spooltop", change.tries, -1, notes=change.notes)
         case StreamVerb.BACK:
-            return StreamChange(StreamVerb.ASIDE_NEW, became, "new", change.box, tries=change.tries, entry=change.entry)
+            return StreamChange(
+                StreamVerb.ASIDE_NEW, became, "new", change.box, tries=change.tries, entry=change.entry, notes=change.notes
+            )
         case StreamVerb.MOVE:
             return StreamChange(StreamVerb.MOVE, became, change.to, change.box, entry=change.entry)
         case StreamVerb.PUT:
@@ -108,18 +114,21 @@ def inverse(change: StreamChange, became: str) -> StreamChange | None:
 def encode_change(change: StreamChange) -> Json:
     """The change as an intent line holds it."""
     one = [change.verb.value, change.id, change.box, change.to, change.consumer, change.tries, change.delivered, change.entry]
+    one += [change.notes] * bool(change.notes)
     return [escape(word) if isinstance(word, str) else word for word in one]
 
 
 def decode_change(value: object) -> StreamChange:
     """Reads a change of an intent line. Raises ``ValueError``."""
-    if not isinstance(value, list) or len(value) != 8:
+    if not isinstance(value, list) or len(value) not in (8, 9):
         raise ValueError("no change")
-    verb, id, box, to, consumer, tries, delivered, entry = value
-    words = (verb, id, box, to, consumer, entry)
+    verb, id, box, to, consumer, tries, delivered, entry, notes = (*value, "")[:9]
+    words = (verb, id, box, to, consumer, entry, notes)
     if not all(isinstance(word, str) for word in words):
         raise ValueError("a word is no text")
     if not all(type(number) is int and -1 <= number < _MOST for number in (tries, delivered)):
         raise ValueError("a pin is no number")
-    verb, id, box, to, consumer, entry = map(unescape, words)
-    return StreamChange(StreamVerb(verb), id, box, to, consumer, tries, delivered, entry=entry)
+    verb, id, box, to, consumer, entry, notes = map(unescape, words)
+    if notes and _NOTES.match(notes) is None:
+        raise ValueError("no notes")
+    return StreamChange(StreamVerb(verb), id, box, to, consumer, tries, delivered, entry=entry, notes=notes)

@@ -147,10 +147,10 @@ class _ChangeMaker:
         why = f"delivered {pinned.tries} times, and its last consumer died"
         warning = why if died else warning
         if died and self._hold_poison:
-            return Item(row, _pin(pinned, StreamVerb.ASIDE, to="held", why=why), f"held instead: {why}")
+            return Item(row, _pin(pinned, StreamVerb.ASIDE, to="held", notes=why), f"held instead: {why}")
         if row.verdict is Verdict.DEAD and pinned.tries >= MAX_ATTEMPTS:
             why = f"{pinned.tries} attempts, the limit is {MAX_ATTEMPTS}"
-            return Item(row, _pin(pinned, StreamVerb.ASIDE, to="rejected", why=why), f"rejected instead: {why}")
+            return Item(row, _pin(pinned, StreamVerb.ASIDE, to="rejected", notes=why), f"rejected instead: {why}")
         if not self._copy:
             return Item(row, _pin(pinned, StreamVerb.HAND), warning)
         return self._copied(pinned, warning)
@@ -158,7 +158,7 @@ class _ChangeMaker:
     def _copied(self, pinned: PinnedRow, warning: str) -> Item | Refusal:
         if self._others and not self._force:
             return Refusal(pinned.row, f"{_others(self._others)} would get the copy too", forceable=True)
-        return Item(pinned.row, _pin(pinned, StreamVerb.COPY, why="force" if self._force else ""), warning)
+        return Item(pinned.row, _pin(pinned, StreamVerb.COPY, force=self._force), warning)
 
     def _new(self, pinned: PinnedRow) -> Item | Refusal:
         if self._action is Action.REQUEUE:
@@ -192,15 +192,16 @@ class _ChangeMaker:
             return Item(row, _pin(pinned, StreamVerb.MOVE, to="trash"))
         if self._action is Action.RESTORE and row.box is Box.TRASH and pinned.origin in ("held", "rejected"):
             return Item(row, _pin(pinned, StreamVerb.MOVE, to=pinned.origin))
-        back = _pin(pinned, StreamVerb.BACK, to="copy" if self._copy else "", why="force" if self._force else "")
+        back = _pin(pinned, StreamVerb.BACK, to="copy" if self._copy else "", force=self._force, notes=row.reason)
         # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
         return Item(row, replace(back, tries=0) if row.box is Box.REJECTED else back)
 
 
-def _pin(pinned: PinnedRow, verb: StreamVerb, *, to: str = "", why: str = "") -> StreamChange:
-    row = pinned.row
+def _pin(pinned: PinnedRow, verb: StreamVerb, *, to: str = "", force: bool = False, notes: str = "") -> StreamChange:
+    row, forced = pinned.row, b"force" if force else b""
+    noted = f"{pinned.tries} {notes}" if notes or verb is StreamVerb.BACK else ""
     return StreamChange(
-        verb, pinned.id, row.box.value, to, pinned.consumer, pinned.tries, pinned.delivered, why.encode(), entry=row.id
+        verb, pinned.id, row.box.value, to, pinned.consumer, pinned.tries, pinned.delivered, forced, row.id, noted
     )
 
 

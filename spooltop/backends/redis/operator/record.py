@@ -3,8 +3,8 @@
 intent  schema line operation batch action time user undoes count changes reverses
 result  schema line operation batch time outcomes
 
-A change is ``[verb, id, box, to, consumer, tries, delivered, entry]``, an outcome ``[outcome, reason, became]``. ``reverses`` are
-the places of the changes that an undo reverses, ``[batch, place]``.
+A change is ``[verb, id, box, to, consumer, tries, delivered, entry]``, and ``notes`` where it has some; an outcome is
+``[outcome, reason, became]``. ``reverses`` are the places of the changes that an undo reverses, ``[batch, place]``.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ function verbs.aside(one)
   local fields = entry_of(stream, one.id)
   if not fields then return 'skipped', 'its entry was deleted: only the claim is left; purge --now removes it' end
   if dry then return 'done', '', '' end
-  local new = add_aside(one.to, one.id, fields, one.tries, one.box, one.data)
+  local new = add_aside(one.to, one.id, fields, one.noted, one.box, one.why)
   redis.call('XACK', stream, group, one.id)
   if one.to == 'trash' and groups == 1 then redis.call('XDEL', stream, one.id) end
   redis.call('ZREM', later, one.id)
@@ -164,7 +164,7 @@ verbs['aside-new'] = function(one)
   local fields, why = undelivered(one)
   if not fields then return 'skipped', why end
   if dry then return 'done', '', '' end
-  local new = add_aside(one.to, one.id, fields, 0, 'new', one.data)
+  local new = add_aside(one.to, one.id, fields, one.noted, 'new', one.why)
   redis.call('XDEL', stream, one.id)
   return 'done', '', new
 end
@@ -268,9 +268,9 @@ end
 ACT = (
     _CHANGES
     + """
--- KEYS stream, held, rejected, trash, audit, marker, later, paused; ARGV group, dry, operation, step, user, action, then 8 words
--- of each change: verb id box to consumer tries delivered data. Returns three words of each: outcome, reason, new id. The marker
--- keeps them, so that the same step sent again changes nothing and answers the same.
+-- KEYS stream, held, rejected, trash, audit, marker, later, paused; ARGV group, dry, operation, step, user, action, then 10 words
+-- of each change: verb id box to consumer tries delivered data, the tries and the reason that are noted. Returns three words of
+-- each: outcome, reason, new id. The marker keeps them, so that the same step sent again changes nothing and answers the same.
 if not dry then
   local known = redis.call('GET', marker)
   if known then
@@ -287,9 +287,10 @@ if not dry then  -- first, since a server without memory refuses it: then nothin
   if type(set) == 'table' and set.err and not deletes then return redis.error_reply(set.err) end
 end
 local out, ids, handed = {}, {}, {}
-for at = 7, #ARGV, 8 do
+for at = 7, #ARGV, 10 do
   local one = {verb = ARGV[at], id = ARGV[at + 1], box = ARGV[at + 2], to = ARGV[at + 3], consumer = ARGV[at + 4],
-    tries = tonumber(ARGV[at + 5]), delivered = tonumber(ARGV[at + 6]), data = ARGV[at + 7]}
+    tries = tonumber(ARGV[at + 5]), delivered = tonumber(ARGV[at + 6]), data = ARGV[at + 7], noted = ARGV[at + 8],
+    why = ARGV[at + 9]}
   local fine, outcome, reason, became = pcall(verbs[one.verb], one)
   if not fine then
     outcome, reason, became = 'failed', type(outcome) == 'table' and outcome.err or tostring(outcome), ''
@@ -302,7 +303,7 @@ for at = 7, #ARGV, 8 do
 end
 if not dry then
   redis.pcall('XADD', audit, 'MAXLEN', '~', 100000, '*', 'operation', operation, 'batch', step, 'action', action, 'user', user,
-    'group', group, 'done', #ids, 'of', (#ARGV - 6) / 8, 'ids', table.concat(ids, ' '), 'handed', table.concat(handed, ' '))
+    'group', group, 'done', #ids, 'of', (#ARGV - 6) / 10, 'ids', table.concat(ids, ' '), 'handed', table.concat(handed, ' '))
   redis.pcall('SET', marker, step .. ' ' .. cjson.encode(out), 'EX', kept)
 end
 return out

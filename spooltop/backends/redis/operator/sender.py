@@ -63,7 +63,9 @@ class StepSender:
             head = [intent.operation, intent.step, intent.user, str(intent.action)]
         words: list[Word] = [self._names.group, dry, *head]
         for one in changes:
+            tries, _, why = one.notes.partition(" ")
             words += [one.verb.value, one.id, one.box, one.to, one.consumer, one.tries, one.delivered, one.data]
+            words += [tries or one.tries, why]
         return words
 
 
