@@ -18,6 +18,7 @@ from pathlib import Path
 
 import tests.mutate as package
 
+from .by_record import PREFIX, measured_worlds, shown_by
 from .mutations import Mutation, mutations
 from .reach import REPOSITORY, Reach
 from .trial import Job, Outcome
@@ -83,6 +84,21 @@ def measured(tests: Sequence[str]) -> Reach:
         if ran.returncode not in (PASSED, FAILED):
             raise SystemExit(f"mutate: the tests cannot be run: pytest ended with {ran.returncode}")
         return Reach.load(to)
+
+
+def by_record(tried: Tried, worlds: Reach, tree: Path, budget: float) -> Tried:
+    """Tries one that survived with the record of behaviour, the worlds that enter its function."""
+    mutation = tried.mutation
+    entering, reaching = worlds.tests(mutation.path, mutation.function, budget)
+    at = tree / mutation.path
+    source = at.read_bytes()
+    at.write_bytes(mutation.applied(source))
+    try:
+        shown = shown_by(entering, tree, environment(tree))
+    finally:
+        at.write_bytes(source)
+    how = tried.how if shown is None else "noticed"
+    return Tried(mutation, how, tried.ran + len(entering), tried.reaching + reaching, shown or "")
 
 
 def copied(to: Path) -> Path:
@@ -220,7 +236,11 @@ def run(chosen: Sequence[Mutation], reach: Reach, *, budget: float, tree: Path) 
 def printed_survivors(chosen: Sequence[Mutation], reach: Reach, *, budget: float, tree: Path) -> list[Tried]:
     """Tries them, and prints each survivor as soon as it is known."""
     found = []
-    for one in run(chosen, reach, budget=budget, tree=tree):
+    worlds = reach.only(lambda test: test.startswith(PREFIX))
+    tests = reach.only(lambda test: not test.startswith(PREFIX))
+    for one in run(chosen, tests, budget=budget, tree=tree):
+        if not one.is_noticed:
+            one = by_record(one, worlds, tree, budget)
         found.append(one)
         if not one.is_noticed:
             print(f"{one.how}: {one}", flush=True)
@@ -269,11 +289,13 @@ def main() -> int:
     args = parser.parse_args()
     is_new = args.measure or not (args.list or args.table.exists())
     reach = measured(MEASURED) if is_new else Reach.load(args.table) if args.table.exists() else Reach()
+    if is_new:
+        reach.add(measured_worlds())
     if args.add:
         reach.add(measured(args.add))
     if args.add or is_new:
         reach.store(args.table)
-    reach = reach.only(lambda test: (REPOSITORY / test.partition("::")[0]).exists())
+    reach = reach.only(lambda test: test.startswith(PREFIX) or (REPOSITORY / test.partition("::")[0]).exists())
     leaving = reach.only(lambda test: any(is_of(test, name) for name in args.leave))
     if args.again:
         chosen = printed(args.again.read_text())

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["Reach"]
+__all__ = ["Reach", "Recorder"]
 
 VALUES = 200
 """Tests for a module that has no function that is entered."""
@@ -101,7 +101,7 @@ class Reach:
         return cls(functions, dict(record["tests"]))
 
 
-class _Recorder:
+class Recorder:
     """Notes each function of the package that is entered while a test runs, in any thread of this process."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class Measuring:
     """The plugin that measures."""
 
     def __init__(self, to: Path) -> None:
-        self._to, self._reach, self._recorder = to, Reach(), _Recorder()
+        self._to, self._reach, self._recorder = to, Reach(), Recorder()
         self._failed: set[str] = set()
         os.register_at_fork(after_in_child=self._recorder.stop)
 
