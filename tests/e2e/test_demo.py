@@ -1,10 +1,12 @@
-"""The demo as a person has it: what it shows, how it ends, and that nothing is left of it."""
+"""The demo as a person has it: what it shows, how it ends, and that nothing is left of it, and nothing else removed."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -16,10 +18,8 @@ from tempfile import TemporaryDirectory
 import psutil
 import pytest
 
-from spooltop.cli.demo import demo_dir, speed
 from spooltop.control import open_control
 from spooltop.engine import Spool
-from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Box
 
 from .terminal import SPOOLTOP, Person, Terminal
@@ -29,6 +29,9 @@ Dashboard = Callable[..., Terminal]
 Demo = Callable[..., subprocess.Popen[str]]
 ACTORS = 13
 STREAM_ACTORS = 12
+PREFIX, MARKER = "spooltop-demo-", ".spooltop-demo"
+SETTINGS = {"SPOOLTOP_TMP_OLD": "5s", "SPOOLTOP_CLAIM_LONG": "15s", "SPOOLTOP_LOCK_BLOCKED": "10s"}
+"""Thresholds for a spool at the demo's speed."""
 
 
 @pytest.fixture
@@ -72,10 +75,10 @@ def server_of(process: subprocess.Popen[str]) -> psutil.Process:
     """The server of a demo on a stream, once it runs: others that the demo starts may end at any moment."""
     demo = psutil.Process(process.pid)
     while True:
-        for one in demo.children(recursive=True):
+        for child in demo.children(recursive=True):
             with suppress(psutil.NoSuchProcess):
-                if one.name() in ("redis-server", "valkey-server"):
-                    return one
+                if child.name() in ("redis-server", "valkey-server"):
+                    return child
         assert process.poll() is None
 
 
@@ -89,10 +92,6 @@ def chosen(text: str) -> str:
     return next((line for line in text.split("\n") if line.startswith("▌")), "")
 
 
-def codes(snapshot: Snapshot) -> set[str]:
-    return {problem.code for problem in snapshot.problems}
-
-
 @pytest.mark.long
 @pytest.mark.early
 def test_everything_that_it_promises_is_seen_and_the_kept_spool_is_a_good_one(demo: Demo, tmp_path: Path) -> None:
@@ -100,28 +99,25 @@ def test_everything_that_it_promises_is_seen_and_the_kept_spool_is_a_good_one(de
     process = demo("--dir", str(spool))
     processes = family_of(process)
     wanted = {"claims-dead", "tmp-abandoned", "cursor-reverted", "lock-blocked", "claim-long", "poison"}
-    seen: set[str] = set()
-    reverted: set[str] = set()
+    told: dict[str, set[str]] = {}
     end = time.monotonic() + 90
-    with open_control(str(spool), settings=speed.SETTINGS) as control:
-        while not wanted <= seen:
-            assert time.monotonic() < end, wanted - seen
+    with open_control(str(spool), settings=SETTINGS) as control:
+        while not wanted <= told.keys():
+            assert time.monotonic() < end, wanted - told.keys()
             control.changes(0.5)
             snapshot = control.look()
-            seen |= codes(snapshot)
-            reverted |= {problem.text for problem in snapshot.problems if problem.code == "cursor-reverted"}
+            for problem in snapshot.problems:
+                told.setdefault(problem.code, set()).add(problem.text)
         counts = snapshot.observation.counts
-        assert 1 <= counts.dead <= speed.MOST_DEAD
-        assert counts.unknown == 0
+        assert 1 <= counts.dead <= 3 and counts.unknown == 0
         # Where the machine stalls for seconds, others come between the read and the write of the one too: any, not all.
-        assert any(line.startswith("imessage reverted 89636→89632") for line in reverted), reverted
+        assert any(line.startswith("imessage reverted 89636→89632") for line in told["cursor-reverted"])
         (lock,) = [lock for lock in snapshot.observation.locks if lock.path.endswith("import.lock")]
         assert [holder.command for holder in (*lock.holders, *lock.waiters)] == ["import.py", "backup.py"]
         commands = {row.owner.command for row in snapshot.observation.claims if row.owner}
         assert commands <= {"worker-1.py", "worker-2.py", "indexer.py"}
     log = (spool / "logs" / "poll-imessage.log").read_text()
-    assert "poll ok: 4 new (cursor 89632 -> 89636)\n" in log
-    assert "poll ok: 0 new (cursor=89636)\n" in log
+    assert "poll ok: 4 new (cursor 89632 -> 89636)\n" in log and "poll ok: 0 new (cursor=89636)\n" in log
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=20)
     assert_gone(processes)
@@ -133,28 +129,22 @@ def test_everything_that_it_promises_is_seen_and_the_kept_spool_is_a_good_one(de
         assert box.recover() != []
 
 
-def test_the_status_is_printed_and_the_spool_removed(demo: Demo, temp: Path) -> None:
-    process = demo("--json", seconds="1")
+@pytest.mark.parametrize(
+    ("words", "begin", "cursors", "held"),
+    [((), "{}/", {"imessage", "teams", "signal", "email", "messenger"}, 0), (("--redis",), "unix://{}/", {"workers", "archive"}, 2)],
+)
+def test_the_status_is_printed_and_nothing_is_left(
+    demo: Demo, temp: Path, words: tuple[str, ...], begin: str, cursors: set[str], held: int
+) -> None:
+    process = demo("--json", *words, seconds="3" if words else "1")
+    server = [server_of(process)] if words else []
+    assert [one.net_connections("tcp") for one in server] == [[]] * len(server)
     out, err = process.communicate(timeout=60)
     status = json.loads(out)
-    assert status["spool"].startswith(str(temp / demo_dir.PREFIX))
-    assert set(status["cursors"]) == {"imessage", "teams", "signal", "email", "messenger"}
-    assert process.returncode == 0
-    assert err.startswith("demo over: you requeued 0 of ")
-    assert os.listdir(temp) == []
-
-
-def test_the_status_of_a_stream_is_printed_and_its_server_ends(demo: Demo, temp: Path) -> None:
-    process = demo("--redis", "--json", seconds="3")
-    server = server_of(process)
-    out, err = process.communicate(timeout=60)
-    status = json.loads(out)
-    assert status["spool"].startswith(f"unix://{temp}/{demo_dir.PREFIX}")
-    assert set(status["cursors"]) == {"workers", "archive"}
-    assert status["boxes"]["held"]["count"] == 2
-    assert process.returncode == 0
-    assert err.startswith("demo over: you requeued 0 of ")
-    assert_gone([server])
+    assert status["spool"].startswith(f"{begin.format(temp)}{PREFIX}")
+    assert (set(status["cursors"]), status["boxes"]["held"]["count"]) == (cursors, held)
+    assert process.returncode == 0 and err.startswith("demo over: you requeued 0 of ")
+    assert_gone(server)
     assert os.listdir(temp) == []
 
 
@@ -166,11 +156,11 @@ def test_all_of_a_demo_on_a_stream_is_seen(demo: Demo, temp: Path) -> None:
     wanted = {"claims-dead", "claim-long", "claims-unknown", "poison"}
     seen: set[str] = set()
     end = time.monotonic() + 90
-    with open_control(demo_dir.stream_address(str(base)), settings=speed.SETTINGS) as control:
+    with open_control(f"unix://{base}/redis.sock#memex/workers", settings=SETTINGS) as control:
         while not wanted <= seen or control.look().observation.boxes[Box.REJECTED].count == 0:
             assert time.monotonic() < end, wanted - seen
             control.changes(0.5)
-            seen |= codes(control.look())
+            seen |= {problem.code for problem in control.look().problems}
     assert (base / "demo.log").read_text() == ""
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=20)
@@ -179,24 +169,56 @@ def test_all_of_a_demo_on_a_stream_is_seen(demo: Demo, temp: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("more", "least"), [((), ACTORS), (("--redis",), STREAM_ACTORS)])
-def test_nothing_runs_on_when_it_is_killed_and_the_next_one_sweeps(
-    demo: Demo, temp: Path, more: tuple[str, ...], least: int
+def test_nothing_runs_on_when_it_is_killed_and_the_next_one_sweeps_what_is_left_of_it_alone(
+    demo: Demo, temp: Path, tmp_path: Path, more: tuple[str, ...], least: int
 ) -> None:
     process = demo(*more)
     processes = family_of(process, least)
-    (temp / "spooltop-demo-notes").mkdir()
-    (left,) = [name for name in os.listdir(temp) if name != "spooltop-demo-notes"]
+    (left,) = temp.iterdir()
     process.kill()
     assert_gone(processes)
-    assert (temp / left / ("redis.sock" if more else "memex")).exists()
-    demo(seconds="0").communicate(timeout=60)
-    assert os.listdir(temp) == ["spooltop-demo-notes"]
+    assert (left / ("redis.sock" if more else "memex")).exists()
+    (left / "link").symlink_to(tmp_path)
+    (tmp_path / "letter").write_text("keep")
+    for name in ("empty", "linked", "other"):
+        (temp / f"{PREFIX}{name}").mkdir()
+    (temp / f"{PREFIX}linked" / MARKER).symlink_to(left / MARKER)
+    (temp / f"{PREFIX}other" / MARKER).write_text("something else")
+    (temp / f"{PREFIX}file").write_text("x")
+    os.mkfifo(temp / f"{PREFIX}fifo")
+    copies = [temp / "precious", tmp_path / "elsewhere", temp / f"{PREFIX}alive"]
+    if os.geteuid() == 0:
+        copies.append(temp / f"{PREFIX}foreign")
+    for copy in copies:
+        copy.mkdir()
+        shutil.copy(left / MARKER, copy)
+    if os.geteuid() == 0:
+        os.chown(copies[-1], 65534, 65534)
+    (temp / f"{PREFIX}link").symlink_to(tmp_path / "elsewhere")
+    others = {*os.listdir(temp)} - {left.name}
+    with (temp / f"{PREFIX}alive" / MARKER).open() as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        demo(seconds="0").communicate(timeout=60)
+    assert {*os.listdir(temp)} == others
+    assert sorted(os.listdir(tmp_path)) == ["elsewhere", "letter"] and os.listdir(tmp_path / "elsewhere") == [MARKER]
 
 
-def test_without_a_terminal_it_says_what_it_needs() -> None:
-    done = subprocess.run([*SPOOLTOP, "demo"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("spooltop: demo needs a terminal")
+@pytest.mark.parametrize(
+    ("words", "temporary", "code", "said"),
+    [
+        ((), ".", 2, "demo needs a terminal"),
+        (("--headless", "0", "--dir", "{}"), ".", 3, "exists already"),
+        (("--headless", "0", "--dir", "{}/missing/spool"), ".", 5, "its parent directory does not exist"),
+        (("--headless", "0", "--redis"), "x" * 100, 3, "too long a path; set TMPDIR=/tmp"),
+    ],
+)
+def test_a_demo_that_cannot_be_made_says_why(tmp_path: Path, words: tuple[str, ...], temporary: str, code: int, said: str) -> None:
+    (tmp_path / ("x" * 100)).mkdir()
+    command = [*SPOOLTOP, "demo", *(word.format(tmp_path) for word in words)]
+    env = {**os.environ, "TMPDIR": str(tmp_path / temporary)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=60, env=env)
+    assert (done.returncode, done.stdout, said in done.stderr, done.stderr.count("\n")) == (code, "", True, 1), done.stderr
+    assert os.listdir(tmp_path) == ["x" * 100]
 
 
 def test_a_newcomer_requeues_the_red_line_and_leaves(dashboard: Dashboard, tmp_path: Path) -> None:
@@ -217,17 +239,13 @@ def test_a_newcomer_requeues_the_red_line_and_leaves(dashboard: Dashboard, tmp_p
     screen.wait_for(lambda text: f"Requeued {asked[1]}" in text and "Esc Close" in text)
     screen.type("\x1b")
     screen.wait_for("imessage reverted 89636→89632")
-    screen.type("5\r")
-    screen.wait_for("Cursors › ")
-    assert "DEMO" in screen.screen.display[-1] or "Esc back" in screen.text
     family = psutil.Process(screen.process.pid).children(recursive=True)
     assert len(family) >= ACTORS - 3
     screen.type("qqq")
     assert screen.wait_exit() == 0
     assert_gone(family)
     assert f"demo over: you requeued {asked[1]} of ".encode() in screen.raw
-    assert b"the spool is removed. Yours: spooltop PATH" in screen.raw
-    assert b"; undo: " not in screen.raw
+    assert b"the spool is removed. Yours: spooltop PATH" in screen.raw and b"; undo: " not in screen.raw
     assert os.listdir(tmp_path) == []
 
 
@@ -245,12 +263,11 @@ def test_the_tour_that_its_last_line_names_works_and_works_again(dashboard: Dash
 def test_a_kept_spool_is_said_to_be_kept(dashboard: Dashboard, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     screen = dashboard("demo", "--dir", str(kept), env={"TMPDIR": str(tmp_path)})
-    screen.wait_for("live · as of")
     screen.wait_for("\n DEMO, kept on exit")
     screen.type("q")
     assert screen.wait_exit() == 0
     assert f"the spool is kept: spooltop {kept}".encode() in screen.raw
-    assert sorted(box for box in os.listdir(kept) if box in ("tmp", "new", "cur")) == ["cur", "new", "tmp"]
+    assert {"cur", "new", "tmp"} <= {*os.listdir(kept)}
 
 
 def test_a_terminal_that_goes_away_ends_it_tidily(dashboard: Dashboard, tmp_path: Path) -> None:

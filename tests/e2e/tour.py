@@ -13,12 +13,11 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from spooltop.cli.demo.stages import BANNER
-
 from .terminal import ENTER, ESC, SPOOLTOP, Person, Terminal, all_of
 
 __all__ = ["play"]
 
+_BANNER = "DEMO, deleted on exit · try 4 d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
 _STEP = 3.0
 """Seconds between the beginnings of the tours of two demos."""
 _INSTALLED = 300.0
@@ -32,7 +31,7 @@ def _chosen(word: str) -> Callable[[str], bool]:
 
 def play(person: Person) -> None:
     """Every step; raises ``AssertionError`` with the screen where one does not come to what it should."""
-    person.sees(lambda text: BANNER in text and all(re.search(f"[1-9] {word}", text) for word in ("abandoned", "DEAD")))
+    person.sees(lambda text: _BANNER in text and all(re.search(f"[1-9] {word}", text) for word in ("abandoned", "DEAD")))
     person.press("4", _chosen("abandoned"))
     person.press("d", "y purge 1")
     person.press("y", all_of("Purged 1", "done 1 · skipped 0"))
@@ -46,7 +45,7 @@ def play(person: Person) -> None:
     person.press("5", all_of(" Cursors 5", "imessage"))
     person.press(ENTER, lambda text: " Cursors › " in text and " Cursors 5" not in text)
     person.press(ESC, " Cursors 5")
-    person.press("1", all_of("PROBLEM", BANNER))
+    person.press("1", all_of("PROBLEM", _BANNER))
 
 
 def main(times: int, command: Sequence[str]) -> int:
