@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from redis import Redis
 
+from spooltop import open_queue
 from spooltop.model.queue import Queue
-from spooltop.queues import open_queue
 from tests.builders import ROOT_STATE, World
 
 __all__ = ["StreamRow", "StreamWorld"]

@@ -4,11 +4,10 @@ in ``tmp``, end when told, or are killed."""
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,15 +15,11 @@ _CONSUMER = """
 import json, sys
 from spooltop.engine import Spool
 spool = Spool(sys.argv[1])
-claim = spool.claim(timeout=float(sys.argv[2]))
-record = claim and {"id": claim.id, "attempt": claim.attempt, "data": claim.data.decode("latin1")}
-print(json.dumps(record), flush=True)
-word = sys.stdin.readline().strip()
-if claim is not None:
-    getattr(claim, word or "ack")()
+claim = spool.claim(timeout=10)
+print(json.dumps({"id": claim.id, "attempt": claim.attempt}), flush=True)
+getattr(claim, sys.stdin.readline().strip() or "ack")()
 spool.close()
 """
-
 _HOLDER = """
 import sys
 from spooltop.engine import Spool
@@ -35,60 +30,6 @@ sys.stdin.read()
 for claim in claims:
     claim.release()
 """
-
-
-def hold(spool: Path, many: int) -> subprocess.Popen[str]:
-    """A consumer that holds ``many`` claims until its stdin ends, then gives them back."""
-    words = [sys.executable, "-c", _HOLDER, str(spool), str(many)]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "holds\n"
-    return process
-
-
-@dataclass
-class Consumer:
-    """One process that claimed one message; ``got`` is what it says of it, None where there was none."""
-
-    process: subprocess.Popen[str]
-    got: dict[str, object] | None
-
-    @classmethod
-    def claim(cls, spool: Path, timeout: float = 10.0) -> Consumer:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _CONSUMER, str(spool), str(timeout)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert process.stdout is not None
-        return cls(process, json.loads(process.stdout.readline()))
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    def kill(self) -> None:
-        """SIGKILL, and waits until the kernel has let go of everything it held."""
-        self.process.send_signal(signal.SIGKILL)
-        self._reap()
-
-    def end(self, word: str = "ack") -> int:
-        """Lets it ack, release or reject, and waits for its end."""
-        assert self.process.stdin is not None
-        if self.process.poll() is None:
-            self.process.stdin.write(word + "\n")
-            self.process.stdin.flush()
-        return self._reap()
-
-    def _reap(self) -> int:
-        code = self.process.wait(30)
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None and not stream.closed:
-                try:
-                    stream.close()
-                except BrokenPipeError:  # it died with our word unread
-                    continue
-        return code
-
-
 _PRODUCER = """
 import sys
 from spooltop.engine import Spool
@@ -116,15 +57,63 @@ with Spool(sys.argv[1], durable=False) as spool:
 """
 
 
-@contextmanager
-def _started(script: str, *args: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sys.executable, "-c", script, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def _start(script: str, *words: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", script, *map(str, words)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def _tell(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{word}\n")
+    process.stdin.flush()
+
+
+def hold(spool: Path, many: int) -> subprocess.Popen[str]:
+    """Starts a consumer that holds ``many`` claims until its stdin ends, then gives them back."""
+    process = _start(_HOLDER, spool, many)
+    assert _line(process) == "holds\n"
+    return process
+
+
+@dataclass
+class Consumer:
+    """Process that claimed one message; ``got`` is what it says of it."""
+
+    process: subprocess.Popen[str]
+    got: dict[str, object]
+
+    @classmethod
+    def claim(cls, spool: Path) -> Consumer:
+        process = _start(_CONSUMER, spool)
+        return cls(process, json.loads(_line(process)))
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def kill(self) -> None:
+        """SIGKILL, and waits until the kernel has let go of everything it held."""
+        self.process.kill()
+        self._reap()
+
+    def end(self, word: str = "ack") -> int:
+        """Lets it ack, release or reject, and waits for its end."""
+        if self.process.poll() is None:
+            _tell(self.process, word)
+        return self._reap()
+
+    def _reap(self) -> int:
+        code = self.process.wait(30)
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                with suppress(BrokenPipeError):  # it died with our word unread
+                    stream.close()
+        return code
 
 
 class Producer:
@@ -135,27 +124,27 @@ class Producer:
 
     def put(self, count: int) -> None:
         """Returns once ``count`` more messages are in ``new``."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(f"{count}\n")
-        self._process.stdin.flush()
-        assert self._process.stdout.readline() == "put\n"
+        _tell(self._process, str(count))
+        assert _line(self._process) == "put\n"
 
 
 @contextmanager
 def producer(spool: Path) -> Iterator[Producer]:
-    with _started(_PRODUCER, str(spool)) as process:
+    with _start(_PRODUCER, spool) as process:
         yield Producer(process)
+        process.kill()
 
 
 @contextmanager
 def slow_writer(spool: Path) -> Iterator[int]:
-    """A writer in the middle of its message, for as long as the block lasts. Its pid."""
-    with _started(_WRITER, str(spool), "lives") as process:
-        assert process.stdout is not None and process.stdout.readline() == "writing\n"
+    """Runs a writer in the middle of its message for as long as the block lasts; yields its pid."""
+    with _start(_WRITER, spool, "lives") as process:
+        assert _line(process) == "writing\n"
         yield process.pid
+        process.kill()
 
 
 def dying_writer(spool: Path) -> None:
     """Leaves the beginning of a message in ``tmp``."""
-    with _started(_WRITER, str(spool), "dies") as process:
+    with _start(_WRITER, spool, "dies") as process:
         process.wait(30)

@@ -1,8 +1,7 @@
-"""Bytes sent to the terminal: an idle screen sends none, colour only where it is wanted, nothing from a spool uninterpreted."""
+"""Bytes sent to the terminal: an idle screen sends none, a switch few, colour only where it is wanted."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from functools import partial
@@ -12,15 +11,11 @@ import pytest
 
 from spooltop.engine import Spool
 
-from .terminal import SPOOLTOP, Terminal
+from .terminal import Terminal
 from .views import switches, whole_spool
 
 Dashboard = Callable[..., Terminal]
 
-SEQUENCES = (
-    b"\x1b[31m", b"\x1b]0;owned\x07", b"\x1b]52;c;cm0=\x1b\\", b"\x1b[?1049l", b"\x1bc", b"\x9b31m", b"\xc2\x9b31m", b"\x07",
-    b"\x08\x08", b"\n", b"\r", "\u202e".encode(), "\u2028".encode(), b"\xff\xfe", b"[red]", b"%s{0}",
-)  # fmt: skip
 
 def rests(screen: Terminal) -> None:
     """Reads until nothing has come for a while."""
@@ -111,26 +106,3 @@ def test_without_colour_everything_is_in_the_terminals_own(spool_path: Path, das
     screen.wait_for("New 3")
     codes = {code for found in re.findall(rb"\x1b\[([0-9;]*)m", bytes(screen.raw)) for code in found.split(b";")}
     assert not {code for code in codes if code.isdigit() and ((30 <= int(code) <= 48 and code != b"39") or int(code) >= 90)}
-
-
-def test_no_name_speaks_to_the_terminal(tmp_path: Path) -> None:
-    spool = tmp_path / "spool"
-    Spool.create(spool, durable=False).close()
-    for number, piece in enumerate(SEQUENCES):
-        for box, tail in (("new", b""), ("cur", b":2,P4194999")):
-            with open(os.path.join(os.fsencode(spool / box), b"n%d" % number + piece + b"~" + tail), "wb") as file:
-                file.write(piece + b"~")
-    with Terminal([*SPOOLTOP, str(spool)], cols=160, rows=40) as screen:
-        screen.wait_for("1Over")
-        steps = (("2", "New 16"), ("\r", "Esc back"), ("q", "New 16"), ("3", "Claims 16"), ("a", "16 marked"), ("d", "Esc"))
-        for key, seen in steps:
-            screen.type(key)
-            screen.wait_for(seen)
-        screen.wait_for("n0\\x1b[31m~")
-        assert "[red]~" in screen.text and "%s{0}~" in screen.text
-        raw = bytes(screen.raw)
-    for piece in SEQUENCES:
-        if not piece.isascii() or not piece.decode().isprintable():
-            assert piece + b"~" not in raw, piece
-    assert b"owned" not in raw.replace(b"\\x1b]0;owned\\x07", b"")
-    assert "owned" not in screen.screen.title
