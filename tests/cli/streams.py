@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spooltop.cli.context import Opener
-from spooltop.cli.main import run
-from spooltop.cli.terminal import Terminal
+from spooltop.cli.main import Terminal, run
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,8 +46,9 @@ class Done:
 
 
 def spooltop(
-    *words: str | Path, stdin: bytes = b"", tty: bool = False, environ: dict[str, str] | None = None, opener: Opener | None = None
-) -> Done:
+    *words: str | Path, stdin: bytes = b"", tty: bool = False, environ: dict[str, str] | None = None,
+    opener: Callable[..., Any] | None = None,
+) -> Done:  # fmt: skip
     """Runs the command line in this process. A dashboard that opens says so on stdout and returns 42."""
     out, err = Stream(tty=tty), Stream(tty=tty)
     terminal = Terminal(Stream(stdin, tty=tty), out, err, environ if environ is not None else {"TERM": "xterm"})
@@ -61,6 +61,12 @@ def spooltop(
     done = Done(code, out.written, err.written)
     assert "Traceback" not in done.err
     return done
+
+
+def commands() -> list[str]:
+    """Lists the names of all commands, as the help does."""
+    listed = spooltop("-h").out.partition("commands:\n")[2].partition("\n\n")[0]
+    return re.findall(r"^  (\w+) ", listed, re.MULTILINE)
 
 
 def start(*words: str | Path, **options: Any) -> subprocess.Popen[bytes]:

@@ -131,7 +131,10 @@ def test_everything_that_it_promises_is_seen_and_the_kept_spool_is_a_good_one(de
 
 @pytest.mark.parametrize(
     ("words", "begin", "cursors", "held"),
-    [((), "{}/", {"imessage", "teams", "signal", "email", "messenger"}, 0), (("--redis",), "unix://{}/", {"workers", "archive"}, 2)],
+    [
+        ((), "{}/", {"imessage", "teams", "signal", "email", "messenger"}, 0),
+        (("--redis",), "unix://{}/", {"workers", "archive"}, 2),
+    ],
 )
 def test_the_status_is_printed_and_nothing_is_left(
     demo: Demo, temp: Path, words: tuple[str, ...], begin: str, cursors: set[str], held: int
@@ -212,7 +215,9 @@ def test_nothing_runs_on_when_it_is_killed_and_the_next_one_sweeps_what_is_left_
         (("--headless", "0", "--redis"), "x" * 100, 3, "too long a path; set TMPDIR=/tmp"),
     ],
 )
-def test_a_demo_that_cannot_be_made_says_why(tmp_path: Path, words: tuple[str, ...], temporary: str, code: int, said: str) -> None:
+def test_a_demo_that_cannot_be_made_says_why(
+    tmp_path: Path, words: tuple[str, ...], temporary: str, code: int, said: str
+) -> None:
     (tmp_path / ("x" * 100)).mkdir()
     command = [*SPOOLTOP, "demo", *(word.format(tmp_path) for word in words)]
     env = {**os.environ, "TMPDIR": str(tmp_path / temporary)}

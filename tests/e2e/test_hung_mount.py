@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
-from spooltop.cli.parser import COMMANDS
 from spooltop.engine import Spool
 
+from ..cli.streams import commands
 from ..needs import needs
 from .terminal import ESC, SPOOLTOP, Person, Terminal
 
@@ -88,7 +88,7 @@ answering_nothing = pytest.mark.parametrize("mount", ["--silent"], indirect=True
 
 
 def test_each_command_is_here() -> None:
-    assert ONE.keys() | WITHOUT_A_TARGET == COMMANDS.keys()
+    assert ONE.keys() | WITHOUT_A_TARGET == {*commands()}
 
 
 @answering_nothing

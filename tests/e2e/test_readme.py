@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.layouts.definition.library import SHIPPED
 from spooltop.engine import CursorFile, Spool
 from tests.keys import KEYS, README, TWELVE, keys_page, with_keys
 
+from ..cli.streams import spooltop
 from .consumers import Consumer, dying_writer
 from .terminal import Terminal
 
@@ -110,7 +110,7 @@ def test_its_keys_and_the_page_of_all_keys_are_those_of_the_code() -> None:
 def test_it_names_every_program_whose_queues_open() -> None:
     (names,) = re.findall(r"\*\*Directories of other programs\*\*: ([^.]+)\.", TEXT)
     named = {name.lower() for name in names.split(", ")}
-    shipped = {path.stem for path in Path(SHIPPED).glob("*.toml")}
+    shipped = {Path(json.loads(line)["file"]).stem for line in spooltop("layouts", "--json", environ={}).out.splitlines()}
     assert named == {stem if stem in named else stem.rpartition("-")[0] for stem in shipped}
 
 

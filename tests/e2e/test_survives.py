@@ -8,6 +8,7 @@ import resource
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -72,15 +73,6 @@ def test_the_whole_spool_is_replaced_by_another(spool_path: Path, dashboard: Das
     leaves(screen)
 
 
-@needs_root
-def test_tmp_on_another_device_is_said(spool_path: Path) -> None:
-    mount = f'mount -t tmpfs none "{spool_path}/tmp" && exec "$@"'
-    with Terminal(["unshare", "--mount", "sh", "-c", mount, "sh", *SPOOLTOP, str(spool_path)]) as screen:
-        screen.wait_for("tmp is on another mount than new")
-        screen.wait_for(depth("new", 3))
-        leaves(screen)
-
-
 def through_fuse(backing: Path, *command: str) -> Terminal:
     """``command`` where ``backing`` is mounted at ``mount`` beside it."""
     mount = backing.with_name("mount")
@@ -138,23 +130,6 @@ def test_the_keeper_on_fuse_stops_goes_on_and_ends_as_the_dashboard_would(spool_
 
 
 @needs_root
-def test_a_server_that_does_not_answer_from_the_start_is_left_by_ctrl_c(spool_path: Path) -> None:
-    opens = f'read line && exec {shlex.join([*SPOOLTOP, str(spool_path.with_name("mount"))])}'
-    with through_fuse(spool_path, "sh", "-c", opens) as screen:
-        while not (children := psutil.Process(screen.process.pid).children()):
-            os.sched_yield()
-        server = server_of(screen)
-        server.send_signal(signal.SIGUSR1)
-        screen.type("\n")
-        screen.wait_for("looking...")
-        screen.type("\x03")
-        assert screen.wait_exit() == 130
-        assert screen.raw.rfind(b"\x1b[?1049l") > screen.raw.rfind(b"\x1b[?1049h")
-        for one in children:
-            one.terminate()
-
-
-@needs_root
 def test_what_comes_by_a_lower_layer_of_an_overlay(spool_path: Path, tmp_path: Path) -> None:
     for name in ("upper", "work", "mount"):
         (tmp_path / name).mkdir()
@@ -193,14 +168,6 @@ def test_out_of_descriptors_for_a_while(spool_path: Path, dashboard: Dashboard) 
     screen.type("q")
     screen.wait_for(depth("new", 4))
     leaves(screen)
-
-
-def test_too_few_descriptors_to_begin_with_are_one_clear_line(spool_path: Path) -> None:
-    with Terminal(["sh", "-c", 'ulimit -n 11; exec "$@"', "sh", *SPOOLTOP, str(spool_path)]) as screen:
-        assert screen.wait_exit() == 5
-        said = b" ".join(screen.raw.split())  # it is wrapped to the width of the screen
-        assert b"Too many open files; raise the limit of open files (ulimit -n), or open less" in said
-        assert b"Traceback" not in screen.raw and b"Warning" not in screen.raw
 
 
 @needs_root
@@ -316,27 +283,19 @@ def test_a_terminal_that_can_nothing_gets_one_look(spool_path: Path, dashboard: 
     assert screen.wait_exit() == 0 and b"\x1b" not in screen.raw
 
 
-NEGATIVE = re.compile(r"(?<![\w.-])-\d")
-
-
 def test_a_clock_that_is_set_back_an_hour(spool_path: Path, tmp_path: Path) -> None:
-    (spool_path / "cursors.json").write_text('{"imessage": 5}')
     setting = tmp_path / "clock"
-    setting.write_text("0")
-    with Spool(str(spool_path), durable=False) as spool:
-        taken = spool.claim()
-        assert taken is not None
-        with Terminal([sys.executable, "-m", "tests.e2e.clocked", str(setting), str(spool_path)]) as screen:
-            screen.wait_for(all_of("live · as of", "no problems detected"))
-            setting.write_text("-3600")
-            screen.wait_for("in the future: clocks differ")
-            spool.put(b"x")
-            screen.wait_for(depth("new", 3))
-            for key, word in (("2", "New 3"), ("3", "Claims 1"), ("5", "imessage"), ("1", "future")):
-                screen.type(key)
-                text = screen.wait_for(word)
-                assert not NEGATIVE.search(text), text
-            setting.write_text("0")
-            screen.wait_for("no problems detected")
-            leaves(screen)
-        taken.ack()
+    setting.write_text(f"{time.time()}")
+    with Terminal([sys.executable, "-m", "tests.behaviour.clocked", str(setting), str(spool_path)]) as screen:
+        screen.wait_for(all_of("live · as of", "no problems detected"))
+        setting.write_text(f"{time.time() - 3600}")
+        screen.wait_for("in the future: clocks differ")
+        put(spool_path, 1)
+        screen.wait_for(depth("new", 4))
+        for key, word in (("2", "New 4"), ("1", "future")):
+            screen.type(key)
+            text = screen.wait_for(word)
+            assert not re.search(r"(?<![\w.-])-\d", text), text  # a negative age
+        setting.write_text(f"{time.time()}")
+        screen.wait_for(lambda text: "in the future" not in text)
+        leaves(screen)
