@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from spooltop.errors import Refused
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import ItemResult, Outcome, Plan, Result
 from spooltop.model.vocabulary import Box, Verdict
+from tests.builders import SpoolWorld, message_id
 
 from .streams import Done, spooltop
 
@@ -30,7 +31,6 @@ class Asked:
 
     selection = Selection()
     force = False
-    options: Any = None
 
     def __call__(self, path: str, **options: Any) -> Any:
         return self
@@ -41,8 +41,8 @@ class Asked:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def plan(self, action: object, selection: Selection, *, force: bool, options: Any, **rest: object) -> Plan:
-        self.selection, self.force, self.options = selection, force, options
+    def plan(self, action: object, selection: Selection, *, force: bool, **rest: object) -> Plan:
+        self.selection, self.force = selection, force
         raise Refused("nothing is planned here")
 
 
@@ -57,18 +57,17 @@ def test_ids_come_from_lines_of_ls_and_from_plain_lines() -> None:
     assert asked("requeue", "-", stdin=lines.encode()).selection.ids == (HOSTILE, "plain", "{no json")
     assert asked("requeue", "-", "\udcfe", stdin=b"\xff\n").selection.ids == ("\udcfe", "\udcff")
     assert asked("requeue", "-").selection.ids == ()
-
-
-@pytest.mark.parametrize("line", ['{"box": "cur"}', '{"id": 7}', "{}"])
-def test_a_line_without_an_id_selects_nothing(line: str) -> None:
-    done = spooltop("requeue", "/spool", "-", "--dry-run", stdin=f"m1\n{line}\n".encode(), opener=Asked())
-    assert (done.code, "a line of stdin has no id" in done.err) == (2, True)
-
-
-def test_purge_takes_the_box_of_the_lines_where_it_is_one() -> None:
     one, other = b'{"id": "m1", "box": "tmp"}\n', b'{"id": "m2", "box": "new"}\n'
     assert asked("purge", "-", stdin=one).selection == Selection(box=Box.TMP, ids=("m1",))
     assert spooltop("purge", "/spool", "-", "--yes", stdin=one + other, opener=Asked()).code == 2
+
+
+def test_ids_from_a_terminal_are_asked_for(spool: Path) -> None:
+    fill(spool, 1)
+    words = ("purge", spool, "--box", "new", "-", "--dry-run")
+    done = spooltop(*words, stdin=b"m0\n", tty=True)
+    assert done.code == 0 and "reading ids from the terminal, one a line; Ctrl-D ends" in done.err
+    assert "reading ids" not in spooltop(*words, stdin=b"m0\n").err
 
 
 def test_all_the_words_of_a_selection() -> None:
@@ -79,28 +78,20 @@ def test_all_the_words_of_a_selection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "options"),
-    [
-        ("inject --count 3 --text t --canary --timeout 0 --rate 5", {"count": 3, "text": "t", "canary": True, "rate": 5.0}),
-        (r"inject --file a\x0ab", {"count": 1, "file": "a\nb"}),
-        ("undo 7f", {"undoes": "7f"}),
-    ],
-)
-def test_the_options_of_a_change(words: str, options: dict[str, object]) -> None:
-    assert asked(*words.split()).options == options
-
-
-@pytest.mark.parametrize(
     ("count", "typed", "code"),
-    [
-        (1, "y\n", 0), (9, "y\n", 0), (1, "\n", 3), (1, "", 3), (1, "n\n", 3), (1, "yes\n", 3), (10, "y\n", 3), (10, "Y\n", 0),
-        (100, "Y\n", 3), (100, "100\n", 0),
-    ],
-)  # fmt: skip
+    [(1, "y", 0), (9, "y", 0), (1, "", 3), (1, "yes", 3), (10, "y", 3), (10, "Y", 0), (100, "Y", 3), (100, "100", 0)],
+)
 def test_on_a_terminal_it_asks_the_harder_the_more_there_is(spool: Path, count: int, typed: str, code: int) -> None:
     fill(spool, count)
-    done = spooltop("hold", spool, "--box", "new", "ALL", stdin=typed.encode(), tty=True)
+    done = spooltop("hold", spool, "--box", "new", "ALL", stdin=f"{typed}\n".encode(), tty=True)
     assert (done.code, len(os.listdir(spool / "new"))) == (code, count if code else 0)
+
+
+def test_emptying_wants_the_number_however_few_they_are(spool: Path) -> None:
+    fill(spool, 1)
+    assert spooltop("purge", spool, "m0", "--yes").code == 0
+    for typed, code in (("y", 3), ("2", 3), ("1", 0)):
+        assert spooltop("purge", spool, "--box", "trash", "ALL", stdin=f"{typed}\n".encode(), tty=True).code == code
 
 
 def fill(spool: Path, count: int) -> None:
@@ -158,25 +149,12 @@ def test_an_interrupt_while_the_plan_is_made_changes_nothing(spool: Path, times:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_pause_is_shown_and_asked_for(spool: Path) -> None:
-    done = spooltop("pause", spool, "--reason", "a schema change", stdin=b"n\n", tty=True)
-    assert done.code == 3 and "pause? Type y, anything else cancels: " in done.out + done.err
-    assert done.out.startswith(f"pause {spool} · as of ") and not (spool / ".spooltop").exists()
-    assert spooltop("pause", spool, stdin=b"y\n", tty=True).code == 0 and (spool / ".spooltop/paused").exists()
-    assert spooltop("resume", spool, "--yes", "--read-only").code == 3 and (spool / ".spooltop/paused").exists()
-
-
-@pytest.mark.parametrize("reason", ["it's \\ \"so\"", "-x", "a\nb"])
-def test_the_command_of_a_planned_pause_does_the_same(spool: Path, reason: str) -> None:
-    shown = spooltop("pause", spool, "--dry-run", f"--reason={reason}").out.splitlines()[-1]
+def test_the_command_of_a_planned_pause_does_the_same(spool: Path) -> None:
+    shown = spooltop("pause", spool, "--dry-run", "--reason=-x it's \\ \"so\"").out.splitlines()[-1]
     _, command, words = shown.partition("as a command: spooltop ")
     assert command and spooltop(*shlex.split(words), "--yes").code == 0
     with Spool(spool) as opened:
-        assert opened.paused is not None and opened.paused.reason in (reason, "a\\x0ab")
-
-
-def test_a_long_reason_of_a_pause_is_a_usage_error(spool: Path) -> None:
-    assert spooltop("pause", spool, "--yes", "--reason", "r" * 201).code == 2
+        assert opened.paused is not None and opened.paused.reason == "-x it's \\ \"so\""
 
 
 @pytest.mark.parametrize(
@@ -192,3 +170,45 @@ def test_what_nobody_foresaw_is_one_line_and_a_traceback_only_for_debugging(erro
 
     done = spooltop("status", "/spool", opener=broken)
     assert (done.code, done.err.count("\n")) == (code, 1) and done.err.startswith(said)
+
+
+# Claims of holders that are unknown
+
+
+@pytest.fixture
+def unknown(tmp_path: Path) -> Iterator[SpoolWorld]:
+    """Two claims whose pid no process can have, and one of a dead consumer."""
+    with SpoolWorld(tmp_path) as world:
+        world.put(message_id(1))
+        world.claim_dead()
+        for number in range(2):
+            world.claim_foreign(f"job{number}", pid=0)
+        yield world
+
+
+@pytest.mark.parametrize("action", ["requeue", "hold", "purge"])
+def test_yes_alone_is_refused_where_a_holder_is_unknown(unknown: SpoolWorld, action: str) -> None:
+    done = spooltop(action, unknown.path, "--box", "cur", "ALL", "--yes")
+    assert done.code == 3 and done.err.startswith(f"spooltop: {action}: nothing done: it is unknown who holds 2 of 3; look at ")
+    assert len(unknown.names(Box.CUR)) == 3
+
+
+@pytest.mark.parametrize(("typed", "code"), [("Y", 3), ("2", 3), ("3", 0)])
+def test_on_a_terminal_the_number_is_typed(unknown: SpoolWorld, typed: str, code: int) -> None:
+    assert spooltop("requeue", unknown.path, "ALL", stdin=f"{typed}\n".encode(), tty=True).code == code
+    assert len(unknown.names(Box.NEW)) == (0 if code else 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin"),
+    [
+        (["-"], b'{"id": "job0", "box": "cur"}\njob1\n'), (["--filter", "verdict:unknown"], b""),
+        (["--verdict", "unknown"], b""), (["job0", "job1"], b""),
+    ],
+)  # fmt: skip
+def test_every_way_to_select_asks_the_same(unknown: SpoolWorld, words: list[str], stdin: bytes) -> None:
+    done = spooltop("requeue", unknown.path, *words, "--yes", "--json", stdin=stdin)
+    assert (done.code, "it is unknown who holds 2 of 2" in done.err, len(done.err.splitlines())) == (3, True, 1)
+    assert [item["id"] for item in json.loads(done.out)["items"]] == ["job0", "job1"]
+    done = spooltop("requeue", unknown.path, *words, "--yes=2", "--json", stdin=stdin)
+    assert (done.code, json.loads(done.out)["done"], unknown.names(Box.NEW)) == (0, 2, ["job0", "job1"])

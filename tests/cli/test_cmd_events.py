@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.desk import new_desk
+from tests.builders import SpoolWorld, message_id
 
 from .streams import running, spooltop
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[SpoolWorld]:
+    with SpoolWorld(tmp_path) as made:
+        yield made
 
 
 def next_event(process: subprocess.Popen[bytes], kind: str, code: str | None = None) -> dict[str, Any]:
@@ -23,26 +30,29 @@ def next_event(process: subprocess.Popen[bytes], kind: str, code: str | None = N
             return event
 
 
+def consumer_dies(world: SpoolWorld) -> None:
+    world.put(message_id(1))
+    world.claim_dead()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_problems_and_operations_are_told_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
-    desk = new_desk(tmp_path)
-    with running("events", desk.path, tmp_path / "none", "--json") as process:
+def test_problems_and_operations_are_told_until_a_signal(world: SpoolWorld, tmp_path: Path, number: signal.Signals) -> None:
+    with running("events", world.path, tmp_path / "none", "--json") as process:
         assert next_event(process, "unreadable")["target"] == str(tmp_path / "none")
-        desk.claim_and_die_here(desk.put(desk.id(1)))
+        consumer_dies(world)
         begins = next_event(process, "begins", "claims-dead")
-        assert (begins["severity"], begins["target"]) == ("critical", str(desk.path))
-        assert spooltop("requeue", desk.path, "--verdict", "dead", "--yes").code == 0
+        assert (begins["severity"], begins["target"]) == ("critical", str(world.path))
+        assert spooltop("requeue", world.path, "--verdict", "dead", "--yes").code == 0
         assert next_event(process, "operation")["done"] == 1
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (0, b"")
 
 
-def test_a_command_gets_each_event_and_its_failure_is_told(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path)
-    desk.claim_and_die_here(desk.put(desk.id(1)))
+def test_a_command_gets_each_event_and_its_failure_is_told(world: SpoolWorld, tmp_path: Path) -> None:
+    consumer_dies(world)
     kept = tmp_path / "kept"
-    with running("events", desk.path, "--exec", f"cat >> {kept}; exit 7") as process:
+    with running("events", world.path, "--exec", f"cat >> {kept}; exit 7") as process:
         assert process.stdout is not None and process.stderr is not None
         assert b" begins critical claims-dead: 1 claim" in process.stdout.readline()
         assert b"--exec: exit code 7" in process.stderr.readline()
@@ -53,11 +63,10 @@ def test_a_command_gets_each_event_and_its_failure_is_told(tmp_path: Path) -> No
     assert (lines[0]["event"], lines[0]["code"]) == ("begins", "claims-dead")
 
 
-def test_a_reader_that_went_away_ends_it(tmp_path: Path) -> None:
-    desk = new_desk(tmp_path)
-    with running("events", desk.path) as process:
+def test_a_reader_that_went_away_ends_it(world: SpoolWorld) -> None:
+    with running("events", world.path) as process:
         assert process.stdout is not None
         process.stdout.close()
-        desk.claim_and_die_here(desk.put(desk.id(1)))
+        consumer_dies(world)
         assert process.wait(60) == 141
         process.stdout = None

@@ -8,21 +8,16 @@ from pathlib import Path
 
 import pytest
 
-import spooltop
-from spooltop.engine import CursorFile, Spool
+from spooltop.engine import Spool
+from tests.builders import SpoolWorld, message_id
 
-ROOT = Path(spooltop.__file__).parent.parent
+from .streams import ROOT
+
 PROGRAM = """if True:
     import sys
     from spooltop.__main__ import main
     code = main(sys.argv[1:])
     print(code, *sys.modules)
-"""
-CLAIMS = """if True:
-    import os, sys
-    from spooltop.engine import Spool
-    assert Spool(sys.argv[1]).claim() is not None
-    os._exit(0)
 """
 HEAVY = {
     "asyncio", "concurrent", "dataclasses", "datetime", "difflib", "filelock", "hashlib", "inspect", "logging", "multiprocessing",
@@ -47,14 +42,13 @@ def loaded(*words: str) -> set[str]:
 @pytest.fixture(scope="module")
 def spool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A spool with waiting messages, a claim of our own, a foreign one, both of processes that have exited, and a cursor."""
-    path = tmp_path_factory.mktemp("loaded") / "spool"
-    CursorFile(str(path.parent / "cursors.json")).advance("mail", 17)
-    with Spool.create(str(path), durable=False) as made:
-        made.put_many((b"%d" % number for number in range(20)), source="mail")
-    with subprocess.Popen([sys.executable, "-c", CLAIMS, str(path)], cwd=ROOT) as consumer:
-        assert consumer.wait() == 0
-    Path(path, "cur", f"1795222801446548.4290.vm:2,P{consumer.pid}").touch()
-    return path
+    world = SpoolWorld(tmp_path_factory.mktemp("loaded"))
+    world.cursors()
+    for number in range(20):
+        world.put(f"{message_id(number)},s=mail")
+    world.claim_dead()
+    world.claim_foreign("1795222801446548.4290.vm")
+    return world.path
 
 
 @pytest.mark.early

@@ -1,9 +1,8 @@
-"""Copied commands work when pasted; waiting commands say for what they wait; errors break between words."""
+"""Copied commands work when pasted, and no text advises force; errors break between words."""
 
 from __future__ import annotations
 
 import ast
-import json
 import os
 import re
 import subprocess
@@ -12,16 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.cli.parser import COMMANDS, overview
-from spooltop.cli.terminal import Terminal
+from spooltop.cli.main import Terminal
 from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.model.filters.selection import Selection
-from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box
-from spooltop.operate.shell_command import MOST_IDS, MOST_LINES, id_word, shell_lines
+from spooltop.operate.shell_command import MOST_IDS, MOST_LINES, shell_lines
 
-from .streams import ROOT, Stream, spooltop
+from .streams import ROOT, Stream, commands, spooltop
 
 
 def pasted(lines: list[str], where: Path) -> None:
@@ -54,29 +51,6 @@ def test_a_copied_command_works_in_another_directory(many: int, tmp_path: Path, 
     assert os.listdir("here/new") == []
 
 
-ODD_IDS = ["orders/17", "../../x", "/etc/passwd", "a\0b", ".", "ALL", "-", "-x", "a b\\", "\udcff\n", "caf\u00e9,n=3"]
-
-
-@pytest.mark.parametrize("id", ODD_IDS, ids=ascii)
-def test_every_command_takes_an_id_as_it_was_listed(id: str, tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    with Spool.create(path, durable=False) as box:
-        box.put(b"mine", id=id)
-        box.put(b"another", id="another")
-    listed = [json.loads(line) for line in spooltop("ls", path, "--box", "new", "--json").out.splitlines()]
-    [shown] = [row["id"] for row in listed if row["id"] != "another"]
-    assert shown == escape(id)
-    word = id_word(id)
-    assert spooltop("show", path, "--raw", "--", word).out == "mine"
-    for command, box in (("hold", ["--box", "new"]), ("release", []), ("hold", []), ("release", []), ("purge", ["--box", "new"])):
-        done = spooltop(command, path, *box, "--yes", "--", word)
-        assert done.code == 0, done.err
-    assert spooltop("restore", path, "--yes", "-", stdin=f"{shown}\n".encode(errors="surrogateescape")).code == 0
-    done = spooltop("put", path, "--no-durable", f"--id={word}", stdin=b"again")
-    assert (done.code == 0 and "there already" in done.out + done.err) or len(os.listdir(path / "new")) == 2, done
-    assert sorted(os.listdir(path / "new"))[0] != "" and os.listdir(tmp_path) == ["s"]
-
-
 def spelled(node: ast.AST) -> str:
     """The text of a literal, of an f-string or of a list of words, with … for what is filled in."""
     if isinstance(node, ast.Constant):
@@ -88,24 +62,17 @@ def spelled(node: ast.AST) -> str:
     return "…"
 
 
-UNASKED = re.compile(rf"\bspooltop ({'|'.join(COMMANDS)})\b[^\n;]*\s--(force|yes)\b")
+UNASKED = re.compile(rf"\bspooltop ({'|'.join(commands())})\b[^\n;]*\s--(force|yes)\b")
 
 
 def test_no_command_in_any_text_forces_or_confirms() -> None:
     nodes = [node for path in (ROOT / "spooltop").rglob("*.py") for node in ast.walk(ast.parse(path.read_bytes()))]
-    commands = {text for text in map(spelled, nodes) if re.search(r"\bspooltop \w", text)}
-    assert len(commands) > 100, "nothing was searched"
-    assert {text for text in commands if UNASKED.search(text)} == set()
+    texts = {text for text in map(spelled, nodes) if re.search(r"\bspooltop \w", text)}
+    assert len(texts) > 100, "nothing was searched"
+    assert {text for text in texts if UNASKED.search(text)} == set()
     assert UNASKED.search("after that: spooltop requeue … --verdict unknown --force")
-    assert not re.search("--(yes|force)", "\n".join([overview(), *(one.example for one in COMMANDS.values())]))
-
-
-def test_ids_from_a_terminal_are_asked_for(tmp_path: Path) -> None:
-    Spool.create(tmp_path / "s", durable=False).put(b"x", id="one")
-    done = spooltop("purge", tmp_path / "s", "--box", "new", "-", "--dry-run", stdin=b"one\n", tty=True)
-    assert done.code == 0
-    assert "reading ids from the terminal, one a line; Ctrl-D ends" in done.err
-    assert "reading ids" not in spooltop("purge", tmp_path / "s", "--box", "new", "-", "--dry-run", stdin=b"one\n").err
+    examples = [spooltop(*words, "-h").out.partition("example:\n")[2] for words in ((), *zip(commands(), strict=True))]
+    assert all(examples) and not re.search("--(yes|force)", "\n".join(examples))
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])

@@ -9,29 +9,22 @@ from pathlib import Path
 import pytest
 
 from spooltop import __version__
-from spooltop.cli.parser import COMMANDS, command_of
-from spooltop.cli.versions import installed, missing
 from spooltop.engine import Spool
 
-from .streams import finish, spooltop
+from .streams import ROOT, commands, finish, spooltop
 
 WITHOUT_A_PATH = ("completion", "config", "help", "layouts", "version")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_has_help_with_an_example_that_fits_80_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_command_has_help_with_an_example_that_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    shown = spooltop(name, "-h").out
-    text, _, example = shown.partition("example:\n")  # an example is copied, so it keeps its line
-    assert re.search(rf"^(.*\n)?.*spooltop {name} (--dir )?/", example) or name in WITHOUT_A_PATH
-    assert [line for line in text.splitlines() if len(line) > 80] == []
-    assert f"\n  {name} " in spooltop("-h").out
-
-
-def test_help_has_no_colours_of_the_parsers_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # the parser's own colours are never wanted
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert "\x1b" not in spooltop("requeue", "-h", tty=True).out
+    for name in commands():
+        shown = spooltop(name, "-h", tty=True).out
+        text, _, example = shown.partition("example:\n")  # an example is copied, so it keeps its line
+        assert re.search(rf"^(.*\n)?.*spooltop {name} (--dir )?/", example) or name in WITHOUT_A_PATH, name
+        assert [line for line in text.splitlines() if len(line) > 80] == [] and "\x1b" not in shown
 
 
 def test_version() -> None:
@@ -46,15 +39,15 @@ def test_version() -> None:
     assert others[-1].endswith(": renameat2 yes, OFD locks yes, inotify yes")
 
 
-def test_version_of_packages_that_are_missing_or_come_from_the_distribution(tmp_path: Path) -> None:
+def test_version_of_packages_that_are_missing_or_of_the_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("psutil-5.9.4.egg-info", "prometheus_client-0.20.0-py3.11.egg-info", "other-1.dist-info", "redis-x.txt"):
         (tmp_path / name).touch()
     (tmp_path / "later").mkdir()
     (tmp_path / "later" / "psutil-7.0.0.dist-info").mkdir()
-    folders = [str(tmp_path / "gone.zip"), str(tmp_path), str(tmp_path / "later")]
-    found = installed(("psutil", "prometheus_client", "redis"), folders)
-    assert found == {"psutil": "5.9.4", "prometheus_client": "0.20.0"}
-    assert missing("redis") == "not installed: pip install '.[redis]' in the checkout"
+    monkeypatch.setattr("sys.path", [str(tmp_path / "gone.zip"), str(tmp_path), str(tmp_path / "later")])
+    versions = dict(line.split(maxsplit=1) for line in spooltop("version").out.splitlines())
+    assert (versions["psutil"], versions["prometheus_client"]) == ("5.9.4", "0.20.0")
+    assert versions["redis"] == "not installed: pip install '.[redis]' in the checkout"
 
 
 @pytest.mark.parametrize(
@@ -81,31 +74,21 @@ def test_words_that_make_no_sense_are_one_line_before_anything_is_opened(words: 
     assert re.fullmatch(r"spooltop: [^\n]+\n", done.err)
 
 
-def test_options_may_stand_before_the_command() -> None:
-    command, rest = command_of(["--as", "spool", "--json", "status", "x"])
-    assert command is COMMANDS["status"]
-    assert rest == ["--as", "spool", "--json", "x"]
+def test_options_may_stand_before_the_command_and_a_path_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Spool.create(tmp_path / "status").close()
+    monkeypatch.chdir(tmp_path)
+    assert spooltop("--as", "spool", "--json", "status", "./status").out.startswith('{"schema": 1, ')
+    for words in (["./status"], ["--", "status"], ["--theme", "dark", "./status"]):
+        assert spooltop(*words, tty=True).out == "dashboard\n", words
+    for words in (["--sort", "x"], ["--filter", "pidd:3"]):
+        done = spooltop("./status", *words)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
 
 
-@pytest.mark.parametrize("words", [["./status"], ["--", "status"], ["--theme", "dark", "/x", "status"], []])
-def test_a_path_is_no_command(words: list[str]) -> None:
-    assert command_of(words)[0] is None
-
-
-def test_no_path_in_a_place_that_is_no_spool_is_a_usage_error(tmp_path: Path) -> None:
-    done = finish([], cwd=tmp_path, env={"PYTHONPATH": str(Path(__file__).parents[2])})
+def test_no_path_or_a_misspelt_command_in_a_place_that_is_no_spool_is_a_usage_error(tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(ROOT)}
+    done = finish([], cwd=tmp_path, env=env)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-
-
-@pytest.mark.parametrize("words", [["--sort", "x"], ["--filter", "pidd:3"]])
-def test_an_opening_that_makes_no_sense_is_refused_without_a_terminal_too(words: list[str], tmp_path: Path) -> None:
-    Spool.create(tmp_path / "s").close()
-    done = spooltop(tmp_path / "s", *words)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-
-
-def test_a_misspelt_command_is_corrected_where_it_is_no_path(tmp_path: Path) -> None:
-    env = {"PYTHONPATH": str(Path(__file__).parents[2])}
     assert "did you mean the command: spooltop status?" in finish(["statu"], cwd=tmp_path, env=env).err
     (tmp_path / "statu").mkdir()
     assert "did you mean the command" not in finish(["statu"], cwd=tmp_path, env=env).err

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from spooltop.cli.commands.work import CommandWorker
+from spooltop.cli.main import Terminal
 from spooltop.cli.signals import signals_handled
-from spooltop.cli.terminal import Terminal
 from spooltop.engine import Spool
 
 from .streams import Stream, finish, running, spooltop
@@ -34,6 +34,8 @@ def boxes(spool: Spool) -> dict[str, list[str]]:
 
 
 EMPTY: dict[str, list[str]] = {"tmp": [], "new": [], "cur": []}
+TRAPS = "trap '{}' INT TERM; echo begun; while :; do sleep 0.01; done"
+"""A command that says that it runs, and what it does on a signal."""
 
 
 def line(process: subprocess.Popen[bytes]) -> bytes:
@@ -49,24 +51,26 @@ def end(process: subprocess.Popen[bytes]) -> tuple[int, str]:
 
 
 def test_drain_gives_each_message_on_stdin_with_its_facts_oldest_first(spool: Spool) -> None:
+    assert finish(work(spool, "--drain")).err == ""
     ids = [spool.put(f"m{number}\n".encode(), source="src") for number in range(3)]
     done = finish(work(spool, "--drain", script='read x; echo "$x $SPOOLTOP_ID $SPOOLTOP_ATTEMPT $SPOOLTOP_SOURCE"'))
     assert done.code == 0
     assert done.out.splitlines() == [f"m{number} {name} 1 src" for number, name in enumerate(ids)]
     assert [line.split()[1] for line in done.err.splitlines()] == ids
     assert boxes(spool) == EMPTY
+    spool.put(b"x")
+    done = finish(work(spool, "--drain", "--quiet"))
+    assert (done.code, done.out, done.err, boxes(spool)) == (0, "", "", EMPTY)
 
 
 @pytest.mark.parametrize(
     ("script", "said", "box", "ended"),
     [
-        ("exit 65", "rejected (exit 65)", "rejected", "exit-65"),
-        ("exit 100", "rejected (exit 100)", "rejected", "exit-100"),
-        ("exit 75", "released (exit 75), again in 2.0s", "new", "exit-75"),
+        ("exit 65", "rejected (exit 65)", "rejected", "exit-65"), ("exit 100", "rejected (exit 100)", "rejected", "exit-100"),
         ("exit 1", "released (exit 1), again in 2.0s", "new", "exit-1"),
         ("kill -9 $$", "released (killed by SIGKILL), again in 2.0s", "new", "signal-9"),
     ],
-)
+)  # fmt: skip
 def test_an_exit_code_rejects_or_releases_with_a_delay(spool: Spool, script: str, said: str, box: str, ended: str) -> None:
     name = spool.put(b"x")
     done = finish(work(spool, "--drain", script=script))
@@ -75,14 +79,6 @@ def test_an_exit_code_rejects_or_releases_with_a_delay(spool: Spool, script: str
     [row] = [json.loads(line) for line in spooltop("ls", spool.path, "--box", box, "--json").out.splitlines()]
     assert (row["id"], row["attempt"], row["last_attempt"]) == (name, 1, ended)
     assert (row["not_before"] is not None) == (box == "new")
-
-
-def test_drain_of_nothing_ends_at_once_and_quiet_says_nothing(spool: Spool) -> None:
-    for _ in range(2):
-        done = finish(work(spool, "--drain", "--quiet"))
-        assert (done.code, done.out, done.err) == (0, "", "")
-        assert boxes(spool) == EMPTY
-        spool.put(b"x")
 
 
 def test_sigterm_ends_after_the_current_message(spool: Spool, tmp_path: Path) -> None:
@@ -95,15 +91,13 @@ def test_sigterm_ends_after_the_current_message(spool: Spool, tmp_path: Path) ->
         (tmp_path / "go").write_text("went on\n")
         assert line(process) == b"went on\n"
         code, err = end(process)
-    assert code == 0
-    assert err.count("done") == 1
-    assert boxes(spool) == {"tmp": [], "new": [second], "cur": []}
+    assert (code, err.count("done"), boxes(spool)) == (0, 1, {"tmp": [], "new": [second], "cur": []})
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_an_idle_worker(spool: Spool, number: signal.Signals) -> None:
     name = spool.put(b"x")
-    with running(*work(spool, script="true")) as process:
+    with running(*work(spool)) as process:
         assert process.stderr is not None
         assert name.encode() in process.stderr.readline()
         process.send_signal(number)
@@ -113,17 +107,21 @@ def test_a_signal_ends_an_idle_worker(spool: Spool, number: signal.Signals) -> N
 @pytest.mark.parametrize(
     "script",
     [
-        "trap 'exit 0' TERM; while :; do sleep 0.01; done",
-        "trap 'exit 65' TERM; while :; do sleep 0.01; done",
-        "sh -c 'trap \"\" TERM; exec tail -f /dev/null' & wait",  # a child that ignores SIGTERM and keeps the pipe open
+        TRAPS.format("exit 0"), TRAPS.format("exit 65"),
+        "echo begun; sh -c 'trap \"\" TERM; exec tail -f /dev/null' & wait",  # a child that ignores it and keeps the pipe open
     ],
     ids=["exit-0", "exit-65", "child"],
-)
-def test_a_command_over_its_time_is_released_whatever_it_ends_with(spool: Spool, script: str) -> None:
+)  # fmt: skip
+@pytest.mark.parametrize("ends", [False, True], ids=["goes on", "ends as well"])
+def test_a_command_over_its_time_is_released_whatever_it_ends_with(spool: Spool, script: str, ends: bool) -> None:
     name = spool.put(b"x")
-    done = finish(work(spool, "--drain", "--timeout", "0.2s", script=script))
-    assert done.code == 1
-    assert f"{name} attempt 1 released (timed out after 0.2s), again in 2.0s" in done.err
+    with running(*work(spool, "--drain", "--timeout", "0.5s", script=script)) as process:
+        assert line(process) == b"begun\n"
+        if ends:
+            process.send_signal(signal.SIGTERM)
+        code, err = end(process)
+    assert code == (0 if ends else 1)
+    assert f"{name} attempt 1 released (timed out after 0.5s), again in 2.0s" in err
     [left] = boxes(spool)["new"]
     assert left.endswith(",e=timeout")
 
@@ -155,8 +153,7 @@ def test_a_command_that_ended_before_it_was_told_to_is_acked(spool: Spool, tmp_p
     assert boxes(spool) == EMPTY
 
 
-@pytest.mark.parametrize("script", ["trap '' INT; echo begun; exec tail -f /dev/null",
-                                    "trap 'exit 0' INT TERM; echo begun; while :; do sleep 0.01; done"])  # fmt: skip
+@pytest.mark.parametrize("script", ["trap '' INT; echo begun; exec tail -f /dev/null", TRAPS.format("exit 0")])
 def test_a_second_signal_ends_the_command_too_and_releases_at_once(spool: Spool, script: str) -> None:
     name = spool.put(b"x")
     with running(*work(spool, script=script)) as process:
@@ -166,19 +163,6 @@ def test_a_second_signal_ends_the_command_too_and_releases_at_once(spool: Spool,
         code, err = end(process)
     assert code == 0 and f"{name} attempt 1 released (ended by a second signal)" in err
     assert boxes(spool)["new"] == [f"{name},n=1"]  # nothing is told of the message
-
-
-def test_a_command_over_its_time_is_released_with_a_delay_by_a_worker_that_ends_as_well(spool: Spool) -> None:
-    name = spool.put(b"x")
-    script = "trap 'exit 0' TERM; echo begun; while :; do sleep 0.01; done"
-    with running(*work(spool, "--timeout", "1s", script=script)) as process:
-        assert line(process) == b"begun\n"
-        process.send_signal(signal.SIGTERM)
-        code, err = end(process)
-    assert code == 0
-    assert f"{name} attempt 1 released (timed out after 1.0s), again in 2.0s" in err
-    [left] = boxes(spool)["new"]
-    assert left.endswith(",e=timeout")
 
 
 def test_jobs_run_at_once(spool: Spool, tmp_path: Path) -> None:
@@ -209,8 +193,7 @@ def test_a_command_that_cannot_be_started_gives_the_message_back(spool: Spool, t
     script.chmod(0o755)
     name = spool.put(b"x")
     done = spooltop("work", spool.path, "--", str(script))
-    assert done.code == 1
-    assert "cannot be started" in done.err
+    assert done.code == 1 and "cannot be started" in done.err
     assert [left.split(",")[0] for left in boxes(spool)["new"]] == [name]
 
 
@@ -228,27 +211,17 @@ def test_a_child_that_ends_just_before_the_wait_is_heard_of() -> None:
         os.close(rope)
 
 
-# A paused spool
-
-
-def paused(spool: Spool) -> Path:
-    own = Path(spool.path, ".spooltop")
-    own.mkdir(exist_ok=True)
-    (own / ".draft").write_text('{"by": "root", "at": 5.0, "reason": "a schema change"}')
-    return (own / ".draft").replace(own / "paused")
-
-
 def test_a_drain_waits_while_the_spool_is_paused_and_says_so_once(spool: Spool) -> None:
     spool.put(b"")
-    file = paused(spool)
+    assert spooltop("pause", spool.path, "--yes", "--reason", "a schema change").code == 0
     with running(*work(spool, "--drain")) as process:
         assert process.stderr is not None
         said = process.stderr.readline().decode()
-        assert said.startswith(f"spooltop: {spool.path} is paused by root for ") and "a schema change" in said
+        assert said.startswith(f"spooltop: {spool.path} is paused by ") and "a schema change" in said
         assert said.endswith("; waiting for spooltop resume\n") and spool.depth() == 1
-        file.unlink()
+        assert spooltop("resume", spool.path, "--yes").code == 0
         code, err = end(process)
     assert code == 0 and "was resumed" in err and "done after" in err and len(err.splitlines()) == 2
     assert boxes(spool) == EMPTY
-    paused(spool)
+    assert spooltop("pause", spool.path, "--yes").code == 0
     assert finish(work(spool, "--drain")).code == 0, "an empty one ends"
