@@ -14,11 +14,9 @@ from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.errors import Unreadable
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.audit import AuditLog, said
+from spooltop.model.operations.audit import AuditTrail, said
 from spooltop.model.operations.plan import ItemResult, Outcome
-from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box, Json
-from spooltop.operate.audit_log import after_line, trail_of
+from spooltop.model.vocabulary import Action, Box
 
 NAMES = ("a\x1b[31mb", "[red]", "\udcff\udcfe", "plain")
 
@@ -49,36 +47,25 @@ def test_who_it_was_and_what_became_of_each_item_comes_back(spool: Path) -> None
         control.apply(control.plan(Action.UNDO, Selection(), options={"undoes": operation}))
         assert control.audit(operation) == trail  # a line of the undo names the operation, and is none of it
     assert trail.problems == ()
-    assert [line.event for line in trail.lines] == ["before", "after"]
     before, after = trail.lines
-    assert (before.sudo_user, before.ssh_connection) == ("ann", who["SSH_CONNECTION"])
+    assert (before.event, before.sudo_user, before.ssh_connection) == ("before", "ann", who["SSH_CONNECTION"])
     assert before.uid == os.geteuid() and before.pid is not None and before.pid != os.getpid()
     assert set(before.names) == {f"new/{name}" for name in NAMES}
-    assert {one.id for one in after.results} == set(NAMES) and after.tried == len(NAMES)
-    assert {one.outcome for one in after.results} == {Outcome.DONE}
+    assert (after.event, {item.id for item in after.results}, after.tried) == ("after", set(NAMES), len(NAMES))
+    assert {item.outcome for item in after.results} == {Outcome.DONE}
     assert "(sudo by ann) from 192.0.2.1" in said(after)
-
     shown = spooltop("ops", str(spool), operation[:4])
-    assert shown.returncode == 0, shown.stderr
     assert "sudo by ann" in shown.stdout and shown.stdout.count("done  ") >= len(NAMES)
     assert shown.stdout.replace("\n", "").isprintable() and "a\\x1b[31mb" in shown.stdout
-    record = json.loads(spooltop("ops", str(spool), operation, "--json").stdout)
-    assert [line["ssh_connection"] for line in record["audit"]] == [who["SSH_CONNECTION"]] * 2
-    assert {item["outcome"] for item in record["items"]} == {"done"}
-    lost = spooltop("ops", str(spool), "nope")
-    assert lost.returncode != 0 and len(lost.stderr.splitlines()) == 1 and "no operation nope" in lost.stderr
 
 
-HEAD: dict[str, Json] = {"schema": 1, "time": 5.0, "event": "after", "operation": "op1", "action": "purge", "user": "root"}
+HEAD = {"schema": 1, "time": 5.0, "event": "after", "operation": "op1", "action": "purge", "user": "root"}
+COLUMNS = {"ids": ["a"], "names": ["a"], "outcomes": "done", "reasons": ""}
 
 
 def line(**more: object) -> bytes:
-    """A line with a result for each item, as an earlier version wrote it."""
+    """Encodes a line with a result for each item, as an earlier version wrote it."""
     return json.dumps({**HEAD, "results": [], **more}).encode()
-
-
-def columns(**more: object) -> bytes:
-    return json.dumps({**HEAD, "ids": ["a"], "names": ["a"], "outcomes": "done", "reasons": "", **more}).encode()
 
 
 FORGED = [
@@ -93,44 +80,37 @@ FORGED_COLUMNS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "forged", [line(**more) for more in FORGED] + [columns(**more) for more in FORGED_COLUMNS], ids=bytes.decode
-)
-def test_a_line_that_is_none_is_left_out_and_counted(forged: bytes) -> None:
-    trail = trail_of([AuditLog([forged, b'"op1" {', line()], torn=True, unread=3_000_000, trusted=False)], "op1")
-    assert len(trail.lines) == 1
-    unread, torn, bad = trail.problems
-    assert "3 MB of the audit log in the spool" in unread and "cut off" in torn and bad.startswith("2 lines")
+def trail(spool: Path, *lines: bytes) -> AuditTrail:
+    (spool / ".spooltop").mkdir()
+    (spool / ".spooltop" / "audit.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    with open_control(str(spool), watch=False, settings={}) as control:
+        return control.audit("op1")
 
 
-@pytest.mark.parametrize(
-    ("written", "force"), [({"force": True}, True), ({"force": False}, False), ({"force": 1}, False), ({}, False)]
-)
-def test_a_line_says_whether_it_was_forced(written: dict[str, object], force: bool) -> None:
-    [one] = trail_of([AuditLog([line(**written)], torn=False, unread=0, trusted=True)], "op1").lines
-    assert one.force is force
-
-
-DONE = [ItemResult("a", "a:2,P7", Outcome.DONE, "", "a"), ItemResult("\x1b", '"', Outcome.DONE, "", "\udcff")]
-
-
-SKIPPED = ItemResult("c", "c", Outcome.SKIPPED, 'changed "since"')
-
-
-@pytest.mark.parametrize("results", [DONE, [*DONE, SKIPPED], [one._replace(became="") for one in DONE], [SKIPPED], []])
-def test_results_are_read_as_they_were_written_and_as_an_earlier_version_wrote_them(results: list[ItemResult]) -> None:
-    before = [dict(zip(("id", "name", "outcome", "reason", "became"), map(escape, one), strict=True)) for one in results]
-    for written in (after_line(HEAD, results), line(results=before)):
-        assert written.decode().isascii()
-        trail = trail_of([AuditLog([written], torn=False, unread=0, trusted=True)], "op1")
-        assert [one.results for one in trail.lines] == [tuple(results)] and not trail.problems
-
-
-def test_what_a_forged_line_tells_is_marked_and_escaped() -> None:
-    bad = line(user="root\x1b[2J\u202e", ended="\x1b]52;c;x\x07", tty="\n", sudo_user="\x9b", ssh_connection="\r")
+def test_lines_that_are_none_are_left_out_and_counted(spool: Path) -> None:
+    forged = [line(**more) for more in FORGED] + [json.dumps({**HEAD, **COLUMNS, **more}).encode() for more in FORGED_COLUMNS]
     deep = b'{"operation":"op1","x":' + b"[" * 100_000
-    [one] = trail_of([AuditLog([deep, bad], torn=False, unread=0, trusted=False)], "op1").lines
-    assert said(one).isprintable() and "its owner can write" in said(one)
+    found = trail(spool, *forged, b'"op1" {', deep, line())
+    assert len(found.lines) == 1 and found.problems[0].startswith(f"{len(forged) + 2} lines")
+
+
+def test_a_line_says_whether_it_was_forced_and_what_became_of_each_item(spool: Path) -> None:
+    results = [
+        ItemResult("a", "a:2,P7", Outcome.DONE, "", "a"), ItemResult("\x1b", '"', Outcome.DONE, "", "\udcff"),
+        ItemResult("c", "c", Outcome.SKIPPED, 'changed "since"', ""),
+    ]  # fmt: skip
+    rows = [{"id": "a", "name": "a:2,P7", "outcome": "done", "reason": "", "became": "a"},
+            {"id": "\\x1b", "name": '"', "outcome": "done", "reason": "", "became": "\\xff"},
+            {"id": "c", "name": "c", "outcome": "skipped", "reason": 'changed "since"', "became": ""}]  # fmt: skip
+    found = trail(spool, line(force=True, results=rows), line(force=False), line(force=1), line())
+    assert [one.force for one in found.lines] == [True, False, False, False] and not found.problems
+    assert found.lines[0].results == tuple(results)
+
+
+def test_what_a_forged_line_tells_is_escaped(spool: Path) -> None:
+    bad = line(user="root\x1b[2J\u202e", ended="\x1b]52;c;x\x07", tty="\n", sudo_user="\x9b", ssh_connection="\r")
+    [told] = trail(spool, bad).lines
+    assert said(told).isprintable()
 
 
 def test_what_is_audited_goes_to_syslog_where_it_is_asked_for(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,8 +129,8 @@ def test_a_log_that_is_cut_off_or_a_link_is_told_and_not_followed(spool: Path, t
         log = spool / ".spooltop" / "audit.jsonl"
         whole = log.read_bytes()
         log.write_bytes(whole[:-9])
-        trail = control.audit(result.operation)
-        assert [one.event for one in trail.lines] == ["before"] and "cut off" in trail.problems[0]
+        cut = control.audit(result.operation)
+        assert [one.event for one in cut.lines] == ["before"] and "cut off" in cut.problems[0]
         (tmp_path / "other").write_bytes(whole)
         log.unlink()
         log.symlink_to(tmp_path / "other")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,13 +14,13 @@ from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.errors import ClaimLost
 from spooltop.model.filters.selection import Selection
+from spooltop.model.look.problem import Problem
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
-from tests.engine.helpers import in_child
-
-from ..cli.streams import spooltop
-from ..clock import Clock
+from tests.builders import SpoolWorld
+from tests.clock import Clock
+from tests.engine.helpers import claimed
 
 
 @pytest.fixture
@@ -79,9 +78,12 @@ def watched(spool: Spool) -> Iterator[Callable[[], Watched]]:
 
 
 def attempt(spool: Spool, **how: object) -> None:
-    claim = spool.claim()
-    assert claim is not None
-    claim.release(**how)  # type: ignore[arg-type]
+    claimed(spool).release(**how)  # type: ignore[arg-type]
+
+
+def failing(control: Control) -> Problem | None:
+    """The problem of what fails in a new look."""
+    return next((problem for problem in control.look().problems if problem.code == "failing"), None)
 
 
 def test_a_thousand_attempts_that_fail_are_retried_and_none_is_done(spool: Spool, watched: Callable[[], Watched]) -> None:
@@ -108,31 +110,24 @@ def test_a_foreign_consumer_gives_back_one_name_and_each_time_counts(spool: Spoo
 
 def test_what_operators_move_is_no_flow(spool: Spool, watched: Callable[[], Watched]) -> None:
     spool.put_many([b"x"] * 6)
-    claims = [spool.claim() for _ in range(2)]
+    claims = [claimed(spool), claimed(spool)]
     for name in ("foreign", "gone"):
         Path(spool.path, "cur", f"{name}:2,P4194304").touch()
     watch = watched()
-    control = watch.control
-    claimed = tuple(claim.id for claim in claims if claim is not None)
 
-    def apply(action: Action, selection: Selection, **options: bool) -> str:
-        plan = control.plan(action, selection, force=True, options=dict(options))
+    def moved(action: Action, selection: Selection, **options: Any) -> str:
+        plan = watch.control.plan(action, selection, force=True, options=options)
         assert plan.count, action
-        control.apply(plan)
-        return plan.operation
-
-    def moved(action: Action, selection: Selection, **options: bool) -> str:
-        operation = apply(action, selection, **options)
+        watch.control.apply(plan)
         watch.look()
-        return operation
+        return plan.operation
 
     moved(Action.HOLD, Selection(box=Box.NEW, everything=True))
     moved(Action.RELEASE, Selection(everything=True))
     purged = moved(Action.PURGE, Selection(box=Box.NEW, everything=True))
-    moved(Action.UNDO, Selection(), undoes=purged)  # type: ignore[arg-type]
+    moved(Action.UNDO, Selection(), undoes=purged)
     moved(Action.PURGE, Selection(box=Box.CUR, ids=("gone",)), now=True)
-    moved(Action.REQUEUE, Selection(box=Box.CUR, ids=(*claimed[1:], "foreign")))
-    assert claims[0] is not None and claims[1] is not None
+    moved(Action.REQUEUE, Selection(box=Box.CUR, ids=(claims[1].id, "foreign")))
     claims[0].ack()
     with pytest.raises(ClaimLost):
         claims[1].ack()
@@ -161,10 +156,6 @@ def test_a_hold_and_a_release_of_all_leave_the_trend_of_new_as_it_was(spool: Spo
             assert watch(left) == [0.0] * 12
 
 
-def _waiting(spool: Spool, name: str) -> None:
-    Path(spool.path, "new", name).write_bytes(b"x")
-
-
 def test_one_look_tells_what_fails_by_names_alone(spool: Spool) -> None:
     ids = [f"{1795220920443125 + number}.P9R{number:016x}.vm" for number in range(7)]
     now = 1795220990000000
@@ -172,21 +163,19 @@ def test_one_look_tells_what_fails_by_names_alone(spool: Spool) -> None:
         f"{ids[0]},n=3,t={now},e=exit-1", f"{ids[1]},s=mail,n=8,e=exit-1", f"{ids[2]},n=4,t={now}", f"{ids[3]},n=5,e=died",
         f"{ids[4]},n=2,e=exit-1", f"{ids[5]},n=5", f"{ids[6]},n=9,e=exit-1,x=1",
     ):  # fmt: skip
-        _waiting(spool, name)
-    status = json.loads(spooltop("status", spool.path, "--json").out)
-    [problem] = [one for one in status["problems"] if one["code"] == "failing"]
-    assert problem["text"] == "3 messages retried 15 times, none done; last exit 1"
-    assert (problem["count"], problem["severity"]) == (3, "critical")
-    assert sorted(problem["selection"]["ids"]) == ids[:3] and problem["selection"]["box"] == "new"
+        Path(spool.path, "new", name).touch()
     with open_control(spool.path, watch=False) as control:
-        [line] = [one for one in control.look().problems if one.code == "failing"]
-        listing = control.listing(ListQuery(Box.NEW, selection=line.selection))
-        assert sorted(row.id for row in listing.window(0, 9)) == ids[:3]
-        assert line.selection is not None
-        held = control.plan(Action.HOLD, line.selection)
-        assert sorted(item.id for item in held.items) == ids[:3]
+        problem = failing(control)
+        assert problem is not None and problem.selection is not None
+        assert problem.text == "3 messages retried 15 times, none done; last exit 1"
+        assert (problem.count, problem.severity, problem.selection.box) == (3, "critical", "new")
+        listing = control.listing(ListQuery(Box.NEW, selection=problem.selection))
+        held = control.plan(Action.HOLD, problem.selection)
+        for told in (problem.selection.ids, [row.id for row in listing.window(0, 9)], [item.id for item in held.items]):
+            assert sorted(told or ()) == ids[:3]
         control.apply(held)
-        assert not [one for one in control.look(rescan=True).problems if one.code == "failing"]
+        control.look(rescan=True)
+        assert failing(control) is None
 
 
 def test_how_the_last_attempt_ended_is_told_of_what_fails_alone(spool: Spool, watched: Callable[[], Watched]) -> None:
@@ -198,8 +187,8 @@ def test_how_the_last_attempt_ended_is_told_of_what_fails_alone(spool: Spool, wa
     spool.put(b"y")
     attempt(spool, ended="TimeoutError", delay=600)
     watch.settled()
-    [problem] = [one for one in watch.look().problems if one.code == "failing"]
-    assert problem.text.endswith("not done; last exit 2")
+    problem = failing(watch.control)
+    assert problem is not None and problem.text.endswith("not done; last exit 2")
     assert problem.selection is not None and problem.selection.ids == (fails,)
 
 
@@ -209,47 +198,35 @@ def test_ten_that_failed_once_are_told_when_they_were_seen_to(spool: Spool, watc
     for _ in range(9):
         attempt(spool, delay=600, ended="TimeoutError")
     watch.settled()
-    assert not [one for one in watch.look().problems if one.code == "failing"]
+    assert failing(watch.control) is None
     attempt(spool, delay=600, ended="exit-1")
     watch.settled()
-    [problem] = [one for one in watch.look().problems if one.code == "failing"]
+    problem = failing(watch.control)
+    assert problem is not None and problem.selection is not None and sorted(problem.selection.ids or ()) == sorted(ids[:10])
     assert problem.text.startswith("10 messages retried 10 times in ") and problem.text.endswith(", none done; last exit 1")
-    assert problem.selection is not None and sorted(problem.selection.ids or ()) == sorted(ids[:10])
 
 
 def test_where_one_of_them_gets_done_the_others_may_as_well(spool: Spool, watched: Callable[[], Watched]) -> None:
     spool.put_many([b"x"] * 11)
     watch = watched()
     attempt(spool, ended="exit-1")
+    with claimed(spool) as claim:
+        assert claim.attempt == 2
     for _ in range(10):
-        claim = spool.claim()
-        assert claim is not None
-        if claim.attempt == 2:
-            claim.ack()
-        else:
-            claim.release(delay=600, ended="exit-1")
-    claim = spool.claim()
-    assert claim is not None
-    claim.release(delay=600, ended="exit-1")
+        attempt(spool, delay=600, ended="exit-1")
     watch.settled()
-    assert not [one for one in watch.look().problems if one.code == "failing"]
+    assert failing(watch.control) is None
 
 
-def test_a_claim_whose_attempts_failed_is_not_one_that_kills(spool: Spool) -> None:
-    for number, ended in enumerate((",e=exit-1", ",e=died", "")):
-        _waiting(spool, f"order-{number},n=4{ended}")
-
-    def work() -> None:
-        with Spool(spool.path, durable=False) as other:
-            claims = [other.claim() for _ in range(3)]
-            assert None not in claims
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    assert in_child(work) == signal.SIGKILL
-    with open_control(spool.path, watch=False) as control:
-        snapshot = control.look()
-        assert [row.verdict for row in snapshot.observation.claims] == [Verdict.DEAD] * 3
-        [poison] = [one for one in snapshot.problems if one.code == "poison"]
-        assert poison.selection is not None and poison.count == 2
-        names = [str(key[1]) for key in poison.selection.keys or () if isinstance(key, tuple)]
-        assert sorted(name.partition(",")[0] for name in names) == ["order-1", "order-2"]
+def test_a_claim_whose_attempts_failed_is_not_one_that_kills(tmp_path: Path) -> None:
+    with SpoolWorld(tmp_path) as world:
+        for number, ended in enumerate((",e=exit-1", ",e=died", "")):
+            world.put(f"order-{number},n=4{ended}")
+        world.claim_dead(3)
+        with world.control() as control:
+            snapshot = control.look()
+    assert [row.verdict for row in snapshot.observation.claims] == [Verdict.DEAD] * 3
+    [poison] = [problem for problem in snapshot.problems if problem.code == "poison"]
+    assert poison.selection is not None and poison.count == 2
+    names = [str(key[1]) for key in poison.selection.keys or () if isinstance(key, tuple)]
+    assert sorted(name.partition(",")[0] for name in names) == ["order-1", "order-2"]

@@ -16,9 +16,6 @@ from spooltop.model.look.expiry import expired_words, kept_words
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
 
-from ..cli.streams import Done
-from ..cli.streams import spooltop as run
-
 DAY = 86400.0
 
 
@@ -96,46 +93,6 @@ def test_of_one_folder_only_what_was_set_aside_long_enough_ago_counts(spool: Pat
     (folder / "b").chmod(0o600)
     os.utime(folder)
     assert expired() == [0, 2, 3]
-
-
-def spooltop(*words: str, retention: str) -> Done:
-    """A command in this process, on a machine with this setting."""
-    return run(*words, opener=lambda path, **more: open_control(path, settings={"SPOOLTOP_TRASH_RETENTION": retention}, **more))
-
-
-def test_one_command_deletes_what_is_expired_and_says_so(spool: Path) -> None:
-    path = str(spool)
-    assert spooltop("purge", path, "a", "b", "--box", "new", "--yes", retention="1h").code == 0
-    none = spooltop("purge", path, "--expired", "--yes", retention="1h")
-    assert none.code == 4 and "nothing matched in trash for 1h or longer" in none.err, none.err
-    output = spooltop("status", path, retention="0.001s").out
-    assert "2 expired, kept 1ms; purge --expired deletes them" in output, output
-    box = json.loads(spooltop("status", path, "--json", retention="0.001s").out)["boxes"]["trash"]
-    assert (box["count"], box["expired"], box["retention"]) == (2, 2, 0.001)
-    assert "expired" not in json.loads(spooltop("status", path, "--json", retention="0").out)["boxes"]["trash"]
-    shown = spooltop("purge", path, "--expired", "--dry-run", retention="0.001s")
-    assert shown.code == 0 and "This cannot be undone" in shown.out and trashed(spool) == ["a", "b"]
-    asked = spooltop("purge", path, "--expired", retention="0.001s")
-    assert asked.code == 3 and "no terminal" in asked.err and trashed(spool) == ["a", "b"]
-    done = spooltop("purge", path, "a", "--expired", "--yes", retention="0.001s")
-    assert done.code == 0 and "emptied 1 " in done.out, done.err
-    assert trashed(spool) == ["b"]
-    audited = [json.loads(line) for line in (spool / ".spooltop" / "audit.jsonl").read_text().splitlines()]
-    assert "empty" in {line["action"] for line in audited}
-
-
-@pytest.mark.parametrize(
-    ("words", "retention", "said"),
-    [
-        (("--box", "new"), "30d", "nothing in new expires"),
-        (("--older-than", "5d"), "30d", "--expired cannot be combined with --older-than"),
-        (("--now",), "30d", "--expired cannot be combined with --older-than or --now"),
-        (("--yes",), "0", "trash_retention is 0"),
-    ],
-)
-def test_expired_is_about_a_trash_that_has_an_end(spool: Path, words: tuple[str, ...], retention: str, said: str) -> None:
-    done = spooltop("purge", str(spool), "--expired", *words, retention=retention)
-    assert done.code == 2 and said in done.err
 
 
 def test_a_look_does_not_read_a_file_for_each_message_in_the_trash(spool: Path) -> None:
