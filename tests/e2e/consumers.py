@@ -1,5 +1,5 @@
-"""Real consumers and producers in processes of their own: they say what they hold, put a message whenever they are told, are slow
-in ``tmp``, end when told, or are killed."""
+"""Real consumers and producers in processes of their own: they say what they hold, put a message whenever they are told, end when
+told, or are killed."""
 
 from __future__ import annotations
 
@@ -42,16 +42,9 @@ _WRITER = """
 import os, signal, sys
 from spooltop.engine import Spool
 class Pieces:
-    left = 2
+    pieces = [b"x" * 1000]
     def read(self, size=-1):
-        self.left -= 1
-        if self.left:
-            return b"x" * 1000
-        print("writing", flush=True)
-        if sys.argv[2] == "dies":
-            os.kill(os.getpid(), signal.SIGKILL)
-        sys.stdin.readline()
-        return b""
+        return self.pieces.pop() if self.pieces else os.kill(os.getpid(), signal.SIGKILL)
 with Spool(sys.argv[1], durable=False) as spool:
     spool.put(Pieces(), source="email")
 """
@@ -135,16 +128,7 @@ def producer(spool: Path) -> Iterator[Producer]:
         process.kill()
 
 
-@contextmanager
-def slow_writer(spool: Path) -> Iterator[int]:
-    """Runs a writer in the middle of its message for as long as the block lasts; yields its pid."""
-    with _start(_WRITER, spool, "lives") as process:
-        assert _line(process) == "writing\n"
-        yield process.pid
-        process.kill()
-
-
 def dying_writer(spool: Path) -> None:
     """Leaves the beginning of a message in ``tmp``."""
-    with _start(_WRITER, spool, "dies") as process:
+    with _start(_WRITER, spool) as process:
         process.wait(30)

@@ -13,7 +13,7 @@ import pytest
 
 from spooltop.engine import CursorFile, Spool
 
-from .consumers import Consumer, dying_writer, producer, slow_writer
+from .consumers import Consumer, producer
 from .terminal import ENTER, ESC, SPOOLTOP, Person, Terminal, all_of, in_one_line
 from .test_who_lives import NOBODY, needs_root
 
@@ -77,23 +77,6 @@ def test_the_same_four_rows_again_and_again(spool_path: Path, dashboard: Dashboa
     person.press("q", all_of("PROBLEM", "imessage reverted 89636→89632, 2×"))
     assert person.leaves() == 0
     assert person.keys == 3
-
-
-def test_litter_in_tmp_beside_a_slow_writer(spool_path: Path, dashboard: Dashboard) -> None:
-    for _ in range(3):
-        dying_writer(spool_path)
-    with slow_writer(spool_path) as writer:
-        person = Person(dashboard(str(spool_path)))
-        person.sees(all_of("3 abandoned in tmp", "1 writing 3 abandoned"))
-        person.press("4", all_of("Tmp 4", "WRITING"))
-        person.press("a", "4 marked")
-        person.press("d", all_of("Purge 3 of 4 files", "y purge 3", "Refused 1: is being written", f".P{writer}R"))
-        person.press("y", "done 3 · skipped 0 · failed 0")
-        person.press(ESC, all_of("Tmp 1 ", "WRITING"))
-        assert len(os.listdir(spool_path / "tmp")) == 1
-        person.press("q", all_of("no problems detected", "trash 3"))
-        assert person.leaves() == 0
-    assert person.keys == 7
 
 
 @pytest.fixture

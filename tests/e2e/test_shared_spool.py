@@ -105,29 +105,6 @@ def test_what_lies_beside_the_boxes_is_open_to_the_group_of_the_spool_and_to_no_
         assert (one.stat().st_gid, mode(one)) == beside
 
 
-ADVANCE = """
-from spooltop.engine import CursorFile
-CursorFile(sys.argv[1]).advance(sys.argv[2], 1)
-print("null")
-"""
-
-
-@needs_root
-def test_the_lock_of_a_cursor_file_that_all_may_write_is_open_to_all_whoever_came_first() -> None:
-    """The user who makes it can give it neither to the owner of the cursor file nor to its group."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o777)
-        file = Path(folder, "cursors.json")
-        file.write_text("{}")
-        os.chown(file, ANN, STAFF)
-        file.chmod(0o666)
-        engine(BOB, ADVANCE, file, "imessage")
-        lock = file.with_name(".cursors.lock")
-        assert (lock.stat().st_uid, mode(lock)) == (BOB, 0o666)
-        engine(ANN, ADVANCE, file, "email")
-        assert json.loads(file.read_text()) == {"imessage": 1, "email": 1}
-
-
 OPERATE = """
 from contextlib import redirect_stdout
 from io import StringIO

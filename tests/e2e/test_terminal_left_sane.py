@@ -84,3 +84,14 @@ def test_ctrl_z_gives_the_shell_back_and_fg_paints_again(spool_path: Path) -> No
         shell.wait_for("back in the shell: 48")
         shell.type("exit\n")
         shell.wait_exit()
+
+
+@pytest.mark.parametrize("keys", ["?qqqq", "z?qqqq", "zzzz?qqqq", "3?qqqqqq", ":qqq"])
+def test_keys_typed_ahead_of_the_screens_break_nothing(spool_path: Path, dashboard: Dashboard, keys: str) -> None:
+    screen = dashboard(str(spool_path))
+    screen.wait_for("live · as of")
+    for key in keys:
+        screen.type(key)
+    screen.type("\x03")
+    assert screen.wait_exit() in (0, 130)  # 130: a q has left the dashboard already, and the end of the program takes the Ctrl-C
+    assert "Traceback" not in screen.text
