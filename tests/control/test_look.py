@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spooltop.control import open_control
 from spooltop.engine import FileTicketQueue, Spool
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.problem import CODES
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
-from tests.builders import GONE, SpoolWorld, message_id
-from tests.cli.streams import Done, spooltop
+from tests.builders import GONE, SpoolWorld
+from tests.cli.streams import spooltop
 
 HOST = os.uname().nodename
 
@@ -31,16 +27,6 @@ def world(tmp_path: Path) -> Iterator[SpoolWorld]:
         yield made
 
 
-@contextmanager
-def consumer(world: SpoolWorld) -> Iterator[Spool]:
-    """A consumer of this process that has claimed something, and so holds its presence lock."""
-    with Spool(world.path, durable=False) as spool:
-        claim = spool.claim()
-        assert claim is not None
-        claim.release()
-        yield spool
-
-
 def put_before(world: SpoolWorld, seconds: float, count: int = 1) -> list[str]:
     """Puts messages of our own with this age."""
     with Spool(world.path, durable=False, clock=lambda: time.time() - seconds) as spool:
@@ -49,25 +35,6 @@ def put_before(world: SpoolWorld, seconds: float, count: int = 1) -> list[str]:
 
 def status(world: SpoolWorld) -> dict[str, Any]:
     return dict(json.loads(spooltop("status", world.path, "--json").out))
-
-
-def codes(reported: dict[str, Any]) -> set[str]:
-    return {problem["code"] for problem in reported["problems"]}
-
-
-def test_while_a_consumer_lives_one_look_cannot_say_that_there_is_none_and_says_that(world: SpoolWorld) -> None:
-    put_before(world, 190, 5)
-    with consumer(world):
-        reported = status(world)
-        assert reported["consumers"] == 1 and "no-consumer" not in codes(reported)
-        assert reported["not_judged"] == ["no-consumer", "new-growing"] and set(reported["not_judged"]) <= set(CODES)
-        assert "not judged: no-consumer, new-growing (needs --watch 60s)" in spooltop("status", world.path).out.splitlines()
-        (world.path / "cur").rmdir()
-        (world.path / "cur").touch()  # now it is not known how many live
-        reported = status(world)
-        assert reported["consumers"] is None and "blind" in codes(reported)
-        (world.path / "cur").unlink()
-        (world.path / "cur").mkdir()
 
 
 def test_the_newest_claim_is_the_last_only_where_nothing_was_claimed_and_finished_since(world: SpoolWorld) -> None:
@@ -99,20 +66,6 @@ def test_a_list_and_a_plan_agree_on_what_is_older(world: SpoolWorld) -> None:
         assert listed == [item.id for item in control.plan(Action.HOLD, chosen).items] == names[:2]
 
 
-def test_verdicts_are_counted_under_their_own_names_and_thresholds_are_obeyed(world: SpoolWorld) -> None:
-    put_before(world, 1_200, 1)
-    for number in range(2):
-        world.put(f"1795220920443125.P1R{number:016x}.vm,n=4")
-    world.claim_dead(2)
-    for number in range(3):
-        world.put(f"order-{number},n=0,c={'cd' * 16}.{1795220925443125 + number}:2,P{GONE}", box=Box.CUR)
-    reported = status(world)
-    assert reported["claims"] == {"alive": 0, "dead": 2, "unknown": 3} and {"poison", "new-old"} <= codes(reported)
-    settings = {"SPOOLTOP_POISON_DEATHS": "6", "SPOOLTOP_NEW_OLD": "30m"}
-    with world.control(settings=settings) as control:
-        assert not {"poison", "new-old"} & {problem.code for problem in control.look().problems}
-
-
 def test_a_look_that_is_to_scan_again_scans_though_no_time_changed(world: SpoolWorld) -> None:
     os.utime(world.path / "new", (1, 1))
     with world.control() as control:
@@ -121,28 +74,6 @@ def test_a_look_that_is_to_scan_again_scans_though_no_time_changed(world: SpoolW
         os.utime(world.path / "new", (1, 1))
         counts = [control.look(rescan=rescan).observation.boxes[Box.NEW].count for rescan in (False, True)]
     assert counts == [0, 1]
-
-
-@pytest.mark.parametrize("alone", ["cursors", "locks"])
-def test_a_list_where_there_are_no_messages_is_as_old_as_the_look(tmp_path: Path, alone: str) -> None:
-    (tmp_path / {"cursors": "cursors.json", "locks": "a.lock"}[alone]).write_text("{}")
-    with open_control(str(tmp_path), watch=False, locks=alone == "locks") as control:
-        observation = control.look().observation
-        assert observation.layout == alone
-        assert control.listing(ListQuery(Box.NEW)).generation == observation.generation
-
-
-def test_files_in_tmp_are_counted_by_their_verdict_and_their_writers_named(world: SpoolWorld) -> None:
-    for number in range(3):
-        world.put(message_id(number), "x", Box.TMP)
-    own = f"1795222000000000.{os.getpid()}.{HOST}"
-    with (world.path / "tmp" / message_id(0)).open("r+b") as locked, (world.path / "tmp" / own).open("w"):
-        fcntl.flock(locked, fcntl.LOCK_EX)
-        with world.control() as control:
-            seen = control.look().observation
-    assert (seen.counts.writing, seen.counts.abandoned + seen.counts.tmp_unknown, seen.counts.alive) == (2, 2, 0)
-    (owner,) = [row.owner for row in seen.tmp if row.name == own]
-    assert owner is not None and (owner.pid, bool(owner.command), bool(owner.user)) == (os.getpid(), True, True)
 
 
 def test_the_logs_have_room_that_a_full_disk_cannot_take(world: SpoolWorld) -> None:
@@ -208,36 +139,16 @@ def test_a_ticket_of_more_digits_is_served_and_shown(tmp_path: Path) -> None:
         (tmp_path / members[0]).unlink(missing_ok=True)
 
 
-def test_a_pause_is_told_with_its_words_escaped(world: SpoolWorld) -> None:
-    world.do(Action.PAUSE)
-    world.write(".spooltop/paused", json.dumps({"by": "a\x1bb", "at": 5.0, "reason": "x\ny"}))
-    reported = status(world)
-    pause = reported["paused"]
-    assert (pause["by"], pause["at"], pause["reason"]) == ("a\\x1bb", 5.0, "x\\x0ay")
-    assert pause["age"] == pytest.approx(reported["taken_at"] - 5.0)
-    assert [(problem["code"], problem["severity"]) for problem in reported["problems"]] == [("paused", "warning")]
-    assert "PAUSED by a\\x1bb for " in spooltop("status", world.path).out
-
-    def check(*words: str) -> Done:
-        return spooltop("check", world.path, *words)
-
-    done = check()
-    assert done.code == 1 and done.out.startswith("SPOOL WARNING - paused by a\\x1bb for ")
-    assert check("-c", "paused").code == 2
-    assert done.out.count("paused") == 1 and check("-w", "depth=9").out.count("- paused by") == 1
-    for value in ("1.0", "0.0"):
-        assert f'spooltop_paused{{target="{world.path}"}} {value}\n' in spooltop("metrics", world.path).out
-        if value == "1.0":
-            world.do(Action.RESUME)
-
-
-def test_a_dashboard_that_watches_sees_a_pause_come_and_go(world: SpoolWorld) -> None:
+def test_a_dashboard_that_watches_sees_a_pause_come_and_go_and_metrics_do(world: SpoolWorld) -> None:
     with world.control(watch=True) as watching:
         assert watching.look().observation.paused is None
         for action in (Action.PAUSE, Action.RESUME):
             world.do(action, Selection())
-            while (watching.look().observation.paused is not None) is not (action is Action.PAUSE):
+            is_paused = action is Action.PAUSE
+            while (watching.look().observation.paused is not None) is not is_paused:
                 assert watching.changes(10)
+            value = float(is_paused)
+            assert f'spooltop_paused{{target="{world.path}"}} {value}\n' in spooltop("metrics", world.path).out
 
 
 def test_a_pause_that_is_not_visible_is_no_error_of_the_look(world: SpoolWorld) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.control import Control, open_control
+from spooltop.control import Control
 from spooltop.model.filters.selection import Selection
 from spooltop.model.protocols import ListQuery
-from spooltop.model.vocabulary import LIVE, Action, Box, Verdict
-from tests.clock import NOW
+from spooltop.model.vocabulary import Action, Box, Verdict
+from tests.builders import SpoolWorld, message_id
 
-FIRST, SECOND, THIRD = (f"{1795222800000000 + number}.P77R{number:016x}.vm" for number in range(3))
+FIRST, SECOND, THIRD = map(message_id, range(3))
 NAMES = [FIRST, f"{SECOND},s=imessage,n=2", f"{THIRD},s=mail,n=4", "order-17,s=imessage,n=0", "foreign"]
 with subprocess.Popen(["true"]) as exited:
     TAIL = f":2,P{exited.pid}"
@@ -25,15 +24,13 @@ with subprocess.Popen(["true"]) as exited:
 
 @pytest.fixture
 def control(tmp_path: Path) -> Iterator[Control]:
-    for box in LIVE:
-        (tmp_path / box).mkdir()
-    for name in NAMES:
-        (tmp_path / "new" / name).touch()
-        (tmp_path / "cur" / f"{name}{TAIL}").touch()
-    os.utime(tmp_path / "new" / "foreign", (NOW - 7200, NOW - 7200))
-    with open_control(str(tmp_path), watch=False, settings={}, clock=lambda: NOW) as opened:
-        opened.look()
-        yield opened
+    with SpoolWorld(tmp_path) as world:
+        for name in NAMES:
+            world.put(name)
+            world.put(f"{name}{TAIL}", box=Box.CUR)
+        with world.control() as opened:
+            opened.look()
+            yield opened
 
 
 @pytest.mark.parametrize("box", [Box.NEW, Box.CUR])

@@ -8,25 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.control import Control, open_control
+from spooltop.control import Control
 from spooltop.errors import Stopped
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Plan
 from spooltop.model.operations.progress import EVERY
-from spooltop.model.vocabulary import LIVE, Action, Box, Json
+from spooltop.model.vocabulary import Action, Box, Json
+from tests.builders import SpoolWorld, message_id
 
 COUNT = 2 * EVERY
 
 
 @pytest.fixture
 def control(tmp_path: Path) -> Iterator[Control]:
-    for box in LIVE:
-        (tmp_path / box).mkdir()
-    for number in range(COUNT):
-        (tmp_path / "new" / f"{1795222800000000 + number}.P77R{number:016x}.vm").touch()
-        (tmp_path / "cur" / f"{1795222700000000 + number}.P77R{number:016x}.vm:2,P4242").touch()
-    with open_control(str(tmp_path), watch=False, settings={}) as opened:
-        yield opened
+    with SpoolWorld(tmp_path) as world:
+        for number in range(COUNT):
+            world.put(message_id(number))
+            world.claim_foreign(f"{1795222700000000 + number}.P77R{number:016x}.vm")
+        with world.control() as opened:
+            yield opened
 
 
 class Impatient:
@@ -67,7 +67,7 @@ def test_a_plan_that_is_wanted_no_longer_ends_and_the_next_is_whole(
     whole = plan(calm)
     assert whole.count == COUNT
     assert calm.asked >= rounds
-    before = sorted(os.listdir(tmp_path / "cur"))
+    before = sorted(os.listdir(tmp_path / "queue" / "cur"))
     for after in (1, *range(2, calm.asked, calm.asked // 5), calm.asked):
         impatient = Impatient(after)
         with pytest.raises(Stopped, match="nothing was changed"):
@@ -75,7 +75,7 @@ def test_a_plan_that_is_wanted_no_longer_ends_and_the_next_is_whole(
         assert impatient.asked <= after + 1  # nobody went on after the answer
     again = plan(Impatient(10**9))
     assert [item.name for item in again.items] == [item.name for item in whole.items]
-    assert sorted(os.listdir(tmp_path / "cur")) == before
+    assert sorted(os.listdir(tmp_path / "queue" / "cur")) == before
 
 
 def test_how_far_a_plan_has_come_is_told_on_the_way(control: Control) -> None:

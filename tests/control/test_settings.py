@@ -66,19 +66,6 @@ def test_the_first_place_that_names_a_setting_decides(tmp_path: Path) -> None:
     assert empty.why_read_only(memex) is None
 
 
-@pytest.mark.parametrize(
-    ("table", "word", "ask"),
-    [("hosts", "this-machine", lambda found: found.claims_hosts), ("pids", "this-host", lambda found: found.claims_pids)],
-)
-def test_what_is_vouched_for_of_claims_is_one_of_two_words(tmp_path: Path, table: str, word: str, ask: Any) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text(f'[claims]\n{table} = "{word}"\n')
-    assert ask(load({}, [str(own)])) == word
-    assert [ask(from_environ(environ)) for environ in ({}, {f"SPOOLTOP_CLAIMS_{table.upper()}": " any "})] == ["any", "any"]
-    with pytest.raises(UsageError, match=f"SPOOLTOP_CLAIMS_{table.upper()}=here is neither any nor {word}"):
-        ask(from_environ({f"SPOOLTOP_CLAIMS_{table.upper()}": "here"}))
-
-
 def test_the_files_are_the_users_own_then_the_systems(tmp_path: Path) -> None:
     assert files_of({"HOME": "/home/ann"}) == ("/home/ann/.config/spooltop/config.toml", "/etc/spooltop.toml")
     assert files_of({"HOME": "/h", "XDG_CONFIG_HOME": "/x"})[0] == "/x/spooltop/config.toml"
@@ -180,11 +167,8 @@ def nested(times: int) -> bytes:
 def test_no_form_of_a_field_gets_through(data: bytes) -> None:
     assert b"CRET" not in redact(data, ["Token", "api\\key", "cl\N{REPLACEMENT CHARACTER}"])
     assert redact(data, []) == data
-
-
-@pytest.mark.parametrize("data", [b"", b'{"a":"token"}', b"token: x", b'{"tokens":"x"}', bytes(range(256)), b'"' * 999])
-def test_what_has_no_such_field_stays_as_it_is(data: bytes) -> None:
-    assert redact(data, ["token"]) == data
+    for other in (b"", b'{"a":"token"}', b"token: x", b'{"tokens":"x"}', bytes(range(256)), b'"' * 999):
+        assert redact(other, ["token"]) == other  # it has no such field
 
 
 def test_json_within_a_string_stays_json_and_only_its_field_goes() -> None:
@@ -381,15 +365,13 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("line", "said"), WRONG)
-@pytest.mark.parametrize("command", [["status"], ["config", "show"]])
-def test_a_wrong_value_names_the_file_that_has_it(
-    tmp_path: Path, spool: Path, line: str, said: str, command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_value_names_the_file_that_has_it(tmp_path: Path, spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "spooltop" / "config.toml"
     file.parent.mkdir()
-    file.write_text(line)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    done = spooltop(*command, *([] if command[0] == "config" else [spool]), environ=dict(os.environ))
-    assert done.code == 2 and done.err.startswith("spooltop: " + said.format(file)), done.err
-    assert "SPOOLTOP_" not in done.err
+    for line, said in WRONG:
+        file.write_text(line)
+        for command in (["status", spool], ["config", "show"]):
+            done = spooltop(*command, environ=dict(os.environ))
+            assert done.code == 2 and done.err.startswith("spooltop: " + said.format(file)), done.err
+            assert "SPOOLTOP_" not in done.err
