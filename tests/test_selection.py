@@ -35,7 +35,6 @@ def names(items: list[Any]) -> list[str]:
         (config("tests/test_a.py"), []),
         (config("tests/test_a.py::whole"), ["other"]),
         (config("test_a.py::whole[0/1]", folder=ROOT / "tests"), ["other"]),
-        (config("tests/test_b.py"), ["whole[0/1]", "other"]),
         (config("tests/test_b.py::whole"), ["whole[0/1]", "other"]),
         (config(f"{ROOT}/tests/test_a.py::other"), ["whole[0/1]"]),
         (config("tests", every=True), []),
@@ -47,6 +46,8 @@ def names(items: list[Any]) -> list[str]:
 def test_a_long_test_runs_where_it_is_asked_for(asked: Any, out: list[str]) -> None:
     items = [item("quick"), item("whole[0/1]", "long"), item("other", "long", "early")]
     assert names([one for one in items if is_left_out(one, asked)]) == out
+    beside = item("beside", "programs", "long")
+    assert is_left_out(beside, config("tests", expression="long")) and not is_left_out(beside, config(expression="programs"))
 
 
 def test_early_tests_begin_the_share_of_each_worker() -> None:
@@ -61,6 +62,7 @@ def test_ci_runs_all_as_an_ordinary_user_and_the_rest_as_root() -> None:
     assert quick.startswith("as_user env SPOOLTOP_MAY_SKIP=root ") and quick.endswith('"$test"')
     assert long.startswith("as_user env SPOOLTOP_MAY_SKIP=root ") and long.endswith(" -m long")
     assert " SPOOLTOP_MAY_SKIP= " in rest and " -m 'root and " in rest and "long" in rest  # else the long ones are left out
+    assert "-m programs" in (ROOT / ".ci/full").read_text(encoding="utf-8")
 
 
 def test_what_needs_root_has_the_mark_that_selects_it_and_each_skip_names_what_is_missing() -> None:
@@ -69,10 +71,3 @@ def test_what_needs_root_has_the_mark_that_selects_it_and_each_skip_names_what_i
     assert [is_root_missing(reason) for reason in reasons] == [True, False, True, False]
     assert summary(reasons) == "skipped for want of: root 2, tmux 1, see above 1 (apt-get install tmux)"
     assert summary([]) == ""
-
-
-def test_those_with_other_programs_run_only_where_they_are_asked_for() -> None:
-    one = item("beside", "programs", "long")
-    assert is_left_out(one, config("tests")) and is_left_out(one, config("tests", expression="long"))
-    assert not is_left_out(one, config("tests", expression="programs"))
-    assert "-m programs" in (ROOT / ".ci/full").read_text(encoding="utf-8")

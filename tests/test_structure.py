@@ -164,18 +164,3 @@ def test_the_map_of_the_tests_names_every_folder() -> None:
     mapped = re.findall(r"``([a-z0-9_/]+)``", tests.__doc__ or "")
     assert folders <= set(mapped)
     assert [name for name in mapped if not (root / name).exists() and not (root / f"{name}.py").exists()] == ["screenshots/"]
-
-
-def test_no_old_name_comes_back() -> None:
-    lines = (Path(__file__).parent / "old_names.txt").read_text(encoding="utf-8").splitlines()
-    names = [line for line in lines if line and not line.startswith("#")]
-    classes = {
-        f"{name}.{node.name}" for name, (_, tree) in modules().items() for node in tree.body if isinstance(node, ast.ClassDef)
-    }  # fmt: skip
-    assert len(names) > 100
-    for name in names:
-        package, _, last = name.rpartition(".")
-        if last[0].islower():
-            assert f"spooltop.{name}" not in modules(), name
-        else:
-            assert [one for one in classes if one.startswith(f"spooltop.{package}.") and one.endswith(f".{last}")] == [], name

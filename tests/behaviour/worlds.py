@@ -301,11 +301,14 @@ def read_only(world: World) -> None:
 
 @_world
 def locked_out(world: World) -> None:
-    """Makes a spool in a directory that its user may not enter, and one whose cur cannot be listed."""
+    """Makes a spool in a directory that may not be entered, and two with a box, a message, trash or a journal that is closed."""
     three_waiting(Path("shut/spool"))
+    three_waiting(Path("unread"))
     waiting(world)
-    (SPOOL / "cur").chmod(0)
-    Path("shut").chmod(0)
+    write("unread/.spooltop/trash/aaaaaaaaaa/message", "in trash")
+    os.mkdir("unread/.spooltop/journal.jsonl")
+    for path in (SPOOL / "cur", Path("shut"), Path("unread/.spooltop/trash/aaaaaaaaaa"), min(Path("unread/new").iterdir())):
+        path.chmod(0)
 
 
 @_world

@@ -16,7 +16,7 @@ from spooltop.control import Control
 from spooltop.engine import Spool
 from spooltop.errors import Refused
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import ItemResult, Outcome, Plan, Result
+from spooltop.model.operations.plan import Plan, Result
 from spooltop.model.vocabulary import Box, Verdict
 from tests.builders import SpoolWorld, message_id
 
@@ -102,18 +102,6 @@ def fill(spool: Path, count: int) -> None:
 def hold_three(spool: Path, *words: str) -> Done:
     fill(spool, 3)
     return spooltop("hold", spool, "--box", "new", "ALL", "--yes", *words)
-
-
-def test_skipped_and_failed_are_named_and_1(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def apply(self: Control, plan: Plan, **_: object) -> Result:
-        outcomes = (Outcome.DONE, Outcome.SKIPPED, Outcome.FAILED)
-        results = [ItemResult(f"m{outcome}", "", outcome, "gone") for outcome in outcomes]
-        return Result("7f3a", plan.action, plan.target, 0.0, results, False, 0, ("spooltop", "undo", "/spool", "7f3a"))
-
-    monkeypatch.setattr(Control, "apply", apply)
-    done = hold_three(spool)
-    assert done.code == 1
-    assert "held 1 · skipped 1 · failed 1 · operation 7f3a\nskipped mskipped: gone\nfailed mfailed: gone\n" in done.out
 
 
 def test_an_interrupt_ends_between_two_items_and_still_tells_the_result(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:

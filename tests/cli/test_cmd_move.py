@@ -158,23 +158,6 @@ def test_what_comes_meanwhile_is_counted_and_left(empty: Pair, monkeypatch: pyte
     assert (done.code, done.out) == (1, "moved 2 messages; 2 came meanwhile: run it again\n")
 
 
-def test_claims_of_running_consumers_and_of_other_programs_are_counted_and_left(empty: Pair) -> None:
-    put(empty[0], b"one", b"two")
-    with Spool(empty[0]) as spool, spool.claim() as claim:
-        done = spooltop("move", *empty, "--yes")
-        assert (done.code, done.out) == (1, "moved 1 message; 1 is claimed by a running consumer\n")
-        again = spooltop("move", *empty, "--yes")
-        assert again.code == 1 and "move: 1 is claimed by a running consumer" in again.err
-        spool.put(b"late", not_before=LATER)
-        put(empty[0], b"ready")
-        counts = json.loads(spooltop("move", *empty, "--yes", "--json").out)
-        assert (counts["left"], counts["delayed"], counts["running"]) == (2, 1, 1)
-        assert claim.data == b"one"
-    (empty[0] / "cur" / f"job.1:2,P{os.getpid()}").write_bytes(b"held")
-    done = spooltop("move", *empty, "--yes")
-    assert done.code == 1 and "1 is claimed by an unknown holder" in done.err
-
-
 def test_claims_of_a_dead_consumer_are_moved_where_nothing_else_waits(empty: Pair) -> None:
     put(empty[0], b"one")
     die_with(empty[0], Spool.claim)
@@ -200,16 +183,6 @@ def test_what_a_killed_move_held_is_taken_by_the_next_one_alone(empty: Pair, ste
     done = spooltop("move", *empty, "--yes")
     assert (done.code, done.out) == (0 if out else 4, out)
     assert contents(empty[1]) == [b"one"] and left_behind(*empty) == []
-
-
-def test_a_killed_move_to_another_target_is_named_and_left(empty: Pair, tmp_path: Path) -> None:
-    put(empty[0], b"one")
-    Spool.create(tmp_path / "c").close()
-    killed_move(*empty, "put")
-    done = spooltop("move", empty[0], tmp_path / "c", "--yes")
-    assert done.code == 1 and contents(tmp_path / "c") == []
-    again = f"run that move again: spooltop move {empty[0]} {empty[1]}"
-    assert f"1 is left of a move to {empty[1]} that was killed, {again}" in done.err
 
 
 @pytest.mark.parametrize("target", [7, None, ["b"]])

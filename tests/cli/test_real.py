@@ -8,8 +8,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from spooltop.control import Control, open_control
 from spooltop.errors import Unreadable
 from tests.e2e.terminal import SPOOLTOP
@@ -62,20 +60,6 @@ def test_a_canary_is_followed_until_it_is_gone(spool: Path) -> None:
     trace = json.loads(counted.out)["trace"]
     assert [step["pid"] for step in trace] == [worker.pid] * 2
     assert all(step["put_at"] <= step["claimed_at"] <= step["gone_at"] for step in trace)
-
-
-@pytest.mark.parametrize("words", [("--id", "order-17"), ("--key", "order 17"), ()])
-def test_put_tells_whether_the_message_was_there_already(spool: Path, words: tuple[str, ...]) -> None:
-    records = [json.loads(spooltop("put", spool, *words, "--json", stdin=b"x").out) for _ in range(2)]
-    assert [record["duplicate"] for record in records] == [False, bool(words)]
-    assert (records[0]["id"] == records[1]["id"]) is bool(words)
-
-
-def test_put_of_files_names_the_one_that_fails(spool: Path, tmp_path: Path) -> None:
-    (tmp_path / "f").write_text("f")
-    done = spooltop("put", spool, tmp_path / "f", tmp_path / "missing", "--json")
-    assert done.code == 1 and str(tmp_path / "missing") in done.err
-    assert len(done.out.splitlines()) == len(os.listdir(spool / "new")) == 1
 
 
 def test_a_question_on_a_real_terminal(spool: Path) -> None:

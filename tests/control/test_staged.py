@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.control import Control, open_control
+from spooltop.control import Control
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.protocols import ListQuery
-from spooltop.model.vocabulary import LIVE, Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box, Verdict
+from tests.builders import SpoolWorld
 
 HOST = os.uname().nodename
 with subprocess.Popen(["true"]) as exited:
@@ -24,22 +25,26 @@ DONE = {Outcome.DONE}
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    for box in LIVE:
-        (tmp_path / box).mkdir()
-    for folder in ("00", "1f"):
-        (tmp_path / ".spooltop" / "stage" / folder).mkdir(parents=True)
-    return tmp_path
+def world(tmp_path: Path) -> Iterator[SpoolWorld]:
+    with SpoolWorld(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def path(world: SpoolWorld) -> Path:
+    return world.path
 
 
 @pytest.fixture
 def stage(path: Path) -> Path:
+    for folder in ("00", "1f"):
+        (path / ".spooltop" / "stage" / folder).mkdir(parents=True)
     return path / ".spooltop" / "stage"
 
 
 @pytest.fixture
-def control(path: Path) -> Iterator[Control]:
-    with open_control(str(path), watch=False, settings={}) as opened:
+def control(world: SpoolWorld) -> Iterator[Control]:
+    with world.control() as opened:
         yield opened
 
 

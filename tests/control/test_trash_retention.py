@@ -106,16 +106,3 @@ def test_a_look_does_not_read_a_file_for_each_message_in_the_trash(spool: Path) 
         state = control.look().observation.boxes[Box.TRASH]
         assert state.count == 600
         assert 200 <= state.expired <= 300  # the others are as old as their ctime, which nobody can set
-
-
-def test_of_a_folder_too_large_to_be_read_the_expired_are_a_lower_bound_until_all_are(
-    spool: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spooltop.backends.directory.scan.set_aside._SIZES_AT_MOST", 2)
-    clock, bounds = DaysAhead(), []
-    with open_control(str(spool), watch=False, settings={}, clock=clock) as control:
-        purge(control, "a", "b", "c")
-        for clock.days in (29, 31):
-            trash = control.look().observation.boxes[Box.TRASH]
-            bounds.append((trash.expired, trash.expired_is_bound))
-    assert bounds == [(0, True), (3, False)]

@@ -69,23 +69,6 @@ def test_an_idle_screen_writes_under_a_hundred_bytes_a_second(spool_path: Path, 
     assert screen.collect(12.0) < 12 * 100
 
 
-def test_a_page_down_costs_under_four_kilobytes(tmp_path: Path, dashboard: Dashboard) -> None:
-    with Spool.create(str(tmp_path / "spool"), durable=False) as spool:
-        spool.put_many((b'{"rowid": %d}' % number for number in range(200)), source="imessage")
-    screen = dashboard(str(tmp_path / "spool"))
-    screen.wait_for("live · as of")
-    screen.type("2")
-    screen.wait_for(lambda text: "New 200 ·" in text and '"rowid": 0' in text)
-    rests(screen)
-    for page in (1, 2, 3):
-        before = screen.text
-        written = len(screen.raw)
-        screen.type("\x1b[6~")
-        screen.wait_for(lambda text, before=before: text.split("\n")[3] != before.split("\n")[3])
-        rests(screen)
-        assert len(screen.raw) - written < 4096, page
-
-
 @pytest.mark.long
 def test_a_switch_of_view_costs_under_two_and_a_half_kilobytes(tmp_path: Path, dashboard: Dashboard) -> None:
     whole_spool(tmp_path / "spool", 1000)

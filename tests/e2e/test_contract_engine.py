@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import gc
 import inspect
-import json
 import os
-import re
 import time
 from pathlib import Path
 
 import pytest
 
 from spooltop.engine import Claim, Spool
-
-CLAIM = re.compile(r"(?P<new>.+),c=(?P<token>[0-9a-f]{32})\.(?P<us>\d+):2,P(?P<pid>\d+)\Z", re.DOTALL)
 
 
 @pytest.fixture
@@ -39,27 +35,6 @@ def test_signatures_are_as_promised() -> None:
     assert (parameters(Spool.claim), parameters(Spool.create)) == ({"timeout": 0}, {"durable": True})
     assert (parameters(Claim.release)["delay"], "reason" in parameters(Claim.reject)) == (0, True)
     assert "timeout" in parameters(Spool.claims)
-
-
-def test_a_claim_is_named_and_backed_by_a_presence_file(path: Path) -> None:
-    with Spool.create(path) as spool:
-        before = int(time.time() * 1e6)
-        id = spool.put(b"x", source="email")
-        assert re.fullmatch(rf"\d{{16}}\.P{os.getpid()}R[0-9a-f]{{16}}\.[^,:/]+", id) and before <= int(id[:16])
-        claim = spool.claim()
-        assert claim is not None
-        (name,) = names(path / "cur")
-        found = CLAIM.match(name)
-        assert found and found["new"] == f"{id},s=email" and int(found["pid"]) == os.getpid()
-        assert before <= int(found["us"]) <= time.time() * 1e6
-        presence = path / ".spooltop" / "consumers" / found["token"]
-        (line,) = presence.read_text().splitlines()
-        content = json.loads(line)
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        assert content["pid"] == os.getpid() and {boot, os.uname().nodename} <= {*map(str, content.values())}
-        assert any(str(os.stat("/proc/self/ns/pid").st_ino) in str(value) for value in content.values())
-        claim.ack()
-    assert not presence.exists()
 
 
 def test_a_claim_outlives_the_name_of_its_spool(path: Path) -> None:

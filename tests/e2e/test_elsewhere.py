@@ -36,24 +36,6 @@ print(text, flush=True)
 sys.stdin.read()
 """
 
-_LISTENER = """
-import json, os, sys
-from spooltop.control import open_control
-
-with open_control(sys.argv[1], settings={}) as control:
-    while True:
-        observation = control.look().observation
-        if observation.watch.mode == "live" and observation.flow.measured:
-            break
-        control.changes(1.0)
-    print("listening", flush=True)
-    changed, received = 0, []
-    while not received:
-        changed += control.changes(60.0)
-        received = [name for name in ("arrived", "claimed") if getattr(control.look().observation.flow, name)]
-    print(json.dumps([changed > 0, received, "watchfiles" in sys.modules]))
-"""
-
 _COMMANDS = """
 import contextlib, io, json, sys
 from spooltop.__main__ import main
@@ -153,13 +135,6 @@ def test_what_cannot_be_seen_is_said(spool: Path) -> None:
     assert "no pid 4194303 here" in locks[1] and "this system does not show who holds a lock" in locks[1]
     assert "not visible: holders of 2 locks" in status[1]
     assert "this system does not show who holds a lock" in holders[1]
-
-
-def test_a_change_is_told_by_watchfiles(spool: Path) -> None:
-    with running(_LISTENER, str(spool)) as listener:
-        assert line(listener) == "listening\n"
-        (spool / "new" / "1234567890.M1P1.here").touch()
-        assert json.loads(line(listener)) == [True, ["arrived"], True]
 
 
 def test_the_dashboard_shows_what_comes(spool: Path) -> None:
