@@ -54,21 +54,6 @@ def test_a_source_in_two_files_is_shown_twice_and_set_where_it_is_said(spool: Pa
     assert ((spool / "cursors" / "imessage.json").read_text().strip(), cursors(spool)["imessage"]) == ("6", 89632)
 
 
-def test_cursor_files_elsewhere_are_named_by_an_option(spool: Path, tmp_path: Path) -> None:
-    other = tmp_path / "elsewhere"
-    (other / "cursors").mkdir(parents=True)
-    (other / "state.json").write_text('{"teams": 1}')
-    (other / "cursors" / "email.json").write_text("2")
-    files = [other / "state.json", other / "cursors" / "email.json", other / "none.json"]
-    words = [word for file in files for word in ("--cursor-file", file)]
-    found = json.loads(spooltop("status", spool, *words, "--json").out)
-    assert {key: (cursor["value"], cursor["verdict"]) for key, cursor in found["cursors"].items()} == {
-        "teams": (1, "new"), "email": (2, "new"), "none.json": (None, "unreadable"),
-    }  # fmt: skip
-    assert spooltop("cursors", spool, *words, "--set", "teams=5", "--yes").code == 0
-    assert json.loads((other / "state.json").read_text()) == {"teams": 5}
-
-
 @pytest.mark.parametrize("name", ["cursors.json", "cursors/imessage.json"], ids=["shared", "of one source"])
 def test_the_largest_file_that_is_stored_is_shown_and_a_larger_one_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name

@@ -61,12 +61,3 @@ def test_a_command_gets_each_event_and_its_failure_is_told(world: SpoolWorld, tm
         assert process.returncode == 0
     lines = [json.loads(line) for line in kept.read_text().splitlines()]
     assert (lines[0]["event"], lines[0]["code"]) == ("begins", "claims-dead")
-
-
-def test_a_reader_that_went_away_ends_it(world: SpoolWorld) -> None:
-    with running("events", world.path) as process:
-        assert process.stdout is not None
-        process.stdout.close()
-        consumer_dies(world)
-        assert process.wait(60) == 141
-        process.stdout = None

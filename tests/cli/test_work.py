@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -48,37 +47,6 @@ def end(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     """Exit code and stderr, once the worker has ended."""
     _, err = process.communicate()
     return process.returncode, err.decode()
-
-
-def test_drain_gives_each_message_on_stdin_with_its_facts_oldest_first(spool: Spool) -> None:
-    assert finish(work(spool, "--drain")).err == ""
-    ids = [spool.put(f"m{number}\n".encode(), source="src") for number in range(3)]
-    done = finish(work(spool, "--drain", script='read x; echo "$x $SPOOLTOP_ID $SPOOLTOP_ATTEMPT $SPOOLTOP_SOURCE"'))
-    assert done.code == 0
-    assert done.out.splitlines() == [f"m{number} {name} 1 src" for number, name in enumerate(ids)]
-    assert [line.split()[1] for line in done.err.splitlines()] == ids
-    assert boxes(spool) == EMPTY
-    spool.put(b"x")
-    done = finish(work(spool, "--drain", "--quiet"))
-    assert (done.code, done.out, done.err, boxes(spool)) == (0, "", "", EMPTY)
-
-
-@pytest.mark.parametrize(
-    ("script", "said", "box", "ended"),
-    [
-        ("exit 65", "rejected (exit 65)", "rejected", "exit-65"), ("exit 100", "rejected (exit 100)", "rejected", "exit-100"),
-        ("exit 1", "released (exit 1), again in 2.0s", "new", "exit-1"),
-        ("kill -9 $$", "released (killed by SIGKILL), again in 2.0s", "new", "signal-9"),
-    ],
-)  # fmt: skip
-def test_an_exit_code_rejects_or_releases_with_a_delay(spool: Spool, script: str, said: str, box: str, ended: str) -> None:
-    name = spool.put(b"x")
-    done = finish(work(spool, "--drain", script=script))
-    assert done.code == 1
-    assert f"{name} attempt 1 {said}" in done.err
-    [row] = [json.loads(line) for line in spooltop("ls", spool.path, "--box", box, "--json").out.splitlines()]
-    assert (row["id"], row["attempt"], row["last_attempt"]) == (name, 1, ended)
-    assert (row["not_before"] is not None) == (box == "new")
 
 
 def test_sigterm_ends_after_the_current_message(spool: Spool, tmp_path: Path) -> None:

@@ -46,12 +46,7 @@ def held(control: Control) -> str:
 
 @pytest.mark.parametrize(
     ("action", "box", "rounds"),
-    [
-        (Action.REQUEUE, Box.CUR, 2 + 2 + 2 + 2),  # found, judged, looked at, listed
-        (Action.PURGE, Box.NEW, 2 + 2),
-        (Action.RELEASE, Box.HELD, 2 + 2),
-        (Action.UNDO, None, 2 + 2),
-    ],
+    [(Action.REQUEUE, Box.CUR, 8), (Action.PURGE, Box.NEW, 4), (Action.RELEASE, Box.HELD, 4), (Action.UNDO, None, 4)],
 )
 def test_a_plan_that_is_wanted_no_longer_ends_and_the_next_is_whole(
     control: Control, tmp_path: Path, action: Action, box: Box | None, rounds: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tempfile
@@ -11,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.engine import CursorFile, Spool
+from spooltop.engine import Spool
 
 from .consumers import Consumer, producer
-from .terminal import ENTER, ESC, SPOOLTOP, Person, Terminal, all_of, in_one_line
+from .terminal import ESC, SPOOLTOP, Person, Terminal, all_of, in_one_line
 from .test_who_lives import NOBODY, needs_root
 
 pytestmark = pytest.mark.long
@@ -53,30 +52,6 @@ def test_the_depth_rises_and_two_consumers_are_dead(spool_path: Path, dashboard:
     assert [consumer.got["attempt"] for consumer in again] == [2, 2]
     assert {consumer.got["id"] for consumer in again} == {victim.got["id"] for victim in victims}
     assert person.keys == 4
-
-
-def test_the_same_four_rows_again_and_again(spool_path: Path, dashboard: Dashboard) -> None:
-    cursors = spool_path / "cursors.json"
-    cursors.write_text(json.dumps({"imessage": 89632, "email": 204510}))
-    person = Person(dashboard(str(spool_path)))
-    person.sees(all_of("imessage   89632", "seen once"))
-    with Spool(str(spool_path), durable=False) as spool:
-        for turn in (1, 2):
-            stale = json.loads(cursors.read_text())
-            spool.put_many((b'{"rowid": %d}' % rowid for rowid in range(89633, 89637)), source="imessage")
-            CursorFile(str(cursors)).advance("imessage", 89636)
-            person.sees("imessage   89636")
-            draft = spool_path / "cursors.json.tmp"
-            draft.write_text(json.dumps(stale | {"email": 204510 + turn}))
-            draft.replace(cursors)
-            text = person.sees(f"imessage reverted 89636→89632, {turn}×")
-            assert "as email wrote" in text
-    text = person.press(ENTER, all_of("Cursors › imessage", "CursorFile.advance"))
-    assert text.count("89636 → 89632 ↓") == 2
-    # That the temporary file has a common name is told as well where it was seen in its moment.
-    person.press("q", all_of("PROBLEM", "imessage reverted 89636→89632, 2×"))
-    assert person.leaves() == 0
-    assert person.keys == 3
 
 
 @pytest.fixture

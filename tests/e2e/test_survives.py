@@ -8,7 +8,6 @@ import resource
 import shlex
 import signal
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -252,21 +251,3 @@ def test_a_terminal_that_can_nothing_gets_one_look(spool_path: Path, dashboard: 
     screen = dashboard(str(spool_path), env={"TERM": term})
     screen.wait_for(all_of("one look", "no problems detected"))
     assert screen.wait_exit() == 0 and b"\x1b" not in screen.raw
-
-
-def test_a_clock_that_is_set_back_an_hour(spool_path: Path, tmp_path: Path) -> None:
-    setting = tmp_path / "clock"
-    setting.write_text(f"{time.time()}")
-    with Terminal([sys.executable, "-m", "tests.behaviour.clocked", str(setting), str(spool_path)]) as screen:
-        screen.wait_for(all_of("live · as of", "no problems detected"))
-        setting.write_text(f"{time.time() - 3600}")
-        screen.wait_for("in the future: clocks differ")
-        put(spool_path, 1)
-        screen.wait_for(depth("new", 4))
-        for key, word in (("2", "New 4"), ("1", "future")):
-            screen.type(key)
-            text = screen.wait_for(word)
-            assert not re.search(r"(?<![\w.-])-\d", text), text  # a negative age
-        setting.write_text(f"{time.time()}")
-        screen.wait_for(lambda text: "in the future" not in text)
-        leaves(screen)
