@@ -31,7 +31,7 @@
 - ``test_waiting``     calls that may never return, and an event beside descriptors
 - ``stream_builders``  a group of a stream, and what happens to it; ``stream_servers`` runs Redis and Valkey
 - ``desk``             a spool, an operator on it, real consumers; ``clock``: one moment and a clock that stands at it
-- ``scratch``          a place in memory for what is thrown away, and trees laid out again and again
+- ``scratch``          a place in memory for what is thrown away,
 - ``needs``            what a test needs beside Python: root, programs; what was missing is counted at the end of a run
 - ``keys``             the tables of keys of the README and of ``keys.md``
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["Template", "extract", "own_state", "scratch"]
+__all__ = ["extract", "own_state", "scratch"]
 
 
 def scratch() -> str | None:
@@ -27,18 +26,3 @@ def extract(archive: tarfile.TarFile, folder: Path | str, members: Iterable[tarf
 def own_state() -> dict[str, str]:
     """Settings that name nothing but the place of this user's own state, which root alone can do without."""
     return {"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]}
-
-
-class Template:
-    """Directory tree that is prepared once at ``path`` and laid out there again for each trial."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self._kept = path, path.with_name(f"{path.name}.template")
-
-    def keep(self) -> None:
-        """Takes the tree as it stands as the one to lay out."""
-        shutil.copytree(self.path, self._kept, symlinks=True)
-
-    def lay_out(self) -> None:
-        shutil.rmtree(self.path)
-        shutil.copytree(self._kept, self.path, symlinks=True)

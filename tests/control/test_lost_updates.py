@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import Control, open_control
-from spooltop.engine import CursorFile
 from spooltop.model.cursors.state import Cursor
 from spooltop.model.vocabulary import Json
 
@@ -64,27 +63,6 @@ def test_writes_that_were_replaced_before_they_were_read_are_counted(watched: Wa
     found = watched.cursor()
     assert (found.value, found.reverts) == (160, 0)
     assert len(found.history) - 1 + found.writes_unread == 150
-
-
-@pytest.mark.parametrize("source", ["imessage", "email"])
-def test_a_rewind_by_hand_and_a_reset_of_all_are_none(watched: Watched, source: str) -> None:
-    sections: dict[str, Json] = {"imessage": 10, "email": 1}
-    for turn in range(3):
-        for step in range(1, 6):
-            for name in sections:
-                sections[name] = step + (10 if name == "imessage" else 0)
-                watched.received(sections)
-        watched.received({**sections, source: 12 if source == "imessage" else 2})
-        watched.received({"imessage": 10, "email": 1})
-        assert [one.reverts for one in watched.control.look().cursors] == [0, 0], turn
-
-
-def test_writes_under_the_lock_are_none_whatever_they_store(watched: Watched) -> None:
-    file = CursorFile(watched.path)
-    for value in (11, 12, 10, 11, 10, 11, 10):
-        file.advance("imessage", value)
-        file.advance("email", value)
-    assert [one.reverts for one in watched.control.look().cursors] == [0, 0]
 
 
 def test_a_file_written_in_place_is_read_when_it_is_closed(watched: Watched) -> None:

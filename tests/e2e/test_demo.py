@@ -265,16 +265,6 @@ def test_the_tour_that_its_last_line_names_works_and_works_again(dashboard: Dash
     assert person.leaves("\x03") == 0
 
 
-def test_a_kept_spool_is_said_to_be_kept(dashboard: Dashboard, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    screen = dashboard("demo", "--dir", str(kept), env={"TMPDIR": str(tmp_path)})
-    screen.wait_for("\n DEMO, kept on exit")
-    screen.type("q")
-    assert screen.wait_exit() == 0
-    assert f"the spool is kept: spooltop {kept}".encode() in screen.raw
-    assert {"cur", "new", "tmp"} <= {*os.listdir(kept)}
-
-
 def test_a_terminal_that_goes_away_ends_it_tidily(dashboard: Dashboard, tmp_path: Path) -> None:
     screen = dashboard("demo", env={"TMPDIR": str(tmp_path)})
     screen.wait_for("live · as of")
