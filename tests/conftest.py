@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from .builders import SpoolWorld
 from .clock import Clock
 from .needs import is_root_missing, missing_things, need, summary
 from .scratch import extract, scratch
@@ -46,6 +47,13 @@ def memory() -> Iterator[Path]:
     """A directory for many spools, in memory where there is one."""
     with tempfile.TemporaryDirectory(prefix="spooltop-test-", dir=scratch()) as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[SpoolWorld]:
+    """A spool with nothing in it yet."""
+    with SpoolWorld(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

@@ -56,15 +56,6 @@ def test_early_tests_begin_the_share_of_each_worker() -> None:
     assert sorted(map(int, names(early_first(items[6:], 3)))) == [6, 7, 8, 9, 10]
 
 
-def test_ci_runs_all_as_an_ordinary_user_and_the_rest_as_root() -> None:
-    lines = [line for line in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines() if "SPOOLTOP_MAY_SKIP=" in line]
-    quick, long, rest = lines
-    assert quick.startswith("as_user env SPOOLTOP_MAY_SKIP=root ") and quick.endswith('"$test"')
-    assert long.startswith("as_user env SPOOLTOP_MAY_SKIP=root ") and long.endswith(" -m long")
-    assert " SPOOLTOP_MAY_SKIP= " in rest and " -m 'root and " in rest and "long" in rest  # else the long ones are left out
-    assert "-m programs" in (ROOT / ".ci/full").read_text(encoding="utf-8")
-
-
 def test_what_needs_root_has_the_mark_that_selects_it_and_each_skip_names_what_is_missing() -> None:
     reasons = ["Skipped: needs root", "Skipped: needs tmux", "Skipped: needs root", "Skipped: no overlay in this kernel"]
     assert missing_things(reasons) == {"root": 2, "tmux": 1, "see above": 1}

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -164,14 +164,13 @@ def test_what_nobody_foresaw_is_one_line_and_a_traceback_only_for_debugging(erro
 
 
 @pytest.fixture
-def unknown(tmp_path: Path) -> Iterator[SpoolWorld]:
+def unknown(world: SpoolWorld) -> SpoolWorld:
     """Two claims whose pid no process can have, and one of a dead consumer."""
-    with SpoolWorld(tmp_path) as world:
-        world.put(message_id(1))
-        world.claim_dead()
-        for number in range(2):
-            world.claim_foreign(f"job{number}", pid=0)
-        yield world
+    world.put(message_id(1))
+    world.claim_dead()
+    for number in range(2):
+        world.claim_foreign(f"job{number}", pid=0)
+    return world
 
 
 @pytest.mark.parametrize("action", ["requeue", "hold", "purge"])

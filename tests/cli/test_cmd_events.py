@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,6 @@ import pytest
 from tests.builders import SpoolWorld, message_id
 
 from .streams import running, spooltop
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[SpoolWorld]:
-    with SpoolWorld(tmp_path) as made:
-        yield made
 
 
 def next_event(process: subprocess.Popen[bytes], kind: str, code: str | None = None) -> dict[str, Any]:

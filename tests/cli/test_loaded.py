@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.engine import Spool
 from tests.builders import SpoolWorld, message_id
 
 from .streams import ROOT
@@ -64,11 +63,9 @@ def test_a_look_loads_no_library_that_it_does_not_need(spool: Path, words: str) 
     assert loaded(*words.split(), str(spool)) & HEAVY == set()
 
 
-def test_a_put_and_a_change_load_neither_openssl_nor_sockets(tmp_path: Path) -> None:
-    path = str(tmp_path / "spool")
-    Spool.create(path, durable=False).close()
-    (tmp_path / "message").write_text("x")
-    found = loaded("put", path, str(tmp_path / "message"))
+def test_a_put_and_a_change_load_neither_openssl_nor_sockets(world: SpoolWorld) -> None:
+    path = str(world.path)
+    found = loaded("put", path, __file__)
     assert not any(name.startswith(("spooltop.operate", "spooltop.control")) for name in found)
     for words in (["inject", path, "--text", "canary {n}"], ["hold", path, "ALL"], ["requeue", path, "ALL", "--box", "held"]):
         assert loaded(*words, "--yes") & HEAVY == set()

@@ -16,6 +16,8 @@ import pytest
 from spooltop.startup import supervisor
 from spooltop.startup.splash import Splash, targets, wanted
 from spooltop.startup.supervisor import fork_if_fs_may_hang, may_hang
+from tests.e2e.terminal import SPOOLTOP
+from tests.e2e.terminal import Terminal as Pty
 
 from .streams import ROOT, spooltop
 
@@ -56,21 +58,9 @@ def test_every_option_of_the_dashboard_that_takes_a_value_is_skipped() -> None:
 
 
 def test_an_error_stands_on_the_screen_that_was_there_before(spool: Path) -> None:
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "spooltop", "--no-such-flag", str(spool)],
-        stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **XTERM},
-    ) as process:  # fmt: skip
-        os.close(theirs)
-        said = b""
-        try:
-            while data := os.read(ours, 4096):
-                said += data
-        except OSError:  # EIO: the other end is closed
-            pass
-        os.close(ours)
-    assert process.returncode == 2
-    before, _, after = said.partition(b"\x1b[?1049l")
+    with Pty([*SPOOLTOP, "--no-such-flag", str(spool)]) as screen:
+        assert screen.wait_exit() == 2
+        before, _, after = bytes(screen.raw).partition(b"\x1b[?1049l")
     assert b"looking..." in before and b"spooltop:" not in before and b"spooltop: " in after
 
 

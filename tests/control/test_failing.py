@@ -218,13 +218,12 @@ def test_where_one_of_them_gets_done_the_others_may_as_well(spool: Spool, watche
     assert failing(watch.control) is None
 
 
-def test_a_claim_whose_attempts_failed_is_not_one_that_kills(tmp_path: Path) -> None:
-    with SpoolWorld(tmp_path) as world:
-        for number, ended in enumerate((",e=exit-1", ",e=died", "")):
-            world.put(f"order-{number},n=4{ended}")
-        world.claim_dead(3)
-        with world.control() as control:
-            snapshot = control.look()
+def test_a_claim_whose_attempts_failed_is_not_one_that_kills(world: SpoolWorld) -> None:
+    for number, ended in enumerate((",e=exit-1", ",e=died", "")):
+        world.put(f"order-{number},n=4{ended}")
+    world.claim_dead(3)
+    with world.control() as control:
+        snapshot = control.look()
     assert [row.verdict for row in snapshot.observation.claims] == [Verdict.DEAD] * 3
     [poison] = [problem for problem in snapshot.problems if problem.code == "poison"]
     assert poison.selection is not None and poison.count == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,6 @@ from tests.builders import GONE, SpoolWorld
 from tests.cli.streams import spooltop
 
 HOST = os.uname().nodename
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[SpoolWorld]:
-    with SpoolWorld(tmp_path) as made:
-        yield made
 
 
 def put_before(world: SpoolWorld, seconds: float, count: int = 1) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -23,14 +22,13 @@ with subprocess.Popen(["true"]) as exited:
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    with SpoolWorld(tmp_path) as world:
-        for name in NAMES:
-            world.put(name)
-            world.put(f"{name}{TAIL}", box=Box.CUR)
-        with world.control() as opened:
-            opened.look()
-            yield opened
+def control(world: SpoolWorld) -> Iterator[Control]:
+    for name in NAMES:
+        world.put(name)
+        world.put(f"{name}{TAIL}", box=Box.CUR)
+    with world.control() as opened:
+        opened.look()
+        yield opened
 
 
 @pytest.mark.parametrize("box", [Box.NEW, Box.CUR])

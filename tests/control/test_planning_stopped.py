@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,13 +18,12 @@ COUNT = 2 * EVERY
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Iterator[Control]:
-    with SpoolWorld(tmp_path) as world:
-        for number in range(COUNT):
-            world.put(message_id(number))
-            world.claim_foreign(f"{1795222700000000 + number}.P77R{number:016x}.vm")
-        with world.control() as opened:
-            yield opened
+def control(world: SpoolWorld) -> Iterator[Control]:
+    for number in range(COUNT):
+        world.put(message_id(number))
+        world.claim_foreign(f"{1795222700000000 + number}.P77R{number:016x}.vm")
+    with world.control() as opened:
+        yield opened
 
 
 class Impatient:
@@ -49,7 +46,7 @@ def held(control: Control) -> str:
     [(Action.REQUEUE, Box.CUR, 8), (Action.PURGE, Box.NEW, 4), (Action.RELEASE, Box.HELD, 4), (Action.UNDO, None, 4)],
 )
 def test_a_plan_that_is_wanted_no_longer_ends_and_the_next_is_whole(
-    control: Control, tmp_path: Path, action: Action, box: Box | None, rounds: int
+    control: Control, world: SpoolWorld, action: Action, box: Box | None, rounds: int
 ) -> None:
     options: dict[str, Json] = {"undoes": held(control)} if box in (None, Box.HELD) else {}
     selection = Selection(box=box, everything=box is not None)
@@ -62,7 +59,7 @@ def test_a_plan_that_is_wanted_no_longer_ends_and_the_next_is_whole(
     whole = plan(calm)
     assert whole.count == COUNT
     assert calm.asked >= rounds
-    before = sorted(os.listdir(tmp_path / "queue" / "cur"))
+    before = world.names(Box.CUR)
     for after in (1, *range(2, calm.asked, calm.asked // 5), calm.asked):
         impatient = Impatient(after)
         with pytest.raises(Stopped, match="nothing was changed"):
@@ -70,7 +67,7 @@ def test_a_plan_that_is_wanted_no_longer_ends_and_the_next_is_whole(
         assert impatient.asked <= after + 1  # nobody went on after the answer
     again = plan(Impatient(10**9))
     assert [item.name for item in again.items] == [item.name for item in whole.items]
-    assert sorted(os.listdir(tmp_path / "queue" / "cur")) == before
+    assert world.names(Box.CUR) == before
 
 
 def test_how_far_a_plan_has_come_is_told_on_the_way(control: Control) -> None:

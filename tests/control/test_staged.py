@@ -25,21 +25,10 @@ DONE = {Outcome.DONE}
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[SpoolWorld]:
-    with SpoolWorld(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def path(world: SpoolWorld) -> Path:
-    return world.path
-
-
-@pytest.fixture
-def stage(path: Path) -> Path:
+def stage(world: SpoolWorld) -> Path:
     for folder in ("00", "1f"):
-        (path / ".spooltop" / "stage" / folder).mkdir(parents=True)
-    return path / ".spooltop" / "stage"
+        (world.path / ".spooltop" / "stage" / folder).mkdir(parents=True)
+    return world.path / ".spooltop" / "stage"
 
 
 @pytest.fixture
@@ -53,8 +42,8 @@ def undo(control: Control, operation: str) -> set[Outcome]:
     return {one.outcome for one in control.apply(plan).items}
 
 
-def test_each_is_counted_and_judged_beside_those_in_tmp(control: Control, path: Path, stage: Path) -> None:
-    (path / "tmp" / ALSO).write_bytes(b"1")
+def test_each_is_counted_and_judged_beside_those_in_tmp(control: Control, world: SpoolWorld, stage: Path) -> None:
+    (world.path / "tmp" / ALSO).write_bytes(b"1")
     (stage / "00" / LEFT).write_bytes(b"22")
     with (stage / "1f" / OPEN).open("wb") as draft:
         draft.write(b"333")
@@ -82,9 +71,9 @@ def test_a_change_in_a_staging_directory_makes_a_look_due(control: Control, stag
     assert any(changed() for _ in range(10_000))  # the clock of a file system may stand still for milliseconds
 
 
-def test_a_purge_takes_what_is_abandoned_and_brings_it_back_to_its_place(control: Control, path: Path, stage: Path) -> None:
+def test_a_purge_takes_what_is_abandoned_and_brings_it_back(control: Control, world: SpoolWorld, stage: Path) -> None:
     (stage / "00" / LEFT).write_bytes(b"staged")
-    (path / "tmp" / LEFT).write_bytes(b"in tmp")
+    (world.path / "tmp" / LEFT).write_bytes(b"in tmp")
     (stage / "1f" / OPEN).touch()
     with (stage / "1f" / OPEN).open("wb"):
         control.look()
@@ -92,14 +81,14 @@ def test_a_purge_takes_what_is_abandoned_and_brings_it_back_to_its_place(control
         assert sorted(item.row.key for item in plan.items) == [("tmp", f"00/{LEFT}"), ("tmp", LEFT)]
         # Of equal names one goes to the trash; the other stays where it is, as nothing is ever replaced.
         assert sorted(one.outcome for one in control.apply(plan).items) == [Outcome.DONE, Outcome.FAILED]
-    [gone] = [one for one in (stage / "00" / LEFT, path / "tmp" / LEFT) if not one.exists()]
-    assert (path / ".spooltop" / "trash" / plan.operation / LEFT).read_bytes() in (b"staged", b"in tmp")
+    [gone] = [one for one in (stage / "00" / LEFT, world.path / "tmp" / LEFT) if not one.exists()]
+    assert (world.path / ".spooltop" / "trash" / plan.operation / LEFT).read_bytes() in (b"staged", b"in tmp")
     assert undo(control, plan.operation) == DONE
     assert gone.exists()
     assert sorted(found.name for found in (stage / "00").iterdir()) == [LEFT]
 
 
-def test_it_comes_back_where_its_directory_was_removed_meanwhile(control: Control, path: Path, stage: Path) -> None:
+def test_it_comes_back_where_its_directory_was_removed_meanwhile(control: Control, world: SpoolWorld, stage: Path) -> None:
     (stage / "00" / LEFT).write_bytes(b"staged")
     control.look()
     plan = control.plan(Action.PURGE, Selection(box=Box.TMP, everything=True))
@@ -112,7 +101,7 @@ def test_it_comes_back_where_its_directory_was_removed_meanwhile(control: Contro
 
 @pytest.mark.parametrize("where", ["stage", "folder"])
 def test_a_link_is_not_followed(
-    control: Control, path: Path, stage: Path, tmp_path_factory: pytest.TempPathFactory, where: str
+    control: Control, world: SpoolWorld, stage: Path, tmp_path_factory: pytest.TempPathFactory, where: str
 ) -> None:
     """Whoever may write ``.spooltop`` could lead a purge by root to files outside the spool."""
     precious = tmp_path_factory.mktemp("precious")
@@ -120,7 +109,7 @@ def test_a_link_is_not_followed(
     (precious / LEFT).touch()
     (precious / "00" / LEFT).touch()
     if where == "stage":
-        stage.rename(path / "old")
+        stage.rename(world.path / "old")
         stage.symlink_to(precious)
     else:
         (stage / "66").symlink_to(precious)

@@ -1,13 +1,10 @@
-"""Real consumers and producers in processes of their own: they say what they hold, put a message whenever they are told, end when
-told, or are killed."""
+"""Real consumers and writers in processes of their own: they say what they hold, end when told, or are killed."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,14 +27,6 @@ sys.stdin.read()
 for claim in claims:
     claim.release()
 """
-_PRODUCER = """
-import sys
-from spooltop.engine import Spool
-with Spool(sys.argv[1], durable=False) as spool:
-    for line in sys.stdin:
-        spool.put_many([line.encode()] * int(line), source="email")
-        print("put", flush=True)
-"""
 _WRITER = """
 import os, signal, sys
 from spooltop.engine import Spool
@@ -58,12 +47,6 @@ def _start(script: str, *words: object) -> subprocess.Popen[str]:
 def _line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline()
-
-
-def _tell(process: subprocess.Popen[str], word: str) -> None:
-    assert process.stdin is not None
-    process.stdin.write(f"{word}\n")
-    process.stdin.flush()
 
 
 def hold(spool: Path, many: int) -> subprocess.Popen[str]:
@@ -92,40 +75,12 @@ class Consumer:
     def kill(self) -> None:
         """SIGKILL, and waits until the kernel has let go of everything it held."""
         self.process.kill()
-        self._reap()
+        self.process.communicate()
 
     def end(self, word: str = "ack") -> int:
         """Lets it ack, release or reject, and waits for its end."""
-        if self.process.poll() is None:
-            _tell(self.process, word)
-        return self._reap()
-
-    def _reap(self) -> int:
-        code = self.process.wait(30)
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                with suppress(BrokenPipeError):  # it died with our word unread
-                    stream.close()
-        return code
-
-
-class Producer:
-    """Puts what it is told to put."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def put(self, count: int) -> None:
-        """Returns once ``count`` more messages are in ``new``."""
-        _tell(self._process, str(count))
-        assert _line(self._process) == "put\n"
-
-
-@contextmanager
-def producer(spool: Path) -> Iterator[Producer]:
-    with _start(_PRODUCER, spool) as process:
-        yield Producer(process)
-        process.kill()
+        self.process.communicate(f"{word}\n", timeout=30)
+        return self.process.returncode
 
 
 def dying_writer(spool: Path) -> None:

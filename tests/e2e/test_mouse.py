@@ -62,11 +62,3 @@ def test_the_mouse_does_what_keys_do(spool_path: Path, dashboard: Dashboard) -> 
     for mode in (b"1002", b"1003", b"1015", b"1016"):
         assert b"\x1b[?" + mode + b"h" not in screen.raw
     assert screen.raw.rindex(b"\x1b[?1000l") > screen.raw.rindex(b"\x1b[?1000h")
-
-
-def test_the_mouse_is_left_to_the_terminal_where_that_is_asked(spool_path: Path, dashboard: Dashboard) -> None:
-    screen = dashboard(str(spool_path), "--no-mouse")
-    screen.wait_for("live · as of")
-    screen.type("q")
-    assert screen.wait_exit() == 0
-    assert b"\x1b[?1000h" not in screen.raw

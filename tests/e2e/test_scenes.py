@@ -12,7 +12,7 @@ import pytest
 
 from spooltop.engine import Spool
 
-from .consumers import Consumer, producer
+from .consumers import Consumer
 from .terminal import ESC, SPOOLTOP, Person, Terminal, all_of, in_one_line
 from .test_who_lives import NOBODY, needs_root
 
@@ -29,18 +29,18 @@ def depth(text: str) -> int:
 
 def test_the_depth_rises_and_two_consumers_are_dead(spool_path: Path, dashboard: Dashboard) -> None:
     victims = [Consumer.claim(spool_path), Consumer.claim(spool_path)]
-    with producer(spool_path) as feed:
+    with Spool(str(spool_path), durable=False) as spool:
         person = Person(dashboard(str(spool_path)))
         person.sees(lambda text: depth(text) == 1)
         for victim in victims:
             victim.kill()
-        feed.put(4)
+        spool.put_many([b"x"] * 4)
         pids = [str(victim.pid) for victim in victims]
         person.sees(lambda text: depth(text) == 5 and all_of("✗ 2 claims of dead consumers", "consumers 0", *pids)(text))
-        feed.put(40)
+        spool.put_many([b"x"] * 40)
         person.sees(lambda text: depth(text) == 45)
         person.press("r", all_of("Requeue 2 claims", "y requeue 2", *pids))
-        feed.put(1)
+        spool.put(b"x")
         person.press("y", all_of("done 2 · skipped 0 · failed 0", "2 wait in new, place 1 to 2 of 48"))
         again = [Consumer.claim(spool_path), Consumer.claim(spool_path)]
         person.sees(all_of(*(f"claimed by {consumer.pid}" for consumer in again)))
