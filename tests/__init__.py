@@ -27,7 +27,6 @@
 - ``figures``          lines of the tests, and the inner modules that they import
 - ``test_structure``   no import cycles, no two public classes of one name, docstrings that open well, this map
 - ``test_selection``   the tests that a run takes, and their order
-- ``test_open_queue``    guarantees that a queue gives up
 - ``test_waiting``     calls that may never return, and an event beside descriptors
 - ``stream_builders``  a group of a stream, and what happens to it; ``stream_servers`` runs Redis and Valkey
 - ``desk``             a spool, an operator on it, real consumers; ``clock``: one moment and a clock that stands at it

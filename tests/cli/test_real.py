@@ -113,14 +113,3 @@ def test_an_error_in_one_of_several_leaves_the_others(tmp_path: Path) -> None:
 
     done = spooltop("status", tmp_path, opener=opener)
     assert done.code == 5 and f"? {tmp_path}/a" in done.out and "it is closed" in done.out and f"✓ {tmp_path}/b" in done.out
-
-
-def test_a_settings_file_names_the_targets(tmp_path: Path) -> None:
-    (tmp_path / "spools").mkdir()
-    for name in ("a", "b"):
-        assert spooltop("init", tmp_path / "spools" / name).code == 0
-    file = tmp_path / "config" / "spooltop" / "config.toml"
-    file.parent.mkdir(parents=True)
-    file.write_text(f'paths = ["{tmp_path}/spools/*"]\n')
-    done = spooltop("status", environ={"TERM": "xterm", "XDG_CONFIG_HOME": str(tmp_path / "config")})
-    assert done.out.startswith("2 spools · 0 with problems"), done

@@ -4,43 +4,34 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from spooltop.control import open_control
-from spooltop.engine import Spool
 from spooltop.errors import Unreadable
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.audit import AuditTrail, said
 from spooltop.model.operations.plan import ItemResult, Outcome
 from spooltop.model.vocabulary import Action, Box
+from tests.builders import SpoolWorld
+from tests.cli.streams import finish
 
 NAMES = ("a\x1b[31mb", "[red]", "\udcff\udcfe", "plain")
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    with Spool.create(tmp_path / "spool", durable=False) as made:
-        for name in NAMES:
-            Path(made.path, "new", name).write_text("x")
-    return tmp_path / "spool"
-
-
-def spooltop(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "spooltop", *words], capture_output=True, text=True, env={**os.environ, **environ}, check=False
-    )  # fmt: skip
+def spool(world: SpoolWorld) -> Path:
+    for name in NAMES:
+        world.put(name)
+    return world.path
 
 
 @pytest.mark.early
 def test_who_it_was_and_what_became_of_each_item_comes_back(spool: Path) -> None:
     who = {"SUDO_USER": "ann", "SSH_CONNECTION": "192.0.2.1 5 192.0.2.2 22"}
-    done = spooltop("hold", str(spool), "ALL", "--box", "new", "--yes", "--json", **who)
-    assert done.returncode == 0, done.stderr
-    operation = json.loads(done.stdout)["operation"]
+    done = finish(["hold", spool, "ALL", "--box", "new", "--yes", "--json"], env={**os.environ, **who})
+    operation = json.loads(done.out)["operation"]
     with open_control(str(spool), watch=False, settings={}) as control:
         trail = control.audit(operation)
         assert control.audit("nothing").lines == ()

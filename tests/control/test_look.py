@@ -12,7 +12,6 @@ import pytest
 
 from spooltop.engine import FileTicketQueue, Spool
 from spooltop.model.filters.selection import Selection
-from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import GONE, SpoolWorld
 from tests.cli.streams import spooltop
@@ -47,16 +46,6 @@ def test_the_newest_claim_is_the_last_only_where_nothing_was_claimed_and_finishe
             control.look()
             notes = " ".join(control.plan(Action.REQUEUE, Selection(box=Box.CUR, everything=True), force=True).notes)
         assert "19m" not in notes and "20m" not in notes and "At work now: 1 consumer, last claim not known." in notes
-
-
-def test_a_list_and_a_plan_agree_on_what_is_older(world: SpoolWorld) -> None:
-    now = 1_795_220_920.0
-    names = [world.put(f"{int((now - age) * 1e6)}.P1R{age:016x}.vm") for age in (601, 600, 599)]
-    chosen = Selection(box=Box.NEW, older_than=600.0)
-    with world.control(clock=lambda: now) as control:
-        control.look()
-        listed = [row.id for row in control.listing(ListQuery(Box.NEW, selection=chosen)).window(0, 9)]
-        assert listed == [item.id for item in control.plan(Action.HOLD, chosen).items] == names[:2]
 
 
 def test_a_look_that_is_to_scan_again_scans_though_no_time_changed(world: SpoolWorld) -> None:

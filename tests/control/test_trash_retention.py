@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import open_control
-from spooltop.engine import Spool
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.expiry import expired_words, kept_words
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
+from tests.builders import SpoolWorld
 
 DAY = 86400.0
 
@@ -39,11 +39,10 @@ def trashed(path: Path) -> list[str]:
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    with Spool.create(tmp_path / "spool", durable=False) as made:
-        for name in ("a", "b", "c"):
-            Path(made.path, "new", name).write_text("x")
-    return tmp_path / "spool"
+def spool(world: SpoolWorld) -> Path:
+    for name in ("a", "b", "c"):
+        world.put(name)
+    return world.path
 
 
 def test_what_is_over_its_retention_is_shown_and_only_that_is_offered(spool: Path) -> None:

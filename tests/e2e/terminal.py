@@ -136,6 +136,10 @@ def _own_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
+Dashboard = Callable[..., Terminal]
+"""Opens the dashboard on a pty; the fixture ``dashboard``."""
+
+
 class Person:
     """Plays on ``screen``. ``keys`` is the number of keys pressed so far."""
 

@@ -11,10 +11,8 @@ import pytest
 
 from spooltop.engine import Spool
 
-from .terminal import Terminal
+from .terminal import Dashboard, Terminal
 from .views import switches, whole_spool
-
-Dashboard = Callable[..., Terminal]
 
 
 def rests(screen: Terminal) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from spooltop import open_queue
 from spooltop.engine import Claim, Spool
+from spooltop.model.queue import Guarantee
 
 
 @pytest.fixture
@@ -56,3 +58,10 @@ def test_a_key_is_remembered_however_long_ago(path: Path) -> None:
     with Spool(path, clock=lambda: time.time() + 10 * 366 * 86400) as later:
         later.put(b"z", key="another")
         assert later.put(b"y", key="k") == id and later.depth() == 2
+
+
+def test_a_promise_that_was_given_up_is_no_guarantee(path: Path) -> None:
+    Spool.create(path).close()
+    with open_queue(str(path), durable=False) as queue, Spool(path, key_window=60.0) as windowed:
+        assert frozenset(Guarantee) - queue.guarantees == {Guarantee.DURABLE}
+        assert frozenset(Guarantee) - windowed.guarantees == {Guarantee.KEY_FOREVER}

@@ -22,10 +22,9 @@ from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.model.vocabulary import Box
 
-from .terminal import SPOOLTOP, Person, Terminal
+from .terminal import SPOOLTOP, Dashboard, Person
 from .tour import play
 
-Dashboard = Callable[..., Terminal]
 Demo = Callable[..., subprocess.Popen[str]]
 ACTORS = 13
 STREAM_ACTORS = 12

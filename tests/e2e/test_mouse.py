@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from .consumers import Consumer
-from .terminal import Terminal
+from .terminal import Dashboard, Terminal
 
 pytestmark = pytest.mark.long
-
-Dashboard = Callable[..., Terminal]
 
 
 def click(screen: Terminal, words: str, line: Callable[[str], bool] = lambda line: True) -> None:

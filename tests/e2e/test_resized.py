@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from .consumers import Consumer
-from .terminal import ESC, Person, Terminal, all_of
-
-Dashboard = Callable[..., Terminal]
+from .terminal import ESC, Dashboard, Person, all_of
 
 SIZES = ((20, 5), (40, 10), (200, 60), (1, 1), (80, 9), (39, 60), (300, 3), (160, 50), (80, 24), (41, 11))
 """Columns and lines; below 40×10 nothing but that can be said."""

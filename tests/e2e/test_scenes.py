@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +13,10 @@ import pytest
 from spooltop.engine import Spool
 
 from .consumers import Consumer
-from .terminal import ESC, SPOOLTOP, Person, Terminal, all_of, in_one_line
+from .terminal import ESC, SPOOLTOP, Dashboard, Person, Terminal, all_of, in_one_line
 from .test_who_lives import NOBODY, needs_root
 
 pytestmark = pytest.mark.long
-
-Dashboard = Callable[..., Terminal]
 
 
 def depth(text: str) -> int:

@@ -17,12 +17,10 @@ import pytest
 
 from spooltop.engine import Spool
 
-from .terminal import SPOOLTOP, Person, Terminal, all_of, in_one_line
+from .terminal import SPOOLTOP, Dashboard, Person, Terminal, all_of, in_one_line
 from .test_who_lives import needs_root
 
 pytestmark = pytest.mark.long
-
-Dashboard = Callable[..., Terminal]
 
 
 def depth(box: str, count: int) -> Callable[[str], bool]:
@@ -44,20 +42,6 @@ def put(path: Path, count: int) -> None:
 
 def leaves(screen: Terminal) -> None:
     assert Person(screen).leaves() == 0
-
-
-def test_the_whole_spool_is_replaced_by_another(spool_path: Path, dashboard: Dashboard) -> None:
-    other = spool_path.with_name("other")
-    Spool.create(str(other), durable=False).close()
-    put(other, 17)
-    screen = dashboard(str(spool_path))
-    screen.wait_for(depth("new", 3))
-    spool_path.rename(spool_path.with_name("away"))
-    other.rename(spool_path)
-    screen.wait_for(depth("new", 17))
-    put(spool_path, 1)
-    screen.wait_for(depth("new", 18))
-    leaves(screen)
 
 
 def through_fuse(backing: Path, *command: str) -> Terminal:
@@ -244,10 +228,3 @@ def test_any_kind_of_terminal(spool_path: Path, dashboard: Dashboard, term: str,
     screen.wait_for("no problems detected")
     leaves(screen)
     assert bytes(screen.raw).isascii() == (lang == "C" or term == "linux")
-
-
-@pytest.mark.parametrize("term", ["dumb", ""])
-def test_a_terminal_that_can_nothing_gets_one_look(spool_path: Path, dashboard: Dashboard, term: str) -> None:
-    screen = dashboard(str(spool_path), env={"TERM": term})
-    screen.wait_for(all_of("one look", "no problems detected"))
-    assert screen.wait_exit() == 0 and b"\x1b" not in screen.raw

@@ -6,16 +6,13 @@ import os
 import signal
 import sys
 import termios
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .terminal import Terminal
+from .terminal import Dashboard, Terminal
 
 pytestmark = pytest.mark.long
-
-Dashboard = Callable[..., Terminal]
 
 ALTERNATE = b"\x1b[?1049h"
 LEAVE_ALTERNATE, SHOW_CURSOR, POP_KEYBOARD = b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[<u"
