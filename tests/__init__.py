@@ -12,13 +12,13 @@
 - ``operate``          plan, confirm, apply, audit, whatever the kind of queue
 - ``control``          the application's API as front ends use it, settings, lost updates, what one look can tell
 - ``monitor``          what a monitoring system reads: plugin output and ranges, metrics, events; doctor and bench
-- ``cli``              each command: arguments, text and JSON output, exit codes, the worker, the demo's actors
+- ``cli``              commands beyond the record: questions, signals, races, terminals, the worker, the start
 - ``tui``              the dashboard in memory: keys, views, plans, threads; ``tui/draw``: lines and spans without Textual
 - ``behaviour``        the record of what commands do and print in worlds made for it, and of the screens
 - ``snapshots``        the words of every screen, and pictures compared with ``screenshots/``
 - ``contract``         what a queue promises, on a directory and on a stream
 - ``matrix``           each action cut off at each changing call, each error: nothing is lost, nothing doubled
-- ``e2e``              the programs as a user runs them, on a pty: the contract, the README, the demo, hostile names
+- ``e2e``              the programs as a user runs them, on a pty: the contract, the README, the demo, faults
 - ``programs``         the real programs: queues that they made, stored; made anew and worked on beside spooltop in ``.ci/full``
 - ``reliability``      proofs: killed at every call, power cuts, full disks, storms; the quick parts run here
 - ``bench``            measurements beside a floor taken in the same run; a test guards their table

@@ -27,8 +27,7 @@ FIRST = ("spooltop",)
 """Folders that a sample comes from without a path."""
 MEASURED = (
     "tests/engine", "tests/backends", "tests/operate", "tests/observe", "tests/model", "tests/control", "tests/cli",
-    "tests/contract", "tests/monitor", "tests/tui", "tests/snapshots", "tests/test_open_queue.py",
-    "tests/test_run_each.py", "tests/test_stop_event.py", "tests/test_structure.py",
+    "tests/contract", "tests/monitor", "tests/tui", "tests/snapshots", "tests/test_waiting.py", "tests/test_structure.py",
 )  # fmt: skip
 """The tests that a mutation is tried with."""
 COPIED = ("spooltop", "tests", "screenshots", "pyproject.toml", "README.md", ".ci")
