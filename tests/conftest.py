@@ -57,6 +57,12 @@ def world(tmp_path: Path) -> Iterator[SpoolWorld]:
 
 
 @pytest.fixture
+def spool(world: SpoolWorld) -> Path:
+    """The path of a spool with nothing in it yet."""
+    return world.path
+
+
+@pytest.fixture
 def real_spools(tmp_path: Path) -> Path:
     """Spools as other programs left them, one folder each, fresh for each test."""
     with tarfile.open(DATA / "spools.tar.gz") as archive:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
-
-import pytest
 
 from .streams import ROOT, spooltop
 
@@ -42,21 +39,3 @@ def test_try_takes_a_file(tmp_path: Path) -> None:
     assert (tried["box"], tried["id"], tried["enqueued_at"]) == ("new", "a\\x1b", 1795220919.0)
     job.unlink()
     assert spooltop(*words, environ={}).code == 4
-
-
-def test_an_invalid_file_is_named_and_one_of_a_known_name_comes_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    user = os.geteuid() or 1000  # root reads no layouts of a home
-    folder = tmp_path / "spooltop/layouts"
-    folder.mkdir(parents=True)
-    (folder / "bad.toml").write_text(MINE.replace('"new"', '"neu"'))
-    (folder / "nq.toml").write_text(MINE.replace('"mine"', '"nq"'))
-    for path in (folder, *folder.iterdir()):
-        os.chown(path, user, -1)
-    monkeypatch.setattr(os, "geteuid", lambda: user)
-    listed = spooltop("layouts", "--json", environ={"XDG_CONFIG_HOME": str(tmp_path), "TERM": "xterm"}).out
-    bad, own, *others = map(json.loads, listed.splitlines())
-    assert bad["error"].partition("bad.toml: ")[2].startswith("line 4: box = 'neu': there are tmp, new, cur, held, rejected")
-    assert (own["name"], own["ships"], own["shadowed"]) == ("nq", False, False)
-    assert [layout["name"] for layout in others if layout["shadowed"]] == ["nq"]

@@ -10,8 +10,6 @@ from typing import Any
 
 from spooltop.control import Control, open_control
 from spooltop.errors import Unreadable
-from tests.e2e.terminal import SPOOLTOP
-from tests.e2e.terminal import Terminal as Pty
 
 from .streams import running, spooltop, start
 
@@ -60,16 +58,6 @@ def test_a_canary_is_followed_until_it_is_gone(spool: Path) -> None:
     trace = json.loads(counted.out)["trace"]
     assert [step["pid"] for step in trace] == [worker.pid] * 2
     assert all(step["put_at"] <= step["claimed_at"] <= step["gone_at"] for step in trace)
-
-
-def test_a_question_on_a_real_terminal(spool: Path) -> None:
-    (spool / "new" / "message").touch()
-    with Pty([*SPOOLTOP, "hold", str(spool), "ALL"]) as screen:
-        screen.wait_for("hold 1? Type y, anything else cancels:")
-        assert os.listdir(spool / "new") == ["message"]
-        screen.type("y\n")
-        assert screen.wait_exit() == 0
-    assert os.listdir(spool / "new") == []
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(spool: Path) -> None:
