@@ -58,7 +58,7 @@ def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines
 def sort_of(text: str) -> Sort | None:
     """Returns the order that ``COLUMN``, ``COLUMN:asc`` or ``COLUMN:desc`` names; None for no text. Raises ``UsageError``.
 
-    >>> [sort_of(text).descending for text in ("id", "age", "age:asc", "id:desc")]
+    >>> [sort_of(text).descending for text in ("name", "age", "age:asc", "name:desc")]
     [False, True, False, True]
     """
     if not text:
