@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,10 +96,10 @@ def test_a_line_says_whether_it_was_forced_and_what_became_of_each_item(spool: P
     assert found.lines[0].results == tuple(results)
 
 
-def test_what_a_forged_line_tells_is_escaped(spool: Path) -> None:
+def test_what_a_forged_line_tells_is_marked_and_escaped(spool: Path) -> None:
     bad = line(user="root\x1b[2J\u202e", ended="\x1b]52;c;x\x07", tty="\n", sudo_user="\x9b", ssh_connection="\r")
     [told] = trail(spool, bad).lines
-    assert said(told).isprintable()
+    assert said(told).isprintable() and "its owner can write" in said(replace(told, trusted=False))
 
 
 def test_what_is_audited_goes_to_syslog_where_it_is_asked_for(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
