@@ -45,10 +45,8 @@ class Interposed(Files):
         after: Callable[[int, str], None] = lambda _number, _name: None,
         *,
         renameat2: bool = True,
-        staging: bool = False,
     ) -> None:
         super().__init__()
-        self.staging = staging
         self.calls: list[str] = []
         self.armed = True
         self.before, self.after, self.renameat2 = before, after, renameat2
@@ -68,45 +66,32 @@ class Interposed(Files):
 
         return interposed
 
-    def reuses_inodes_late(self, fd: int) -> bool:
-        return self.staging
-
     def rename_noreplace(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:
         if not self.renameat2:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         super().rename_noreplace(name, dir_fd, to, to_fd)
 
 
-def killed_at(k: int, *, of: frozenset[str] = OPERATIONS, renameat2: bool = True, staging: bool = False) -> Interposed:
-    """Ends the process by SIGKILL instead of the ``k``-th operation, counted among those in ``of``. A kill before one that only
-    looks or syncs leaves what the kill before the next change leaves."""
-    counted = 0
+def failing(operation: str, code: int = errno.EIO) -> Interposed:
+    """File operations of which ``operation`` fails with ``code``."""
 
-    def before(_number: int, name: str) -> None:
-        nonlocal counted
-        counted += name in of
-        if counted == k:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return Interposed(before, renameat2=renameat2, staging=staging)
-
-
-def failing_at(
-    k: int, code: int, *, done: bool = False, persistent: bool = False, renameat2: bool = True, staging: bool = False
-) -> Interposed:
-    """The ``k``-th operation fails with ``code``; with ``done`` after it was done (NFS), ``persistent``: all later ones too."""
-
-    def fail(number: int, name: str) -> None:
-        # Reading and closing never run out of space; a failed close has closed all the same (close(2)).
-        if name in NEVER_FULL and code == errno.ENOSPC:
-            return
-        if name == "close" and not done:
-            return
-        if number == k or (persistent and number > k):
+    def fail(_number: int, name: str) -> None:
+        if name == operation:
             raise OSError(code, os.strerror(code))
 
-    when = {"after": fail} if done else {"before": fail}
-    return Interposed(**when, renameat2=renameat2, staging=staging)
+    return Interposed(fail)
+
+
+def meanwhile(operation: str, act: Callable[[], object]) -> Interposed:
+    """File operations that call ``act`` before the first ``operation`` while they are armed, and are disarmed by that."""
+
+    def before(_number: int, name: str) -> None:
+        if name == operation:
+            files.armed = False
+            act()
+
+    files = Interposed(before)
+    return files
 
 
 def places(spool: Path) -> dict[int, list[str]]:

@@ -12,6 +12,7 @@ import queue
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,46 +30,60 @@ from spooltop.engine import (
     write_atomic,
     write_atomic_text,
 )
-from tests.engine.helpers import Interposed, claimed, places
+from tests.engine.helpers import claimed, failing, in_child, places
 
 ANY: Any = None  # arguments of the wrong type are what is tested here
 
 
-# Wrong types
-
-
-def test_a_delay_that_is_no_number_releases_nothing(spool: Spool) -> None:
-    spool.put(b"")
-    with spool.get() as claim:
-        with pytest.raises(UsageError, match="delay takes seconds, not NaN"):
-            claim.release(delay=float("nan"))
-        assert spool.depth() == 0
-
+# Wrong values and types
 
 NAN, INFINITE = float("nan"), float("inf")
+TIMEOUT = "timeout takes seconds or None, not "
+NO_DATA = "data: a message is bytes or a binary file, not int"
+WRONG_VALUES: list[tuple[Callable[[Any], object], str]] = [
+    *((lambda spool, time=time: spool.put(b"", not_before=time), "takes epoch seconds, not") for time in (NAN, INFINITE)),
+    *((lambda spool, name=name: spool.put(b"", **{name: "\ud83d"}), "surrogate") for name in ("key", "id", "source")),
+    *((lambda spool, call=call: call(spool, NAN), f"{TIMEOUT}NaN") for call in (
+        lambda spool, time: spool.get(timeout=time), lambda spool, time: spool.consume(print, time), Spool.aclaims)),
+    *((lambda spool, now=now: Spool(spool.path, clock=lambda: now), f"clock gives epoch seconds, not {now}; a name carries")
+      for now in (-0.1, NAN, INFINITE, 1e12)),
+    (lambda spool: Spool(spool.path, max_attempts=0), "max_attempts takes a number from 1 up, not 0"),
+    (lambda spool: Spool(spool.path, hosts="this"), "'this' is neither any nor this-machine"),
+    *((lambda spool, opens=opens: opens(""), "an empty path; name the file or the directory")  # not the working directory
+      for opens in (Spool, Spool.create, CursorFile)),
+]  # fmt: skip
+WRONG_TYPES: list[tuple[Callable[[Any], object], str]] = [
+    (lambda spool: spool.put("text"), r"data: a message is bytes .* not str: encode it, as in data.encode\(\)"),
+    (lambda spool: spool.put(5), NO_DATA), (lambda spool: spool.put(5, key="known"), NO_DATA),
+    *((lambda spool, name=name, value=value: spool.put(b"", **{name: value}), f"{name} takes {what}") for name, value, what in (
+        ("source", 5, "a str, not int: 5"), ("id", 0, "a str, not int: 0"), ("key", ("a", 1), r"a str, not tuple: \('a', 1\)"),
+        ("not_before", "x", "epoch seconds, not str: 'x'"), ("not_before", True, "epoch seconds, not bool: True"),
+        ("not_before", datetime.datetime(2026, 1, 1), r"epoch seconds, not datetime: give its timestamp\(\)"))),
+    (lambda spool: spool.put_many([b"x"], source=5), "source takes a str, not int: 5"),
+    *((lambda spool, data=data: spool.put_many(data), "messages takes an iterable .* for one message call put")
+      for data in (b"ab", "ab", bytearray(b"ab"), io.BytesIO(b"ab"))),
+    (lambda spool: spool.aclaims("5"), f"{TIMEOUT}str: '5'"), (lambda spool: spool.get(timeout="5"), f"{TIMEOUT}str: '5'"),
+    (lambda spool: Spool(spool.path, clock=lambda: "5"), "clock gives epoch seconds, not str: '5'"),
+    (lambda spool: spool.ack_many("ab"), "claims takes claims, not str: 'a'"),
+    (lambda spool: Spool(spool.path, max_attempts="3"), "max_attempts takes a whole number, not str: '3'"),
+    (lambda spool: Spool(spool.path, key_window="3"), "key_window takes seconds or None, not str: '3'"),
+    (lambda spool: Spool(spool.path, lock_timeout=True), "lock_timeout takes seconds or None, not bool: True"),
+    (lambda spool: write_atomic(spool.path + "/file", "text"), "data takes bytes, not str: call write_atomic_text"),
+    (lambda spool: write_atomic(spool.path + "/file", None), "data takes bytes, not NoneType"),
+    (lambda spool: write_atomic_text(spool.path + "/file", b"x"), "text takes a str, not bytes: b'x'"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        *((lambda spool, time=time: spool.put(b"", not_before=time), "takes epoch seconds, not") for time in (NAN, INFINITE)),
-        *((lambda spool, name=name: spool.put(b"", **{name: "\ud83d"}), "surrogate") for name in ("key", "id", "source")),
-        (lambda spool: spool.claim(NAN), "timeout takes seconds or None, not NaN"),
-        (lambda spool: spool.get(timeout=NAN), "timeout takes seconds or None, not NaN"),
-        (lambda spool: spool.consume(print, NAN), "timeout takes seconds or None, not NaN"),
-        (lambda spool: spool.aclaims(NAN), "timeout takes seconds or None, not NaN"),
-        *((lambda spool, now=now: Spool(spool.path, clock=lambda: now), f"clock gives epoch seconds, not {now}; a name carries")
-          for now in (-0.1, NAN, INFINITE, 1e12)),
-        (lambda spool: Spool(spool.path, max_attempts=0), "max_attempts takes a number from 1 up, not 0"),
-        *((lambda spool, opens=opens: opens(""), "an empty path; name the file or the directory")  # not the working directory
-          for opens in (Spool, Spool.create, CursorFile)),
-    ],
-)  # fmt: skip
-def test_a_value_that_nothing_can_carry_is_a_usage_error(spool: Spool, call: Callable[[Any], object], message: str) -> None:
-    spool.put(b"", id="waits")
-    with pytest.raises(UsageError, match=message):
+    ("error", "call", "message"), [*((UsageError, *row) for row in WRONG_VALUES), *((TypeError, *row) for row in WRONG_TYPES)]
+)
+def test_a_wrong_argument_is_named_with_what_it_takes_and_nothing_is_done(
+    spool: Spool, error: type[Exception], call: Callable[[Any], object], message: str
+) -> None:
+    spool.put(b"", key="known")
+    with pytest.raises(error, match=message):
         call(spool)
-    assert os.listdir(Path(spool.path, "new")) == ["waits,n=0"]
+    assert len(places(Path(spool.path))) == 1 and not Path(spool.path, "file").exists()
 
 
 def test_a_clock_that_goes_back_before_1970_ends_puts(spool: Spool) -> None:
@@ -77,46 +92,6 @@ def test_a_clock_that_goes_back_before_1970_ends_puts(spool: Spool) -> None:
         now[0] = -5.0
         with pytest.raises(UsageError, match="the clock stands at -5 s; a name carries times from 1970 on"):
             other.put(b"")
-
-
-TIMEOUT = "timeout takes seconds or None, not str: '5'"
-NO_DATA = "data: a message is bytes or a binary file, not int"
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda spool: spool.put("text"), r"data: a message is bytes .* not str: encode it, as in data.encode\(\)"),
-        (lambda spool: spool.put(5), NO_DATA), (lambda spool: spool.put(5, key="known"), NO_DATA),
-        (lambda spool: spool.put(b"", source=5), "source takes a str, not int: 5"),
-        (lambda spool: spool.put(b"", source=b"x"), "source takes a str, not bytes: b'x'"),
-        (lambda spool: spool.put(b"", id=0), "id takes a str, not int: 0"),
-        (lambda spool: spool.put(b"", key=("a", 1)), r"key takes a str, not tuple: \('a', 1\)"),
-        (lambda spool: spool.put(b"", not_before="x"), "not_before takes epoch seconds, not str: 'x'"),
-        (lambda spool: spool.put(b"", not_before=datetime.datetime(2026, 1, 1)), r"not datetime: give its timestamp\(\)"),
-        (lambda spool: spool.put(b"", not_before=True), "not_before takes epoch seconds, not bool: True"),
-        (lambda spool: spool.put_many([b"x"], source=5), "source takes a str, not int: 5"),
-        *((lambda spool, data=data: spool.put_many(data), "messages takes an iterable .* for one message call put")
-          for data in (b"ab", "ab", bytearray(b"ab"), io.BytesIO(b"ab"))),
-        (lambda spool: spool.claim("5"), TIMEOUT), (lambda spool: next(spool.claims("5")), TIMEOUT),
-        (lambda spool: spool.aclaims("5"), TIMEOUT), (lambda spool: spool.get(timeout="5"), TIMEOUT),
-        (lambda spool: Spool(spool.path, clock=lambda: "5"), "clock gives epoch seconds, not str: '5'"),
-        (lambda spool: spool.ack_many("ab"), "claims takes claims, not str: 'a'"),
-        (lambda spool: Spool(spool.path, max_attempts="3"), "max_attempts takes a whole number, not str: '3'"),
-        (lambda spool: Spool(spool.path, key_window="3"), "key_window takes seconds or None, not str: '3'"),
-        (lambda spool: Spool(spool.path, lock_timeout=True), "lock_timeout takes seconds or None, not bool: True"),
-        (lambda spool: write_atomic(spool.path + "/file", "text"), "data takes bytes, not str: call write_atomic_text"),
-        (lambda spool: write_atomic(spool.path + "/file", None), "data takes bytes, not NoneType"),
-        (lambda spool: write_atomic_text(spool.path + "/file", b"x"), "text takes a str, not bytes: b'x'"),
-    ],
-)  # fmt: skip
-def test_a_call_names_the_argument_of_the_wrong_type_and_what_it_takes(
-    spool: Spool, call: Callable[[Any], object], message: str
-) -> None:
-    spool.put(b"", key="known")
-    with pytest.raises(TypeError, match=message):
-        call(spool)
-    assert len(places(Path(spool.path))) == 1 and not Path(spool.path, "file").exists()
 
 
 def test_the_end_of_a_claim_does_too_and_it_is_held_on_to(spool: Spool) -> None:
@@ -238,17 +213,14 @@ def test_consume_lets_the_handler_end_the_claim_and_tells_of_one_that_was_taken_
 
 
 def test_an_error_of_the_spool_itself_ends_consume(tmp_path: Path) -> None:
-    def before(_number: int, name: str) -> None:
-        if name == "sync_dir" and armed:
-            raise OSError(5, "I/O error")
-
-    armed: list[bool] = []
     failed: list[Exception] = []
-    with Spool.create(tmp_path, files=Interposed(before)) as spool:
+    files = failing("sync_dir")
+    files.armed = False
+    with Spool.create(tmp_path, files=files) as spool:
         spool.put_many([b"", b""])
         with pytest.raises(SpooltopError, match="its sync failed"):
-            spool.consume(lambda _: armed.append(True), on_error=lambda _, error: failed.append(error))
-        armed.clear()
+            spool.consume(lambda _: setattr(files, "armed", True), on_error=lambda _, error: failed.append(error))
+        files.armed = False
     assert failed == []
 
 
@@ -339,3 +311,37 @@ async def test_no_descriptor_stays_open(spool: Spool) -> None:
     claimed(spool).ack()
     presence = 2  # the consumer's own, and the directory that it lies in
     assert len(os.listdir("/proc/self/fd")) <= len(before) + presence + 1
+
+
+@pytest.mark.parametrize("error", [None, ValueError])
+async def test_a_child_that_leaves_an_asynchronous_block_leaves_the_claim_to_its_parent(
+    spool: Spool, error: type[Exception] | None
+) -> None:
+    spool.put(b"")
+    claim = claimed(spool)
+
+    def leave() -> None:
+        with suppress(StopIteration):  # no event loop: nothing is waited for
+            claim.__aexit__(error, error and error(), None).send(None)
+
+    assert in_child(leave) == 0
+    assert os.listdir(Path(spool.path, "cur")) == [claim.name] and spool.depth() == 0
+    claim.ack()
+
+
+def test_an_asynchronous_iteration_does_not_go_on_in_a_child(spool: Spool) -> None:
+    spool.put_many([b"", b""])
+    claims = aiter(spool.aclaims())
+
+    def step() -> None:
+        anext(claims).send(None)  # type: ignore[attr-defined]
+
+    with pytest.raises(StopIteration) as stepped:
+        step()
+
+    def child() -> None:
+        with pytest.raises(ClaimLost, match="this is its child"):
+            step()
+
+    assert in_child(child) == 0
+    stepped.value.value.ack()
