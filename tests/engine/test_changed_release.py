@@ -8,62 +8,41 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.engine import Spool
+from spooltop.engine import Claim, Spool
 from spooltop.errors import ClaimLost, Refused
-from tests.engine.helpers import Interposed
+from tests.engine.helpers import claimed, failing, meanwhile
 
-DATA = b"whole " * 1000
-CHANGED = b"what is left " * 1000
-
-
-def prepared(path: Path) -> None:
-    with Spool.create(path, False) as spool:
-        spool.put(DATA, id="here")
-
-
-def consumed(path: Path) -> list[tuple[str, bytes]]:
-    """Acks all messages; returns the (id, data) of each."""
-    got = []
-    with Spool(path, False) as spool:
-        for held in spool.claims():
-            got.append((held.id, held.data))
-            held.ack()
-    return got
+DATA, CHANGED = b"whole " * 1000, b"what is left " * 1000
 
 
 def test_a_changed_release_where_files_cannot_be_swapped_is_refused_and_changes_nothing(memory: Path) -> None:
-    def before(_number: int, name: str) -> None:
-        if name == "swap":
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-
-    prepared(memory)
-    with Spool(memory, False, files=Interposed(before)) as spool:
-        held = spool.claim()
-        assert held is not None
+    with Spool.create(memory, False, files=failing("swap", errno.EINVAL)) as spool:
+        spool.put(DATA)
+        claim = claimed(spool)
         with pytest.raises(Refused, match="cannot swap two files in one step, which changed content needs; put the new content"):
-            held.release(data=CHANGED)
-        assert held.data == DATA and os.listdir(memory / "tmp") == []
-        held.release()
-    assert consumed(memory) == [("here", DATA)]
+            claim.release(data=CHANGED)
+        assert claim.data == DATA and os.listdir(memory / "tmp") == []
+        claim.ack()
 
 
 @pytest.mark.parametrize("operation", ["create", "swap"])
 def test_a_changed_release_of_a_claim_that_was_taken_away_is_lost_and_changes_nothing(memory: Path, operation: str) -> None:
-    def before(_number: int, name: str) -> None:
-        if name == operation and not taken:
-            taken.append(held.name)
-            os.rename(memory / "cur" / held.name, memory / "new" / held.base)  # by an operator, with force
+    claims: list[Claim] = []
 
-    taken: list[str] = ["not yet"]
-    prepared(memory)
-    with Spool(memory, False, files=Interposed(before)) as spool:
-        held = spool.claim()
-        assert held is not None
-        taken.clear()
+    def take_away() -> None:
+        """As an operator, with force."""
+        os.rename(memory / "cur" / claims[0].name, memory / "new" / claims[0].base)
+
+    files = meanwhile(operation, take_away)
+    files.armed = False
+    with Spool.create(memory, False, files=files) as spool:
+        spool.put(DATA)
+        claims.append(claimed(spool))
+        files.armed = True
         with pytest.raises(ClaimLost):
-            held.release(data=CHANGED)
-    assert os.listdir(memory / "tmp") == []
-    assert consumed(memory) == [("here", DATA)]
+            claims[0].release(data=CHANGED)
+        with claimed(spool) as again:
+            assert again.data == DATA and os.listdir(memory / "tmp") == []
 
 
 def test_a_changed_release_keeps_age_source_and_place_and_takes_files_and_what_is_empty(memory: Path) -> None:
@@ -72,27 +51,22 @@ def test_a_changed_release_keeps_age_source_and_place_and_takes_files_and_what_i
         os.utime(memory / "new/foreign", (1_700_000_000, 1_700_000_000))
         spool.put(b"second", source="s")
         for expected in (b"old", b"from a file"):
-            held = spool.claim()
-            assert held is not None and (held.id, held.data) == ("foreign", expected)
+            claim = claimed(spool)
+            assert (claim.id, claim.data) == ("foreign", expected)
             with open(memory / "file", "w+b") as file:
                 file.write(b"from a file")
                 file.seek(0)
-                held.release(data=file)
+                claim.release(data=file)
             assert (memory / "new/foreign").stat().st_mtime == 1_700_000_000
         (memory / "new/foreign").unlink()
-        held = spool.claim()
-        assert held is not None and held.source == "s"
-        held.release(data=b"")
-        held = spool.claim()
-        assert held is not None and (held.source, held.data, held.attempt) == ("s", b"", 2)
-        held.ack()
+        claimed(spool).release(data=b"")
+        with claimed(spool) as claim:
+            assert (claim.source, claim.data, claim.attempt) == ("s", b"", 2)
 
 
 def test_at_the_limit_of_attempts_a_changed_release_rejects_what_was_changed(memory: Path) -> None:
     with Spool.create(memory, False, max_attempts=1) as spool:
         spool.put(DATA)
-        held = spool.claim()
-        assert held is not None
-        held.release(data=CHANGED)
-        [path] = [path for path in (memory / ".spooltop/rejected").glob("*/*") if not path.name.startswith(".")]
+        claimed(spool).release(data=CHANGED)
+        [path] = (memory / ".spooltop/rejected").glob("*/[!.]*")
         assert path.read_bytes() == CHANGED
