@@ -8,10 +8,11 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -21,7 +22,7 @@ from spooltop.control import open_control
 from spooltop.engine import Closed, CursorFile, Spool
 from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, SpoolFull, UsageError
 from tests.clock import Clock
-from tests.engine.helpers import Interposed, names_in
+from tests.engine.helpers import Interposed, failing, names_in
 from tests.needs import needs
 from tests.scratch import scratch
 
@@ -93,22 +94,24 @@ def test_nothing_is_published_over_what_does_not_parse(tmp_path: Path, text: str
     assert path.read_bytes() == text.encode("latin-1")
 
 
-def test_links_and_fifos_are_not_followed_nor_waited_for(tmp_path: Path) -> None:
-    path = tmp_path / "cursors.json"
-    (tmp_path / "precious").write_text("{}")
-    path.symlink_to(tmp_path / "precious")
-    with pytest.raises(CursorUnreadable):
-        CursorFile(path).advance("a", 1)
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(CursorUnreadable):
-        CursorFile(path).advance("a", 1)
-    path.unlink()
-    (tmp_path / LOCK).unlink()
-    (tmp_path / LOCK).symlink_to(tmp_path / "precious")
-    with pytest.raises(CursorUnreadable, match="lock"):
-        CursorFile(path).advance("a", 1)
-    assert (tmp_path / "precious").read_text() == "{}"
+@pytest.mark.parametrize(
+    ("plant", "name", "why"),
+    [
+        *((Path.symlink_to, name, "") for name in ("cursors.json", LOCK)), (Path.hardlink_to, LOCK, "second name"),
+        *((lambda path, _: os.mkfifo(path), name, "") for name in ("cursors.json", LOCK)),
+    ],
+)  # fmt: skip
+def test_links_and_fifos_are_not_followed_nor_waited_for(
+    tmp_path: Path, plant: Callable[[Path, Path], object], name: str, why: str
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("{}")
+    plant(tmp_path / name, precious)
+    before = precious.stat()
+    with pytest.raises(CursorUnreadable, match=f"{name}.*{why}"):
+        CursorFile(tmp_path / "cursors.json").advance("a", 1)
+    after = precious.stat()
+    assert (before.st_mode, before.st_uid, before.st_ctime_ns) == (after.st_mode, after.st_uid, after.st_ctime_ns)
 
 
 def nested(depth: int) -> object:
@@ -121,37 +124,29 @@ def nested(depth: int) -> object:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (float("nan"), "not JSON"), (float("-inf"), "not JSON"), ({1, 2}, "not JSON"), (b"x", "bytes"),
-        ({5: 1}, "a key of an object is a str, not int"),
-        ({"a": [{None: 1}]}, "a key of an object is a str, not NoneType"),
-        ("\ud83d", "half a surrogate pair"),
-        ([{"a": {"\udc80": 1}}], "half a surrogate pair"),
-        (nested(100_000), "recursion"),
+        (float("nan"), ""), (float("-inf"), ""), ({1, 2}, ""), (b"x", "bytes"), (nested(100_000), "recursion"),
+        ({5: 1}, "a key of an object is a str, not int"), ({"a": [{None: 1}]}, "a key of an object is a str, not NoneType"),
+        ("\ud83d", "half a surrogate pair"), ([{"a": {"\udc80": 1}}], "half a surrogate pair"),
     ],
-    ids=["nan", "infinite", "set", "bytes", "int key", "null key", "surrogate", "surrogate key", "deep"],
+    ids=["nan", "infinite", "set", "bytes", "deep", "int key", "null key", "surrogate", "surrogate key"],
 )  # fmt: skip
-def test_what_is_no_json_is_refused_before_anything_is_made(tmp_path: Path, value: object, why: str) -> None:
+def test_what_is_no_json_is_refused_before_anything_is_made(tmp_path: Path, value: Any, why: str) -> None:
     file = CursorFile(tmp_path / "cursors.json")
-    with pytest.raises(UsageError, match=f"the value is not JSON: .*{why}" if why != "not JSON" else why):
-        file.advance("a", value)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=f"the value is not JSON: .*{why}"):
+        file.advance("a", value)
     with pytest.raises(UsageError, match="expect is not JSON"):
-        file.advance("a", 1, expect=value)  # type: ignore[arg-type]
+        file.advance("a", 1, expect=value)
+    with pytest.raises(UsageError, match="the source is not JSON: half a surrogate pair"):  # no other program could read it
+        file.advance("\ud83d", 1)
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("source", [5, None, True, 1.5, ("a", "b"), b"a"])
-def test_a_source_that_is_no_str_is_refused_before_anything_is_made(tmp_path: Path, source: object) -> None:
-    file = CursorFile(tmp_path / "cursors.json")
-    for opened in (file, CursorFile(tmp_path / "cursors.json", single=True)):
-        with pytest.raises(TypeError, match=f"source takes a str, not {type(source).__name__}"):
-            opened.advance(source, 1)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=f"field takes a str, not {type(source).__name__}" if source is not None else "source"):
-        file.advance("cursors" if source is not None else source, 1, field=source)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="timeout takes seconds or None, not str"):
-        file.advance("cursors", 1, timeout="2")  # type: ignore[arg-type]
-    for surrogate in ("\ud83d", "\udcff"):  # no other program could read it
-        with pytest.raises(UsageError, match="the source is not JSON: half a surrogate pair"):
-            file.advance(surrogate, 1)
+@pytest.mark.parametrize("wrong", [5, True, ("a", "b"), b"a"])
+@pytest.mark.parametrize("name", ["source", "field"])
+def test_a_name_that_is_no_str_is_refused_before_anything_is_made(tmp_path: Path, name: str, wrong: object) -> None:
+    arguments: dict[str, Any] = {"source": "a", "value": 1, name: wrong}
+    with pytest.raises(TypeError, match=f"{name} takes a str, not {type(wrong).__name__}"):
+        CursorFile(tmp_path / "cursors.json").advance(**arguments)
     assert os.listdir(tmp_path) == []
 
 
@@ -201,16 +196,6 @@ def test_a_field_is_stored_and_the_rest_of_its_section_stays(tmp_path: Path, sin
 
 
 # The lock
-
-
-def test_a_lock_with_a_second_name_is_refused_and_keeps_its_owner(tmp_path: Path) -> None:
-    (tmp_path / "precious").touch()
-    os.link(tmp_path / "precious", tmp_path / LOCK)
-    before = (tmp_path / "precious").stat()
-    with pytest.raises(CursorUnreadable, match="second name"):
-        CursorFile(tmp_path / "cursors.json").advance("a", 1)
-    after = (tmp_path / "precious").stat()
-    assert (before.st_mode, before.st_uid, before.st_ctime_ns) == (after.st_mode, after.st_uid, after.st_ctime_ns)
 
 
 @pytest.mark.parametrize(
@@ -376,13 +361,8 @@ def test_the_journal_keeps_its_newest_half_and_stays_below_its_limit(tmp_path: P
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, operation: str) -> None:
     path = tmp_path / "cursors.json"
     CursorFile(path).advance("a", 1)
-
-    def fail(_number: int, name: str) -> None:
-        if name == operation:
-            raise OSError(errno.ENOSPC, "full")
-
     with pytest.raises(SpoolFull, match="no space"):
-        CursorFile(path, files=Interposed(fail)).advance("a", 2)
+        CursorFile(path, files=failing(operation, errno.ENOSPC)).advance("a", 2)
     assert CursorFile(path).read() == {"a": 1} and names_in(tmp_path) == FILES
 
 
