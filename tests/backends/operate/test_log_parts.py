@@ -6,23 +6,17 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.events.operator_moves import OperatorMoves
 from spooltop.backends.journal import log_parts
 from spooltop.backends.journal.log_files import LogFiles
-from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome, Plan
 from spooltop.model.operations.progress import BATCH
 from spooltop.model.vocabulary import Action, Box
 from tests.backends.conftest import Interpose
-from tests.bench.operations import write_journal
 from tests.builders import SpoolWorld
-from tests.matrix.cuts import LASTING, Mode, calls_of, cut, fail
 
 LOG = "journal.jsonl"
 PARTS = [f"journal.{number:06}.jsonl" for number in range(1, 6)]
@@ -226,72 +220,3 @@ def test_an_interrupted_batch_is_repaired_however_many_parts_have_begun_since(
     assert len(journals(small)) == 4
     hold(small, "e")
     assert not held.exists() and small.names(Box.NEW) == ["a", "f"]
-
-
-@pytest.mark.parametrize("mode", [Mode(parts=True), Mode(errno.ENOSPC, LASTING, parts=True)], ids=["killed", "full"])
-def test_whatever_ends_an_operation_that_begins_a_part_no_operation_is_lost(memory: Path, mode: Mode) -> None:
-    """Three operations are in a part each, and the second one is no longer needed."""
-
-    def prepare(number: int) -> tuple[SpoolWorld, list[str]]:
-        world = SpoolWorld(memory / str(number))
-        for name in "abcd":
-            world.put(name)
-        done = [hold(world, name) for name in "abc"]
-        forget(world, done[1], "b")
-        return world, done
-
-    def act(world: SpoolWorld) -> list[str]:
-        result = world.do(Action.HOLD, Selection(box=Box.NEW, ids=("d",)))[1]
-        return [one.reason for one in result.items]
-
-    limit, LogFiles.rotate_at = LogFiles.rotate_at, 1
-    try:
-        world, _ = prepare(0)
-        count = len(calls_of(partial(act, world), mode))
-        for at in range(1, count + 1):
-            world, done = prepare(at)
-            with world:
-                if mode.error is None:
-                    assert cut(partial(act, world), mode, at), at
-                else:
-                    fail(partial(act, world), mode, at)
-                assert {done[0], done[2]} <= set(operations(world)) and len(world.census()["d"]) == 1, at
-                assert undo_plan(world, done[0]).count == 1, at
-                if world.names(Box.NEW) == ["d"]:
-                    hold(world, "d")
-                assert world.names(Box.NEW) == [] and len(world.census()["d"]) == 1, at
-    finally:
-        LogFiles.rotate_at = limit
-    assert count > 15
-
-
-def test_moves_that_were_announced_before_a_part_began_are_no_flow(world: SpoolWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in "abcde":
-        world.put(name)
-    moves = OperatorMoves(str(world.state))
-    hold(world, "a")
-    with SpoolDirs(world.path) as dirs:
-        moves.look(dirs)
-        hold(world, "b")
-        monkeypatch.setattr(LogFiles, "rotate_at", 1)
-        for name in "cd":
-            hold(world, name)
-        moves.look(dirs)
-        monkeypatch.undo()
-        hold(world, "e")
-        with open(world.path / ".spooltop" / LOG, "ab") as log:
-            log.write(b'{"line":"intent","moves":' + b"[" * 100_000 + b"\n")  # it nests too deep to announce any
-        moves.look(dirs)
-    assert moves.out_of_new == dict.fromkeys("bcde", 1)
-
-
-def test_of_many_moves_the_newest_are_remembered(world: SpoolWorld) -> None:
-    moves = OperatorMoves(str(world.state))
-    with SpoolDirs(world.path) as dirs:
-        moves.look(dirs)
-        write_journal(world.path, 1, 102_500)
-        moves.look(dirs)
-    assert len(moves.out_of_new) == 100_000
-    assert [name[:16] for name in (next(iter(moves.out_of_new)), next(reversed(moves.out_of_new)))] == [
-        f"{1795222800000000 + number:016d}" for number in (2_500, 102_499)
-    ]

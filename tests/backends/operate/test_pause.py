@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import tempfile
 
 import pytest
 
-from spooltop.backends.directory.pausing.consumers import pause_notes, resume_notes
 from spooltop.engine import Spool
 from spooltop.errors import AuditFailed, Refused, Unreadable, UsageError
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.observation import Observation
 from spooltop.model.look.pause import REASON_AT_MOST, Pause
 from spooltop.model.operations.plan import Outcome, Plan, Result
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import LIVE, Action, Box, Owner, Verdict
+from spooltop.model.vocabulary import LIVE, Action
 from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld
 from tests.clock import NOW, Clock
 from tests.needs import needs
 
 NONE = Selection()
-OURS = f"1795222801446548.P9R0123456789abcdef.vm,c={'a' * 32}.1795222801446548:2,P"
-
-
 def plan_of(world: SpoolWorld, action: Action, **options: str | int) -> Plan:
     with world.control(clock=Clock()) as control:
         return control.plan(action, NONE, options=options)
@@ -157,38 +150,3 @@ def test_a_forged_journal_changes_nothing(world: SpoolWorld, old: str, new: str)
     log.write_text(text.replace(old, new))
     with world.control() as control:
         assert old in text and control.operations() == []
-
-
-def claim(name: str, verdict: Verdict, pid: int | None) -> Row:
-    owner = None if pid is None else Owner(None, pid)
-    return Row(key=name, box=Box.CUR, id=name, name=name, verdict=verdict, owner=owner)
-
-
-def seen(*claims: Row, consumers: int | None = 0) -> Observation:
-    return Observation("/jobs", "spool", NOW, True, {}, claims=claims, consumers=consumers)
-
-
-def test_the_plan_says_which_consumers_obey_and_which_do_not() -> None:
-    hold = "hold keeps messages from them: spooltop hold /jobs --box new ALL"
-    assert pause_notes(seen(), "/jobs") == (
-        "No spooltop consumer is at work now.", f"Consumers that are not spooltop's do not obey. {hold}"
-    )  # fmt: skip
-    alive = [claim(f"{OURS}{pid}", Verdict.ALIVE, pid) for pid in (51, 52)]
-    dead = [claim(f"{OURS}53", Verdict.DEAD, 53), claim("g:2,P99", Verdict.DEAD, 99)]
-    foreign = [claim(f"m{number}:2,P7{number}", Verdict.ALIVE, 70 + number) for number in range(7)]
-    assert pause_notes(seen(*alive, *dead, *foreign, consumers=3), "/jobs") == (
-        "At work now: 3 spooltop consumers (pid 51, 52). They finish their current messages, and take no other after 0.25 s.",
-        f"Consumers that are not spooltop's do not obey, and are at work now (pid 70, 71, 72, 73, 74 and 2 more). {hold}",
-    )
-    one, unknown = pause_notes(seen(alive[0], claim("m", Verdict.UNKNOWN, None), consumers=1), "/jobs")
-    assert one.startswith("At work now: 1 spooltop consumer (pid 51). It finishes its current message, and takes no other")
-    assert "(pid unknown)" in unknown
-    assert resume_notes(seen(consumers=2)) == ("2 spooltop consumers are running and claim again within a second.",)
-    assert resume_notes(seen(consumers=None))[0].startswith("No spooltop consumer is seen waiting")
-
-
-def test_the_undo_of_a_resume_brings_the_same_pause_back(world: SpoolWorld) -> None:
-    do(world, Action.PAUSE, reason="why")
-    before = json.loads((world.path / ".spooltop/paused").read_text())
-    world.undo(do(world, Action.RESUME).operation)
-    assert json.loads((world.path / ".spooltop/paused").read_text()) == before

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.control import open_control
 from spooltop.engine import names
-from spooltop.errors import Refused, UsageError
+from spooltop.errors import UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome
 from spooltop.model.text import escape
@@ -127,20 +126,6 @@ def test_two_messages_that_would_have_one_name_are_both_kept(world: SpoolWorld) 
     assert len(world.census()) == 4
 
 
-def test_what_is_no_plain_message_is_refused_with_the_reason(world: SpoolWorld) -> None:
-    cur = world.path / "cur"
-    os.mkfifo(cur / "fifo")
-    (cur / "link").symlink_to("/etc/passwd")
-    (cur / "dir").mkdir()
-    world.put("two names", box=Box.CUR)
-    os.link(cur / "two names", world.path / "elsewhere")
-    with world.control() as control:
-        plan = control.plan(Action.REQUEUE, ALL)
-    assert plan.count == 0 and sorted(refusal.reason for refusal in plan.refused) == [
-        "a directory, not a message", "a fifo, not a message", "a symbolic link, not a message", "has another hard link",
-    ]  # fmt: skip
-
-
 def test_selections_hold_together(world: SpoolWorld) -> None:
     for name in ("a,s=mail,n=0:2,P4194303", f"b,s=mail,n=0:2,P{os.getpid()}", "c,s=chat,n=0:2,P4194303"):
         world.put(name, box=Box.CUR)
@@ -157,16 +142,6 @@ def test_selections_hold_together(world: SpoolWorld) -> None:
         assert (tuple(empty.items), empty.confirm) == ((), Confirm.NOTHING)
         with pytest.raises(UsageError):
             control.plan(Action.REQUEUE, Selection(filter="age:>never"))
-
-
-def test_a_mail_folder_is_refused_below_the_views(real_spools: Path) -> None:
-    path = real_spools / "maildir_stdlib"
-    before = sorted(path.rglob("*"))
-    with open_control(str(path), watch=False, settings={}) as control:
-        for action in (Action.REQUEUE, Action.PURGE, Action.INJECT, Action.UNDO):
-            with pytest.raises(Refused, match="mail folder"):
-                control.plan(action, CLAIMS)
-    assert sorted(path.rglob("*")) == before
 
 
 # Between the plan and the move

@@ -12,7 +12,7 @@ import pytest
 from spooltop.errors import Refused
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome
-from spooltop.model.vocabulary import Action, Box, Verdict
+from spooltop.model.vocabulary import Action, Box
 from tests.backends.conftest import Interpose
 from tests.builders import ALL, GONE, SpoolWorld, message_id
 
@@ -27,24 +27,6 @@ def metadata(world: SpoolWorld, box: Box, name: str) -> dict[str, object]:
     [file] = (world.path / ".spooltop" / box).glob(f"*/.{name}.meta")
     content: dict[str, object] = json.loads(file.read_text())
     return content
-
-
-def test_poison_can_be_held_by_the_requeue_of_the_others(world: SpoolWorld) -> None:
-    for name in (message_id(1), f"{message_id(2)},n=3"):
-        world.put(name)
-    world.claim_dead(2)
-    dead, why = Selection(box=Box.CUR, verdict=Verdict.DEAD), "4 consumers died while processing it"
-    with world.control() as control:
-        plain = control.plan(Action.REQUEUE, dead)
-    assert plain.poison == 1 and [item.warning for item in plain.items] == ["", why]
-    plan, result = world.do(Action.REQUEUE, dead, hold_poison=True)
-    assert plan.command == ("spooltop", "requeue", str(world.path), "--hold-poison", message_id(1), message_id(2))
-    assert result.notes == (f"1 of those done: held instead: {why}",)
-    assert world.names(Box.NEW) == [f"{message_id(1)},n=1,e=died"]
-    [held] = world.names(Box.HELD)
-    known = metadata(world, Box.HELD, held)
-    assert (known["origin"], known["reason"]) == ("cur", f"held instead: {why}, by {known['who']}")
-    assert world.undo(plan.operation)[1].count(Outcome.DONE) == len(world.names(Box.CUR)) == 2
 
 
 def test_what_was_purged_is_restored_to_where_it_came_from(world: SpoolWorld) -> None:
