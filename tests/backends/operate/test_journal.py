@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from spooltop.backends.journal.log_files import LogFiles
 from spooltop.engine import Spool
-from spooltop.errors import AuditFailed, SpooltopError
+from spooltop.errors import AuditFailed
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import OperationRecord, Outcome
 from spooltop.model.operations.progress import BATCH
@@ -84,17 +83,9 @@ def test_the_first_result_of_a_batch_counts(world: SpoolWorld) -> None:
     assert (record.done, record.failed) == (1, 0)
 
 
-def test_lines_that_another_program_has_spaced_tell_the_same(world: SpoolWorld) -> None:
-    operation = held(world, 3)
-    (world.path / ".spooltop/held" / operation / "m00001").unlink()
-    world.undo(operation)
-    before = records(world)
-    journal(world).write_text("".join(json.dumps(json.loads(line)) + "\n" for line in lines(world)))
-    assert records(world) == before
-
-
 OUTCOME = {"place": 0, "outcome": "done", "reason": "", "moved": True, "ino": 0, "ctime": 0}
 FORGED: list[dict[str, Any]] = [
+    {},  # each line is only spaced otherwise
     *({name: value} for name in ("count", "batch") for value in (True, -1, 1.5, 1 << 64, "0", None)),
     *({"time": value} for value in (True, -1.0, 1e300)), {"operation": "../../a4"},
     *({"moves": [{"from": place}]} for place in ("cur/..", "etc", "new/x", "trash/../x", "trash", "../new", 5)),
@@ -117,7 +108,7 @@ def test_a_line_with_a_value_that_it_cannot_have_is_left_out(world: SpoolWorld, 
         forged = {"moves": [{**moves, **forged["moves"][0]}]}
     values[place] |= forged
     journal(world).write_text("".join(json.dumps(value) + "\n" for value in values))
-    assert [record.open for record in records(world)] == ([] if place == 0 else [True])
+    assert [record.open for record in records(world)] == ([] if place == 0 else [bool(forged)])
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"schema": 1}', "null", "x" * (3 << 20), "\udcff"])
@@ -151,19 +142,10 @@ def test_only_the_newest_operations_are_read_and_what_is_not_read_is_said(
     with open(journal(world), "ab") as file:
         file.write(b"x" * 100_000 + b"\n")
     last = held(world)
-    monkeypatch.setattr(LogFiles, "read_at_most", 50_000)
+    monkeypatch.setattr("spooltop.backends.journal.log_files.LogFiles.read_at_most", 50_000)
     assert [record.operation for record in records(world)] == [last]
     plan, _ = world.undo(last)
     assert plan.count == 1 and any("not read" in note for note in plan.notes)
-
-
-def test_the_trail_of_an_operation_has_its_own_lines_only(world: SpoolWorld) -> None:
-    operation = held(world)
-    back, _ = world.undo(operation)  # its lines name the other one
-    with world.control() as control:
-        trail = control.audit(operation)
-        assert [(line.action, line.event) for line in trail.lines] == [("hold", "before"), ("hold", "after")]
-        assert {line.action for line in control.audit(back.operation).lines} == {"undo"} and trail.problems == ()
 
 
 PLANTED: dict[str, Callable[[Path, Path], object]] = {
@@ -189,22 +171,6 @@ def test_nothing_is_changed_where_something_else_stands_in_place_of_a_log(
     with pytest.raises(AuditFailed, match=name):
         world.do(Action.PURGE, NEW)
     assert world.names(Box.NEW) == ["one"] and other.read_text() == "mine\n"
-
-
-@pytest.mark.parametrize("linked", [".spooltop", ".spooltop/trash"])
-def test_no_link_beside_the_boxes_leads_anything_out_of_the_spool(world: SpoolWorld, tmp_path: Path, linked: str) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (world.path / linked).parent.mkdir(exist_ok=True)
-    (world.path / linked).symlink_to(outside)
-    world.put("one")
-    try:
-        outcomes = [one.outcome for one in world.do(Action.PURGE, NEW)[1].items]
-    except SpooltopError as error:
-        assert ".spooltop" in str(error)
-    else:
-        assert outcomes == [Outcome.FAILED]
-    assert world.names(Box.NEW) == ["one"] and list(outside.iterdir()) == []
 
 
 @pytest.mark.long

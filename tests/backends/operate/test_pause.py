@@ -10,7 +10,7 @@ import tempfile
 import pytest
 
 from spooltop.engine import Spool
-from spooltop.errors import AuditFailed, Refused, Unreadable, UsageError
+from spooltop.errors import AuditFailed, Unreadable, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.pause import REASON_AT_MOST, Pause
 from spooltop.model.operations.plan import Outcome, Plan, Result
@@ -72,13 +72,6 @@ def test_what_anybody_wrote_is_resumed_too_but_a_directory_is_not(world: SpoolWo
     file.mkdir()
     with pytest.raises(Unreadable, match="paused is a directory"):
         plan_of(world, Action.RESUME)
-
-
-def test_nothing_is_paused_where_only_looking_is_allowed(world: SpoolWorld) -> None:
-    with world.control(read_only=True) as control:
-        for action in (Action.PAUSE, Action.RESUME):
-            with pytest.raises(Refused, match="read-only"):
-                control.plan(action, NONE)
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o775, 0o1777])

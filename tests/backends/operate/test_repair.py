@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.engine import names
 from spooltop.errors import SpooltopError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome, Result
@@ -103,7 +102,7 @@ TOKEN = "a" * 32
 
 
 @pytest.mark.parametrize(
-    "claim", [f"job:2,P{os.getpid()}", names.in_cur("job", TOKEN, 1795222800000000, os.getpid())], ids=["running", "unknown"]
+    "claim", [f"job:2,P{os.getpid()}", f"job,c={TOKEN}.1795222800000000:2,P{os.getpid()}"], ids=["running", "unknown"]
 )
 def test_a_half_move_of_a_holder_that_may_run_is_left_to_it(world: SpoolWorld, claim: str) -> None:
     world.put(claim, box=Box.CUR)

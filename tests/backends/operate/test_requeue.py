@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.engine import names
+from spooltop.engine import Spool
 from spooltop.errors import UsageError
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Outcome
+from spooltop.model.operations.plan import Confirm, Outcome, Result
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.backends.conftest import Interpose
@@ -63,7 +64,7 @@ def test_only_force_takes_the_claim_of_a_living_consumer_and_does_not_lift_the_l
 def test_a_claim_without_a_presence_file_whose_pid_runs_here_wants_force(world: SpoolWorld) -> None:
     """A pid that another process had when the claim was made is no reason."""
     times = {"mine": (time.time(), os.getpid()), "nobody": (time.time(), 4_194_303), "before": (1795222800.0 - 3e8, os.getpid())}
-    claims = {id: names.in_cur(f"{id},n=0", TOKEN, int(at * 1e6), pid) for id, (at, pid) in times.items()}
+    claims = {id: f"{id},n=0,c={TOKEN}.{int(at * 1e6)}:2,P{pid}" for id, (at, pid) in times.items()}
     for claim in claims.values():
         world.put(claim, box=Box.CUR)
     with world.control() as control:
@@ -226,3 +227,21 @@ def test_what_was_moved_and_may_not_last_is_no_success(world: SpoolWorld, before
     assert [one.outcome for one in result.items] == [Outcome.FAILED] * count
     assert all(one.reason.startswith("moved, but a power failure may undo the move") for one in result.items)
     assert len(world.names(Box.HELD)) == count
+
+
+def test_two_operators_and_a_recovering_consumer_take_no_claim_twice(world: SpoolWorld) -> None:
+    with Spool(world.path) as spool, world.control() as one, world.control() as two:
+        ids = {spool.put(b"%d" % number) for number in range(60)}
+        world.claim_dead(60)
+        plans = [(control, control.plan(Action.REQUEUE, DEAD)) for control in (one, two)]
+        results: list[Result] = []
+        threads = [threading.Thread(target=lambda who=who, plan=plan: results.append(who.apply(plan))) for who, plan in plans]
+        for thread in threads:
+            thread.start()
+        recovered = spool.recover()
+        for thread in threads:
+            thread.join()
+        done = [item.id for result in results for item in result.items if item.outcome is Outcome.DONE]
+        assert len(done) == len(set(done)) and {*done, *recovered} == ids
+        assert [(result.count(Outcome.FAILED), len(result.items)) for result in results] == [(0, 60)] * 2
+        assert sorted(claim.id for claim in iter(spool.claim, None) if claim.ack() is None) == sorted(ids)
