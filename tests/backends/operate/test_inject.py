@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from spooltop.engine import names
 from spooltop.errors import UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome, Plan
+from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import SpoolWorld
 from tests.clock import NOW, Clock
@@ -28,9 +28,11 @@ def plan_of(world: SpoolWorld, **options: Any) -> Plan:
 def test_messages_come_whole_under_the_ids_that_the_result_names(world: SpoolWorld) -> None:
     _, result = world.do(Action.INJECT, NONE, count=3, text="hello", source="test", canary=True)
     assert world.names(Box.NEW) == sorted(one.name for one in result.items) and world.names(Box.TMP) == []
-    parsed = [names.parse(one.name, claimed=False) for one in result.items]
-    assert [(name.id, name.source, name.canary) for name in parsed] == [(one.id, "test", True) for one in result.items]
-    assert list(world.census()) == ["hello"] and len(parsed) == result.count(Outcome.DONE) == 3
+    with world.control() as control:
+        control.look()
+        rows = control.listing(ListQuery(Box.NEW)).window(0, 9)
+    assert {(row.id, row.source, row.canary) for row in rows} == {(one.id, "test", True) for one in result.items}
+    assert list(world.census()) == ["hello"] and len(rows) == result.count(Outcome.DONE) == 3
     _, result = world.do(Action.INJECT, NONE, size=100_000)
     assert (world.path / "new" / result.items[0].name).stat().st_size == 100_000
     _, result = world.do(Action.INJECT, NONE, count=1001, text="one after a whole batch")
