@@ -16,7 +16,6 @@ from spooltop.model.operations.progress import BATCH
 from spooltop.model.vocabulary import Action, Box
 from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld
-from tests.clock import NOW, Clock
 
 NEW = Selection(box=Box.NEW, everything=True)
 
@@ -34,29 +33,6 @@ def held(world: SpoolWorld, count: int, **ways: Any) -> tuple[Plan, Result]:
     with world.control() as control:
         plan = control.plan(Action.HOLD, NEW)
         return plan, control.apply(plan, **ways)
-
-
-def test_an_audit_line_says_who_did_what_to_which(world: SpoolWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.1 5 192.0.2.2 22")
-    monkeypatch.chdir(world.path.parent)
-    for name in ("id1", "\x1b[31m", "\udcff"):
-        world.put(name)
-    with world.control(clock=Clock()) as control:
-        plan = control.plan(Action.HOLD, NEW)
-        control.apply(plan)
-        user = control.operations()[0].user
-    before, after = lines(world, plan.operation)
-    names = sorted(["id1", "\\x1b[31m", "\\xff"])
-    assert before == {
-        "schema": 1, "time": NOW, "event": "before", "operation": plan.operation, "action": "hold", "target": str(world.path),
-        "force": False, "user": user, "uid": os.geteuid(), "sudo_user": before["sudo_user"], "tty": before["tty"],
-        "ssh_connection": "192.0.2.1 5 192.0.2.2 22", "pid": os.getpid(), "count": 3, "options": before["options"],
-        "ids": before["ids"], "names": before["names"],
-    }  # fmt: skip
-    assert sorted(before["ids"]) == names and sorted(before["names"]) == [f"new/{name}" for name in names]
-    del before["options"]
-    changed = {"event": "after", "tried": 3, "names": after["names"], "outcomes": "done", "reasons": ""}
-    assert after == {**before, **changed} and sorted(after["names"]) == names
 
 
 def test_nothing_is_moved_before_the_line_that_announces_it(world: SpoolWorld, before_call: Interpose) -> None:

@@ -67,21 +67,6 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Locks]:
         yield world
 
 
-def test_a_stale_lock_goes_and_undo_puts_it_back_as_it_was(locks: Locks) -> None:
-    file = locks.soft_lock("leader.lock")
-    file.chmod(0o640)
-    before = file.stat()
-    plan, result = locks.do(Action.UNLOCK, Selection(ids=("leader.lock",)))
-    assert (plan.count, plan.confirm, plan.items[0].words) == (1, Confirm.SMALL, f"soft lock {file} of pid {GONE}")
-    assert plan.command == ("spooltop", "unlock", str(locks.path), str(file))
-    assert plan.notes == ("The next process that asks for it then gets it.",)
-    assert result.count(Outcome.DONE) == 1 and locks.paths() == []
-    locks.undo(plan.operation)
-    after = file.stat()
-    assert (after.st_mode, after.st_uid, after.st_mtime) == (before.st_mode, before.st_uid, before.st_mtime)
-    assert file.read_text() == STALE
-
-
 def test_locks_of_messages_go_and_come_back_one_by_one(locks: Locks) -> None:
     """A lock of which no message is called is none."""
     for name in ("cur/a:2,P77", "new/a"):
@@ -115,24 +100,6 @@ def test_what_was_taken_anew_stays_and_its_place_is_never_empty(locks: Locks, be
     assert (file.read_text(), locks.paths()) == (f"{ALIVE}\n{HOST}\n2\n", ["leader.lock"])
 
 
-@pytest.mark.parametrize(("code", "outcome"), [(22, Outcome.DONE), (5, Outcome.FAILED)], ids=["no exchange", "error"])
-def test_what_cannot_be_exchanged_goes_all_the_same_and_what_fails_is_told(
-    locks: Locks, before_call: Interpose, code: int, outcome: Outcome
-) -> None:
-    file = locks.soft_lock("leader.lock")
-
-    def fail(*_: object) -> None:
-        raise OSError(code, os.strerror(code))
-
-    before_call("swap", fail)
-    assert locks.unlock("leader.lock")[1] == [outcome] and file.exists() is (outcome is Outcome.FAILED)
-    with locks.control() as control:
-        [record] = control.operations()
-    done = int(outcome is Outcome.DONE)
-    assert (record.done, record.failed, record.open) == (done, 1 - done, False)
-    assert record.why_not_undo == (None if done else "it changed nothing")
-
-
 @pytest.mark.parametrize("how", [fcntl.flock, fcntl.lockf])
 def test_a_kernel_lock_is_never_removed_held_or_not(locks: Locks, how: Callable[[int, int], None]) -> None:
     with (locks.path / "import.lock").open("w") as file:
@@ -157,19 +124,23 @@ def test_the_forms_of_filelock_can_be_had_after_it(locks: Locks, form: str) -> N
         assert lock.is_locked
 
 
-def test_links_and_leaders_go_and_come_back(locks: Locks) -> None:
+def test_locks_of_each_form_go_and_come_back_as_they_were(locks: Locks) -> None:
     element = locks.lock("6b00e5b7c2149f", "m")
     (locks.path / "6b00e5b7c2149f.lck").hardlink_to(element)
+    locks.soft_lock("soft.lock").chmod(0o640)
+    before = (locks.path / "soft.lock").stat()
     (locks.path / "sym.lock").symlink_to(f"ann@{HOST}.{GONE}:1795")
     os.utime(locks.path / "sym.lock", (NOW - 400, NOW - 400), follow_symlinks=False)
     locks.lock("leader.lock", json.dumps({"ownerId": "8131", "expiresAt": 1000 * (NOW - 400)}))
     everything = locks.paths()
     assert "does not name its owner" in locks.plan("6b00e5b7c2149f.lck").refused[0].reason
-    operation, outcomes = locks.unlock("6b00e5b7c2149f.lck", "sym.lock", "leader.lock", force=True)
-    assert outcomes == [Outcome.DONE] * 3 and locks.paths() == ["6b00e5b7c2149f"]
+    operation, outcomes = locks.unlock("6b00e5b7c2149f.lck", "sym.lock", "leader.lock", "soft.lock", force=True)
+    assert outcomes == [Outcome.DONE] * 4 and locks.paths() == ["6b00e5b7c2149f"]
     locks.undo(operation)
     assert locks.paths() == everything and (locks.path / "6b00e5b7c2149f.lck").samefile(element)
     assert os.readlink(locks.path / "sym.lock") == f"ann@{HOST}.{GONE}:1795"
+    after = (locks.path / "soft.lock").stat()
+    assert (after.st_mode, after.st_uid, after.st_mtime) == (before.st_mode, before.st_uid, before.st_mtime)
 
 
 def test_all_are_the_stale_ones(locks: Locks) -> None:

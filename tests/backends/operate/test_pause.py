@@ -35,19 +35,6 @@ def paused(world: SpoolWorld) -> Pause | None:
         return spool.paused
 
 
-def test_the_list_of_operations_says_who_and_why(world: SpoolWorld) -> None:
-    do(world, Action.PAUSE, reason="x\x1by")
-    again = plan_of(world, Action.PAUSE, reason="two")
-    do(world, Action.RESUME)
-    with world.control() as control:
-        resumed, record = control.operations()
-        assert [line.event for line in control.audit(record.operation).lines] == ["before", "after"]
-    assert (resumed.words, record.words) == (
-        f"resumed; it was paused by {record.user}: x\\x1by", f"paused by {record.user}: x\\x1by"
-    )  # fmt: skip
-    assert again.refused[0].reason.startswith(f"it is paused already, by {record.user} for ")
-
-
 def test_a_long_reason_and_one_that_is_no_text_are_refused(world: SpoolWorld) -> None:
     for reason in ("r" * (REASON_AT_MOST + 1), 7):
         with pytest.raises(UsageError, match="more than 200 characters"):

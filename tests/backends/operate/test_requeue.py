@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool
-from spooltop.errors import UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome, Result
 from spooltop.model.text import escape
@@ -112,37 +111,6 @@ def test_a_claim_goes_back_to_this_name_and_by_undo_to_its_own(world: SpoolWorld
     without = ["its consumer has exited and left no presence file: it stays in new"] if TAIL in claim else []
     assert [refusal.reason for refusal in back.refused] == without
     assert world.census() == {"content": [f"new/{waiting}" if without else f"cur/{claim}"]}
-
-
-def test_two_messages_that_would_have_one_name_are_both_kept(world: SpoolWorld) -> None:
-    world.claim_foreign("job", "the claim")
-    with world.control() as control:
-        plan = control.plan(Action.REQUEUE, ALL)
-        world.put("job", "put meanwhile")
-        assert control.apply(plan).items[0].outcome is Outcome.FAILED
-        world.put("twin:2,P4194303", "one", box=Box.CUR)
-        world.put("twin:P4194302", "two", box=Box.CUR)
-        again = control.plan(Action.REQUEUE, ALL)
-    assert again.count == 0 and ["conflict" in refusal.reason for refusal in again.refused] == [True] * 3
-    assert len(world.census()) == 4
-
-
-def test_selections_hold_together(world: SpoolWorld) -> None:
-    for name in ("a,s=mail,n=0:2,P4194303", f"b,s=mail,n=0:2,P{os.getpid()}", "c,s=chat,n=0:2,P4194303"):
-        world.put(name, box=Box.CUR)
-    rows = {
-        "ab": Selection(source="mail"), "a": Selection(source="mail", filter="src:mail pid:4194303"),
-        "b": Selection(keys=(("cur", f"b,s=mail,n=0:2,P{os.getpid()}"),)), "c": Selection(everything=True, source="chat"),
-        "": Selection(older_than=1e12),
-    }  # fmt: skip
-    with world.control() as control:
-        for ids, selection in rows.items():
-            plan = control.plan(Action.REQUEUE, selection, force=True)
-            assert [item.row.id for item in plan.items] == list(ids)
-        empty = control.plan(Action.REQUEUE, Selection())
-        assert (tuple(empty.items), empty.confirm) == ((), Confirm.NOTHING)
-        with pytest.raises(UsageError):
-            control.plan(Action.REQUEUE, Selection(filter="age:>never"))
 
 
 # Between the plan and the move

@@ -30,17 +30,11 @@ def test_a_requeue_goes_back_as_far_as_no_consumer_was_quicker(world: SpoolWorld
     done, _ = world.do(Action.REQUEUE, DEAD)
     process, _ = world.claim_living()
     (world.path / "new" / f"{message_id(2)},n=1,e=died").unlink()
-    with world.control() as control:
-        plan = control.plan(Action.UNDO, NONE, options={"undoes": done.operation[:6]})
-        [item] = plan.items
-        assert (plan.undone, plan.undoes, item.row.id) == (Action.REQUEUE, done.operation, message_id(3))
-        assert (item.row.verdict, item.row.evidence, item.row.attempt) == (Verdict.DEAD, "back to cur", 1)
-        assert item.row.in_box_since == (world.path / "new" / item.name).stat().st_ctime
-        assert [refusal.reason for refusal in plan.refused] == [
-            f"already claimed by a consumer, pid {process.pid}", "too late: already claimed by a consumer",
-        ]  # fmt: skip
-        assert control.apply(plan).count(Outcome.DONE) == 1
-    assert claims[2] in world.names(Box.CUR)
+    plan, _ = world.undo(done.operation[:6])
+    assert [item.row.id for item in plan.items] == [message_id(3)] and claims[2] in world.names(Box.CUR)
+    assert [refusal.reason for refusal in plan.refused] == [
+        f"already claimed by a consumer, pid {process.pid}", "too late: already claimed by a consumer",
+    ]  # fmt: skip
 
 
 def test_no_claim_goes_back_to_a_consumer_whose_presence_file_went_since_the_plan(world: SpoolWorld) -> None:
@@ -106,18 +100,6 @@ def test_what_changed_since_is_refused_with_the_reason_and_all_others_go_back(
     if 1 < count != lost:
         again, _ = world.undo(done.operation)
         assert again.notes[0] == f"{count - 1} of {count} undone already." and len(again.refused) == 1
-
-
-def test_a_message_that_was_claimed_and_came_back_is_not_taken_back(world: SpoolWorld) -> None:
-    world.claim_foreign("job")
-    done, _ = world.do(Action.REQUEUE, ALL)
-    waiting, claimed = world.path / "new" / "job", world.path / "cur" / "job:2,P2"
-    moved = waiting.stat().st_ctime_ns
-    while waiting.stat().st_ctime_ns == moved:  # before Linux 6.13 the times of files go by ticks
-        waiting.rename(claimed)
-        claimed.rename(waiting)
-    plan, _ = world.undo(done.operation)
-    assert ["changed since" in refusal.reason for refusal in plan.refused] == [True]
 
 
 def test_what_goes_on_and_comes_back_in_a_pause_of_a_batch_is_not_taken_back(
