@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.errors import ClaimLost, SpooltopError
 from tests.clock import NOW, Clock
@@ -312,24 +311,6 @@ def test_another_file_under_the_name_is_no_sign_that_a_failed_move_was_done(tmp_
         with pytest.raises(SpooltopError, match="release: Input/output error"):
             claim.release()
         claim.end()
-
-
-def test_a_file_that_has_a_second_name_keeps_its_owner_and_mode(tmp_path: Path) -> None:
-    precious = tmp_path / "precious"
-    precious.write_text("")
-    precious.chmod(0o640)
-    Spool.create(tmp_path / "spool").close()
-    with open_control(str(tmp_path / "spool"), watch=False, settings={"XDG_STATE_HOME": str(tmp_path / "state")}) as control:
-        control.mute("imessage", 60)
-        [lock] = (tmp_path / "state").rglob(".mutes.lock")
-        lock.unlink()
-        os.link(precious, lock)  # by one who may write that directory, to have it given to its owner
-        if os.geteuid() == 0:
-            os.chown(lock.parent, 4711, 4712)
-        before = precious.stat()
-        control.mute("imessage", 60)
-    after = precious.stat()
-    assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
 
 
 def test_a_child_takes_no_claim_that_its_parent_may_hold(path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.engine import Spool, SpooltopError
-from spooltop.model.look.pause import REASON_AT_MOST, Pause, pause_words
+from spooltop.model.look.pause import REASON_AT_MOST, Pause
 from tests.engine.helpers import Interposed, claimed
 
 ROOT = Pause("root", 1_800_000_000.5, "a schema change: ü")
@@ -112,8 +112,3 @@ def test_what_the_system_does_not_say_is_an_error_and_no_claim(tmp_path: Path) -
             with pytest.raises(SpooltopError, match="Input/output error"):
                 look()
         files.armed = False
-
-
-def test_its_words_are_escaped() -> None:
-    assert pause_words(Pause("a\x1bb", 0.0, "x\ny"), 7200.0) == "by a\\x1bb for 2h: x\\x0ay"
-    assert pause_words(Pause("root", 9.0, "why"), 4.0, short=True) == "by root for 0s"

@@ -16,7 +16,6 @@ import pytest
 
 from spooltop.engine import Spool
 from spooltop.engine.presence import Machine, Presence, Vantage, judge, this_machine
-from spooltop.errors import UsageError
 from spooltop.model.vocabulary import Verdict
 from tests.engine.helpers import Files, claimed, die_holding, names_in
 
@@ -61,11 +60,6 @@ def seen_from(vantage: Vantage, **machine: str) -> Vantage:
 def test_the_verdict(presence: Presence, vantage: Vantage, verdict: Verdict) -> None:
     found, evidence = judge(presence._replace(pid=7, command="a\x1bb"), vantage)
     assert found is verdict and evidence and "\x1b" not in evidence
-
-
-def test_only_the_two_values_of_claims_hosts_are_taken(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'this' is neither any nor this-machine"):
-        Spool.create(tmp_path / "spool", hosts="this")
 
 
 # A dead consumer, of which only the file is left

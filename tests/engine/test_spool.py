@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-import errno
 import json
 import os
 import stat
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
 from spooltop.engine import Spool
 from spooltop.errors import ClaimLost, MailFolder, NotASpool, PutUnknown, Refused, SpooltopError, Unreadable, UsageError
 from tests.clock import Clock
-from tests.engine.helpers import Files, Interposed, claimed, die_holding, in_child, places
+from tests.engine.helpers import Interposed, claimed, die_holding, failing, in_child, meanwhile, places
 from tests.needs import needs
 
 
@@ -110,25 +110,11 @@ def test_parent_and_child_share_no_random_bits(spool: Spool) -> None:
 
 
 def test_several_that_were_put_and_may_not_last_are_all_named(tmp_path: Path) -> None:
-    def fail(_number: int, name: str) -> None:
-        if name == "sync_dir":
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-
     Spool.create(tmp_path).close()
-    with Spool(tmp_path, files=Interposed(fail)) as spool, pytest.raises(PutUnknown, match="the sync of new failed") as caught:
+    with Spool(tmp_path, files=failing("sync_dir")) as spool, pytest.raises(PutUnknown, match="the sync of new failed") as caught:
         spool.put_many([b"1", b"2", b"3"])
     assert len(caught.value.ids) == 3
     assert sorted(caught.value.ids) == sorted(os.listdir(tmp_path / "new"))
-
-
-def test_a_message_of_that_id_counts_where_it_is_delivered_and_not_what_a_dead_put_left_in_tmp(spool: Spool) -> None:
-    drop(spool, "order-17")
-    assert spool.put(b"", id="order-17") == "order-17" and box(spool, "new") == ["order-17"]
-    claimed(spool).ack()
-    Path(spool.path, "tmp/x,n=0").write_bytes(b"hal")
-    spool.put(b"whole", id="x")
-    with claimed(spool) as claim:
-        assert claim.data == b"whole"
 
 
 @pytest.mark.parametrize(
@@ -214,26 +200,18 @@ def test_a_newer_format_is_refused_before_the_first_change_and_names_both(tmp_pa
         assert spool.depth() == 1 and (tmp_path / ".spooltop/format").read_bytes() == b"3\n"
 
 
-def test_poison_is_rejected_at_the_limit_with_its_reason_and_how_the_last_attempt_ended(tmp_path: Path) -> None:
+def test_poison_is_rejected_with_its_reason_and_how_the_last_attempt_ended(tmp_path: Path) -> None:
     with Spool.create(tmp_path, False, max_attempts=3) as spool:
-        for name, ended, stands in (("foreign", None, "foreign"), ("mine,n=0", "exit-1", "mine,n=2,e=exit-1")):
+        for name, ended, stands in (("foreign", (None, None), "foreign"), ("mine,n=0", ("exit-1", None), "mine,n=2")):
             drop(spool, name)
-            for attempt in (1, 2, 3):
+            for attempt, how in enumerate((*ended, "exit-2"), 1):
                 claim = claimed(spool)
                 assert claim.attempt == attempt
-                claim.release(ended=ended)
-                assert attempt != 2 or box(spool, "new") == [stands]
+                claim.release(ended=how)
+                assert attempt != 2 or box(spool, "new") == [stands]  # the name says how the last one ended, and no earlier one
             assert spool.claim() is None and spool.depth() == 0
-    metas = [json.loads(meta.read_text()) for meta in sorted(tmp_path.glob(".spooltop/rejected/*/.*.meta"))]
-    assert sorted(meta.get("ended", "") for meta in metas) == ["", "exit-1"]
-    assert all("3 attempts" in meta["reason"] for meta in metas)
-
-
-def test_the_name_says_no_longer_how_an_attempt_ended_that_was_not_the_last(spool: Spool) -> None:
-    id = spool.put(b"")
-    for ended, expected in (("exit-1", ",n=1,e=exit-1"), (None, ",n=2"), ("timeout", ",n=3,e=timeout")):
-        claimed(spool).release(ended=ended)
-        assert box(spool, "new") == [id + expected]
+    metas = [json.loads(meta.read_text()) for meta in tmp_path.glob(".spooltop/rejected/*/.*.meta")]
+    assert [(meta["ended"], "3 attempts" in meta["reason"]) for meta in metas] == [("exit-2", True)] * 2
 
 
 class Unordered(Interposed):
@@ -290,26 +268,20 @@ def test_what_is_no_message_is_never_claimed_nor_read(spool: Spool, tmp_path: Pa
     os.mkfifo(new / "fifo without a time")
     (new / ".dot").touch()
     (new / ("x" * 255)).touch()
-    id = spool.put(b"")
     for _ in range(2):
-        with claimed(spool) as claim:
-            assert claim.id == id
-        assert spool.claim() is None and spool.peek() is None
         id = spool.put(b"")
-    spool.put(b"")
-    claim = claimed(spool)
-    path = Path(spool.path, "cur", claim.name)
-    path.unlink()
-    path.symlink_to(tmp_path / "secret")
-    with pytest.raises(Unreadable):
-        _ = claim.data
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(SpooltopError, match="regular"):
-        _ = claim.data
-    claim.ack()
-    with claimed(spool) as rest:
-        assert rest.attempt == 1
+        claim = claimed(spool)
+        assert claim.id == id and spool.claim() is None and spool.peek() is None
+        path = Path(spool.path, "cur", claim.name)
+        path.unlink()
+        path.symlink_to(tmp_path / "secret")
+        with pytest.raises(Unreadable):
+            _ = claim.data
+        path.unlink()
+        os.mkfifo(path)
+        with pytest.raises(SpooltopError, match="regular"):
+            _ = claim.data
+        claim.ack()
 
 
 # Order
@@ -330,26 +302,20 @@ def test_order_is_by_the_time_in_the_name_or_else_of_the_file(tmp_path: Path, cl
         assert set(order[5:]) == {mine, "ahead"}
 
 
-def test_a_backlog_smaller_than_the_spool_gives_all_oldest_first(tmp_path: Path, clock: Clock) -> None:
-    from spooltop.engine.consuming.backlog import Backlog
-
-    times: dict[str, int] = {}
-    for number in range(100):
-        us = 1_795_220_920_443_125 + (number * 37) % 100
-        name = f"{us:016d}.P1R{number:016x}.h" if number % 2 else f"foreign {number}"
-        (tmp_path / name).touch()
-        os.utime(tmp_path / name, ns=(us * 1000, us * 1000))
-        times[name] = us
-    fd = os.open(tmp_path, os.O_RDONLY)
-    try:
-        backlog = Backlog(fd, Files(), clock, limit=7)
-        given = []
-        while (name := backlog.pop()) is not None:
-            given.append(name)
-            (tmp_path / name).unlink()
-        assert given == sorted(times, key=times.__getitem__) and backlog.listings < 20
-    finally:
-        os.close(fd)
+def test_more_messages_than_are_remembered_come_oldest_first(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(resolve_name("spooltop.engine.consuming.backlog.Backlog.__init__.__kwdefaults__"), "limit", 7)
+    files, times = Interposed(), dict[str, int]()
+    with Spool.create(tmp_path, False, clock=clock, files=files) as spool:
+        for number in range(100):
+            us = 1_795_220_920_443_125 + (number * 37) % 100 * 1000
+            name = f"{us:016d}.P1R{number:016x}.h" if number % 2 else f"foreign {number}"
+            drop(spool, name, mtime=us / 1e6)
+            times[name] = us
+        files.calls.clear()
+        assert [claim.id for claim in spool.claims() if claim.ack() is None] == sorted(times, key=times.__getitem__)
+        assert files.calls.count("regular") < 25
 
 
 def test_draining_lists_the_directory_a_few_times_and_not_per_message(tmp_path: Path) -> None:
@@ -361,18 +327,12 @@ def test_draining_lists_the_directory_a_few_times_and_not_per_message(tmp_path: 
         assert files.calls.count("regular") <= 3
 
 
-# Waiting
-
-
 def test_boxes_that_were_swapped_are_told(tmp_path: Path) -> None:
     with Spool.create(tmp_path, False) as spool:
         os.rename(tmp_path / "new", tmp_path / "old")
         os.mkdir(tmp_path / "new")
         with pytest.raises(SpooltopError, match="new is now another"):
             spool.claim(timeout=0.001)
-
-
-# Other processes
 
 
 def test_a_presence_file_stays_where_a_claim_comes_back_while_it_is_taken_away(tmp_path: Path) -> None:
@@ -398,24 +358,16 @@ def test_a_presence_file_stays_where_a_claim_comes_back_while_it_is_taken_away(t
 
 def test_the_key_that_another_put_recorded_in_between_is_theirs(tmp_path: Path) -> None:
     theirs: list[str] = []
-
-    def between(_number: int, name: str) -> None:
-        if name == "rename_noreplace" and not theirs:
-            theirs.append("")
-            theirs[0] = other.put(b"theirs", key="k")
-
-    with Spool.create(tmp_path) as other, Spool(tmp_path, files=Interposed(between)) as mine:
+    files = meanwhile("rename_noreplace", lambda: theirs.append(other.put(b"theirs", key="k")))
+    with Spool.create(tmp_path) as other, Spool(tmp_path, files=files) as mine:
         other.put(b"", key="the directories stand already")
-        assert mine.put(b"mine", key="k") == theirs[0]
+        assert [mine.put(b"mine", key="k")] == theirs
         assert mine.depth() == 2 and os.listdir(tmp_path / "tmp") == []
 
 
 def test_two_that_make_the_directory_of_our_own_at_once_get_the_same(tmp_path: Path) -> None:
-    def race(_number: int, name: str) -> None:
-        if name == "rename_noreplace" and not (tmp_path / ".spooltop").exists():
-            other.put(b"other", key="k")
-
-    with Spool.create(tmp_path, False) as other, Spool(tmp_path, False, files=Interposed(race)) as spool:
+    files = meanwhile("rename_noreplace", lambda: other.put(b"other", key="k"))
+    with Spool.create(tmp_path, False) as other, Spool(tmp_path, False, files=files) as spool:
         assert spool.put(b"mine", key="k").duplicate and spool.depth() == 1
     assert sorted(os.listdir(tmp_path)) == [".spooltop", "cur", "new", "tmp"]
     assert (tmp_path / ".spooltop/format").read_bytes() == b"2\n"

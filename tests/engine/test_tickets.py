@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from spooltop.engine.tickets import FileTicketQueue, RedisTicketQueue
 from tests.clock import Clock
-from tests.engine.helpers import Interposed, in_child, killed_at, names_in
+from tests.engine.helpers import Interposed, names_in
 from tests.needs import need
 from tests.reliability.tickets import redis_server
 
@@ -42,25 +41,6 @@ def test_a_lost_counter_gives_no_ticket_twice(tmp_path: Path, seq: str) -> None:
     (tmp_path / "seq").write_text(seq)
     queue = FileTicketQueue(tmp_path)
     assert queue.register()[0] == 5 and (tmp_path / "seq").read_text() == "5"
-
-
-def test_killed_at_every_call_the_next_ticket_is_higher(tmp_path: Path) -> None:
-    for k in range(1, 200):
-        folder = tmp_path / str(k)
-        first, _ = FileTicketQueue(folder).register()
-
-        def work(folder: Path = folder, k: int = k) -> None:
-            FileTicketQueue(folder, files=killed_at(k)).register()
-
-        status = in_child(work)
-        queue = FileTicketQueue(folder)
-        second, _ = queue.register()
-        tickets = [name.split(".")[0] for name in os.listdir(folder) if name != "seq"]
-        assert second > first and len(set(tickets)) == len(tickets), k
-        if status == 0:
-            return
-        assert status == signal.SIGKILL
-    raise AssertionError("it never passes")
 
 
 def test_what_is_no_ticket_is_not_the_head_and_stays(tmp_path: Path) -> None:
