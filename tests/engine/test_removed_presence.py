@@ -7,47 +7,31 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spooltop.engine import Claim, Spool
-from spooltop.engine.pausing import PauseCheck
 from spooltop.errors import ClaimLost, SpooltopError
-from tests.clock import Clock
 from tests.engine.helpers import Files, Interposed, claimed, die_holding, in_child, names_in, places
 from tests.engine.test_interrupted import InterruptAt
-from tests.engine.test_pausing import CHECK_EVERY, pause
+from tests.engine.test_pausing import pause
 
 
-class Ticking:
-    """A spool with its consumer's monotonic clock."""
-
-    def __init__(self, path: Path, files: Interposed | None = None) -> None:
-        self.spool = Spool.create(path, durable=False, files=files)
-        self.path, self.tick = path, Clock()
-        self.spool._consumer.pause = PauseCheck(self.tick)
-
-    def claim(self) -> Claim:
-        """Claims after the time in which a consumer does not look."""
-        self.tick.advance(CHECK_EVERY)
-        return claimed(self.spool)
-
-    def is_held(self, claim: Claim) -> bool:
-        """True if the presence file of the token in the name of the claim is there and locked."""
-        try:
-            with open(self.path / ".spooltop/consumers" / claim.token) as file:
-                return bool(Files().write_locked(file.fileno()))
-        except FileNotFoundError:
-            return False
+@pytest.fixture(autouse=True)
+def looking_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer looks at each claim, and not only four times a second."""
+    monkeypatch.setattr("spooltop.engine.pausing.CHECK_EVERY", 0)
 
 
-@pytest.fixture
-def ticking(tmp_path: Path) -> Iterator[Ticking]:
-    ticking = Ticking(tmp_path / "spool")
-    with ticking.spool:
-        yield ticking
+def is_held(spool: Spool, claim: Claim) -> bool:
+    """True if the presence file of the token in the name of the claim is there and locked."""
+    try:
+        with open(Path(spool.path, ".spooltop/consumers", claim.token)) as file:
+            return bool(Files().write_locked(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 REMOVALS: dict[str, Callable[[Path], object]] = {
@@ -58,55 +42,51 @@ REMOVALS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("removal", REMOVALS)
-def test_all_its_claims_are_its_own_again_before_the_next(ticking: Ticking, removal: str) -> None:
-    ids = ticking.spool.put_many([b"1", b"0", b"2", b"3"], source="mail")
-    del ids[1]
-    first = ticking.claim()
-    second = ticking.claim()
-    assert first.token == second.token and len(os.listdir(ticking.path / ".spooltop/consumers")) == 1
-    second.ack()
-    REMOVALS[removal](ticking.path / ".spooltop")
-    between = ticking.spool.claim()  # before the next look
-    assert between is not None and not ticking.is_held(first) and not ticking.is_held(between)
-    claims, before = [first, between], [first.name, between.name]
-    claims.append(ticking.claim())
+def test_all_its_claims_are_its_own_again_before_the_next(spool: Spool, removal: str) -> None:
+    path = Path(spool.path)
+    ids = spool.put_many([b"1", b"2", b"3"], source="mail")
+    claims = [claimed(spool), claimed(spool)]
+    before = [claim.name for claim in claims]
+    assert claims[0].token == claims[1].token
+    REMOVALS[removal](path / ".spooltop")
+    assert not is_held(spool, claims[0])
+    claims.append(claimed(spool))
     assert [claim.id for claim in claims] == ids and len({claim.token for claim in claims}) == 1
-    assert all(map(ticking.is_held, claims))
-    assert sorted(claim.name for claim in claims) == names_in(ticking.path / "cur")
+    assert all(is_held(spool, claim) for claim in claims)
+    assert sorted(claim.name for claim in claims) == names_in(path / "cur")
     assert not set(before) & {claim.name for claim in claims}
     assert [claim.parsed.claimed_us for claim in claims[:2]] == [int(name.split(".")[-1].split(":")[0]) for name in before]
-    assert ticking.spool.recover() == []
+    assert spool.recover() == []
     assert [claim.data for claim in claims] == [b"1", b"2", b"3"] and claims[0].source == "mail"
     claims[0].ack()
     claims[1].release()
     claims[2].reject("no")
-    assert len(os.listdir(ticking.path / "new")) == 1 and os.listdir(ticking.path / "cur") == []
+    assert len(os.listdir(path / "new")) == 1 and os.listdir(path / "cur") == []
 
 
-def test_after_its_death_its_claims_are_recovered(ticking: Ticking) -> None:
-    ids = ticking.spool.put_many([b"", b""])
+def test_after_its_death_its_claims_are_recovered(spool: Spool) -> None:
+    ids = spool.put_many([b"", b""])
 
     def work() -> None:
-        other = Ticking(ticking.path)
-        kept = [other.claim()]
-        shutil.rmtree(ticking.path / ".spooltop")
-        kept.append(other.claim())
-        os.kill(os.getpid(), signal.SIGKILL)
+        with Spool(spool.path, durable=False) as other:
+            kept = [claimed(other)]
+            shutil.rmtree(Path(spool.path, ".spooltop"))
+            kept.append(claimed(other))
+            os.kill(os.getpid(), signal.SIGKILL)
 
     assert in_child(work) == signal.SIGKILL
-    assert ticking.spool.recover() == ids
+    assert spool.recover() == ids
 
 
-def test_a_claim_that_was_taken_meanwhile_is_lost(ticking: Ticking) -> None:
-    ticking.spool.put(b"")
-    first = ticking.claim()
-    shutil.rmtree(ticking.path / ".spooltop")
-    os.rename(ticking.path / "cur" / first.name, ticking.path / "new" / first.base)
-    again = ticking.claim()
-    assert again.id == first.id
-    with pytest.raises(ClaimLost):
-        first.ack()
-    again.ack()
+def test_a_claim_that_was_taken_meanwhile_is_lost(spool: Spool) -> None:
+    spool.put(b"")
+    first = claimed(spool)
+    shutil.rmtree(Path(spool.path, ".spooltop"))
+    os.rename(Path(spool.path, "cur", first.name), Path(spool.path, "new", first.base))
+    with claimed(spool) as again:
+        assert again.id == first.id
+        with pytest.raises(ClaimLost):
+            first.ack()
 
 
 def claims_first(spool: Spool) -> bool:
@@ -142,39 +122,36 @@ def test_a_spool_that_was_open_meanwhile_works_on(tmp_path: Path, works: Callabl
         assert works(spool)
 
 
-def test_a_claim_of_before_is_rejected_where_others_were(ticking: Ticking) -> None:
-    ticking.spool.put_many([b"", b""])
-    ticking.claim().reject("no")
-    claim = ticking.claim()
-    shutil.rmtree(ticking.path / ".spooltop")
+def test_a_claim_of_before_is_rejected_where_others_were(spool: Spool) -> None:
+    spool.put_many([b"", b""])
+    claimed(spool).reject("no")
+    claim = claimed(spool)
+    shutil.rmtree(Path(spool.path, ".spooltop"))
     claim.reject("no")
-    assert os.listdir(ticking.path / "cur") == [] and os.listdir(ticking.path / ".spooltop/rejected")
+    assert os.listdir(Path(spool.path, "cur")) == [] and os.listdir(Path(spool.path, ".spooltop/rejected"))
 
 
-class Renaming(Ticking):
+class Renaming:
     """Before the call of files that ``is_due``, another thread claims and renames all claims to a new token."""
 
     def __init__(self, path: Path, is_due: Callable[[int, str], bool]) -> None:
         self.files = Interposed(lambda number, name: self.rename() if is_due(number, name) else None)
         self.files.armed = False
-        super().__init__(path, self.files)
+        self.path, self.spool = path, Spool.create(path, durable=False, files=self.files)
         self.others: list[Claim] = []
 
     def rename(self) -> None:
         self.files.armed = False
         shutil.rmtree(self.path / ".spooltop/consumers")
-        thread = threading.Thread(target=lambda: self.others.append(self.claim()))
+        thread = threading.Thread(target=lambda: self.others.append(claimed(self.spool)))
         thread.start()
         thread.join()
 
 
 ENDS: dict[str, Callable[[Claim], object]] = {
-    "data": lambda claim: claim.data,
-    "open": lambda claim: claim.open().close(),
-    "ack": lambda claim: claim.ack(),
-    "release": lambda claim: claim.release(),
-    "reject": lambda claim: claim.reject("no"),
-}
+    "data": lambda claim: claim.data, "open": lambda claim: claim.open().close(), "ack": lambda claim: claim.ack(),
+    "release": lambda claim: claim.release(), "reject": lambda claim: claim.reject("no"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -184,7 +161,7 @@ def test_a_step_of_another_thread_meets_the_claim_under_its_new_name(tmp_path: P
         renaming = Renaming(tmp_path / str(wanted), lambda number, _name, wanted=wanted: number == wanted)
         with renaming.spool as spool:
             id = spool.put(b"hello")
-            claim = renaming.claim()
+            claim = claimed(spool)
             spool.put(b"another")
             renaming.files.armed = True
             ENDS[end](claim)
@@ -207,36 +184,35 @@ def test_new_content_for_a_claim_that_is_renamed_meanwhile_is_refused_and_the_cl
     renaming = Renaming(tmp_path, lambda _number, name: name == "swap")
     with renaming.spool as spool:
         spool.put_many([b"hello", b"another"])
-        claim = renaming.claim()
+        claim = claimed(spool)
         renaming.files.armed = True
         with pytest.raises(SpooltopError, match=r"renamed meanwhile, as .spooltop was removed; it is still held"):
             claim.release(data=b"rest")
         assert claim.data == b"hello" and os.listdir(tmp_path / "tmp") == []
         claim.release(data=b"rest")
         spool.ack_many(renaming.others)
-        with renaming.claim() as again:
+        with claimed(spool) as again:
             assert again.data == b"rest"
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # of files between their opening and the block that closes them
 def test_after_an_interrupt_at_any_line_the_claims_are_renamed_by_the_next_call(tmp_path: Path) -> None:
     for line in itertools.count(1):
-        ticking = Ticking(tmp_path / str(line))
-        with ticking.spool as spool:
+        path = tmp_path / str(line)
+        with Spool.create(path, durable=False) as spool:
             ids = spool.put_many([b"1", b"2", b"3"])
-            claims = [ticking.claim(), ticking.claim()]
-            shutil.rmtree(ticking.path / ".spooltop")
-            ticking.tick.advance(CHECK_EVERY)
+            claims = [claimed(spool), claimed(spool)]
+            shutil.rmtree(path / ".spooltop")
             interrupt = InterruptAt(line)
             try:
                 with interrupt:
                     last = spool.claim()
             except KeyboardInterrupt:
                 last = None
-            claims.append(last or ticking.claim())
+            claims.append(last or claimed(spool))
             assert [claim.id for claim in claims] == ids, line
-            assert all(map(ticking.is_held, claims)), line
-            assert sorted(claim.name for claim in claims) == names_in(ticking.path / "cur"), line
+            assert all(is_held(spool, claim) for claim in claims), line
+            assert sorted(claim.name for claim in claims) == names_in(path / "cur"), line
             spool.ack_many(claims)
         if interrupt.left > 0:
             break
