@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import threading
 from collections.abc import Callable
@@ -13,14 +12,13 @@ import pytest
 
 from spooltop.engine import Spool, SpooltopError
 from spooltop.model.look.pause import REASON_AT_MOST, Pause
-from tests.engine.helpers import Interposed, claimed
+from tests.engine.helpers import Interposed, claimed, failing
 
-ROOT = Pause("root", 1_800_000_000.5, "a schema change: ü")
 CHECK_EVERY = 0.25
 """Seconds after which a consumer checks again if its spool is paused."""
 
 
-def pause(path: str | Path, content: bytes = json.dumps({"by": ROOT.by, "at": ROOT.at, "reason": ROOT.reason}).encode()) -> Path:
+def pause(path: str | Path, content: bytes = b'{"by": "root", "at": 5, "reason": "why"}') -> Path:
     own = Path(path, ".spooltop")
     own.mkdir(exist_ok=True)
     (own / ".draft").write_bytes(content)
@@ -61,15 +59,8 @@ def test_a_wait_on_a_paused_spool_does_not_spin(tmp_path: Path) -> None:
         assert len(files.calls) - before < 60
 
 
-def test_a_spool_without_a_directory_of_its_own_is_not_paused(tmp_path: Path) -> None:
-    with Spool.create(tmp_path, durable=False) as spool:
-        assert spool.paused is None and spool.claim() is None
-        assert not (tmp_path / ".spooltop").exists()
-        pause(tmp_path)
-        assert spool.paused == ROOT
-
-
 HOSTILE = {
+    b'{"by": "root", "at": 5, "reason": "why"}': Pause("root", 5.0, "why"),
     b"": Pause(None, 77.0),
     b"[" * 5000: Pause(None, 77.0),
     b'{"by": 7, "at": "x", "reason": null}': Pause(None, 77.0),
@@ -81,28 +72,23 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("content", HOSTILE)
-def test_whatever_the_file_holds_the_spool_is_paused(tmp_path: Path, content: bytes) -> None:
-    with Spool.create(tmp_path, durable=False) as spool:
-        spool.put(b"")
-        os.utime(pause(tmp_path, content), (77.0, 77.0))
-        assert spool.paused == HOSTILE[content] and spool.claim() is None
+def test_whatever_the_file_holds_the_spool_is_paused(spool: Spool, content: bytes) -> None:
+    spool.put(b"")
+    assert spool.paused is None and not Path(spool.path, ".spooltop").exists()
+    os.utime(pause(spool.path, content), (77.0, 77.0))
+    assert spool.paused == HOSTILE[content] and spool.claim() is None
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda file: file.symlink_to("/nowhere")])
-def test_whatever_has_the_name_the_spool_is_paused(tmp_path: Path, make: Callable[[Path], object]) -> None:
-    with Spool.create(tmp_path, durable=False) as spool:
-        spool.put(b"")
-        (tmp_path / ".spooltop").mkdir()
-        make(tmp_path / ".spooltop/paused")
-        assert spool.paused is not None and (spool.paused.by, spool.paused.reason) == (None, "") and spool.claim() is None
+def test_whatever_has_the_name_the_spool_is_paused(spool: Spool, make: Callable[[Path], object]) -> None:
+    spool.put(b"")
+    Path(spool.path, ".spooltop").mkdir()
+    make(Path(spool.path, ".spooltop/paused"))
+    assert spool.paused is not None and (spool.paused.by, spool.paused.reason) == (None, "") and spool.claim() is None
 
 
 def test_what_the_system_does_not_say_is_an_error_and_no_claim(tmp_path: Path) -> None:
-    def fail(_number: int, name: str) -> None:
-        if name == "stat":
-            raise OSError(5, "Input/output error")
-
-    files = Interposed(fail)
+    files = failing("stat")
     files.armed = False
     with Spool.create(tmp_path, durable=False, files=files) as spool:
         spool.put(b"")
