@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
+from spooltop import open_queue
 from spooltop.errors import ClaimLost, Closed, NotASpool, Refused, SpooltopError, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.queue import Guarantee, Queue, QueueClaim
 from spooltop.model.vocabulary import Action, Box
-from spooltop.queues import open_queue
 from tests.builders import SpoolWorld
 from tests.matrix.streams import died
 from tests.stream_builders import StreamWorld
