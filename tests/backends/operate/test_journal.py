@@ -17,6 +17,7 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import OperationRecord, Outcome
 from spooltop.model.operations.progress import BATCH
 from spooltop.model.vocabulary import Action, Box
+from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld
 from tests.cli.streams import finish
 
@@ -54,6 +55,34 @@ def test_an_operation_that_was_killed_between_two_batches_is_not_finished(world:
     [record] = records(world)
     assert (record.open, record.done, record.count) == (True, BATCH, BATCH + 2)
     assert "2 were not attempted" in record.words
+
+
+@pytest.mark.parametrize("name", ["audit", "journal"])
+@pytest.mark.parametrize("good", range(4))
+def test_a_log_that_fails_ends_the_operation_and_the_result_says_what_was_done(
+    world: SpoolWorld, before_call: Interpose, name: str, good: int
+) -> None:
+    writes = 0
+
+    def fail(fd: int, *_: object) -> None:
+        nonlocal writes
+        if f"/{name}.jsonl" in os.readlink(f"/proc/self/fd/{fd}"):
+            writes += 1
+            if writes > good:
+                raise OSError(5, "Input/output error")
+
+    for number in range(2 * BATCH):
+        world.put(f"m{number:05}")
+    before_call("write", fail)
+    try:
+        _, result = world.do(Action.HOLD, NEW)
+    except AuditFailed:
+        assert good == 0 and len(world.names(Box.NEW)) == 2 * BATCH
+        return
+    moved = len(world.names(Box.HELD))
+    assert moved == 2 * BATCH or (moved == BATCH and result.stopped)
+    assert (len(result.items), result.untried) == (moved, 2 * BATCH - moved)
+    assert result.undo and any("Input/output error" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("torn", [0, 40])

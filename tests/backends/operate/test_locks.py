@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 
 from spooltop.control import Control, open_control
 from spooltop.engine import FileTicketQueue
-from spooltop.errors import AuditFailed, UsageError
+from spooltop.errors import AuditFailed
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome, Plan
 from spooltop.model.vocabulary import Action
@@ -100,17 +99,6 @@ def test_what_was_taken_anew_stays_and_its_place_is_never_empty(locks: Locks, be
     assert (file.read_text(), locks.paths()) == (f"{ALIVE}\n{HOST}\n2\n", ["leader.lock"])
 
 
-@pytest.mark.parametrize("how", [fcntl.flock, fcntl.lockf])
-def test_a_kernel_lock_is_never_removed_held_or_not(locks: Locks, how: Callable[[int, int], None]) -> None:
-    with (locks.path / "import.lock").open("w") as file:
-        how(file.fileno(), fcntl.LOCK_EX)
-        held = locks.plan("import.lock", force=True)
-    free = locks.plan("import.lock", force=True)
-    assert held.count == free.count == 0
-    assert held.refused[0].reason.startswith(f"pid {ALIVE} holds it")
-    assert free.refused[0].reason.startswith("no kernel lock; if its existence is the lock")
-
-
 @pytest.mark.parametrize("form", ["SoftFileLock", "SoftFileLease", "StrictSoftFileLock"])
 def test_the_forms_of_filelock_can_be_had_after_it(locks: Locks, form: str) -> None:
     """Left by a real dead process; afterwards filelock takes it at once. Put back, it stands there again."""
@@ -141,17 +129,6 @@ def test_locks_of_each_form_go_and_come_back_as_they_were(locks: Locks) -> None:
     assert os.readlink(locks.path / "sym.lock") == f"ann@{HOST}.{GONE}:1795"
     after = (locks.path / "soft.lock").stat()
     assert (after.st_mode, after.st_uid, after.st_mtime) == (before.st_mode, before.st_uid, before.st_mtime)
-
-
-def test_all_are_the_stale_ones(locks: Locks) -> None:
-    locks.soft_lock("a.lock")
-    locks.soft_lock("b.lock", ALIVE)
-    locks.ticket(1)
-    with locks.control() as control:
-        plan = control.plan(Action.UNLOCK, ALL)
-    assert (plan.count, list(plan.refused), locks.plan("nope").missing) == (2, [], ("nope",))
-    with pytest.raises(UsageError, match="which lock"):
-        locks.plan()
 
 
 # Tickets

@@ -102,25 +102,6 @@ def test_a_part_that_begins_while_the_journal_is_read_is_not_mixed_with_what_is_
     assert operations(small)[-2:] == done[::-1]
 
 
-@pytest.mark.parametrize("operation", ["create", "reserve", "swap", "lock_write"])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EPERM, errno.ENOLCK])
-def test_a_log_whose_part_cannot_begin_goes_on_as_it_is(
-    small: SpoolWorld, before_call: Interpose, operation: str, code: int
-) -> None:
-    failed: list[str] = []
-
-    def fail_for_the_journal(first: str | int, *_: object) -> None:
-        name = first if isinstance(first, str) else os.readlink(f"/proc/self/fd/{first}")
-        if "journal" in name:
-            failed.append(name)
-            raise OSError(code, os.strerror(code))
-
-    done = [hold(small, "a")]
-    before_call(operation, fail_for_the_journal)
-    done.append(hold(small, "b"))
-    assert failed and operations(small) == done[::-1] and undo_plan(small, done[0]).count == 1
-
-
 def test_only_so_many_parts_are_kept_and_none_of_another_user_in_a_sticky_directory_goes(
     small: SpoolWorld, before_call: Interpose, monkeypatch: pytest.MonkeyPatch
 ) -> None:

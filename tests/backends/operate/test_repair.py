@@ -129,34 +129,19 @@ def cut_off(world: SpoolWorld, torn: bool = False) -> None:
 
 
 @pytest.mark.parametrize("torn", [False, True])
-@pytest.mark.parametrize("is_backup", [True, False])
-def test_what_an_interrupted_hold_set_aside_stays_where_its_other_name_is_a_backup(
-    world: SpoolWorld, is_backup: bool, torn: bool, tmp_path: Path
-) -> None:
-    path = held(world)
-    cut_off(world, torn)
-    os.link(path, tmp_path / "backup" if is_backup else world.path / "new/job")
-    change(world)
-    assert path.exists() is is_backup and world.names(Box.NEW) == ([] if is_backup else ["job"])
-
-
-@pytest.mark.parametrize("replaced", ["", "source", "target"])
-@pytest.mark.parametrize("action", [Action.HOLD, Action.PURGE])
-def test_the_new_name_of_an_interrupted_move_goes_unless_one_name_is_of_another_file_by_now(
-    world: SpoolWorld, tmp_path: Path, action: Action, replaced: str
+@pytest.mark.parametrize("other", ["half moved", "backup", "new replaced", "held replaced"])
+def test_the_new_name_of_an_interrupted_hold_goes_only_where_the_other_name_is_the_same_message_in_new(
+    world: SpoolWorld, tmp_path: Path, other: str, torn: bool
 ) -> None:
     target, source = held(world), world.path / "new/job"
-    if action is Action.PURGE:
-        source = target
-        world.do(Action.PURGE, Selection(ids=("job",), box=Box.HELD))
-        [target] = (world.path / ".spooltop/trash").glob("*/job")
-    cut_off(world)
-    source.parent.mkdir(exist_ok=True)
-    os.link(target, source)
-    if replaced:
-        place = {"source": source, "target": target}[replaced]
+    cut_off(world, torn)
+    os.link(target, tmp_path / "backup" if other == "backup" else source)
+    if other.endswith("replaced"):
+        place = source if other == "new replaced" else target
         os.rename(place, tmp_path / "elsewhere")
         (tmp_path / "another").write_text("another")
         os.link(tmp_path / "another", place)
     change(world)
-    assert source.exists() and target.exists() is target.with_name(".job.meta").exists() is bool(replaced)
+    is_gone = other == "half moved"
+    assert [target.exists(), target.with_name(".job.meta").exists()] == [not is_gone] * 2
+    assert world.names(Box.NEW) == ([] if other == "backup" else ["job"])

@@ -188,32 +188,6 @@ def test_what_is_known_in_common_is_not_told_of_a_stranger_in_the_folder(world: 
     assert [refusal.row.name for refusal in plan.refused] == ["stranger"] and plan.count == MANY
 
 
-@pytest.mark.parametrize("how", ["file", "link", "error"])
-def test_where_it_cannot_lie_beside_the_folder_each_message_has_its_own(
-    world: SpoolWorld, before_call: Interpose, how: str
-) -> None:
-    """Somebody else is quicker, or it cannot be written."""
-    many(world)
-    planted: list[str] = []
-
-    def plant(name: str, dir_fd: int, *_: object) -> None:
-        if len(name) != 16 or not name.endswith(".meta") or planted:
-            return
-        planted.append(name)
-        if how == "error":
-            raise OSError(5, "Input/output error")
-        if how == "link":
-            os.symlink("/etc/passwd", name, dir_fd=dir_fd)
-        else:
-            os.close(os.open(name, os.O_CREAT | os.O_WRONLY, dir_fd=dir_fd))
-
-    before_call("create", plant)
-    plan, result = world.do(Action.PURGE, NEW)
-    assert result.count(Outcome.DONE) == MANY and planted == [f".{plan.operation}.meta"]
-    own = [path for path in metas(world, Box.TRASH) if path.parent.name == plan.operation]
-    assert {json.loads(path.read_text())["origin"] for path in own} == {"new"} and len(own) == MANY
-
-
 def test_a_message_that_finds_its_name_taken_takes_nothing_from_who_has_it(world: SpoolWorld, before_call: Interpose) -> None:
     many(world)
 

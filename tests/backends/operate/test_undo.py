@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.backends.conftest import Interpose
-from tests.builders import ALL, SpoolWorld, message_id
+from tests.builders import SpoolWorld, message_id
 
 NONE = Selection()
 NEW, TRASH = (Selection(box=box, everything=True) for box in (Box.NEW, Box.TRASH))
@@ -100,30 +99,6 @@ def test_what_changed_since_is_refused_with_the_reason_and_all_others_go_back(
     if 1 < count != lost:
         again, _ = world.undo(done.operation)
         assert again.notes[0] == f"{count - 1} of {count} undone already." and len(again.refused) == 1
-
-
-def test_what_goes_on_and_comes_back_in_a_pause_of_a_batch_is_not_taken_back(
-    world: SpoolWorld, monkeypatch: pytest.MonkeyPatch, before_call: Interpose
-) -> None:
-    """The process may have stood still: the clock is a second further on than the last move."""
-    for number in range(80):
-        world.claim_foreign(f"{number:02d}")
-    real, off = time.time_ns, 0
-    monkeypatch.setattr("spooltop.backends.directory.operator.moving.mover.time_ns", lambda: real() + off)
-
-    def stand_still(*_: object) -> None:
-        nonlocal off
-        before, off = real(), 10**9
-        third = world.path / "new" / "02"
-        while third.stat().st_ctime_ns <= before:
-            third.rename(world.path / "cur" / "02:2,P2")
-            (world.path / "cur" / "02:2,P2").rename(third)
-
-    before_call("rename_noreplace", stand_still, f"08:2,P{(1 << 22) - 1}")
-    done, result = world.do(Action.REQUEUE, ALL, force=True)
-    assert result.count(Outcome.DONE) == 80
-    plan, result = world.undo(done.operation)
-    assert (result.count(Outcome.DONE), [refusal.row.name for refusal in plan.refused]) == (79, ["02"])
 
 
 @pytest.mark.parametrize("is_taken", [False, True])
