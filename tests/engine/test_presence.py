@@ -10,57 +10,13 @@ import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 
 from spooltop.engine import Spool
-from spooltop.engine.presence import Machine, Presence, Vantage, judge, this_machine
-from spooltop.model.vocabulary import Verdict
 from tests.engine.helpers import Files, claimed, die_holding, names_in
-
-HERE = Machine("box", "boot-1", "pid:[1]", "machine-1")
-OURS = Presence("free", "box", "boot-1", machine_id="machine-1", same_mount=True)
-BEFORE = OURS._replace(boot_id="boot-0", same_mount=False)
-ELSEWHERE = OURS._replace(host="client-b", boot_id="boot-9", machine_id="machine-9", same_mount=False)
-NO_BOOT_ID = OURS._replace(boot_id="")
-LOCAL, NETWORK = Vantage(HERE, local=True), Vantage(HERE, local=False)
-VOUCHED = replace(LOCAL, only_here=True)
-ALIVE, DEAD, UNKNOWN = Verdict.ALIVE, Verdict.DEAD, Verdict.UNKNOWN
-
-
-def seen_from(vantage: Vantage, **machine: str) -> Vantage:
-    return replace(vantage, machine=replace(HERE, **machine))
-
-
-@pytest.mark.parametrize(
-    ("presence", "vantage", "verdict"),
-    [
-        # A conflict is alive wherever it is met.
-        (OURS._replace(state="held"), LOCAL, ALIVE), (ELSEWHERE._replace(state="held"), LOCAL, ALIVE),
-        (ELSEWHERE._replace(state="held"), NETWORK, ALIVE), (Presence("held"), VOUCHED, ALIVE),
-        # Free: a holder of this boot, and the mount through which it took its lock.
-        (OURS, LOCAL, DEAD), (OURS, NETWORK, DEAD),
-        (OURS._replace(same_mount=False), LOCAL, UNKNOWN), (OURS._replace(same_mount=False), NETWORK, UNKNOWN),
-        (OURS._replace(same_mount=None), LOCAL, DEAD), (OURS._replace(same_mount=None), NETWORK, UNKNOWN),
-        # Free, another boot: dead only where it can only have been this machine's.
-        (BEFORE, LOCAL, DEAD), (BEFORE, NETWORK, UNKNOWN),
-        (BEFORE._replace(host="client-b"), LOCAL, UNKNOWN), (BEFORE._replace(machine_id="machine-9"), LOCAL, UNKNOWN),
-        (BEFORE._replace(machine_id=""), seen_from(LOCAL, machine_id=""), UNKNOWN),
-        (BEFORE._replace(machine_id=None), LOCAL, UNKNOWN),
-        (ELSEWHERE, LOCAL, UNKNOWN), (ELSEWHERE, VOUCHED, DEAD), (ELSEWHERE, replace(VOUCHED, local=False), DEAD),
-        # An empty boot id proves nothing.
-        (NO_BOOT_ID, LOCAL, UNKNOWN), (OURS._replace(boot_id=None), LOCAL, UNKNOWN),
-        (OURS, seen_from(LOCAL, boot_id=""), UNKNOWN), (NO_BOOT_ID, seen_from(LOCAL, boot_id=""), UNKNOWN),
-        (NO_BOOT_ID, seen_from(VOUCHED, boot_id=""), DEAD),
-        (NO_BOOT_ID, replace(seen_from(VOUCHED, boot_id=""), local=False), UNKNOWN),
-        (Presence("missing"), VOUCHED, UNKNOWN), (Presence("unreadable"), VOUCHED, UNKNOWN), (Presence("busy"), VOUCHED, UNKNOWN),
-    ],
-)  # fmt: skip
-def test_the_verdict(presence: Presence, vantage: Vantage, verdict: Verdict) -> None:
-    found, evidence = judge(presence._replace(pid=7, command="a\x1bb"), vantage)
-    assert found is verdict and evidence and "\x1b" not in evidence
-
 
 # A dead consumer, of which only the file is left
 
@@ -75,9 +31,9 @@ def left(tmp_path: Path) -> Path:
     return presence
 
 
-def is_put_back(path: Path, files: Files | None = None) -> bool:
+def is_put_back(path: Path, files: Files | None = None, hosts: str = "any") -> bool:
     """True if the claim of the dead consumer is one of the dead."""
-    with Spool(path, False, files=files) as spool:
+    with Spool(path, False, files=files, hosts=hosts) as spool:
         return spool.recover() == ["x"]
 
 
@@ -127,29 +83,46 @@ def test_who_may_only_read_cannot_make_the_dead_look_alive(tmp_path: Path, left:
         assert is_put_back(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("edits", "kind", "dead"),
-    [
-        # A disk that is mounted anew may get another number; a layer or a server's mount may not meet the lock.
-        *(({"device": -1, "file_system": theirs}, ours, theirs == ours and ours in ("ext4", "xfs")) for theirs, ours in [
-            ("ext4", "ext4"), ("xfs", "xfs"), ("overlay", "overlay"), ("ext4", "overlay"), ("overlay", "ext4"),
-            ("tmpfs", "tmpfs"), ("nfs4", "nfs4"), (None, "ext4"),
-        ]),
-        # A restart is seen only on a file system that no other machine can have mounted.
-        *(({"boot_id": "before", "machine_id": "m" * 32}, kind, kind in ("ext4", "btrfs")) for kind in [
-            "ext4", "btrfs", "nfs4", "fuse.sshfs", "virtiofs", "9p", "not yet invented", "?",
-        ]),
-    ],
-    ids=str,
-)  # fmt: skip
+BEFORE = {"boot_id": "before"}
+ELSEWHERE = {"boot_id": "before", "host": "client-b", "machine_id": "machine-9"}
+VOUCHED = {"hosts": "this-machine"}
+FREE: list[tuple[dict[str, Any], dict[str, str], bool]] = [
+    # Of this boot: proof on the mount through which the lock was taken, or where it can be no other.
+    ({}, {}, True), ({}, {"kind": "nfs4"}, True), ({"device": None}, {}, True), ({"device": None}, {"kind": "nfs4"}, False),
+    # A disk that is mounted anew may get another number; a layer or a server's mount may not meet the lock.
+    *(({"device": -1, "file_system": theirs}, {"kind": ours}, theirs == ours and ours in ("ext4", "xfs")) for theirs, ours in [
+        ("ext4", "ext4"), ("xfs", "xfs"), ("overlay", "overlay"), ("ext4", "overlay"), ("overlay", "ext4"),
+        ("tmpfs", "tmpfs"), ("nfs4", "nfs4"), (None, "ext4"),
+    ]),
+    # Of another boot: proof where it can only have been this machine's, on a file system that no other can have mounted.
+    *((BEFORE, {"kind": kind}, kind in ("ext4", "btrfs")) for kind in [
+        "ext4", "btrfs", "nfs4", "fuse.sshfs", "virtiofs", "9p", "not yet invented", "?",
+    ]),
+    *((BEFORE | edits, {}, False) for edits in ({"host": "client-b"}, {"machine_id": "machine-9"}, {"machine_id": None})),
+    (BEFORE | {"machine_id": ""}, {"machine_id": ""}, False),
+    (ELSEWHERE, {}, False), (ELSEWHERE, VOUCHED, True), (ELSEWHERE, VOUCHED | {"kind": "nfs4"}, True),
+    # An empty boot id proves nothing.
+    ({"boot_id": ""}, {}, False), ({"boot_id": None}, {}, False), ({}, {"boot_id": ""}, False),
+    ({"boot_id": ""}, {"boot_id": ""}, False), ({"boot_id": ""}, VOUCHED | {"boot_id": ""}, True),
+    ({"boot_id": ""}, VOUCHED | {"boot_id": "", "kind": "nfs4"}, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("edits", "seen_from", "dead"), FREE, ids=str)
 def test_a_free_lock_is_proof_only_where_it_could_not_be_missed(
-    tmp_path: Path, left: Path, monkeypatch: pytest.MonkeyPatch, edits: dict[str, Any], kind: str, dead: bool
+    tmp_path: Path, left: Path, monkeypatch: pytest.MonkeyPatch, edits: dict[str, Any], seen_from: dict[str, str], dead: bool
 ) -> None:
-    monkeypatch.setattr("spooltop.engine.dirs.SpoolDirs.kind", kind)
-    machine = replace(this_machine(), machine_id="m" * 32)
+    """Nor is it a proof while somebody holds it, wherever that is said to be."""
+    here = {"machine_id": "m" * 32} | seen_from
+    hosts = here.pop("hosts", "any")
+    monkeypatch.setattr("spooltop.engine.dirs.SpoolDirs.kind", here.pop("kind", "ext4"))
+    machine = replace(resolve_name("spooltop.engine.presence.this_machine")(), **here)
     monkeypatch.setattr("spooltop.engine.presence.this_machine", lambda: machine)
-    left.write_text(json.dumps({**json.loads(left.read_text()), **edits}))
-    assert is_put_back(tmp_path) is dead
+    left.write_text(json.dumps({**json.loads(left.read_text()), "machine_id": "m" * 32, **edits}))
+    with open(left, "r+") as held:
+        assert Files().lock_write(held.fileno())
+        assert not is_put_back(tmp_path, hosts=hosts)
+    assert is_put_back(tmp_path, hosts=hosts) is dead
 
 
 # A presence that is made
