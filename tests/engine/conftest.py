@@ -1,14 +1,11 @@
-"""Makes the helpers beside the tests importable, however pytest was started."""
+"""Fixture: a spool that syncs nothing."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from spooltop.engine import Spool
 

@@ -9,8 +9,6 @@ import logging
 import os
 import pickle
 import queue
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +21,6 @@ from spooltop.engine import (
     ClaimLost,
     CursorFile,
     MessageId,
-    NotASpool,
     Spool,
     SpooltopError,
     UsageError,
@@ -51,6 +48,14 @@ WRONG_VALUES: list[tuple[Callable[[Any], object], str]] = [
     (lambda spool: Spool(spool.path, hosts="this"), "'this' is neither any nor this-machine"),
     *((lambda spool, opens=opens: opens(""), "an empty path; name the file or the directory")  # not the working directory
       for opens in (Spool, Spool.create, CursorFile)),
+    *((lambda spool, wrong=wrong: spool.put(b"", **wrong), what) for wrong, what in (
+        ({"id": "x" * 130}, "the id takes 134 bytes in the name, 124 are allowed"), ({"id": ""}, "an id is not empty"),
+        ({"source": "s" * 41}, "a source takes 1 to 40 bytes, this one 41"),
+        ({"source": "é" * 21}, "a source takes 1 to 40 bytes, this one 42"),
+        ({"source": "é" * 20, "id": "x" * 30}, "choose a shorter id or source .the id 30, the source 120; a byte outside"),
+        ({"source": ""}, "a source takes 1 to 40 bytes, this one 0"),
+        ({"not_before": -1.0}, "no time from 1970 to 5000: -1 s since the epoch"),
+        ({"not_before": 1e12}, "no time from 1970 to 5000"))),
 ]  # fmt: skip
 WRONG_TYPES: list[tuple[Callable[[Any], object], str]] = [
     (lambda spool: spool.put("text"), r"data: a message is bytes .* not str: encode it, as in data.encode\(\)"),
@@ -120,17 +125,6 @@ def test_a_claim_of_another_spool_is_not_acked_and_stays_held(tmp_path: Path, sp
         assert (mine.data, theirs.data) == (b"mine", b"theirs")
         mine.ack()
         theirs.ack()
-
-
-def test_what_is_no_spool_advises_python_and_the_shell_each_its_own(tmp_path: Path) -> None:
-    with pytest.raises(NotASpool, match=rf"make it: Spool.create\('{tmp_path}/none'\)"):
-        Spool(tmp_path / "none")
-    (tmp_path / "new").mkdir()
-    with pytest.raises(NotASpool, match=rf"make it: Spool.create\('{tmp_path}'\)"):
-        Spool(tmp_path)
-    command = [sys.executable, "-m", "spooltop", "put", str(tmp_path / "none")]
-    ended = subprocess.run(command, input=b"x", capture_output=True, check=False)
-    assert ended.returncode == 5 and b"spooltop init" in ended.stderr and b"Spool." not in ended.stderr
 
 
 # What put gives

@@ -84,14 +84,6 @@ def test_a_claim_that_a_server_answers_wrongly_is_made_or_comes_again(path: Path
         assert names_in(path / "cur") == names_in(path / "new") == []
 
 
-def test_a_lost_race_is_no_error(spool: Spool) -> None:
-    ids = [spool.put(b"one"), spool.put(b"two")]
-    assert spool.peek() == ids[0]
-    os.unlink(os.path.join(spool.path, "new", ids[0]))
-    with claimed(spool) as claim:
-        assert claim.id == ids[1]
-
-
 def test_a_time_in_the_future_keeps_no_foreign_message_last(path: Path) -> None:
     """It stands by when it was first seen, or messages that come later would go before it for ever."""
     now = [NOW + 0.5]
@@ -186,19 +178,6 @@ def test_a_claim_is_put_back_only_where_its_holder_is_known_to_be_dead(path: Pat
 
 
 # Second names: interrupted moves, and backups by cp -al
-
-
-@pytest.mark.parametrize("place", ["new/{},n=1", ".spooltop/held/op/{},n=1"])
-def test_a_dead_claim_that_stands_where_it_was_being_moved_goes_from_cur_alone(path: Path, place: str) -> None:
-    with Spool.create(path, False) as spool:
-        id = spool.put(b"one")
-        die_holding(path)
-        (name,) = names_in(path / "cur")
-        moved = path / place.format(id)
-        moved.parent.mkdir(parents=True, exist_ok=True)
-        os.link(path / "cur" / name, moved)
-        assert spool.recover() == [] and names_in(path / "cur") == []
-        assert moved.read_bytes() == b"one" and names_in(path / "new") == names_in(moved.parent) * (moved.parent.name == "new")
 
 
 @pytest.mark.parametrize(

@@ -95,16 +95,12 @@ def test_an_own_id_stands_as_it_is_and_differs_from_one_of_the_same_moment_and_p
 @pytest.mark.parametrize(
     ("raw", "id", "pid", "flags"),
     [
-        ("1795220920443125.9155.vm:2,P4242", "1795220920443125.9155.vm", 4242, None),
+        ("1795220920443125.9155.vm:2,P4242", "1795220920443125.9155.vm", 4242, None), ("x:2,PS", "x", None, "PS"),
         ("1795220920446046.9155.vm:P4242", "1795220920446046.9155.vm", 4242, None),
         ("1795220919.M781490P9155Q1.vm:2,FS", "1795220919.M781490P9155Q1.vm", None, "FS"),
-        ("x:2,PS", "x", None, "PS"),
-        ("x:2,P42\n", "x:2,P42\n", None, None),
-        ("x:2,P٤٢", "x:2,P٤٢", None, None),
-        (":2,P42", ":2,P42", None, None),
-        ("x:2,P42.bak", "x:2,P42.bak", None, None),
+        *((name, name, None, None) for name in ("x:2,P42\n", "x:2,P٤٢", ":2,P42", "x:2,P42.bak")),
     ],
-)
+)  # fmt: skip
 def test_tails_are_read_only_at_the_end_and_in_the_exact_forms(raw: str, id: str, pid: int | None, flags: str | None) -> None:
     parsed = names.parse(raw, claimed=True)
     assert (parsed.id, parsed.pid, parsed.flags, parsed.token) == (id, pid, flags, None)
@@ -114,14 +110,10 @@ def test_tails_are_read_only_at_the_end_and_in_the_exact_forms(raw: str, id: str
 @pytest.mark.parametrize(
     ("name", "us"),
     [
-        ("1795220920443125.P1R0.h", US),
-        ("1795220919.M781490P9155Q1.vm", 1_795_220_919_781_490),
-        ("1795220919.x", 1_795_220_919_000_000),
-        ("17952209204431259", None),
-        ("order-17", None),
-        ("", None),
+        ("1795220920443125.P1R0.h", US), ("1795220919.M781490P9155Q1.vm", 1_795_220_919_781_490),
+        ("1795220919.x", 1_795_220_919_000_000), ("17952209204431259", None), ("order-17", None), ("", None),
     ],
-)
+)  # fmt: skip
 def test_the_time_at_the_beginning_of_a_name(name: str, us: int | None) -> None:
     assert names.enqueued_us(name) == us
 

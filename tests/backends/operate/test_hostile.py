@@ -291,32 +291,6 @@ def another_process(act: Callable[[str], None]) -> Iterator[Callable[[str], obje
     os.waitpid(pid, 0)
 
 
-@pytest.mark.parametrize("thing", each(FEW))
-@pytest.mark.parametrize("action", [Action.PURGE, Action.HOLD, Action.REQUEUE])
-def test_swapped_between_plan_and_apply(ground: Ground, thing: str, action: Action) -> None:
-    box, name = (Box.CUR, "x:2,P999999") if action is Action.REQUEUE else (Box.NEW, "x")
-    path = ground.write(f"{box}/{name}", "data")
-    ground.settle()
-
-    def swap(_: str) -> None:
-        path.unlink()
-        THINGS[thing](path, ground)
-
-    def work(control: Control) -> None:
-        plan = control.plan(action, Selection(ids=(name,), box=box), force=True)
-        assert plan.count == 1
-        swapped("now")
-        [one] = control.apply(plan).items
-        assert one.outcome is Outcome.SKIPPED, one
-
-    before = ground.before
-    if thing == "hard link":  # makes the second name and with it another ctime, which is no doing of ours
-        ground.seen_outside = lambda: before  # type: ignore[method-assign]
-    with another_process(swap) as swapped:
-        said = ground.run(work)
-    assert path.lstat() and ground.precious.read_text() == "precious", said
-
-
 @pytest.mark.parametrize("swapped", ["new", "cur", ".spooltop", ".spooltop/trash", ".spooltop/trash/OPERATION", "."])
 def test_a_folder_that_is_swapped_for_a_link_leads_nowhere(ground: Ground, swapped: str) -> None:
     for name in ("good", ".good.meta"):

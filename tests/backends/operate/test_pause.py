@@ -10,9 +10,9 @@ import tempfile
 import pytest
 
 from spooltop.engine import Spool
-from spooltop.errors import AuditFailed, Unreadable, UsageError
+from spooltop.errors import AuditFailed, Unreadable
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.pause import REASON_AT_MOST, Pause
+from spooltop.model.look.pause import Pause
 from spooltop.model.operations.plan import Outcome, Plan, Result
 from spooltop.model.vocabulary import LIVE, Action
 from tests.backends.conftest import Interpose
@@ -33,15 +33,6 @@ def do(world: SpoolWorld, action: Action, **options: str) -> Result:
 def paused(world: SpoolWorld) -> Pause | None:
     with Spool(world.path) as spool:
         return spool.paused
-
-
-def test_a_long_reason_and_one_that_is_no_text_are_refused(world: SpoolWorld) -> None:
-    for reason in ("r" * (REASON_AT_MOST + 1), 7):
-        with pytest.raises(UsageError, match="more than 200 characters"):
-            plan_of(world, Action.PAUSE, reason=reason)
-    do(world, Action.PAUSE, reason="🙂" * REASON_AT_MOST)
-    pause = paused(world)
-    assert pause is not None and pause.reason == "🙂" * REASON_AT_MOST
 
 
 def test_what_anybody_wrote_is_resumed_too_but_a_directory_is_not(world: SpoolWorld) -> None:

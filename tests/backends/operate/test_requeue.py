@@ -131,9 +131,14 @@ def link(path: Path) -> None:
     path.symlink_to("nowhere")
 
 
+def fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 CHANGES: list[Callable[[Path], object]] = [
     lambda path: path.write_text("longer than it was in the plan"), lambda path: path.chmod(0o600), swapped,
-    lambda path: os.link(path, path.parents[1] / "second name"), directory, link,
+    lambda path: os.link(path, path.parents[1] / "second name"), directory, link, fifo,
 ]  # fmt: skip
 
 
