@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from pkgutil import resolve_name
@@ -13,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from spooltop.control import open_control
 from spooltop.errors import AuditFailed, SpooltopError, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome, Plan
 from spooltop.model.vocabulary import Action, Json
 from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld
-from tests.needs import needs
 
 NONE = Selection()
 
@@ -159,25 +155,6 @@ def test_nothing_that_was_put_in_its_place_leads_a_set_elsewhere(
         except SpooltopError as error:
             assert "cursors" in str(error)
     assert file.read_text() == "7" and file.is_symlink() is (swap is linked_file)
-
-
-@needs("root")
-@pytest.mark.parametrize(("mode", "folder", "may"), [(0o644, 0o755, False), (0o666, 0o755, False), (0o666, 0o777, True)])
-def test_who_may_not_set_a_cursor_is_told_whose_it_is(mode: int, folder: int, may: bool) -> None:
-    with tempfile.TemporaryDirectory(prefix="spooltop-cursors-") as above:
-        os.chmod(above, 0o755)
-        file = Path(above, "cursors.json")
-        file.write_text('{"imessage": 1}')
-        file.chmod(mode)
-        os.chmod(above, folder)
-        with open_control(str(file), watch=False, settings={}) as control:
-            try:
-                os.seteuid(65534)
-                why = control.look().observation.capabilities.why_not(Action.SET_CURSOR)
-            finally:
-                os.seteuid(0)
-    assert (why is None) is may
-    assert why is None or ("belongs to root" in why and "Try: sudo -u root spooltop cursors" in why)
 
 
 def test_a_forged_journal_leads_nowhere(cursors: Cursors, tmp_path: Path) -> None:

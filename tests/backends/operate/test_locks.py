@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import filelock
 import pytest
 
-from spooltop.control import Control, open_control
+from spooltop.control import Control
 from spooltop.engine import FileTicketQueue
 from spooltop.errors import AuditFailed
 from spooltop.model.filters.selection import Selection
@@ -23,7 +22,6 @@ from spooltop.model.vocabulary import Action
 from tests.backends.conftest import Interpose
 from tests.builders import ALL, GONE, LockWorld
 from tests.clock import NOW, Clock
-from tests.needs import needs
 
 HOST = os.uname().nodename
 STALE, ALIVE = f"{GONE}\n{HOST}\n1\n", os.getpid()
@@ -240,39 +238,3 @@ def test_a_forged_record_leads_nowhere(locks: Locks, tmp_path: Path, old: str, n
         listed = [record for record in control.operations() if record.why_not_undo is None]
     assert not listed or locks.undo(operation)[0].count == 0
     assert list(outside.iterdir()) == [] and locks.paths() == []
-
-
-@needs("root")
-@pytest.mark.parametrize(
-    ("kind", "above", "own", "may"),
-    [
-        ("locks", 0o755, 0o755, False), ("locks", 0o777, 0o755, False), ("locks", 0o755, 0o777, True),
-        ("tickets", 0o755, 0o755, False), ("tickets", 0o777, 0o755, True), ("tickets", 0o755, 0o777, True),
-    ],
-)  # fmt: skip
-def test_where_the_directory_is_closed_view_and_plan_say_whose_it_is(kind: str, above: int, own: int, may: bool) -> None:
-    """Beside a directory of tickets stands the lock that they are for."""
-    with tempfile.TemporaryDirectory(prefix="spooltop-locks-") as folder, Locks(folder) as world:
-        os.chmod(folder, 0o755)
-        path = world.path / (QUEUE if kind == "tickets" else "locks")
-        if kind == "tickets":
-            world.ticket(1)
-            world.lock("job.lock", STALE)
-        else:
-            world.lock("locks/a.lock", STALE)
-        with open_control(str(path), settings=world.settings, watch=False, clock=Clock()) as control:
-            assert control.look().observation.capabilities.why_not(Action.UNLOCK) is None
-            world.path.chmod(above)
-            path.chmod(own)
-            try:
-                os.seteuid(65534)
-                capabilities = control.look().observation.capabilities
-                plan = control.plan(Action.UNLOCK, Selection(ids=("a.lock",)))
-            finally:
-                os.seteuid(0)
-    for action in (Action.UNLOCK, Action.UNDO):
-        why = capabilities.why_not(action)
-        assert why is None if may else f"the directory belongs to root 0755. Try: sudo -u root spooltop {path}" in (why or "")
-    assert ["Try: sudo -u root spooltop unlock" in refusal.reason for refusal in plan.refused] == [True] * (
-        not may and kind == "locks"
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import tempfile
 
 import pytest
 
@@ -18,7 +17,6 @@ from spooltop.model.vocabulary import LIVE, Action
 from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld
 from tests.clock import NOW, Clock
-from tests.needs import needs
 
 NONE = Selection()
 def plan_of(world: SpoolWorld, action: Action, **options: str | int) -> Plan:
@@ -61,32 +59,6 @@ def test_the_file_has_owner_group_and_mode_of_the_boxes(world: SpoolWorld, mode:
     do(world, Action.PAUSE)
     file, cur = (world.path / ".spooltop/paused").stat(), (world.path / "cur").stat()
     assert (file.st_uid, file.st_gid, stat.S_IMODE(file.st_mode)) == (cur.st_uid, cur.st_gid, mode & 0o666)
-
-
-@needs("root")
-def test_a_user_without_the_right_is_told_whose_it_is() -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp") as above, SpoolWorld(above) as world:
-        os.chmod(above, 0o755)
-
-        def why() -> list[str | None]:
-            with world.control() as control:
-                try:
-                    os.seteuid(65534)
-                    capabilities = control.look(rescan=True).observation.capabilities
-                finally:
-                    os.seteuid(0)
-            return [capabilities.why_not(action) for action in (Action.PAUSE, Action.RESUME)]
-
-        for box in LIVE:
-            (world.path / box).chmod(0o1777)
-        do(world, Action.PAUSE)
-        sticky = ".spooltop is sticky, so that only its owner removes the files of others"
-        advice = f"Try: sudo -u root spooltop {world.path}"
-        assert why() == [None, f"you are nobody, {sticky}; paused belongs to root 0666. {advice}"]
-        os.chown(world.path / ".spooltop/paused", 65534, -1)
-        assert why() == [None, None]
-        (world.path / ".spooltop").chmod(0o755)
-        assert why() == [f"you are nobody, .spooltop belongs to root 0755. {advice}"] * 2
 
 
 @pytest.mark.parametrize("full", [("audit",), ("pauses",), ("audit", "pauses")])
