@@ -6,10 +6,9 @@ import inspect
 import json
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -295,43 +294,33 @@ def test_owner_and_mode_are_kept_and_lock_and_journal_have_the_same_owner(tmp_pa
     assert {(made.stat().st_uid, made.stat().st_gid) for made in tmp_path.iterdir()} == {(before.st_uid, before.st_gid)}
 
 
-WORK = """
-import fcntl, json, os, sys
-path, source, how, count = sys.argv[1:]
-sys.stdin.readline()
-if how == "engine":
-    from spooltop.engine import CursorFile
+def advance(path: Path, source: str) -> None:
     file = CursorFile(path)
-    for n in range(int(count)):
-        file.advance(source, n + 1, expect=n or None)
-else:  # a poller's own helper
-    for n in range(int(count)):
-        with open(os.path.join(os.path.dirname(path), ".cursors.lock"), "w") as lock:
+    for number in range(200):
+        file.advance(source, number + 1, expect=number or None)
+
+
+def advance_by_a_helper(path: Path, source: str) -> None:
+    """Advances as a poller does that has its own helper."""
+    for number in range(200):
+        with open(path.with_name(LOCK), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            with open(path) as file:
-                sections = json.load(file)
-            assert sections.get(source, 0) == n, (source, n, sections)
-            sections[source] = n + 1
-            with open(path + ".helper", "w") as file:
-                json.dump(sections, file)
-            os.replace(path + ".helper", path)
-"""
+            sections = json.loads(path.read_text())
+            assert sections.get(source, 0) == number
+            path.with_suffix(".helper").write_text(json.dumps(sections | {source: number + 1}))
+            path.with_suffix(".helper").replace(path)
 
 
 def test_four_pollers_lose_no_update(tmp_path: Path) -> None:
     path = tmp_path / "cursors.json"
     path.write_text("{}")
-    workers = [
-        subprocess.Popen([sys.executable, "-c", WORK, str(path), source, how, "200"], stdin=subprocess.PIPE)
-        for source, how in (("a", "engine"), ("b", "engine"), ("c", "engine"), ("d", "helper"))
-    ]
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write(b"go\n")
-        worker.stdin.flush()
-    for worker in workers:
-        worker.communicate()
-        assert worker.returncode == 0
+    work = [(advance, "a"), (advance, "b"), (advance, "c"), (advance_by_a_helper, "d")]
+    pollers = [get_context("fork").Process(target=poll, args=(path, source)) for poll, source in work]
+    for poller in pollers:
+        poller.start()
+    for poller in pollers:
+        poller.join()
+    assert [poller.exitcode for poller in pollers] == [0] * 4
     assert CursorFile(path).read() == {"a": 200, "b": 200, "c": 200, "d": 200}
     lines = [json.loads(line) for line in (tmp_path / JOURNAL).read_text().splitlines()]
     assert len(lines) == 600 and [line["new"] for line in lines if line["source"] == "a"] == list(range(1, 201))

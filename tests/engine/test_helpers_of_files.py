@@ -5,6 +5,7 @@ import fcntl
 import os
 import subprocess
 import sys
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -50,24 +51,13 @@ def test_a_full_disk_leaves_the_old_content_and_no_litter(tmp_path: Path, code: 
 
 
 def test_of_many_readers_exactly_one_gets_a_file(tmp_path: Path) -> None:
-    code = (
-        "import sys; from spooltop.engine import read_and_delete\n"
-        "sys.stdin.readline()\n"
-        "for n in range(200):\n"
-        "    if (data := read_and_delete(f'{sys.argv[1]}/{n}')) is not None: print(data.decode())"
-    )
-    for number in range(200):
-        (tmp_path / str(number)).write_text(str(number))
-    readers = [
-        subprocess.Popen([sys.executable, "-c", code, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    for reader in readers:
-        assert reader.stdin is not None
-        reader.stdin.write("go\n")
-        reader.stdin.flush()
-    got = [int(line) for reader in readers for line in reader.communicate()[0].split()]
-    assert sorted(got) == list(range(200)) and os.listdir(tmp_path) == []
+    contents = [b"%d" % number for number in range(200)]
+    for content in contents:
+        (tmp_path / content.decode()).write_bytes(content)
+    tries = [tmp_path / content.decode() for content in contents for _ in range(3)]
+    with get_context("fork").Pool(3) as readers:
+        got = readers.map(read_and_delete, tries, chunksize=1)
+    assert sorted(filter(None, got)) == sorted(contents) and os.listdir(tmp_path) == []
 
 
 def test_a_lock_beside_is_waited_for_and_given_up(tmp_path: Path) -> None:

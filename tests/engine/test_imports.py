@@ -34,10 +34,3 @@ def test_every_public_name_has_an_example(module: ModuleType) -> None:
 def has_example(thing: object) -> bool:
     """Returns whether its docstring, or that of one of its methods, holds an example."""
     return any(test.examples for test in doctest.DocTestFinder().find(thing, "thing"))
-
-
-def test_what_has_no_example_is_found() -> None:
-    def told_in_prose() -> None:
-        """Mentions ``told_in_prose`` and shows nothing."""
-
-    assert not has_example(told_in_prose) and has_example(engine.Spool)

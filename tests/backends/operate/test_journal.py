@@ -85,24 +85,6 @@ def test_a_log_that_fails_ends_the_operation_and_the_result_says_what_was_done(
     assert result.undo and any("Input/output error" in note for note in result.notes)
 
 
-@pytest.mark.parametrize("torn", [0, 40])
-def test_without_its_result_an_operation_tells_what_it_did_and_goes_on_telling_it_once_undone(
-    world: SpoolWorld, torn: int
-) -> None:
-    operation = held(world, 3)
-    intent, result = lines(world)
-    journal(world).write_bytes(intent + result[:torn])
-    [record] = records(world)
-    assert (record.done, record.open) == (3, True) and "interrupted" in record.words
-    plan, result_of_undo = world.undo(operation)
-    assert result_of_undo.count(Outcome.DONE) == 3 and any("cut off" in note for note in plan.notes) is bool(torn)
-    back, record = records(world)  # the next lines were not glued to the torn one
-    assert (back.open, record.done, record.undone_by) == (False, 3, back.operation)
-    assert record.why_not_undo == f"already undone by {back.operation}"
-    again, _ = world.undo(operation)
-    assert again.count == 0 and "3 of 3 undone already." in again.notes
-
-
 def test_the_first_result_of_a_batch_counts(world: SpoolWorld) -> None:
     held(world)
     other = {"place": 0, "outcome": "failed", "reason": "", "moved": False, "ino": 0, "ctime": 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.errors import AuditFailed
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome
 from spooltop.model.vocabulary import Action, Box
@@ -174,20 +176,6 @@ def test_messages_out_of_two_boxes_have_nothing_in_common(world: SpoolWorld) -> 
     assert origins == ["cur"] + ["new"] * (MANY - 1)
 
 
-def test_what_is_known_in_common_is_not_told_of_a_stranger_in_the_folder(world: SpoolWorld) -> None:
-    many(world)
-    purged, _ = world.do(Action.PURGE, NEW)
-    restored, _ = world.do(Action.RESTORE, TRASH)
-    folder = world.path / ".spooltop/trash" / purged.operation
-    folder.with_name(f".{purged.operation}.meta").unlink(missing_ok=True)  # after a while it goes by itself
-    folder.mkdir(exist_ok=True)
-    (folder / "stranger").write_text("of somebody else")
-    assert world.undo(restored.operation)[1].count(Outcome.DONE) == MANY
-    with world.control() as control:
-        plan = control.plan(Action.RESTORE, TRASH)
-    assert [refusal.row.name for refusal in plan.refused] == ["stranger"] and plan.count == MANY
-
-
 def test_a_message_that_finds_its_name_taken_takes_nothing_from_who_has_it(world: SpoolWorld, before_call: Interpose) -> None:
     many(world)
 
@@ -226,3 +214,37 @@ def test_what_is_no_file_stays_however_many_files_go(world: SpoolWorld) -> None:
     plan, result = world.do(Action.HOLD, Selection(box=Box.NEW, everything=True))
     assert [refusal.reason for refusal in plan.refused] == ["a fifo, not a message", "a symbolic link, not a message"]
     assert result.count(Outcome.DONE) == 2 and world.names(Box.NEW) == ["fifo", "link"]
+
+
+# What deletes goes on when nothing can be written
+
+
+@pytest.mark.parametrize(("code", "full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EROFS, True), (errno.EIO, False)])
+@pytest.mark.parametrize("now", [False, True])
+def test_a_full_disk_stops_every_change_but_those_that_free_space(
+    world: SpoolWorld, before_call: Interpose, code: int, full: bool, now: bool
+) -> None:
+    world.put("a")
+    world.do(Action.PURGE, Selection(ids=("a",)))
+    world.put("b")
+
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    for operation in ("write", "create", "mkdir"):
+        before_call(operation, fail)
+    purge = Selection(ids=("b",))
+    with pytest.raises(AuditFailed):
+        world.do(Action.PURGE, purge)
+    before = world.census()
+    if not full:
+        with pytest.raises(AuditFailed):
+            world.do(Action.EMPTY, TRASH)
+        assert world.census() == before
+        return
+    _, result = world.do(Action.PURGE, purge, now=True) if now else world.do(Action.EMPTY, TRASH)
+    assert result.count(Outcome.DONE) == 1
+    [[left]] = world.census().values()
+    assert left.endswith("/a") if now else left == "new/b"
+    assert any("not in the audit log" in note for note in result.notes)
+    assert any("without a line in the journal" in note for note in result.notes)

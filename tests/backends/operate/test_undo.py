@@ -17,7 +17,6 @@ from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld, message_id
 
-NONE = Selection()
 NEW, TRASH = (Selection(box=box, everything=True) for box in (Box.NEW, Box.TRASH))
 DEAD = Selection(box=Box.CUR, verdict=Verdict.DEAD)
 
