@@ -48,9 +48,9 @@ def replaced(make: Callable[[Path], object]) -> Callable[[Path], object]:
             b"", b"{", b"[]", b"\xff" * 9000, b"[" * 4096,
             b'{"lock": "ofd", "boot_id": 7, "pid": true, "host": 7, "command": null, "since": "x"}',
         ]),
-        replaced(lambda path: path.symlink_to("/nowhere")), replaced(os.mkfifo), replaced(Path.mkdir),
+        replaced(lambda path: path.symlink_to("/nowhere")), replaced(os.mkfifo), replaced(Path.mkdir), Path.unlink,
     ],
-    ids=["empty", "cut off", "a list", "no text", "nested too deep", "wrong kinds", "link", "fifo", "directory"],
+    ids=["empty", "cut off", "a list", "no text", "nested too deep", "wrong kinds", "link", "fifo", "directory", "gone"],
 )  # fmt: skip
 def test_a_forged_file_is_no_proof(tmp_path: Path, left: Path, forge: Callable[[Path], object]) -> None:
     forge(left)
