@@ -21,11 +21,6 @@ def test_every_name_comes_back_from_what_is_shown(raw: bytes) -> None:
     assert shown.isprintable()
 
 
-@given(st.binary(max_size=100), st.binary(max_size=100))
-def test_two_names_never_look_alike(first: bytes, second: bytes) -> None:
-    assert (escape(os.fsdecode(first)) == escape(os.fsdecode(second))) == (first == second)
-
-
 @given(st.text(alphabet=st.characters()))
 @example("\ud800")
 def test_any_text_is_shown_printable(text: str) -> None:

@@ -6,10 +6,6 @@ outside the spool stay unchanged, including their inodes and times; anything tha
 
 from __future__ import annotations
 
-import encodings.utf_16_be
-import encodings.utf_16_le
-import encodings.utf_32_be
-import encodings.utf_32_le  # noqa: F401  json loads them late
 import json
 import os
 import secrets  # noqa: F401  filelock loads it late
@@ -211,6 +207,8 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
 @pytest.fixture(scope="module", autouse=True)
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Loads what is loaded late: in a child that is nobody, the interpreter's own files may be out of reach."""
+    for encoding in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
+        json.loads("{}".encode(encoding))
     ground = Ground(tmp_path_factory.mktemp("loaded"), "root")
     with ground.control() as control:
         session(control, every_operation, [])

@@ -153,20 +153,6 @@ def metas(world: SpoolWorld, box: Box) -> list[Path]:
     return sorted((world.path / ".spooltop" / box).rglob(".*.meta"))
 
 
-@pytest.mark.parametrize("box", [Box.NEW, None])
-def test_what_is_known_of_many_lies_beside_their_folder_and_goes_with_them(world: SpoolWorld, box: Box | None) -> None:
-    many(world)
-    held, _ = world.do(Action.HOLD, Selection(box=box, everything=True))
-    assert [path.name for path in metas(world, Box.HELD)] == [f".{held.operation}.meta"]
-    purged, result = world.do(Action.PURGE, HELD)
-    assert result.count(Outcome.DONE) == MANY
-    was = {json.loads(path.read_text())["was"]["reason"] for path in metas(world, Box.TRASH)}
-    assert was == {f"hold by {json.loads(metas(world, Box.TRASH)[0].read_text())['who']}"}  # for when it goes back there
-    assert world.undo(purged.operation)[1].count(Outcome.DONE) == len(world.names(Box.HELD)) == MANY
-    assert world.do(Action.RELEASE, HELD)[1].count(Outcome.DONE) == len(world.names(Box.NEW)) == MANY
-    assert metas(world, Box.TRASH) == []
-
-
 def test_messages_out_of_two_boxes_have_nothing_in_common(world: SpoolWorld) -> None:
     """A power cut may take what is in common away, where the order of changes is not kept."""
     many(world, MANY - 1)
