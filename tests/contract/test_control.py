@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 
 from spooltop import control
@@ -69,18 +70,13 @@ def signature_text(name: str, function: Callable[..., object]) -> str:
     """Returns ``look(rescan: bool = False) -> Snapshot``; a default that is a function or infinite is written as ``…``,
     and a signature that is too long in a line for each parameter."""
     signature = inspect.signature(function)
-    parameters, starred = [], False
-    for parameter in signature.parameters.values():
-        if parameter.name == "self":
-            continue
-        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
-            parameters.append("*")
-            starred = True
-        plain = isinstance(parameter.default, (bool, int, str, tuple)) or parameter.default is None
-        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}" if plain else " = …"
-        parameters.append(f"{parameter.name}: {parameter.annotation}{default}")
-    text = f"{name}({', '.join(parameters)}) -> {signature.return_annotation}"
-    return text if len(text) <= 130 else f"{name}(\n    " + ",\n    ".join(parameters) + f"\n) -> {signature.return_annotation}"
+    parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "self"]
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", name + str(signature.replace(parameters=parameters)))
+    text = re.sub(r"= (<built-in [^>]*>|<function .*? at \w+>|inf)", "= …", text)
+    if len(text) <= 130:
+        return text
+    inside, _, returned = text.removeprefix(f"{name}(").rpartition(")")
+    return f"{name}(\n    " + ",\n    ".join(re.split(r", (?=\w+: |\*)", inside)) + f"\n){returned}"
 
 
 def surface() -> list[str]:

@@ -26,6 +26,7 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.queue import Guarantee, Queue, QueueClaim
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import SpoolWorld
+from tests.engine.helpers import in_child
 from tests.matrix.streams import died
 from tests.stream_builders import StreamWorld
 from tests.stream_servers import KINDS, running
@@ -453,19 +454,6 @@ def test_processes_and_threads_that_race_never_get_one_message_twice(contract: C
     assert sorted(got) == sorted(ids) and contract.boxes() == {}
 
 
-def in_child(work: Callable[[], object]) -> None:
-    """Runs ``work`` in a forked child, which ends well."""
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitpid(pid, 0)[1] == 0
-
-
 def test_no_step_of_a_claim_works_in_a_child_and_its_block_does_nothing(contract: Contract, queue: Queue) -> None:
     queue.put(b"1")
 
@@ -480,7 +468,7 @@ def test_no_step_of_a_claim_works_in_a_child_and_its_block_does_nothing(contract
         claim.__del__()  # type: ignore[attr-defined]  # what the child's copy does when it goes: nothing
 
     with claimed(queue) as claim:
-        in_child(work)
+        assert in_child(work) == 0
         assert contract.boxes() == {"1": "cur"}
     assert contract.boxes() == {}
 
@@ -496,9 +484,9 @@ def test_a_child_is_a_consumer_of_its_own(contract: Contract, queue: Queue) -> N
 
     iteration = queue.claims()
     with next(iteration):
-        in_child(lambda: None)
+        assert in_child(lambda: None) == 0
     queue.put(b"3")
-    in_child(work)
+    assert in_child(work) == 0
     assert contract.boxes() == {"1": "cur"}
     claim.ack()
 

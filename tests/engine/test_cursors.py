@@ -247,12 +247,10 @@ def test_a_lock_that_is_not_free_in_time_names_its_holder(tmp_path: Path, said: 
     assert file.advance("a", 2) == 1
 
 
-@pytest.mark.parametrize("place", ["alone", "spool", "cursors"])
-def test_locks_that_were_given_up_are_a_problem_also_where_nothing_else_was_changed_yet(tmp_path: Path, place: str) -> None:
-    """Covers a directory of cursors alone, a spool that has no .spooltop, and a file per source."""
-    if place != "alone":
-        Spool.create(tmp_path).close()
-    file = CursorFile(tmp_path / ("cursors/a.json" if place == "cursors" else "cursors.json"))
+@pytest.mark.parametrize("name", ["cursors.json", "cursors/a.json"])
+def test_locks_that_were_given_up_are_a_problem_also_where_nothing_else_was_changed_yet(tmp_path: Path, name: str) -> None:
+    Spool.create(tmp_path).close()
+    file = CursorFile(tmp_path / name)
     Path(file.path).parent.mkdir(exist_ok=True)
     for number in range(30):
         file.advance("a", number)

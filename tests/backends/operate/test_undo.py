@@ -6,7 +6,6 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from spooltop.engine import Spool
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict
-from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld, message_id
 
 NEW, TRASH = (Selection(box=box, everything=True) for box in (Box.NEW, Box.TRASH))
@@ -111,30 +109,3 @@ def test_an_undo_into_the_folder_of_another_operation_replaces_nothing_there(wor
         there.write_text("somebody else's")
     assert world.undo(restored.operation)[1].count(Outcome.DONE) == (not is_taken)
     assert there.read_text() == ("somebody else's" if is_taken else "a") and world.names(Box.NEW) == ["a"] * is_taken
-
-
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("meta", [{"origin": "new"}, None])
-def test_of_two_undos_of_a_release_the_second_has_moved_nothing(
-    world: SpoolWorld, before_call: Interpose, count: int, meta: dict[str, Any] | None
-) -> None:
-    """The last message stands where it was to go, but another has moved it there."""
-    folder = world.path / ".spooltop" / "held" / "f1"
-    for name in "ab"[:count]:
-        world.put_aside(Box.HELD, name, **meta or {})
-        if meta is None:
-            (folder / f".{name}.meta").unlink()
-    last = "ab"[count - 1]
-    released, _ = world.do(Action.RELEASE)
-    assert len(world.names(Box.NEW)) == count
-
-    def go_first(*_: object) -> None:
-        folder.mkdir(exist_ok=True)
-        (world.path / "new" / last).rename(folder / last)
-
-    before_call("move", go_first, last)
-    _, result = world.undo(released.operation)
-    *others, late = result.items
-    assert [one.outcome for one in others] == [Outcome.DONE] * (count - 1)
-    assert (late.outcome, late.reason) == (Outcome.SKIPPED, "already claimed by a consumer")
-    assert (folder / last).exists()
