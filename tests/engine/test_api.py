@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import doctest
 import io
 import logging
 import os
 import pickle
 import queue
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from spooltop import engine
 from spooltop.engine import (
     Claim,
     ClaimLost,
@@ -24,6 +30,7 @@ from spooltop.engine import (
     Spool,
     SpooltopError,
     UsageError,
+    tickets,
     write_atomic,
     write_atomic_text,
 )
@@ -316,3 +323,28 @@ def test_an_asynchronous_iteration_does_not_go_on_in_a_child(spool: Spool) -> No
 
     assert in_child(child) == 0
     stepped.value.value.ack()
+
+
+# What it loads, and what its documentation has examples of
+
+HEAVY = {"textual", "rich", "watchfiles", "psutil", "filelock", "redis", "asyncio", "hashlib", "ssl", "logging"}
+
+
+@pytest.mark.parametrize("module", ["spooltop.engine", "spooltop.engine.tickets"])
+def test_the_engine_loads_nothing_of_the_dashboard(module: str) -> None:
+    code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert "spooltop" in loaded and HEAVY & set(loaded) == set()
+
+
+@pytest.mark.parametrize("module", [engine, tickets])
+def test_every_public_name_has_an_example(module: ModuleType) -> None:
+    parse = doctest.DocTestParser().get_examples
+    # An error is shown by what an example prints.
+    used = {word for one in parse(module.__doc__ or "") for word in re.findall(r"\w+", one.source + one.want)}
+    assert [name for name in module.__all__ if name not in used and not has_example(getattr(module, name))] == []
+
+
+def has_example(thing: object) -> bool:
+    """Returns whether its docstring, or that of one of its methods, holds an example."""
+    return any(test.examples for test in doctest.DocTestFinder().find(thing, "thing"))

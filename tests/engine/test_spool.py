@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -8,7 +9,7 @@ from pkgutil import resolve_name
 
 import pytest
 
-from spooltop.engine import Spool
+from spooltop.engine import Claim, Spool
 from spooltop.errors import ClaimLost, MailFolder, NotASpool, PutUnknown, Refused, SpooltopError, Unreadable
 from tests.clock import Clock
 from tests.engine.helpers import Interposed, claimed, die_holding, failing, in_child, meanwhile, places
@@ -299,15 +300,6 @@ def test_more_messages_than_are_remembered_come_oldest_first(
         assert files.calls.count("regular") < 25
 
 
-def test_draining_lists_the_directory_a_few_times_and_not_per_message(tmp_path: Path) -> None:
-    files = Interposed()
-    with Spool.create(tmp_path, False, files=files) as spool:
-        spool.put_many([b""] * 300)
-        files.calls.clear()
-        spool.ack_many(spool.claims())
-        assert files.calls.count("regular") <= 3
-
-
 def test_boxes_that_were_swapped_are_told(tmp_path: Path) -> None:
     with Spool.create(tmp_path, False) as spool:
         os.rename(tmp_path / "new", tmp_path / "old")
@@ -358,3 +350,65 @@ def test_where_the_kernel_makes_no_directory_a_spool_is_refused_in_one_line() ->
     with pytest.raises(Refused, match="no directory can be made there") as refused:
         Spool.create("/proc/spool")
     assert "choose a place on a disk" in str(refused.value)
+
+
+# A release that changes the content of its message
+
+DATA, CHANGED = b"whole " * 1000, b"what is left " * 1000
+
+
+def test_a_changed_release_where_files_cannot_be_swapped_is_refused_and_changes_nothing(memory: Path) -> None:
+    with Spool.create(memory, False, files=failing("swap", errno.EINVAL)) as spool:
+        spool.put(DATA)
+        claim = claimed(spool)
+        with pytest.raises(Refused, match="cannot swap two files in one step, which changed content needs; put the new content"):
+            claim.release(data=CHANGED)
+        assert claim.data == DATA and os.listdir(memory / "tmp") == []
+        claim.ack()
+
+
+@pytest.mark.parametrize("operation", ["create", "swap"])
+def test_a_changed_release_of_a_claim_that_was_taken_away_is_lost_and_changes_nothing(memory: Path, operation: str) -> None:
+    claims: list[Claim] = []
+
+    def take_away() -> None:
+        """As an operator, with force."""
+        os.rename(memory / "cur" / claims[0].name, memory / "new" / claims[0].base)
+
+    files = meanwhile(operation, take_away)
+    files.armed = False
+    with Spool.create(memory, False, files=files) as spool:
+        spool.put(DATA)
+        claims.append(claimed(spool))
+        files.armed = True
+        with pytest.raises(ClaimLost):
+            claims[0].release(data=CHANGED)
+        with claimed(spool) as again:
+            assert again.data == DATA and os.listdir(memory / "tmp") == []
+
+
+def test_a_changed_release_keeps_age_source_and_place_and_takes_files_and_what_is_empty(memory: Path) -> None:
+    with Spool.create(memory, False) as spool:
+        (memory / "new/foreign").write_bytes(b"old")
+        os.utime(memory / "new/foreign", (1_700_000_000, 1_700_000_000))
+        spool.put(b"second", source="s")
+        for expected in (b"old", b"from a file"):
+            claim = claimed(spool)
+            assert (claim.id, claim.data) == ("foreign", expected)
+            with open(memory / "file", "w+b") as file:
+                file.write(b"from a file")
+                file.seek(0)
+                claim.release(data=file)
+            assert (memory / "new/foreign").stat().st_mtime == 1_700_000_000
+        (memory / "new/foreign").unlink()
+        claimed(spool).release(data=b"")
+        with claimed(spool) as claim:
+            assert (claim.source, claim.data, claim.attempt) == ("s", b"", 2)
+
+
+def test_at_the_limit_of_attempts_a_changed_release_rejects_what_was_changed(memory: Path) -> None:
+    with Spool.create(memory, False, max_attempts=1) as spool:
+        spool.put(DATA)
+        claimed(spool).release(data=CHANGED)
+        [path] = (memory / ".spooltop/rejected").glob("*/[!.]*")
+        assert path.read_bytes() == CHANGED

@@ -19,21 +19,23 @@ EACH = 256
 
 
 class Recording(Files):
-    """Records the directory in which each file is created, relative to the spool. ``reuses_inodes_late`` as if on an ext4 without
-    a journal."""
+    """Records the directory in which each file is created, relative to the spool; with ``error`` none can be in a staging
+    directory. ``reuses_inodes_late`` as if on an ext4 without a journal."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, error: int = 0) -> None:
         super().__init__()
-        self.root = os.path.realpath(root)
+        self.root, self.error = os.path.realpath(root), error
         self.folders: list[str] = []
 
     def reuses_inodes_late(self, fd: int) -> bool:
         return True
 
     def create(self, name: str, dir_fd: int, mode: int = 0o666) -> int:
-        fd = super().create(name, dir_fd, mode)
-        self.folders.append(os.path.relpath(os.readlink(f"/proc/self/fd/{dir_fd}"), self.root))
-        return fd
+        folder = os.path.relpath(os.readlink(f"/proc/self/fd/{dir_fd}"), self.root)
+        if self.error and in_stage(folder):
+            raise OSError(self.error, os.strerror(self.error))
+        self.folders.append(folder)
+        return super().create(name, dir_fd, mode)
 
 
 @pytest.fixture
@@ -115,13 +117,7 @@ def test_the_draft_is_made_in_tmp(spool: Spool, memory: Path, files: Recording, 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.ENOENT])
 def test_the_draft_goes_to_tmp_where_the_directory_cannot_be_written_any_more(memory: Path, code: int) -> None:
-    class Closed(Recording):
-        def create(self, name: str, dir_fd: int, mode: int = 0o666) -> int:
-            if in_stage(os.path.relpath(os.readlink(f"/proc/self/fd/{dir_fd}"), self.root)):
-                raise OSError(code, os.strerror(code))
-            return super().create(name, dir_fd, mode)
-
-    with Spool.create(memory, durable=False, files=Closed(memory)) as spool:
+    with Spool.create(memory, durable=False, files=Recording(memory, code)) as spool:
         for _ in range(3 * FIRST):
             spool.put(b"x")
         spool.put_many([b"x"] * FIRST)

@@ -87,11 +87,6 @@ VALUES = st.recursive(
 )
 
 
-@given(VALUES)
-def test_no_value_differs_from_itself_in_its_type(value: Json) -> None:
-    assert type_change(value, json.loads(json.dumps(value))) == ""
-
-
 @given(VALUES, VALUES)
 def test_what_is_given_as_json_is_taken_as_it_is(value: Json, present: Json) -> None:
     assert json.dumps(parse_value(json.dumps(value), present, "json").value) == json.dumps(value)

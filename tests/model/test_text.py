@@ -30,16 +30,11 @@ def test_any_text_is_shown_printable(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        ("[red]x[/]", "[red]x[/]"),
-        ("a\x1b[31mb", "a\\x1b[31mb"),
-        ("two\nlines", "two\\x0alines"),
-        ("back\\slash", "back\\\\slash"),
-        (os.fsdecode(b"\xff"), "\\xff"),
-        ("\x9b31m", "\\xc2\\x9b31m"),
-        ("日本", "日本"),
+        ("[red]x[/]", "[red]x[/]"), ("a\x1b[31mb", "a\\x1b[31mb"), ("two\nlines", "two\\x0alines"), ("日本", "日本"),
+        ("back\\slash", "back\\\\slash"), (os.fsdecode(b"\xff"), "\\xff"), ("\x9b31m", "\\xc2\\x9b31m"),
         ("\u200bzero", "\\xe2\\x80\\x8bzero"),
     ],
-)
+)  # fmt: skip
 def test_forms(name: str, shown: str) -> None:
     assert escape(name) == shown
 

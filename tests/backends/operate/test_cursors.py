@@ -50,15 +50,6 @@ def cursors(tmp_path: Path) -> Iterator[Cursors]:
         yield world
 
 
-def test_the_highest_is_the_one_that_was_watched(cursors: Cursors) -> None:
-    with cursors.control() as control:
-        for value in (50, 90, 70):
-            cursors.cursors(imessage=value, n="x" * value)
-            control.look()
-        plan = control.plan(Action.SET_CURSOR, NONE, options={"source": "imessage", "value": 80})
-    assert "goes back below 90" in plan.items[0].warning
-
-
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_set_waits_for_the_lock_and_not_for_ever(cursors: Cursors, monkeypatch: pytest.MonkeyPatch, ends: bool) -> None:
     waits: list[float] = []

@@ -149,23 +149,6 @@ def test_an_operation_of_which_a_part_went_is_not_called_interrupted(small: Spoo
     assert small.undo(done)[1].count(Outcome.DONE) == 1
 
 
-def test_a_part_that_undoes_what_an_earlier_one_did_stays_with_it(small: SpoolWorld) -> None:
-    held = hold(small, "a", "b")
-    path = small.path / ".spooltop/held" / held / "b"
-    path.rename(small.path / "kept")
-    undone = small.undo(held)[0].operation
-    (small.path / "kept").rename(path)
-    (small.path / "new/a").unlink()
-    for name in "cd":
-        hold(small, name)
-    assert journals(small) == [*PARTS[:3], LOG]
-    plan = undo_plan(small, held)
-    assert plan.notes[0] == "1 of 2 undone already." and [item.name for item in plan.items] == ["b"]
-    path.unlink()
-    hold(small, "e")
-    assert undone not in operations(small)
-
-
 @pytest.mark.parametrize("place", ["new", "cur", "gone"])
 def test_a_part_with_a_requeue_is_kept_while_its_message_waits(small: SpoolWorld, place: str) -> None:
     small.claim_foreign("job")

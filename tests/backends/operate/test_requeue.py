@@ -1,4 +1,4 @@
-"""Requeue: which claims go back, under which names, and what keeps a message where it is."""
+"""Requeue and undo: which claims go back, under which names, and what keeps a message where it is."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tests.backends.conftest import Interpose
 from tests.builders import ALL, SpoolWorld, message_id
 
 DEAD = Selection(box=Box.CUR, verdict=Verdict.DEAD)
+NEW, TRASH = (Selection(box=box, everything=True) for box in (Box.NEW, Box.TRASH))
 CLAIMS = Selection(box=Box.CUR, everything=True)
 TOKEN = "0123456789abcdef" * 2
 LIMIT = "rejected instead: 10 attempts, the limit is 10"
@@ -215,3 +216,98 @@ def test_two_operators_and_a_recovering_consumer_take_no_claim_twice(world: Spoo
         assert len(done) == len(set(done)) and {*done, *recovered} == ids
         assert [(result.count(Outcome.FAILED), len(result.items)) for result in results] == [(0, 60)] * 2
         assert sorted(claim.id for claim in iter(spool.claim, None) if claim.ack() is None) == sorted(ids)
+
+
+# Undo
+
+
+def test_a_requeue_goes_back_as_far_as_no_consumer_was_quicker(world: SpoolWorld) -> None:
+    for number in (1, 2, 3):
+        world.put(message_id(number))
+    claims = world.claim_dead(3)
+    done, _ = world.do(Action.REQUEUE, DEAD)
+    process, _ = world.claim_living()
+    (world.path / "new" / f"{message_id(2)},n=1,e=died").unlink()
+    plan, _ = world.undo(done.operation[:6])
+    assert [item.row.id for item in plan.items] == [message_id(3)] and claims[2] in world.names(Box.CUR)
+    assert [refusal.reason for refusal in plan.refused] == [
+        f"already claimed by a consumer, pid {process.pid}", "too late: already claimed by a consumer",
+    ]  # fmt: skip
+
+
+def test_no_claim_goes_back_to_a_consumer_whose_presence_file_went_since_the_plan(world: SpoolWorld) -> None:
+    """In ``cur`` its holder would be unknown for ever."""
+    world.put(message_id(1))
+    world.claim_dead()
+    done, _ = world.do(Action.REQUEUE, DEAD)
+    with world.control() as control:
+        plan = control.plan(Action.UNDO, Selection(), options={"undoes": done.operation})
+        with Spool(world.path, False) as spool:
+            assert spool.recover() == []  # it holds nothing, so its file goes
+        [item] = control.apply(plan).items
+    reason = "its consumer has exited and left no presence file: it stays in new"
+    assert (item.outcome, item.reason, world.names(Box.CUR)) == (Outcome.SKIPPED, reason, [])
+
+
+def another(path: Path) -> None:
+    """Puts another file in the place of one whose inode stays in use."""
+    path.rename(path.with_name(".kept"))
+    path.write_text("another")
+
+
+def folder(path: Path) -> None:
+    path.rename(path.with_name(".kept"))
+    path.mkdir()
+
+
+def linked(path: Path) -> None:
+    os.link(path, path.parents[3] / "linked")
+
+
+def file_for_folder(path: Path) -> None:
+    path.parent.rename(path.parents[1] / ".elsewhere")
+    path.parent.write_text("a file in its place")
+
+
+def taken(path: Path) -> None:
+    (path.parents[3] / "new" / path.name).write_text("second")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (taken, "new has another file of that name now"), (Path.unlink, "no longer in trash"),
+        (another, "trash has another file of that name now"), (folder, "trash has another file of that name now"),
+        (linked, "has another hard link"), (file_for_folder, os.strerror(errno.ENOTDIR)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("count", [1, 1201])
+def test_what_changed_since_is_refused_with_the_reason_and_all_others_go_back(
+    world: SpoolWorld, change: Callable[[Path], object], reason: str, count: int
+) -> None:
+    for number in range(count):
+        world.put(message_id(number))
+    done, result = world.do(Action.PURGE, NEW)
+    assert result.count(Outcome.DONE) == count
+    change(world.path / ".spooltop" / "trash" / done.operation / message_id(count // 2))
+    plan, result = world.undo(done.operation)
+    lost = count if change is file_for_folder else 1
+    assert [reason in refusal.reason for refusal in plan.refused] == [True] * lost
+    assert lost > 1 or plan.refused[0].row.id == message_id(count // 2)
+    assert result.count(Outcome.DONE) == count - lost
+    if 1 < count != lost:
+        again, _ = world.undo(done.operation)
+        assert again.notes[0] == f"{count - 1} of {count} undone already." and len(again.refused) == 1
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_an_undo_into_the_folder_of_another_operation_replaces_nothing_there(world: SpoolWorld, is_taken: bool) -> None:
+    world.put("a")
+    purged, _ = world.do(Action.PURGE, NEW)
+    restored, _ = world.do(Action.RESTORE, TRASH)
+    there = world.path / ".spooltop" / "trash" / purged.operation / "a"
+    if is_taken:
+        there.parent.mkdir(parents=True, exist_ok=True)
+        there.write_text("somebody else's")
+    assert world.undo(restored.operation)[1].count(Outcome.DONE) == (not is_taken)
+    assert there.read_text() == ("somebody else's" if is_taken else "a") and world.names(Box.NEW) == ["a"] * is_taken
