@@ -22,18 +22,8 @@ from typing import Any
 import pytest
 
 from spooltop import engine
-from spooltop.engine import (
-    Claim,
-    ClaimLost,
-    CursorFile,
-    MessageId,
-    Spool,
-    SpooltopError,
-    UsageError,
-    tickets,
-    write_atomic,
-    write_atomic_text,
-)
+from spooltop.engine import Claim, CursorFile, MessageId, Spool, tickets, write_atomic, write_atomic_text
+from spooltop.errors import ClaimLost, SpooltopError, UsageError
 from tests.engine.helpers import claimed, failing, in_child, places
 
 # Wrong values and types

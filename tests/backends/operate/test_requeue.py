@@ -114,29 +114,21 @@ def test_a_claim_goes_back_to_this_name_and_by_undo_to_its_own(world: SpoolWorld
 # Between the plan and the move
 
 
-def swapped(path: Path) -> None:
-    path.rename(path.with_name(".kept"))
-    path.write_bytes(path.with_name(".kept").read_bytes())
+def replaced(make: Callable[[Path], object]) -> Callable[[Path], object]:
+    """Makes another thing in the place of a file, whose inode stays in use."""
 
+    def change(path: Path) -> None:
+        path.rename(path.with_name(f".kept-{path.name}"))
+        make(path)
 
-def directory(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def link(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("nowhere")
-
-
-def fifo(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
+    return change
 
 
 CHANGES: list[Callable[[Path], object]] = [
-    lambda path: path.write_text("longer than it was in the plan"), lambda path: path.chmod(0o600), swapped,
-    lambda path: os.link(path, path.parents[1] / "second name"), directory, link, fifo,
+    lambda path: path.write_text("longer than it was in the plan"), lambda path: path.chmod(0o600),
+    replaced(lambda path: path.write_bytes(path.with_name(f".kept-{path.name}").read_bytes())),
+    lambda path: os.link(path, path.parents[1] / "second name"), replaced(Path.mkdir), replaced(os.mkfifo),
+    replaced(lambda path: path.symlink_to("nowhere")),
 ]  # fmt: skip
 
 
@@ -249,36 +241,19 @@ def test_no_claim_goes_back_to_a_consumer_whose_presence_file_went_since_the_pla
     assert (item.outcome, item.reason, world.names(Box.CUR)) == (Outcome.SKIPPED, reason, [])
 
 
-def another(path: Path) -> None:
-    """Puts another file in the place of one whose inode stays in use."""
-    path.rename(path.with_name(".kept"))
-    path.write_text("another")
-
-
-def folder(path: Path) -> None:
-    path.rename(path.with_name(".kept"))
-    path.mkdir()
-
-
-def linked(path: Path) -> None:
-    os.link(path, path.parents[3] / "linked")
-
-
 def file_for_folder(path: Path) -> None:
     path.parent.rename(path.parents[1] / ".elsewhere")
     path.parent.write_text("a file in its place")
 
 
-def taken(path: Path) -> None:
-    (path.parents[3] / "new" / path.name).write_text("second")
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (taken, "new has another file of that name now"), (Path.unlink, "no longer in trash"),
-        (another, "trash has another file of that name now"), (folder, "trash has another file of that name now"),
-        (linked, "has another hard link"), (file_for_folder, os.strerror(errno.ENOTDIR)),
+        (lambda path: (path.parents[3] / "new" / path.name).touch(), "new has another file of that name now"),
+        (Path.unlink, "no longer in trash"), (replaced(Path.touch), "trash has another file of that name now"),
+        (replaced(Path.mkdir), "trash has another file of that name now"),
+        (lambda path: os.link(path, path.parents[3] / "linked"), "has another hard link"),
+        (file_for_folder, os.strerror(errno.ENOTDIR)),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("count", [1, 1201])
