@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -224,15 +224,27 @@ def test_an_argument_of_the_wrong_kind_is_a_type_error(contract: Contract, queue
 def test_many_processes_with_one_key_put_one_message(contract: Contract, queue: Queue) -> None:
     code = (
         "import sys; from spooltop import open_queue\n"
-        "with open_queue(sys.argv[1], durable=False) as q: sys.stdin.readline(); print(q.put(b'x', key='k', source=sys.argv[2]))"
+        "with open_queue(sys.argv[1], durable=False) as q:\n"
+        "    print('open', flush=True); sys.stdin.readline()\n"
+        "    print(q.put(b'x', key='k', source=sys.argv[2]))"
     )
     workers = [started(code, contract, f"s{number}") for number in range(4)]
-    assert len({worker.communicate("go\n")[0] for worker in workers}) == 1 == queue.depth()
+    go(workers)
+    assert len({worker.communicate()[0] for worker in workers}) == 1 == queue.depth()
 
 
 def started(code: str, contract: Contract, *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", code, contract.world.target, *words]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def go(workers: Sequence[subprocess.Popen[str]]) -> None:
+    """Waits until each has its queue open, and lets all begin at once."""
+    assert [worker.stdout.readline() for worker in workers if worker.stdout] == ["open\n"] * len(workers)
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
 
 
 # Claim
@@ -440,12 +452,8 @@ def test_processes_and_threads_that_race_never_get_one_message_twice(contract: C
                 got.append(claim.id)
 
     workers = [started(code, contract) for _ in range(2)]
-    assert [worker.stdout.readline() for worker in workers if worker.stdout] == ["open\n"] * 2
     threads = [threading.Thread(target=work) for _ in range(3)]
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write("go\n")
-        worker.stdin.flush()
+    go(workers)
     for thread in threads:
         thread.start()
     for thread in threads:
