@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spooltop.control import Control
+from spooltop.engine import Spool
 from spooltop.errors import UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
@@ -72,10 +73,13 @@ def test_a_plan_says_who_is_at_work_only_of_what_goes_back(world: SpoolWorld) ->
     def notes(control: Control, action: Action, box: Box) -> str:
         return "\n".join(control.plan(action, Selection(box=box, everything=True), force=True).notes)
 
-    for name in ("1", "2", "3", "4"):
+    for name in "1234":
         world.put(name)
     with world.control() as control:
         processes = [world.claim_living()[0] for _ in range(2)]
+        with Spool(world.path, False) as idle:
+            idle.get_nowait().ack()
+            assert "At work now: 3 consumers, last claim " in notes(control, Action.REQUEUE, Box.CUR)  # one is not known
         world.claim_foreign("foreign", pid=os.getpid())
         pids = f"{processes[0].pid}, {processes[1].pid}, {os.getpid()}"
         assert f"At work now: 3 consumers ({pids}), last claim " in notes(control, Action.REQUEUE, Box.CUR)
