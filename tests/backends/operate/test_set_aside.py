@@ -149,16 +149,12 @@ def many(world: SpoolWorld, count: int = MANY) -> None:
         world.put(f"{number:04}", "x")
 
 
-def metas(world: SpoolWorld, box: Box) -> list[Path]:
-    return sorted((world.path / ".spooltop" / box).rglob(".*.meta"))
-
-
 def test_messages_out_of_two_boxes_have_nothing_in_common(world: SpoolWorld) -> None:
     """A power cut may take what is in common away, where the order of changes is not kept."""
     many(world, MANY - 1)
     world.claim_foreign("claimed")
     world.do(Action.HOLD, ALL)
-    origins = sorted(json.loads(path.read_text())["origin"] for path in metas(world, Box.HELD))
+    origins = sorted(json.loads(path.read_text())["origin"] for path in (world.path / ".spooltop/held").rglob(".*.meta"))
     assert origins == ["cur"] + ["new"] * (MANY - 1)
 
 
