@@ -80,6 +80,8 @@ def test_a_plan_says_who_is_at_work_only_of_what_goes_back(world: SpoolWorld) ->
         with Spool(world.path, False) as idle:
             idle.get_nowait().ack()
             assert "At work now: 3 consumers, last claim " in notes(control, Action.REQUEUE, Box.CUR)  # one is not known
+            pause = control.plan(Action.PAUSE, NONE)
+            assert pause.notes[0].startswith("At work now: 3 spooltop consumers (pid "), pause.notes
         world.claim_foreign("foreign", pid=os.getpid())
         pids = f"{processes[0].pid}, {processes[1].pid}, {os.getpid()}"
         assert f"At work now: 3 consumers ({pids}), last claim " in notes(control, Action.REQUEUE, Box.CUR)
