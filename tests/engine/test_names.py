@@ -72,13 +72,6 @@ def test_an_attribute_that_we_never_write_so_is_part_of_a_foreign_name(name: str
     assert not parsed.own and parsed.id == name
 
 
-def test_a_name_in_new_keeps_its_limit_however_its_attempts_ended() -> None:
-    id = "1795220920443125.P1234567R0123456789abcdef." + "h" * 30
-    claimed = names.parse(names.in_cur(f"{id},s={'s' * 40},n=9", TOKEN, US, 1), claimed=True)
-    back = names.requeued_name(claimed, not_before=US, ended="ConnectionResetError")
-    assert len(back) <= names.MAX_NEW and names.parse(back, claimed=False).ended is None
-
-
 @pytest.mark.parametrize("encoded", ["%", "%2", "%zz", "%2f", "a b", "a/b"])
 def test_what_was_never_encoded_is_refused(encoded: str) -> None:
     with pytest.raises(ValueError, match="not an encoded value"):

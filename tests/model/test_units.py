@@ -40,12 +40,6 @@ def test_an_age_and_its_bounds_are_rounded_alike(seconds: float) -> None:
     assert (units.at_most(0), units.at_most(float("inf"))) == ("≤1s", "—")  # never said to be no time
 
 
-@given(st.integers(min_value=0, max_value=60 * 86400))
-def test_an_age_stands_still_within_its_step(seconds: int) -> None:
-    step = 1 if seconds < 10 else 10 if seconds < 60 else 60
-    assert age(seconds) == age(seconds // step * step)
-
-
 @given(st.integers(min_value=0, max_value=10**18 - 1), st.integers(min_value=0, max_value=10**18 - 1))
 def test_a_larger_size_never_looks_smaller(first: int, second: int) -> None:
     def value(shown: str) -> float:

@@ -20,7 +20,7 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome, Plan
 from spooltop.model.vocabulary import Action
 from tests.backends.conftest import Interpose
-from tests.builders import ALL, GONE, LockWorld
+from tests.builders import GONE, LockWorld
 from tests.clock import NOW, Clock
 
 HOST = os.uname().nodename
@@ -62,22 +62,6 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Locks]:
     monkeypatch.setattr("spooltop.backends.directory.liveness.processes.Processes.in_first_namespace", lambda self: True)
     with Locks(tmp_path) as world:
         yield world
-
-
-def test_locks_of_messages_go_and_come_back_one_by_one(locks: Locks) -> None:
-    """A lock of which no message is called is none."""
-    for name in ("cur/a:2,P77", "new/a"):
-        locks.write(name, "data")
-    for name in ("cur/a.lock", "cur/b.lock", "new/a.lock"):
-        locks.lock(name, STALE)
-    everything = locks.paths()
-    assert locks.plan("b.lock").count == 0
-    plan, result = locks.do(Action.UNLOCK, ALL)
-    assert result.count(Outcome.DONE) == 2 and locks.paths() == sorted({*everything} - {"cur/a.lock", "new/a.lock"})
-    (locks.path / "cur/a.lock").touch()
-    assert locks.undo(plan.operation)[1].count(Outcome.DONE) == 1
-    (locks.path / "cur/a.lock").unlink()
-    assert locks.undo(plan.operation)[1].count(Outcome.DONE) == 1 and locks.paths() == everything
 
 
 def test_what_was_taken_anew_after_the_last_look_stays_and_its_place_is_never_empty(locks: Locks, before_call: Interpose) -> None:
