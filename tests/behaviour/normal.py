@@ -59,6 +59,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"free'=\d+B;;;0;\d+", "free'=ROOM"),
         (r"age'=(\d+(?:\.\d+)?)s", lambda match: f"age'={_age(float(match[1]))}"),
         (r"(?<=  ) *[\d.]+MB(?=  )", lambda match: "MEM".rjust(len(match[0]))),
+        (r" +~[\d.]+[kM]?B\b", lambda match: " ~BYTES".rjust(len(match[0]))),  # the server's own estimate of what a stream takes
         (r"^(spooltop_(?:scan_seconds|scan_timestamp_seconds|disk_free_bytes|process_\w+)\S*) \S+$", r"\1 NUMBER"),
         (r"^(spooltop_oldest_age_seconds\S*) (\S+)$", lambda match: f"{match[1]} {_age(float(match[2]))}"),
         (r'version="[^"]+"', 'version="VERSION"'),
@@ -148,6 +149,8 @@ class Normaliser:
         if isinstance(value, dict):
             if value.get("check") in _MACHINE:
                 return {"check": value["check"]}
+            if value.get("bytes_estimated"):
+                value = {**value, "bytes": "-"}
             return {self._plain(key): self._value(key, item) for key, item in value.items()}
         if name in _OF_MACHINE and value is not None:
             return "-"

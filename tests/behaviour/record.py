@@ -61,8 +61,8 @@ _DUMPABLE = 4
 _FIRST_NAMESPACE = "pid:[4026531836]"
 _BY_PID = re.compile("claims-|tmp-|move-|poison|odd|operations|locks|several|seed_|hostile|layout-job|mail|read-only")
 """Worlds in which pids are judged, which only the first pid namespace allows."""
-_PROGRAMS = {"stream": ["redis-server"], "stream-claimed": ["redis-server"], "locks": ["flock"]}
-"""The programs that worlds need."""
+_PROGRAMS = {"locks": "flock", **dict.fromkeys(("stream", "stream-claimed", "stream-several", "stream-states"), "redis-server")}
+"""The program that a world needs."""
 _GROWING = ("seed", "layout", "mail", "cursors", "set-aside", "several", "locks")
 """Worlds with stored files, whose ages grow by days."""
 _RUN = re.compile(r"(.)\1{200,}")
@@ -134,9 +134,9 @@ def cases_of(text: str) -> list[Case]:
 
 def missing(world: str) -> str | None:
     """Returns what this machine lacks to make a world; None where nothing is missing."""
-    for program in _PROGRAMS.get(world, ()):
-        if path_of(program) is None:
-            return program
+    program = _PROGRAMS.get(world)
+    if program is not None and path_of(program) is None:
+        return program
     if _BY_PID.match(world) and os.readlink("/proc/self/ns/pid") != _FIRST_NAMESPACE:
         return "the first pid namespace"
     return None

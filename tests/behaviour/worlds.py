@@ -463,6 +463,100 @@ def stream(world: World) -> None:
     waiting(world)
 
 
+@_world
+def stream_states(world: World) -> None:
+    """Fills a stream with entries in every state, a group that the server has lost count of, and users with few rights."""
+    with Redis(unix_socket_path=os.environ[SOCKET], decode_responses=True) as client:
+        client.flushall()
+        for group in ("work", "other"):
+            client.xgroup_create("jobs", group, "0", mkstream=True)
+        now, side, reads = int(time.time() * 1000), "{jobs}:spooltop:", "+@read +time +select"
+        ids = [f"{now - int((9.5 - 0.5 * number) * 3600e3)}-0" for number in range(11)]
+        for number, id in enumerate(ids):
+            client.xadd("jobs", {"data": f"message {number}", "source": f"s{number % 3}"}, id=id)
+        client.xadd("jobs", {"task": "mail", "to": "Jürgen"}, id=f"{now - 5_400_000}-0")
+        for consumer, count in (("dead", 4), ("alive", 1), ("carl", 1), ("bob", 2)):
+            client.xreadgroup("work", consumer, {"jobs": ">"}, count=count)
+        for number, consumer, deliveries in ((2, "dead", 3), (3, "dead", 10), (6, "~spooltop", 4), (7, "~later", 1)):
+            client.xclaim("jobs", "work", consumer, 0, [ids[number]], justid=True, retrycount=deliveries)
+        client.zadd(f"{side}later:work", {ids[7]: now + 5_400_000})
+        client.xtrim("jobs", minid=ids[1], approximate=False)
+        client.xgroup_setid("jobs", "other", ids[3])  # the server does not know its lag from now on
+        client.hset(f"{side}consumers:work", mapping={"dead": "far 77", "alive": "far 78"})
+        client.set("{jobs}:lease:work:alive", "1")
+        why = {"held": {}, "rejected": {"~why": "no"}, "trash": {"~from": "cur", "~op": "7f3a"}}
+        for box, fields in why.items():
+            own = {"data": box, "source": "s9", "~id": f"{now - 14_400_000}-1", "~tries": "3", "~by": "me", "~group": "work"}
+            client.xadd(f"{side}{box}:work", own | fields, id=f"{now - 3_600_000}-0")
+        for user, rights in (
+            ("reader", f"{reads} +info +client|list +eval_ro %R~jobs %R~{{jobs}}:*"), ("blind", f"{reads} %R~jobs %R~{{jobs}}:*"),
+            ("keyless", f"{reads} +info +client|list +eval_ro %R~jobs %R~{side}*"), ("barred", "-@all"),
+            ("ackless", "+@all -xack ~*"), ("delless", "+@all -xdel ~*"), ("evalless", "+@all -eval ~*"),
+            ("roleless", "+@all -role ~*"), ("sideless", f"{reads} +info +client|list +eval_ro %R~jobs"),
+        ):  # fmt: skip
+            client.execute_command("ACL", "SETUSER", user, "reset", "on", ">right", *rights.split())
+
+
+@_world
+def stream_several(world: World) -> None:
+    """Makes five groups of four streams, a stream that has none, a key that is no stream, and a user who may only search."""
+    with Redis(unix_socket_path=os.environ[SOCKET]) as client:
+        client.flushall()
+        for stream, group in (("jobs:a", "work"), ("jobs:a", "audit"), ("jobs:b", "work"), ("other", "work"), ("st*rs", "work")):
+            client.xgroup_create(stream, group, "0", mkstream=True)
+        for stream in ("jobs:a", "jobs:nobody", "{jobs:a}:spooltop:trash:work"):
+            client.xadd(stream, {"data": "x"}, id=f"{int((time.time() - 1.5 * HOUR) * 1000)}-0")
+        client.set("jobs:text", "no stream")
+        for user, rights in (("eyes", "+@all ~*"), ("searcher", "~jobs:b +xinfo +scan +type"), ("stranger", "~jobs:b +xinfo")):
+            client.execute_command("ACL", "SETUSER", user, "reset", "on", ">secret", *rights.split())
+
+
+@_world
+def layout_job_odd(world: World) -> None:
+    """Makes a job-queue with lost, cancelled and conflicting jobs, a dirq with elements of several files, an nq beside boxes."""
+    builders.LAYOUTS["job-queue"](Path("jobs"))
+    write("jobs/jobs/gone-1.state", "queued:1795220920720", age=HOUR)
+    Path("jobs/jobs/wait-1.state").unlink()
+    for name in ("000000000009-retry-1", "000000000010-slow-1"):
+        write(f"jobs/queue/{name}.msg", "{}")
+    builders.LAYOUTS["dirq-normal"](Path("elements"))
+    element, large = Path("elements/6b00e590/6b00e5b7c2217f"), Path("elements/6b00e590/6b00e5b7c22b9f")
+    write(element / "header", "to=you\n")
+    (element / "link").symlink_to("/etc/passwd")
+    for number in range(200):
+        write(large / f"part{number}", "x")
+    os.mkfifo(large / "pipe")
+    Path("elements/temporary/6b00e5b7c2ffff").mkdir()
+    builders.LAYOUTS["nq"](Path("boxes"))
+    for name in ("tmp", "new", "cur"):
+        Path("boxes", name).mkdir()
+
+
+@_world
+def layout_postfix(world: World) -> None:
+    """Makes a queue of Postfix: letters of one sender, one of the system, some forged or cut off, one that is not due."""
+
+    def letter(name: str, *records: tuple[str, str], age: float = 0.0) -> None:
+        data = b""
+        for kind, text in records:
+            size = len(text)
+            data += kind.encode() + bytes([size] if size < 0x80 else [size & 0x7F | 0x80, size >> 7]) + text.encode()
+        write(f"queue/deferred/A/{name}", data, age)
+
+    for name in ("active", "incoming", "hold", "pid"):
+        Path("queue", name).mkdir(parents=True)
+    put = "1795220920 669465"
+    for number in range(3):
+        sender = ("S", f"n{number}@Letter.example")
+        letter(f"A00000000{number}", ("C", " 276 "), ("T", put), ("A", "x" * 300), sender, ("M", ""), ("S", "late@x"), age=HOUR)
+    letter("A000000003", ("T", "1795120920"), ("S", ""), age=HOUR)
+    letter("A000000004", ("T", put), ("M", ""), ("S", "in@the.message"), age=HOUR)
+    letter("A000000005", ("T", "x 1"), ("S", "a@b@c.example"), ("S", "second@x"), age=HOUR)
+    letter("A000000006", ("T", put), ("S", "root"), age=-2.5 * HOUR)
+    for number, data in enumerate((b"", b"S", b"S\xff\xff\xff\xff\xff\xff\xff\x01x", b"S\x7fshort", b"T\x80", b"\0" * 70_000)):
+        write(f"queue/deferred/A/AFFFFFFF0{number}", data, HOUR)
+
+
 for _name in ("seed_maildirqueue", "seed_atomicfilequeue"):
     WORLDS[_name] = partial(stored, name=_name)
 for _name in builders.LAYOUTS:
