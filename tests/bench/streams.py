@@ -28,13 +28,13 @@ from spooltop.backends.redis.client import RedisClient
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.backends.redis.streams.reader import StreamReader
 from spooltop.backends.redis.streams.verdicts import PidJudge
+from spooltop.backends.surroundings import LocalClient
 from spooltop.control import Control, open_control
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.protocols import FIRST_SORT, ListQuery, Sort
-from spooltop.model.vocabulary import Action, Box
+from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.queues import open_queue
-from tests.backends.streams.conftest import Around
 from tests.e2e.terminal import SPOOLTOP
 
 from .directories import arguments
@@ -52,6 +52,16 @@ end = time.monotonic() + 2.0
 while time.monotonic() < end:
     [str(number) for number in range(1000)]
 """
+
+
+class Around:
+    """Answers about processes: none runs."""
+
+    def pids(self, claims: Any, root: int) -> list[tuple[Verdict, str]]:
+        return [(Verdict.DEAD, "exited") for _ in claims]
+
+    def clients(self, pids: Any, connections: Any) -> list[LocalClient]:
+        return []
 
 
 def reader_of(socket: str, names: StreamNames = NAMES) -> StreamReader:

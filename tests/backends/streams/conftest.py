@@ -1,37 +1,29 @@
-"""Streams of a test, on Redis and on Valkey, and readers of them."""
+"""Streams of a test, on Redis and on Valkey, and Controls of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from socket import gethostname
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from redis import Redis
 
-from spooltop.backends.redis.address import StreamAddress
-from spooltop.backends.redis.stream_names import StreamNames
-from spooltop.backends.redis.streams.reader import StreamReader
-from spooltop.backends.redis.streams.verdicts import PidJudge
-from spooltop.backends.surroundings import LocalClient
-from spooltop.control import Control
-from spooltop.model.vocabulary import Verdict
+from spooltop.control import Control, open_control
+from tests.scratch import own_state
 from tests.stream_builders import StreamWorld
 from tests.stream_servers import KINDS, running
 
-NAMES = StreamNames("jobs", "work")
+
+def key(name: str) -> str:
+    """The key of the group ``work`` beside the stream ``jobs`` that is called ``name``: ``consumers``, ``trash`` …"""
+    return f"{{jobs}}:spooltop:{name}:work"
 
 
-class Around:
-    """Answers about processes: pid 1 runs, all others have exited."""
-
-    def pids(self, claims: Any, root: int) -> list[tuple[Verdict, str]]:
-        return [(Verdict.ALIVE, "running") if pid == 1 else (Verdict.DEAD, "exited") for pid, _ in claims]
-
-    def clients(self, pids: Any, connections: Any) -> list[LocalClient]:
-        return []
+def lease(consumer: str) -> str:
+    return f"{{jobs}}:lease:work:{consumer}"
 
 
 @pytest.fixture
@@ -68,24 +60,12 @@ def url(jobs: Any, socket: str) -> str:
 
 
 @pytest.fixture
-def reader_of(socket: str) -> Iterator[Callable[..., StreamReader]]:
-    """Opens readers of the stream ``jobs`` and the group ``work``."""
-    made: list[StreamReader] = []
-
-    def open_reader(*, vouched: bool = False, **options: Any) -> StreamReader:
-        address = StreamAddress.parse(f"unix://{socket}#jobs/work")
-        judge = PidJudge(Around(), gethostname(), vouched=vouched)  # type: ignore[arg-type]
-        made.append(StreamReader(address.endpoint(), NAMES, address.shown, judge, **options))
-        return made[-1]
-
-    yield open_reader
-    for reader in made:
-        reader.close()
-
-
-@pytest.fixture
-def reader(jobs: Any, reader_of: Callable[..., StreamReader]) -> StreamReader:
-    return reader_of()
+def opened(socket: str) -> Iterator[Callable[..., Control]]:
+    """Opens the group ``work`` of the stream ``jobs``, with settings."""
+    with ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(
+            open_control(f"unix://{socket}#jobs/work", watch=False, settings={**own_state(), **settings})
+        )
 
 
 @pytest.fixture

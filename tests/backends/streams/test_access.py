@@ -13,13 +13,12 @@ from spooltop import open_queue
 from spooltop.control import Control, open_control
 from spooltop.errors import NotASpool, Refused, Unavailable
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.observation import Observation
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.cli.streams import Done, spooltop
 
-from .conftest import NAMES
+from .conftest import key, lease
 
 READS = "+@read +info +time +select +client|list +eval_ro %R~jobs %R~{jobs}:*"
 """Rights that are enough to look, as the help has them."""
@@ -40,14 +39,14 @@ def opened(url: str, jobs: Any, tmp_path: Path) -> Iterator[Opened]:
     for number in range(5):
         jobs.xadd("jobs", {"data": f"m{number}", "source": "mail"})
     jobs.xreadgroup("work", "leased", {"jobs": ">"}, count=2)
-    jobs.hset(NAMES.consumers, "leased", "far 77")
-    jobs.set(NAMES.lease("leased"), "1", px=600_000)
-    jobs.xadd(NAMES.trash, {"data": "x", "~id": "5-1", "~group": "work"})
+    jobs.hset(key("consumers"), "leased", "far 77")
+    jobs.set(lease("leased"), "1", px=600_000)
+    jobs.xadd(key("trash"), {"data": "x", "~id": "5-1", "~group": "work"})
     controls: list[Control] = []
 
-    def open_as(rights: str, *, password: str = "right") -> Control:
+    def open_as(rights: str) -> Control:
         jobs.execute_command("ACL", "SETUSER", "viewer", "reset", "on", ">right", *rights.split())
-        words = {"SPOOLTOP_REDIS_USER": "viewer", "SPOOLTOP_REDIS_PASSWORD": password, "XDG_STATE_HOME": str(tmp_path / "state")}
+        words = {"SPOOLTOP_REDIS_USER": "viewer", "SPOOLTOP_REDIS_PASSWORD": "right", "XDG_STATE_HOME": str(tmp_path / "state")}
         controls.append(open_control(url, watch=False, settings=words))
         return controls[-1]
 
@@ -62,14 +61,6 @@ def as_viewer(*words: str) -> Done:
     return spooltop(*words, environ={"TERM": "xterm", **login, **os.environ}, stdin=b"x")
 
 
-def check_lists(control: Control, seen: Observation) -> None:
-    """Checks that all messages are counted, listed and read."""
-    assert [seen.boxes[box].count for box in (Box.NEW, Box.CUR, Box.TRASH)] == [3, 2, 1]
-    for box in (Box.NEW, Box.CUR, Box.TRASH):
-        rows = control.listing(ListQuery(box)).window(0, 10)
-        assert rows and all(control.read(row.key).data for row in rows)
-
-
 def test_the_help_names_the_rights() -> None:
     words = " ".join(spooltop("--help").out.split())
     assert READS.replace("jobs", "STREAM") in words and CHANGES.replace("jobs", "STREAM") in words
@@ -82,90 +73,15 @@ def test_the_rights_of_the_help_are_enough_for_all_views(opened: Opened, jobs: A
         snapshot = control.look()
         seen = snapshot.observation
         assert seen.complete and not seen.hidden and snapshot.not_visible == ()
-        check_lists(control, seen)
+        assert [seen.boxes[box].count for box in (Box.NEW, Box.CUR, Box.TRASH)] == [3, 2, 1]
+        for box in (Box.NEW, Box.CUR, Box.TRASH):
+            rows = control.listing(ListQuery(box)).window(0, 10)
+            assert rows and all(control.read(row.key).data for row in rows)
         assert [one.verdict for one in control.consumers().consumers] == [Verdict.ALIVE]
         (row, *_) = control.listing(ListQuery(Box.CUR)).window(0, 10)
         assert row.size and control.holders(row.key).complete and control.follow([row.id], 0.0)
         assert [cursor.source for cursor in snapshot.cursors] == ["other", "work"] and control.operations() == []
-    assert jobs.dump("jobs") == before
-    assert jobs.acl_log() == []  # the server was not asked for what it refuses
-
-
-def test_who_may_only_read_is_told_what_is_refused_and_changes_nothing(opened: Opened, jobs: Any) -> None:
-    before = jobs.dump("jobs")
-    with opened(READS) as control:
-        seen = control.look().observation
-        assert not seen.capabilities.change
-        assert seen.who.words == "read-only: this user of the server may not acknowledge messages (XACK)"
-        for action in (Action.REQUEUE, Action.PURGE, Action.HOLD, Action.PAUSE):
-            with pytest.raises(Refused) as refused:
-                control.apply(control.plan(action, Selection(box=Box.CUR, everything=True), force=True))
-            assert "\n" not in str(refused.value) and "(XACK)" in str(refused.value)
-    assert jobs.dump("jobs") == before
-
-
-@pytest.mark.parametrize(
-    ("right", "why"),
-    [
-        ("xack", "this user of the server may not acknowledge messages (XACK)"),
-        ("xdel", "this user of the server may not delete messages (XDEL)"),
-        ("eval", "this user of the server may not run scripts (EVAL)"),
-        ("role", None),
-    ],
-)
-def test_each_right_that_is_missing_is_named(opened: Opened, right: str, why: str | None) -> None:
-    with opened(f"+@all -{right} ~*") as control:
-        assert control.look().observation.capabilities.why_not(Action.REQUEUE) == why
-
-
-def test_what_may_not_be_asked_is_said_and_the_rest_is_seen(opened: Opened, jobs: Any) -> None:
-    jobs.xgroup_createconsumer("jobs", "work", "plain")  # without a lease, a connection of its name is looked for
-    with opened(READS.replace("+client|list +eval_ro", "").replace("+info", "")) as control:
-        snapshot = control.look()
-        hidden = "; ".join(snapshot.not_visible)
-        assert "names of connections: this user of the server may not run 'client|list'" in hidden
-        assert "ages of what was set aside: this user of the server may not run 'eval_ro'" in hidden
-        assert "memory and role of the server: this user of the server may not run 'info'" in hidden
-        check_lists(control, snapshot.observation)
-        jobs.xadd("jobs", {"data": "x" * 10_000})  # a large entry is counted without scripts too
-        assert [control.look().observation.boxes[Box.NEW].count for _ in range(3)] == [4, 4, 4]
-
-
-def test_a_lease_that_may_not_be_read_is_no_death(opened: Opened) -> None:
-    with opened(READS.replace("%R~{jobs}:*", "%R~{jobs}:spooltop:*")) as control:
-        assert "leases: this user of the server may not use this key" in "; ".join(control.look().not_visible)
-        (one,) = control.consumers().consumers
-        assert (one.verdict, one.evidence) == (Verdict.UNKNOWN, "this user may not read its lease")
-
-
-def test_side_keys_that_may_not_be_read_are_not_zero(opened: Opened) -> None:
-    with opened(READS.replace("%R~{jobs}:*", "")) as control:
-        snapshot = control.look()
-        assert "trash (this user of the server may not use this key)" in "; ".join(snapshot.not_visible)
-        assert [snapshot.observation.boxes[box].count for box in (Box.NEW, Box.TRASH)] == [3, None]
-
-
-@pytest.mark.parametrize(
-    ("rights", "password", "line"),
-    [
-        ("-@all", "right", "this user of the server may not run 'xinfo|stream'; give this user"),
-        (READS, "wrong", "the server refuses this user or password; set SPOOLTOP_REDIS_USER and _PASSWORD, or"),
-        (READS, "", "the server refuses this user or password; set SPOOLTOP_REDIS_USER and _PASSWORD, or"),
-    ],
-)
-def test_no_rights_and_a_wrong_password_are_one_line_with_advice(
-    opened: Opened, url: str, rights: str, password: str, line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(rights, password=password) as control:
-        (problem,) = control.look().problems
-        assert problem.text.startswith(line) and control.look().observation.complete is False
-    monkeypatch.setenv("SPOOLTOP_REDIS_USER", "viewer")
-    monkeypatch.setenv("SPOOLTOP_REDIS_PASSWORD", password)
-    for command in (["put"], ["ls"], ["status"], ["consumers"], ["cursors"], ["requeue", "ALL", "--yes"]):
-        done = as_viewer(command[0], url, *command[1:])
-        assert done.code in (3, 5) and done.out == "" and done.err.count("\n") == 1, done
-        assert "; " in done.err or "(XACK)" in done.err, done
-        assert "right" not in done.err.replace("the rights", "")
+    assert jobs.dump("jobs") == before and jobs.acl_log() == []  # the server was not asked for what it refuses
 
 
 def test_a_server_that_wants_a_password_says_so_before_the_group_is_known(jobs: Any, socket: str) -> None:
@@ -178,9 +94,10 @@ def test_a_server_that_wants_a_password_says_so_before_the_group_is_known(jobs: 
             assert "right" not in str(refused.value)
             with pytest.raises(Refused, match="password"):
                 open_queue(url, environ=words)
-        words = {"SPOOLTOP_REDIS_PASSWORD": "right"}
-        with open_control(url, watch=False, settings=words) as control, open_queue(url, environ=words) as queue:
-            assert control.look().observation.complete and queue.depth() == 0
+        own = url.replace("unix://", "unix://:right@")
+        for where, words in ((url, {"SPOOLTOP_REDIS_PASSWORD": "right"}), (own, {"SPOOLTOP_REDIS_PASSWORD": "wrong"})):
+            with open_control(where, watch=False, settings=words) as control, open_queue(where, environ=words) as queue:
+                assert control.look().observation.complete and queue.depth() == 0
     finally:
         jobs.execute_command("AUTH", "right")
         jobs.config_set("requirepass", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,12 +14,9 @@ import pytest
 from redis import Redis
 
 from spooltop import open_queue
-from spooltop.cli.main import run
-from spooltop.cli.parser import COMMANDS
-from spooltop.cli.terminal import Terminal as CommandTerminal
 from spooltop.engine import Spool
 from spooltop.errors import SpooltopError
-from tests.cli.streams import Done, Stream
+from tests.cli.streams import Done, spooltop
 from tests.e2e.terminal import SPOOLTOP, Terminal
 from tests.stream_servers import free_port, running
 
@@ -30,7 +28,7 @@ TYPED = (
     ("hold", "URL", "ALL", "--yes", "--force"), ("release", "URL", "ALL", "--yes"),
     ("purge", "URL", "ALL", "--box", "new", "--yes", "--json"), ("pause", "URL", "--yes"), ("resume", "URL", "--yes"),
     ("inject", "URL", "--count", "2", "--yes"), ("ops", "URL"), ("ops", "URL", "--json"), ("undo", "URL", "OPERATION", "--yes"),
-    ("doctor", "URL"), ("doctor", "URL", "--json"), ("config", "show"), ("config", "show", "--json"),
+    ("doctor", "URL"), ("config", "show"), ("config", "show", "--json"),
     ("move", "URL", "DIRECTORY", "--yes"), ("move", "DIRECTORY", "URL", "--yes"), ("work", "URL", "--drain", "--", "true"),
     ("status", "URL", "DIRECTORY"), ("status", "SERVER#gone/work"), ("status", "SERVER#jobs/gone"), ("ls", "SERVER#gone"),
     ("put", "SERVER#gone/work"), ("put", "SERVER#jobs/gone"), ("show", "URL", "9-9"), ("undo", "URL", "none", "--yes"),
@@ -38,8 +36,7 @@ TYPED = (
     ("locks", "URL"), ("tickets", "URL"), ("unlock", "URL", "x", "--yes"), ("events", "SERVER#gone/work"),
     ("restore", "URL", "x", "--yes"),
     ("status", "redis://:SECRET@127.0.0.1:x/0#jobs/work"), ("status", "redis://:SECRET@127.0.0.1:1/0#jobs/work"),
-    ("put", "redis://:SECRET@127.0.0.1:1/0#jobs/work"), ("status", "redis://a:SE/CRET:SECRET@127.0.0.1/0#jobs/work"),
-    ("status", "redis://:SECRET@nowhere.invalid/0#jobs/work"), ("put", "rediss://:SECRET@127.0.0.1:PORT/0#jobs/work"),
+    ("status", "redis://a:SE/CRET:SECRET@127.0.0.1/0#jobs/work"), ("put", "rediss://:SECRET@127.0.0.1:PORT/0#jobs/work"),
 )  # fmt: skip
 """Commands with their words. URL has the password in it, unless that comes from the environment."""
 
@@ -81,9 +78,7 @@ def _typed(words: tuple[str, ...], url: str, port: int, home: Path, seen: dict[s
     replaced = {"URL": url, "DIRECTORY": str(home / "dir"), **seen}
     told = [replaced.get(word, word).replace("SERVER#", f"{server}#") for word in words]
     told = [word.replace("SECRET", SECRET).replace("PORT", str(port)) for word in told]
-    out, err = Stream(), Stream()
-    code = run(told, CommandTerminal(Stream(b"x"), out, err, dict(os.environ)), dashboard=lambda control, options: 42)
-    done = Done(code, out.written, err.written)
+    done = spooltop(*told, stdin=b"x", environ=dict(os.environ))
     for line in done.out.splitlines():
         if words[:2] == ("ops", "URL") and "--json" in words:
             seen.setdefault("OPERATION", json.loads(line)["operation"])  # the newest
@@ -130,7 +125,8 @@ def test_no_command_shows_or_keeps_it(client: Any, port: int, home: Path, how: s
             assert "in ps" not in done.err
     assert {"OPERATION", "ID"} <= seen.keys()
     assert [name for name in codes.keys() - _NEVER_0 if 0 not in codes[name]] == []
-    assert set(COMMANDS) - codes.keys() <= {"bench", "completion", "demo", "help", "layouts", "version"}
+    known = set(re.findall(r"^  ([a-z]+)  ", spooltop("--help").out, re.MULTILINE))
+    assert len(known) > 20 and known - codes.keys() <= {"bench", "completion", "demo", "help", "layouts", "version"}
     settings.unlink(missing_ok=True)
     assert SECRET not in _written(home) and "127.0.0.1" in _written(home)
     assert SECRET not in _on_server(client) and "spooltop" in _on_server(client)
