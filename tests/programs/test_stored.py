@@ -11,7 +11,7 @@ from spooltop.backends.layouts.definition.library import SHIPPED, read_layout
 from spooltop.backends.layouts.detect import has_layout, open_root
 from spooltop.backends.layouts.reader import LayoutReader
 
-from ..backends.layouts.test_reader import Around
+from ..backends.layouts.queues import Around
 from .spools import MAKERS
 from .stored import unpacked
 from .truth import differences, rows_of

@@ -18,7 +18,7 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Box, Key
 from spooltop.observe.observer import Observer
 
-from ..backends.layouts.test_reader import Around
+from ..backends.layouts.queues import Around
 from ..programs.stored import unpacked
 from ..programs.truth import rows_of
 

@@ -1,41 +1,106 @@
-"""Actions of the layouts that ship, and operators on such queues beside processes that a test makes up."""
+"""Queues of other programs on a machine that a test makes up."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from spooltop.backends.layouts.definition.library import SHIPPED, read_layout
+import pytest
+
+from spooltop.backends import registry
+from spooltop.backends.layouts.backend import LayoutsBackend
 from spooltop.backends.layouts.operator.operator import LayoutOperator
+from spooltop.backends.layouts.reader import LayoutReader
+from spooltop.backends.surroundings import Users
+from spooltop.control import Control, open_control
+from spooltop.model.capabilities import Capabilities
+from spooltop.model.look.capacity import Disk
+from spooltop.model.look.locks import Holders
+from spooltop.model.look.observation import Viewer
 from spooltop.model.operations.plan import Result
-from spooltop.model.vocabulary import Action, Box
-from spooltop.operate.operations import Operations
-from tests.backends.layouts.test_reader import Around
-from tests.matrix.scenes import BY_LAYOUT
+from spooltop.model.protocols import ListQuery
+from spooltop.model.row import Row
+from spooltop.model.vocabulary import Box, Verdict
+from tests.scratch import own_state
 
-_layout = cache(read_layout)
-
-FORCED = {
-    ("dirq-simple", Action.REQUEUE), ("dirq-simple", Action.PURGE, Box.TMP), ("dirq-normal", Action.REQUEUE),
-    ("kombu", Action.REQUEUE), ("kombu-out", Action.REQUEUE), ("mailman", Action.REQUEUE),
-}  # fmt: skip
-ACTIONS: Sequence[tuple[str, Action, Box, bool]] = [
-    (layout, action, box, not FORCED.isdisjoint([(layout, action), (layout, action, box)]))
-    for layout, actions in BY_LAYOUT.items() for action, box in actions
-]  # fmt: skip
-"""Every action of the layouts that ship: the layout, the action, the box, and whether it needs force."""
+NOW = 1795220990.0
 
 
-def operations(path: Path, layout: str, around: Around | None = None, **more: Any) -> Operations:
-    """Operations on a queue. ``around`` are the processes of the machine, of which none touches the queue without it."""
-    definition = _layout(os.path.join(SHIPPED, f"{layout}.toml"))
-    more = {"user": "ann", "wait": lambda seconds: None, "state_dir": str(path.parent / "state"), **more}
-    return Operations(LayoutOperator(str(path), definition, around or Around(), **more), str(path), time.time)
+class Around:
+    """A machine on which ``watching`` processes watch, ``locking`` lock and ``alive`` live; ``seen``: all are visible, ``sure``:
+    a pid that is gone here is gone everywhere. ``claims`` are those whose pids were asked for."""
+
+    def __init__(
+        self, *, watching: Sequence[int] = (), locking: Sequence[int] = (), opening: Sequence[int] = (),
+        alive: Sequence[int] = (), seen: bool = True, local: bool = True, sure: bool = True,
+    ) -> None:  # fmt: skip
+        self.claims: list[tuple[int, float]] = []
+        self.users = {"watching": tuple(watching), "locking": tuple(locking), "opening": tuple(opening)}
+        self.alive, self.seen, self.is_local, self.sure = alive, seen, local, sure
+
+    def _users(self, kind: str) -> Users:
+        return Users(self.users[kind], self.seen, "" if self.seen else "the processes of other users cannot be seen")
+
+    def local(self, root: int) -> bool:
+        return self.is_local
+
+    def pids(self, claims: Sequence[tuple[int, float]], root: int) -> list[tuple[Verdict, str]]:
+        self.claims += claims
+        gone = (Verdict.DEAD, "exited") if self.sure else (Verdict.UNKNOWN, "no such pid here")
+        return [(Verdict.ALIVE, "running") if pid in self.alive else gone for pid, _ in claims]
+
+    def locks(self, root: int) -> Callable[[os.stat_result], Users]:
+        users = self._users("locking")
+        return lambda file: users
+
+    def opened(self, files: Sequence[os.stat_result]) -> list[Users]:
+        return [self._users("opening") for _ in files]
+
+    def watching(self, folder: os.stat_result, root: int) -> Users:
+        return self._users("watching")
+
+    def holders(self, shown: str, file: os.stat_result, folder: int) -> Holders:
+        return Holders(shown)
+
+    def disk(self, root: int) -> Disk:
+        return Disk()
+
+    def viewer(self, capabilities: Capabilities, read_only: str) -> Viewer:
+        return Viewer("ann", 1000, read_only)
+
+
+@contextmanager
+def opened(path: Path, layout: str, around: Any = None, **options: Any) -> Iterator[Control]:
+    """Opens a queue on the machine ``around``, on which nobody touches it unless that says so."""
+    backend = LayoutsBackend(lambda pids: around or Around(), named=True)
+    options = {"watch": False, "settings": own_state(), "clock": lambda: NOW, **options}
+    registry.register(backend)
+    try:
+        with open_control(str(path), as_kind=layout, **options) as control:
+            yield control
+    finally:
+        registry.unregister(backend)
+
+
+def rows_of(control: Control, *boxes: Box) -> dict[str, Row]:
+    """The messages in ``boxes``, or in any, by their ids, after a look."""
+    control.look()
+    return {row.id: row for box in boxes or Box for row in control.listing(ListQuery(box)).window(0, 999)}
 
 
 def outcomes(result: Result) -> list[tuple[str, str]]:
-    return [(one.outcome.value, one.reason) for one in result.items]
+    return [(item.outcome.value, item.reason) for item in result.items]
+
+
+def use_own_layouts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the layouts in ``folder`` known, for root too."""
+    monkeypatch.setattr("spooltop.backends.layouts.definition.library.folders", lambda environ, uid=None: (str(folder),))
+
+
+def set_default(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
+    """Gives readers and operators another default: ``wait``, the ``patience`` with locks, the ``most`` names that are read."""
+    owners = (LayoutReader.__init__.__kwdefaults__, LayoutOperator.__init__.__kwdefaults__)
+    monkeypatch.setitem(next(defaults for defaults in owners if name in defaults), name, value)

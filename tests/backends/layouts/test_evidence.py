@@ -6,32 +6,25 @@ Each row that ends in ``unknown`` is a counterexample: it can be seen while the 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from spooltop.backends.directory.liveness.processes import Processes
-from spooltop.backends.directory.surroundings import LocalSurroundings
-from spooltop.backends.layouts.definition.layout import Layout
-from spooltop.backends.layouts.definition.library import SHIPPED, read_layout
-from spooltop.backends.layouts.definition.load import parse_layout
-from spooltop.backends.layouts.detect import open_root
-from spooltop.backends.layouts.reader import LayoutReader
-from spooltop.backends.layouts.sort_files import sort_files
-from spooltop.backends.layouts.verdicts import HolderVerdict, judge
-from spooltop.backends.surroundings import Surroundings, Users
+from spooltop.control import open_control
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Verdict
-from tests.backends.layouts.test_reader import NOW, Around
+from tests.backends.layouts.queues import NOW, Around, opened, use_own_layouts
+from tests.cli.streams import spooltop
 
-LAYOUTS = {name.removesuffix(".toml"): read_layout(os.path.join(SHIPPED, name)) for name in os.listdir(SHIPPED)}
 ALIVE, DEAD, UNKNOWN, WRITING, ABANDONED = (
     Verdict.ALIVE, Verdict.DEAD, Verdict.UNKNOWN, Verdict.WRITING, Verdict.ABANDONED,
 )  # fmt: skip
@@ -115,6 +108,7 @@ KINDS = [
     Kind("nullmailer", "tmp/{pid:int}", ["tmp/77"], NAMELESS),
     Kind("postfix", "active/{id:pfid}", ["pid/master.pid", "active/4XyZa7"], POSTFIX_ROWS),
     Kind("postfix", "active/{hash}/{id:pfid}", ["pid/master.pid", "active/4/4XyZa7"], POSTFIX_ROWS),
+    Kind("postfix", "active/{id:pfid}", ["active/4XyZa7"], [(Around(), UNKNOWN, "pid/master.pid cannot be seen")]),  # a copy
     Kind("postfix", "{queue:incoming|maildrop}/{id:pfid}", ["incoming/4XyZa7"], POSTFIX_WRITERS),
 ]  # fmt: skip
 ROWS = [(kind, *row) for kind in KINDS for row in kind.rows]
@@ -132,18 +126,22 @@ def made(queue: Path, files: Sequence[str]) -> None:
             path.chmod(0o700 if name.startswith("!") else 0o600)
 
 
-def looked(queue: Path, layout: Layout, around: Surroundings) -> Row:
-    reader = LayoutReader(str(queue), layout, around, clock=lambda: NOW)
-    try:
-        seen = reader.see()
-    finally:
-        reader.close()
+def looked(queue: Path, layout: str, around: Around | None) -> Row:
+    """The only file whose holder is judged; by this machine without ``around``."""
+    options = {"watch": False, "clock": lambda: NOW, "settings": {}}
+    with opened(queue, layout, around) if around else open_control(str(queue), as_kind=layout, **options) as control:
+        seen = control.look().observation
     (row,) = [*seen.claims, *seen.tmp]
+    assert seen.proves_death or row.verdict is not DEAD
     return row
 
 
-def test_each_kind_of_each_layout_stands_in_the_table() -> None:
-    known = {(name, one.template.text) for name, layout in LAYOUTS.items() for one in layout.matches if one.box in ("cur", "tmp")}
+def test_each_kind_of_each_layout_that_ships_stands_in_the_table() -> None:
+    files = [Path(json.loads(line)["file"]) for line in spooltop("layouts", "--json").out.splitlines()]
+    layouts = {file.stem: tomllib.loads(file.read_text()) for file in files}
+    known = {
+        (name, match["path"]) for name, layout in layouts.items() for match in layout["match"] if match["box"] in ("cur", "tmp")
+    }
     assert {(kind.layout, kind.path) for kind in KINDS} == known
 
 
@@ -152,7 +150,7 @@ def test_each_kind_of_each_layout_stands_in_the_table() -> None:
 )
 def test_the_evidence_of_a_layout(tmp_path: Path, kind: Kind, around: Around, verdict: Verdict, evidence: str) -> None:
     made(tmp_path, kind.files)
-    row = looked(tmp_path, LAYOUTS[kind.layout], around)
+    row = looked(tmp_path, kind.layout, around)
     assert row.verdict is verdict and row.evidence.startswith(evidence), row
 
 
@@ -163,12 +161,6 @@ def test_no_kind_is_dead_without_a_counterexample_that_is_unknown() -> None:
         assert verdicts.isdisjoint((DEAD, ABANDONED)) or len(verdicts) > 1, kind.path
 
 
-def test_a_copy_of_a_postfix_queue_without_its_lock_file_shows_nothing(tmp_path: Path) -> None:
-    made(tmp_path, ["active/4XyZa7"])
-    row = looked(tmp_path, LAYOUTS["postfix"], Around())
-    assert (row.verdict, row.evidence) == (UNKNOWN, "pid/master.pid cannot be seen")
-
-
 MINE = """\
 name = "mine"
 detect = ["work/"]
@@ -177,6 +169,15 @@ box = "cur"
 path = "work/{id}.{pid:int}"
 metadata = { since = "mtime" }
 verdict = """
+
+
+def looked_by_rule(folder: Path, monkeypatch: pytest.MonkeyPatch, rule: str, around: Around, text: str = "") -> Row:
+    """The claim of a queue whose own layout judges it by ``rule``. ``text`` is in the file ``until``."""
+    use_own_layouts(folder, monkeypatch)
+    (folder / "mine.toml").write_text(MINE + rule)
+    made(folder / "queue", ["work/7.77", f"until={text}"])
+    os.utime(folder / "queue/work/7.77", (1e9, 1e9))
+    return looked(folder / "queue", "mine", around)
 
 
 @pytest.mark.parametrize(
@@ -201,20 +202,19 @@ verdict = """
     ],
 )
 def test_the_evidence_that_a_layout_of_ones_own_may_name(
-    tmp_path: Path, rule: str, text: str, around: Around, verdict: Verdict, evidence: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str, text: str, around: Around, verdict: Verdict, evidence: str
 ) -> None:
-    made(tmp_path, ["work/7.77", f"until={text}"])
-    row = looked(tmp_path, parse_layout("mine.toml", MINE + rule), around)
+    row = looked_by_rule(tmp_path, monkeypatch, rule, around, text)
     assert (row.verdict, row.evidence) == (verdict, evidence)
 
 
-def test_a_process_is_compared_with_the_last_rename_of_its_claim_not_with_a_time_that_a_layout_names(tmp_path: Path) -> None:
+def test_a_process_is_compared_with_the_last_rename_of_its_claim_not_with_a_time_that_a_layout_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A worker that was started after the put of what it claims would be taken for another process with its number."""
-    made(tmp_path, ["work/7.77"])
-    os.utime(tmp_path / "work/7.77", (1e9, 1e9))
     around = Around(alive=[77])
-    row = looked(tmp_path, parse_layout("mine.toml", MINE + '{ pid = "pid" }'), around)
-    assert row.in_box_since == 1e9 and around.claims == [(77, (tmp_path / "work/7.77").stat().st_ctime)]
+    row = looked_by_rule(tmp_path, monkeypatch, '{ pid = "pid" }', around)
+    assert row.in_box_since == 1e9 and around.claims == [(77, (tmp_path / "queue/work/7.77").stat().st_ctime)]
 
 
 @pytest.mark.parametrize("change", ["acked", "taken anew", "written"])
@@ -224,19 +224,19 @@ def test_what_changes_while_the_evidence_is_read_is_not_dead(tmp_path: Path, cha
     task = tmp_path / "queue/ffff-01a1fb81560d.tmp"
 
     class Ends(Around):
-        def locks(self, root: int) -> Callable[[os.stat_result], Users]:
+        def locks(self, root: int) -> Any:
             task.unlink()
             if change != "acked":
                 task.write_text("another one")
             return super().locks(root)
 
     class Writes(Around):
-        def locks(self, root: int) -> Callable[[os.stat_result], Users]:
+        def locks(self, root: int) -> Any:
             task.chmod(0o644)
             return super().locks(root)
 
-    found = looked(tmp_path, LAYOUTS["huey"], Writes() if change == "written" else Ends())
-    assert (found.verdict, found.evidence) == (UNKNOWN, "it moved or changed while its holder was looked for")
+    row = looked(tmp_path, "huey", Writes() if change == "written" else Ends())
+    assert (row.verdict, row.evidence) == (UNKNOWN, "it moved or changed while its holder was looked for")
 
 
 @contextmanager
@@ -252,18 +252,6 @@ def process(code: str, *words: Path):  # type: ignore[no-untyped-def]
             yield one
         finally:
             one.kill()
-
-
-def judged(queue: Path, layout: str) -> HolderVerdict:
-    """The verdict of this machine on the only file that is judged."""
-    root = open_root(str(queue))
-    try:
-        found = LAYOUTS[layout]
-        around = LocalSurroundings(Processes())
-        files = [one for one in sort_files(found, root)[0] if one.match is not None and one.match.box in ("cur", "tmp")]
-        return next(iter(judge(found, root, files, around, NOW).values()))
-    finally:
-        os.close(root)
 
 
 REAL: Mapping[str, tuple[str, str, str]] = {
@@ -289,7 +277,7 @@ os.close(os.open(sys.argv[1], os.O_RDWR))
 def test_a_living_process_is_never_dead(tmp_path: Path, layout: str, name: str, code: str) -> None:
     made(tmp_path, [name])
     with process(code, tmp_path / name.removeprefix("!")):
-        assert judged(tmp_path, layout).verdict not in (DEAD, ABANDONED)
+        assert looked(tmp_path, layout, None).verdict not in (DEAD, ABANDONED)
 
 
 def test_a_job_of_nq_whose_waiting_half_was_killed_and_that_writes_elsewhere_is_not_dead(tmp_path: Path) -> None:
@@ -298,5 +286,5 @@ def test_a_job_of_nq_whose_waiting_half_was_killed_and_that_writes_elsewhere_is_
         (name,) = os.listdir(tmp_path)
         with open(tmp_path / name) as waiting:
             fcntl.flock(waiting, fcntl.LOCK_EX)
-            assert judged(tmp_path, "nq").verdict in (ALIVE, UNKNOWN)
-        assert judged(tmp_path, "nq").verdict is UNKNOWN
+            assert looked(tmp_path, "nq", None).verdict in (ALIVE, UNKNOWN)
+        assert looked(tmp_path, "nq", None).verdict is UNKNOWN
