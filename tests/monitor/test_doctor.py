@@ -1,13 +1,20 @@
-"""What ``doctor`` makes of the facts of a place: each warning and problem, with what to type."""
+"""What ``doctor`` makes of the facts of a place: each warning and problem, with what to type; and what ``bench`` refuses."""
 
 from __future__ import annotations
 
+import os
+import re
 import stat
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spooltop.errors import Refused
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.look.capacity import Disk
 from spooltop.model.look.observation import BoxState, Observation, VerdictCounts
@@ -25,8 +32,12 @@ from spooltop.model.place import (
     Trial,
 )  # fmt: skip
 from spooltop.model.vocabulary import Action, Box
+from spooltop.monitor.bench import bench
+from spooltop.monitor.bench.bench import BenchRun, check_room
+from spooltop.monitor.bench.pool import Answer
 from spooltop.monitor.doctor.diagnosis import Diagnosis, Examined, FillRate, Health
 from spooltop.monitor.doctor.doctor import diagnose, exit_code
+from spooltop.monitor.latency import Latencies
 
 NAMES = (".", "tmp", "new", "cur", ".spooltop")
 TRIED = {
@@ -205,3 +216,32 @@ def test_no_name_reaches_a_terminal_unescaped() -> None:
 def test_a_file_system_without_a_table_of_inodes_never_runs_out_of_them(free: int | None, total: int | None) -> None:
     inodes = found("inodes", seen(disk=Disk("btrfs", 10**10, 10**11, free, total)))
     assert (inodes.health, inodes.text) == ("ok", "btrfs has no fixed number of inodes")
+
+
+@pytest.mark.parametrize(("counted", "exclusive"), [(60, True), (59, False)])
+def test_a_lock_that_does_not_exclude_is_found(tmp_path: Path, counted: int, exclusive: bool) -> None:
+    class Workers:
+        def run(self, jobs: Sequence[Mapping[str, Any]], seconds: float) -> list[Answer]:
+            Path(jobs[0]["folder"], "counter").write_bytes(counted.to_bytes(8, "little"))
+            return [Answer(1.0, Latencies({1000: 30}), Latencies())] * 2
+
+    workers: Any = Workers()
+    measured = bench._lock(BenchRun("locks", "x", 4), str(tmp_path), workers, 1.0)
+    assert (measured.exclusive, measured.operations, measured.per_second) == (exclusive, 60, 60.0)
+
+
+def test_a_worker_without_its_parent_ends() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "spooltop.monitor.bench.worker", "1"], cwd=Path(bench.__file__).parents[3], input="",
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == ""
+
+
+def test_too_little_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_room(str(tmp_path))
+    room = list(os.statvfs(tmp_path))
+    full = os.statvfs_result([*room[:4], 10, *room[5:]])
+    monkeypatch.setattr(os, "statvfs", lambda path: full)
+    with pytest.raises(Refused, match=re.escape("too little room; it needs 100 MB and 8,000 inodes free")):
+        check_room(str(tmp_path))

@@ -1,15 +1,20 @@
-"""Metrics for Prometheus."""
+"""Metrics for Prometheus, the dashboard for Grafana that names them, events between two looks, and the watching behind all."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import re
 import sys
 import threading
-from contextlib import closing
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from queue import Empty, Queue
+from queue import Empty
 from types import FrameType
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 from unittest.mock import MagicMock
 
 import pytest
@@ -17,33 +22,28 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spooltop.control import Control, open_control
-from spooltop.engine import CursorFile, Spool
-from spooltop.errors import Refused
-from spooltop.model.cursors.state import VERDICTS, Cursor
+from spooltop.engine import Spool
+from spooltop.errors import Refused, Unreadable
+from spooltop.model.cursors.state import Cursor
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.flow import Completion, Flow
-from spooltop.model.look.observation import Observation, VerdictCounts
+from spooltop.model.look.observation import BoxState, Observation
+from spooltop.model.look.pause import Pause
+from spooltop.model.look.problem import Problem, Severity
 from spooltop.model.look.snapshot import Rates, Snapshot
 from spooltop.model.operations.plan import OperationRecord
-from spooltop.model.vocabulary import Action, Box
+from spooltop.model.vocabulary import ASIDE, Action, Box, Verdict
+from spooltop.monitor.events import TargetEvents, as_json, as_text
+from spooltop.monitor.glance import Glance, Level, worst_first
 from spooltop.monitor.metrics import OTHER, Metrics, TargetMetrics
+from spooltop.monitor.spools_watch import SpoolsWatch
 from spooltop.monitor.watching import Watching
+from spooltop.observe import Observer
+from tests.cli.streams import spooltop
 from tests.clock import NOW
+from tests.observe.observations import T0, look
 
 Labels = frozenset[tuple[str, str]]
-
-
-def samples(found: Metrics) -> dict[str, dict[Labels, float]]:
-    """The values of each metric by their labels without ``target``, as the library's parser reads them."""
-    text = generate_latest(found.registry).decode()
-    values: dict[str, dict[Labels, float]] = {}
-    for family in text_string_to_metric_families(text):
-        assert family.documentation, family.name
-        for one in family.samples:
-            labels = frozenset((name, value) for name, value in one.labels.items() if name != "target")
-            assert labels not in values.setdefault(one.name, {}), one
-            values[one.name][labels] = one.value
-    return values
 
 
 def labels(**given: str) -> Labels:
@@ -59,200 +59,158 @@ def cursor(source: str, verdict: str = "advancing", shown: str = "7", reverts: i
     return Cursor(source, shown, shown, verdict, "", "/spool/cursors.json", True, reverts=reverts)
 
 
-class Journal:
-    """A control that knows only operations."""
+def record(number: int, done: int = 1, action: Action = Action.REQUEUE) -> OperationRecord:
+    return OperationRecord(f"op{number:06}", action, NOW + number, "ann", done, done)
 
-    def __init__(self, *records: OperationRecord) -> None:
+
+class Scraped:
+    """The metrics of a target, fed by hand, and a control that knows only ``records``. Nothing takes time, so operations are read
+    after each look."""
+
+    def __init__(self, *looks: Snapshot, records: tuple[OperationRecord, ...] = (), target: str = "/spool") -> None:
+        self.now = NOW
         self.records = list(records)
         self.asked: list[int | None] = []
+        self.target = TargetMetrics(target, lambda: self.now, lambda: 0.0)
+        self.look(*looks)
+
+    def look(self, *looks: Snapshot) -> None:
+        control: Any = self
+        for each in looks:
+            self.target.look(control, each, 0.25)
 
     def operations(self, *, most: int | None = None) -> list[OperationRecord]:
         self.asked.append(most)
         return self.records[::-1][:most]
 
+    def __getitem__(self, name: str) -> dict[Labels, float]:
+        """The values of a metric by their labels without ``target``, as the library's parser reads them."""
+        return self.all().get(f"spooltop_{name}", {})
 
-def record(number: int, done: int = 1, action: Action = Action.REQUEUE) -> OperationRecord:
-    return OperationRecord(f"op{number:06}", action, NOW + number, "ann", done, done)
-
-
-def looked(*looks: Snapshot, control: Any = None, clock: Any = lambda: NOW) -> tuple[TargetMetrics, Metrics]:
-    target = TargetMetrics("/spool", clock, lambda: 0.0)  # nothing takes time, so operations are read after each look
-    for one in looks:
-        target.look(cast(Control, control or Journal()), one, 0.25)
-    return target, Metrics([target])
-
-
-@pytest.mark.parametrize("closed", [False, True])
-def test_a_spool_as_it_is(tmp_path: Path, closed: bool) -> None:
-    with Spool.create(tmp_path / "spool", durable=False) as spool:
-        first = spool.put(b"x")
-        for _ in range(2):
-            spool.put(b"x", id="twice", source="bot")
-    CursorFile(tmp_path / "spool" / "cursors.json").advance("imessage", 17)
-    target = TargetMetrics(spool.path)
-    with open_control(spool.path, watch=False) as control:
-        control.apply(control.plan(Action.PURGE, Selection(box=Box.NEW, ids=(first,))))
-        target.look(control, control.look(), 0.5)
-    if closed:
-        target.failed("gone", NOW)
-    values = samples(Metrics([target]))
-    assert values["spooltop_messages"][labels(box="new")] == values["spooltop_messages"][labels(box="trash")] == 1
-    assert values["spooltop_duplicates_suppressed_total"] == {labels(source="bot"): 1}
-    assert values["spooltop_operations_total"][labels(action="purge", outcome="done")] == 1
-    assert values["spooltop_cursor_value"] == {labels(source="imessage"): 17}
-    assert values["spooltop_scan_seconds"] == {labels(): 0.5}
-    assert values["spooltop_scan_complete"] == {labels(): 0 if closed else 1}
+    def all(self) -> dict[str, dict[Labels, float]]:
+        values: dict[str, dict[Labels, float]] = {}
+        for family in text_string_to_metric_families(generate_latest(Metrics([self.target]).registry).decode()):
+            assert family.documentation, family.name
+            for sample in family.samples:
+                given = frozenset((name, value) for name, value in sample.labels.items() if name != "target")
+                assert given not in values.setdefault(sample.name, {}), sample
+                values[sample.name][given] = sample.value
+        return values
 
 
-def test_an_old_look_is_not_complete_and_a_target_that_was_never_seen_has_no_values() -> None:
-    now = [NOW]
-    _, found = looked(snapshot(), clock=lambda: now[0])
-    assert samples(found)["spooltop_scan_complete"] == {labels(): 1}
-    now[0] += 61
-    assert samples(found)["spooltop_scan_complete"] == {labels(): 0}
-    values = samples(looked()[1])
-    assert values.pop("spooltop_scan_complete") == {labels(): 0}
-    assert set(values) == {"spooltop_build_info"}
+def test_an_old_or_failed_look_is_not_complete_and_a_target_that_was_never_seen_has_no_values() -> None:
+    scraped = Scraped(snapshot())
+    assert (scraped["scan_complete"], scraped["scan_seconds"]) == ({labels(): 1}, {labels(): 0.25})
+    scraped.now += 61
+    assert scraped["scan_complete"] == {labels(): 0}
+    scraped.look(snapshot())
+    assert scraped["scan_complete"] == {labels(): 1}
+    scraped.target.failed("gone", NOW)
+    assert (scraped["scan_complete"], scraped["scan_seconds"]) == ({labels(): 0}, {labels(): 0.25})
+    assert Scraped().all().keys() == {"spooltop_build_info", "spooltop_scan_complete"}
 
 
 def test_histograms_add_up_over_looks_and_weigh_samples() -> None:
-    slow = Completion(NOW - 100, NOW - 90, NOW - 50)
-    quick = Completion(None, NOW - 0.02, NOW)
-    unknown = Completion(None, None, NOW)
-    flows = Flow(completions=(slow, quick), done=4), Flow(completions=(slow, unknown), done=1)
-    _, found = looked(*(snapshot(flow=flow) for flow in flows))
-    values = samples(found)
-    assert values["spooltop_processing_seconds_count"] == {labels(): 5}
-    assert values["spooltop_processing_seconds_sum"][labels()] == pytest.approx(3 * 40 + 2 * 0.02)
-    assert values["spooltop_processing_seconds_bucket"][labels(le="0.05")] == 2
-    assert values["spooltop_processing_seconds_bucket"][labels(le="10.0")] == 2
-    assert values["spooltop_processing_seconds_bucket"][labels(le="60.0")] == 5
-    assert values["spooltop_wait_seconds_count"] == {labels(): 3}
-    assert values["spooltop_wait_seconds_bucket"][labels(le="5.0")] == 0
-    assert values["spooltop_wait_seconds_bucket"][labels(le="10.0")] == 3
-
-
-def test_one_verdict_of_a_source_is_1() -> None:
-    _, found = looked(snapshot(cursors=(cursor("a", "reverted", reverts=3), cursor("b", "idle", shown="token"))))
-    values = samples(found)
-    verdicts = values["spooltop_cursor_verdict"]
-    assert len(verdicts) == 2 * len(VERDICTS)
-    assert [one for one, value in verdicts.items() if value] == [
-        labels(source="a", verdict="reverted"), labels(source="b", verdict="idle"),
-    ]  # fmt: skip
-    assert values["spooltop_cursor_reverts_total"] == {labels(source="a"): 3, labels(source="b"): 0}
-    assert values["spooltop_cursor_value"] == {labels(source="a"): 7}
+    slow, quick = Completion(NOW - 100, NOW - 90, NOW - 50), Completion(None, NOW - 0.02, NOW)
+    flows = Flow(completions=(slow, quick), done=4), Flow(completions=(slow, Completion(None, None, NOW)), done=1)
+    scraped = Scraped(*(snapshot(flow=flow) for flow in flows))
+    assert (scraped["processing_seconds_count"], scraped["wait_seconds_count"]) == ({labels(): 5}, {labels(): 3})
+    assert scraped["processing_seconds_sum"][labels()] == pytest.approx(3 * 40 + 2 * 0.02)
+    processing, waiting = scraped["processing_seconds_bucket"], scraped["wait_seconds_bucket"]
+    assert [processing[labels(le=bound)] for bound in ("0.05", "10.0", "60.0")] == [2, 2, 5]
+    assert [waiting[labels(le=bound)] for bound in ("5.0", "10.0")] == [0, 3]
 
 
 def test_sources_past_the_first_200_are_counted_together() -> None:
     first = tuple(cursor(f"s{number:03}", reverts=1) for number in range(203))
-    _, found = looked(snapshot(cursors=first), snapshot(cursors=(cursor("early"), *first), at=NOW + 1))
-    values = samples(found)
-    reverts = values["spooltop_cursor_reverts_total"]
-    assert len(reverts) == 201
-    assert reverts[labels(source=OTHER)] == 3
+    more = {"suppressed": {f"s{number}": 2 for number in range(205)}, "lock_timeouts": 3}
+    scraped = Scraped(snapshot(cursors=first), snapshot(cursors=(cursor("early"), *first), at=NOW + 1, **more))
+    reverts, duplicates = scraped["cursor_reverts_total"], scraped["duplicates_suppressed_total"]
+    assert (len(reverts), reverts[labels(source=OTHER)], scraped["cursor_sources_left_out"]) == (201, 3, {labels(): 4})
     assert labels(source="s000") in reverts  # a series does not end because another source comes
-    assert values["spooltop_cursor_sources_left_out"] == {labels(): 4}
-    assert values["spooltop_cursor_verdict"][labels(source=OTHER, verdict="advancing")] == 4
-
-
-def test_duplicates_of_very_many_sources_are_bounded_too_and_waits_for_locks_are_counted() -> None:
-    _, found = looked(snapshot(suppressed={f"s{number}": 2 for number in range(205)}, lock_timeouts=3))
-    values = samples(found)
-    duplicates = values["spooltop_duplicates_suppressed_total"]
+    assert scraped["cursor_verdict"][labels(source=OTHER, verdict="advancing")] == 4
     assert (len(duplicates), duplicates[labels(source=OTHER)], sum(duplicates.values())) == (201, 10, 410)
-    assert values["spooltop_lock_timeouts_total"] == {labels(): 3}
+    assert scraped["lock_timeouts_total"] == {labels(): 3}
 
 
 def test_a_source_that_vanished_stays_ten_minutes() -> None:
-    later = snapshot(at=NOW + 599, cursors=(cursor("b"),))
-    target, found = looked(snapshot(cursors=(cursor("a", reverts=2), cursor("b"))), later)
-    assert labels(source="a") in samples(found)["spooltop_cursor_reverts_total"]
-    target.look(cast(Control, Journal()), snapshot(at=NOW + 601, cursors=(cursor("b"),)), 0.1)
-    assert set(samples(found)["spooltop_cursor_reverts_total"]) == {labels(source="b")}
+    left = (cursor("b"),)
+    scraped = Scraped(snapshot(cursors=(cursor("a", reverts=2), *left)), snapshot(at=NOW + 599, cursors=left))
+    assert labels(source="a") in scraped["cursor_reverts_total"]
+    scraped.look(snapshot(at=NOW + 601, cursors=left))
+    assert scraped["cursor_reverts_total"].keys() == {labels(source="b")}
 
 
 def test_operations_are_counted_once_though_the_journal_forgets() -> None:
-    journal = Journal(*(record(number) for number in range(1_500)))
-    target, found = looked(snapshot(), snapshot(), control=journal)
+    scraped = Scraped(snapshot(), snapshot(), records=tuple(map(record, range(1_500))))
     done = labels(action="requeue", outcome="done")
-    assert samples(found)["spooltop_operations_total"][done] == 1_500
-    assert journal.asked[0] is None
-    assert all(journal.asked[1:])
-    journal.records = [*journal.records[1_000:], record(1_500, done=7)]  # a part was dropped, and one is under way
-    target.look(cast(Control, journal), snapshot(), 0.1)
-    assert samples(found)["spooltop_operations_total"][done] == 1_507
-    journal.records[-1] = record(1_500, done=9)
-    target.look(cast(Control, journal), snapshot(), 0.1)
-    assert samples(found)["spooltop_operations_total"][done] == 1_509
+    assert scraped["operations_total"][done] == 1_500
+    assert scraped.asked[0] is None and all(scraped.asked[1:])
+    scraped.records = [*scraped.records[1_000:], record(1_500, done=7)]  # a part was dropped, and one is under way
+    scraped.look(snapshot())
+    assert scraped["operations_total"][done] == 1_507
+    scraped.records[-1] = record(1_500, done=9)
+    scraped.look(snapshot())
+    assert scraped["operations_total"][done] == 1_509
 
 
-def test_operations_that_may_not_be_read_are_left_out() -> None:
-    class Closed(Journal):
-        def operations(self, *, most: int | None = None) -> list[OperationRecord]:
-            raise Refused("not yours")
+def test_operations_that_may_not_be_read_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(self: Scraped, *, most: int | None = None) -> None:
+        raise Refused("not yours")
 
-    _, found = looked(snapshot(), control=Closed())
-    assert "spooltop_operations_total" not in samples(found)
+    monkeypatch.setattr(Scraped, "operations", refused)
+    assert not Scraped(snapshot())["operations_total"]
 
 
 def test_what_has_not_happened_yet_is_0_so_that_the_first_is_an_increase() -> None:
-    target, found = looked(snapshot(cursors=(cursor("a"),)))
-    values = samples(found)
-    assert len(values["spooltop_operations_total"]) == 36 and set(values["spooltop_operations_total"].values()) == {0}
-    assert values["spooltop_cursor_reverts_total"] == {labels(source="a"): 0}
-    assert sum(values["spooltop_cursor_verdict"].values()) == 1
-    target.look(cast(Control, Journal(record(1, action=Action.HOLD))), snapshot(), 0.1)
-    assert samples(found)["spooltop_operations_total"][labels(action="hold", outcome="done")] == 1
-    assert len(samples(found)["spooltop_operations_total"]) == 36
-
-
-def test_the_dead_are_left_out_where_nothing_can_prove_a_death() -> None:
-    _, found = looked(snapshot(proves_death=False, counts=VerdictCounts(unknown=3)))
-    assert samples(found)["spooltop_claims"] == {labels(verdict="alive"): 0, labels(verdict="unknown"): 3}
+    scraped = Scraped(snapshot(cursors=(cursor("a"),)))
+    assert len(scraped["operations_total"]) == 36 and set(scraped["operations_total"].values()) == {0}
+    assert scraped["cursor_reverts_total"] == {labels(source="a"): 0}
+    scraped.records.append(record(1, action=Action.HOLD))
+    scraped.look(snapshot())
+    assert scraped["operations_total"][labels(action="hold", outcome="done")] == 1 and len(scraped["operations_total"]) == 36
 
 
 def test_hostile_names_are_escaped() -> None:
-    target = TargetMetrics('/a"\\\n\udcff')
-    target.look(cast(Control, Journal()), snapshot(cursors=(cursor('x"\n\udcff'),), suppressed={"\udcfe": 1}), 0.1)
-    values = samples(Metrics([target]))
-    assert set(values["spooltop_cursor_reverts_total"]) == {labels(source=r'x"\x0a\xff')}
-    assert set(values["spooltop_duplicates_suppressed_total"]) == {labels(source=r"\xfe")}
+    scraped = Scraped(snapshot(cursors=(cursor('x"\n\udcff'),), suppressed={"\udcfe": 1}), target='/a"\\\n\udcff')
+    assert scraped["cursor_reverts_total"].keys() == {labels(source=r'x"\x0a\xff')}
+    assert scraped["duplicates_suppressed_total"].keys() == {labels(source=r"\xfe")}
 
 
-class Looks:
-    """A sink whose news are waited for."""
+def test_the_dashboard_for_grafana_names_only_what_is_exported_in_panels_that_do_not_overlap() -> None:
+    known: dict[str, set[str]] = {}
+    for family in Metrics([]).collect():
+        ends = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"]}.get(family.type, [""])
+        known |= {family.name + end: {*getattr(family, "_labelnames", ()), *["le"] * (end == "_bucket")} for end in ends}
+    done = spooltop("metrics", "--grafana")
+    dashboard = json.loads(done.out)
+    queries = [query for panel in dashboard["panels"] for query in panel["targets"]]
+    assert (done.code, done.err) == (0, "") and len(queries) >= 14
+    for query in queries:
+        names = set(re.findall(r"\bspooltop_[a-z_]+", query["expr"]))
+        assert names and names <= known.keys(), query
+        for name, given in re.findall(r"(spooltop_[a-z_]+)\{([^}]*)\}", query["expr"]):
+            assert set(re.findall(r"([a-z]+)[=!]", given)) <= known[name], query
+            assert 'target=~"$target"' in given
+        shown = set(re.findall(r"\{\{([a-z]+)\}\}", query["legendFormat"]))
+        assert "target" in shown and shown <= set.union(*(known[name] for name in names))
+    choice = dashboard["templating"]["list"][0]["query"]["query"]
+    assert set(re.findall(r"\bspooltop_[a-z_]+", choice)) <= known.keys()
+    places = [tuple(panel["gridPos"].values()) for panel in dashboard["panels"]]
+    assert len(set(places)) == len(places) and all(x + width <= 24 for x, _, width, _ in places)
 
-    def __init__(self) -> None:
-        self.news: Queue[Snapshot | str] = Queue()
 
-    def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
-        assert seconds >= 0
-        self.news.put(snapshot)
-
-    def failed(self, why: str, at: float) -> None:
-        self.news.put(why)
-
-    def until(self, waiting: int) -> None:
-        """Waits for a look that sees so many messages in new."""
-        while not isinstance(news := self.news.get(timeout=60), Snapshot) or news.observation.boxes[Box.NEW].count != waiting:
-            continue
+# Watching
 
 
-def test_targets_are_watched_side_by_side_and_a_missing_one_is_tried_again(tmp_path: Path) -> None:
-    there, later = tmp_path / "there", tmp_path / "later"
-    Spool.create(there).close()
-    looks = {str(there): Looks(), str(later): Looks()}
-    with closing(Watching(looks, lambda path: open_control(path, settings={}), again=0.05, busy=0.01)) as watching:
+def test_a_target_that_cannot_be_opened_is_told_and_tried_again(tmp_path: Path) -> None:
+    sink = MagicMock()
+    sink.failed.side_effect = lambda why, at: Spool.create(tmp_path / "later").close()
+    sink.look.side_effect = lambda *words: watching.stop()
+    with closing(Watching({"later": sink}, lambda path: open_control(str(tmp_path / path), settings={}), again=0.01)) as watching:
         watching.start()
-        assert "no such directory" in str(looks[str(later)].news.get(timeout=60))
-        Spool.create(later).close()
-        looks[str(later)].until(0)
-        with Spool(there) as spool:
-            spool.put(b"x")
-        looks[str(there)].until(1)
-        watching.stop()
         assert watching.wait(60)
+    assert "no such directory" in sink.failed.call_args.args[0]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("watch ")]
 
 
@@ -332,3 +290,251 @@ def test_a_target_at_rest_is_looked_at_the_sooner_the_less_it_costs(targets: int
     asleep.set()
     watching.close()
     assert waited[0] == pytest.approx(rest)
+
+
+class Events:
+    """Events of the target ``/spool``, in short: kind and subject of each."""
+
+    def __init__(self, target: str = "/spool") -> None:
+        self.events = TargetEvents(target)
+
+    def look(
+        self, *problems: Problem, at: float = 0, complete: bool = True, reverts: int | None = None,
+        operations: tuple[OperationRecord, ...] = (),
+    ) -> list[str]:  # fmt: skip
+        observation = Observation("/spool", "spool", NOW + at, complete, {})
+        cursor = Cursor("imessage", 5, "5", "reverted", "went back", "/c.json", True, reverts=reverts or 0)
+        snapshot = Snapshot(observation, Rates(), () if reverts is None else (cursor,), problems)
+        self.found = self.events.look(snapshot, operations)
+        assert all(event.at == NOW + at for event in self.found)
+        return [f"{event.kind} {event.subject}".strip() for event in self.found]
+
+
+@pytest.fixture
+def events() -> Events:
+    return Events()
+
+
+def dead(count: int = 1, severity: Severity = Severity.CRITICAL, box: Box = Box.CUR) -> Problem:
+    return Problem("claims-dead", severity, f"{count} claims of dead consumers", count, Selection(box=box))
+
+
+def stale(subject: str) -> Problem:
+    return Problem("lock-stale", Severity.WARNING, f"{subject} is stale", 1, view="locks", subject=subject)
+
+
+def long_claim(verdict: Verdict) -> Problem:
+    return Problem("claim-long", Severity.WARNING, "1 claim held 11m", 1, Selection(box=Box.CUR, verdict=verdict))
+
+
+def operation(name: str, *, open: bool = False) -> OperationRecord:
+    return OperationRecord(name, Action.REQUEUE, NOW, "a\nnn", 3, 2, 1, 0, open)
+
+
+def test_a_problem_begins_once_and_ends_once_though_it_comes_and_goes(events: Events) -> None:
+    assert events.look(dead()) == ["begins claims-dead"]
+    for at in range(1, 60, 4):
+        assert events.look(at=at) == events.look(dead(), at=at + 2) == []
+    assert [events.look(at=at) for at in (60, 68, 69, 99)] == [[], [], ["ends claims-dead"], []]
+    assert events.look(dead(), at=100) == ["begins claims-dead"]
+    assert events.look(at=160, complete=False) == [], "a look that is not complete ends nothing"
+    assert events.look(at=161) == ["ends claims-dead"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [([1, 2], [2]), ([4, 5, 6, 7, 8], [8]), ([8, 5, 4], [4]), ([0, 1], [1]), ([3, 3], []), ([10, 19, 20, 39, 40], [20, 40])],
+)
+def test_a_count_is_told_when_it_doubles_or_halves_and_a_severity_always(
+    events: Events, counts: list[int], told: list[int]
+) -> None:
+    events.look(dead(counts[0]))
+    assert [count for count in counts[1:] if events.look(dead(count)) == ["changes claims-dead"]] == told
+    assert events.look(dead(counts[-1], severity=Severity.WARNING)) == ["changes claims-dead"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(stale("a.lock"), stale("b.lock")), (dead(), dead(box=Box.NEW)), (long_claim(Verdict.ALIVE), long_claim(Verdict.UNKNOWN))],
+)
+def test_problems_of_one_code_are_told_apart(events: Events, one: Problem, other: Problem) -> None:
+    assert events.look(one, other) == [f"begins {one.code}"] * 2
+    assert events.look(one, other, at=5) == []
+    assert events.look(other, at=20) == [f"ends {one.code}"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"), [([3, 3, 4], [[], [], ["reverted imessage"]]), ([None, 1], [[], ["reverted imessage"]])]
+)
+def test_lost_updates_are_told_that_came_after_the_first_look(
+    events: Events, seen: list[int | None], told: list[list[str]]
+) -> None:
+    assert [events.look(reverts=reverts) for reverts in seen] == told
+
+
+def test_operations_are_told_when_they_have_ended(events: Events) -> None:
+    old, first, second = map(operation, ("old", "first", "second"))
+    assert events.look(operations=(old,)) == []
+    assert events.look(operations=(operation("second", open=True), first, old)) == ["operation first"]
+    assert events.look(operations=(second, first, old)) == ["operation second"]
+    assert events.look(operations=(second,)) == []
+
+
+def test_a_target_that_cannot_be_read_is_told_once_and_ends_no_problem(events: Events) -> None:
+    events.look(dead())
+    whys = [("it is gone", 0), ("it is gone", 15), ("permission denied", 30)]
+    failed = [events.events.failed(why, NOW + at) for why, at in whys]
+    assert [[(event.kind, event.text) for event in each] for each in failed] == [
+        [("unreadable", "it is gone")], [], [("unreadable", "permission denied")],
+    ]  # fmt: skip
+    assert events.look(dead(), at=60) == ["readable"]
+
+
+def test_the_text_is_one_line_and_the_json_has_all() -> None:
+    events = Events("/sp\nool\udcff")
+    events.look()
+    events.look(stale("a.lock"), operations=(operation("7f3a"),))
+    texts = [as_text(event) for event in events.found]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d /sp\\x0aool\\xff [^\n]+", text) for text in texts)
+    assert texts[0].endswith(" begins warning lock-stale: a.lock is stale")
+    assert texts[1].endswith(r" operation 7f3a: requeue by a\x0ann: done 2, skipped 1, failed 0")
+    common = {"schema": 1, "at": NOW, "target": r"/sp\x0aool\xff"}
+    assert [json.loads(json.dumps(as_json(event))) for event in events.found] == [
+        {
+            **common, "event": "begins", "code": "lock-stale", "text": "a.lock is stale", "severity": "warning", "count": 1,
+            "view": "locks", "subject": "a.lock",
+        },
+        {
+            **common, "event": "operation", "subject": "7f3a", "text": r"requeue by a\x0ann: done 2, skipped 1, failed 0",
+            "action": "requeue", "user": r"a\x0ann", "began_at": NOW, "done": 2, "skipped": 1, "failed": 0,
+        },
+    ]  # fmt: skip
+
+
+PATIENCE = 60.0
+DEAD = Problem("claims-dead", Severity.CRITICAL, "2 claims of dead consumers", 2)
+OLD = Problem("tmp-old", Severity.WARNING, "1 old file in tmp", 1)
+UNKNOWN = Problem("claims-unknown", Severity.NOTE, "1 claim of an unknown holder", 1)
+POISON = Problem("poison", Severity.CRITICAL, "1 message kills its consumers", 1)
+
+
+def one_look(*problems: Problem, age: float = 50, paused: Pause | None = None) -> Snapshot:
+    states = [BoxState(Box.NEW, 3, oldest_at=T0 - age)]
+    return replace(Observer().add(look(0, 3, states=states, paused=paused)), problems=problems)
+
+
+def test_the_worst_is_first_then_more_problems_then_the_oldest_message_then_the_number_in_the_name() -> None:
+    glances = [
+        Glance("/pending"), Glance("/fine-10", snapshot=one_look(age=99)), Glance("/note", snapshot=one_look(UNKNOWN)),
+        Glance("/old", snapshot=one_look(OLD)), Glance("/dead", snapshot=one_look(OLD, DEAD)),
+        Glance("/poison10", snapshot=one_look(POISON)), Glance("/poison9", snapshot=one_look(POISON)),
+        Glance("/poison-old", snapshot=one_look(POISON, age=99)), Glance("/closed", error="permission denied"),
+        Glance("/hung", snapshot=one_look(), silent_for=41.0, step="readdir of new"), Glance("/fine-9", snapshot=one_look()),
+        Glance("/paused", snapshot=one_look(paused=Pause("ann", T0 - 300.0, "a test"))),
+    ]  # fmt: skip
+    ordered = worst_first(glances)
+    names = "/hung /dead /poison-old /poison9 /poison10 /closed /old /note /paused /fine-9 /fine-10 /pending"
+    assert [glance.target for glance in ordered] == names.split()
+    assert [glance.troubled for glance in ordered] == [True] * 7 + [False] * 5
+    said = {glance.target: glance.says for glance in ordered}
+    assert said["/hung"] == "does not answer (41s): readdir of new" and said["/dead"] == DEAD.text
+    assert said["/paused"] == "paused by ann for 5m: a test"
+    paused = ordered[8]
+    assert paused.only_paused and not replace(paused, snapshot=one_look(DEAD, paused=Pause("ann", T0))).only_paused
+
+
+def test_counts_are_those_of_the_look_and_before_it_of_the_names() -> None:
+    counted = Glance("/q", counted={Box.NEW: 7, Box.CUR: 1, Box.TMP: None})
+    assert (counted.count(Box.NEW), counted.count(Box.TMP), counted.dead, counted.oldest_at) == (7, None, None, None)
+    seen = replace(counted, snapshot=one_look())
+    assert (seen.count(Box.NEW), seen.count(*ASIDE), seen.dead, seen.oldest_at) == (3, 0, 0, T0 - 50.0)
+    missing = BoxState(Box.CUR, None, complete=False, error="is missing")
+    assert Glance("/q", snapshot=Observer().add(look(0, 3, states=[missing]))).dead is None
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, "waited too long"
+        threading.Event().wait(0.01)
+
+
+@pytest.fixture
+def spools(tmp_path: Path) -> list[str]:
+    for name in ("a", "b", "c"):
+        Spool.create(tmp_path / name).close()
+    return [str(tmp_path / name) for name in ("a", "b", "c")]
+
+
+def opened(target: str) -> Control:
+    return open_control(target, watch=False, settings={})
+
+
+@contextmanager
+def watching(targets: Sequence[str], **options: object) -> Iterator[SpoolsWatch]:
+    options.setdefault("glancing", opened)
+    watch = SpoolsWatch(targets, opened=opened, every=0.05, **options)  # type: ignore[arg-type]
+    watch.start()
+    try:
+        yield watch
+    finally:
+        watch.close()
+
+
+def seen(watch: SpoolsWatch, target: str) -> Glance:
+    return next(one for one in watch.glances() if one.target == target)
+
+
+def test_names_are_counted_before_anything_is_opened(spools: list[str]) -> None:
+    gate = threading.Event()
+
+    def glancing(target: str) -> Control:
+        gate.wait()
+        return opened(target)
+
+    with watching(spools, glancing=glancing, count=lambda target: {Box.NEW: 7 * (target == spools[1])}) as watch:
+        until(lambda: all(glance.counted is not None for glance in watch.glances()))
+        assert [glance.count(Box.NEW) for glance in watch.glances()] == [0, 7, 0]
+        assert {glance.level for glance in watch.glances()} == {Level.PENDING}
+        gate.set()
+        until(lambda: all(glance.snapshot is not None for glance in watch.glances()))
+
+
+def test_a_change_is_seen_and_told(spools: list[str]) -> None:
+    told = threading.Event()
+    with watching(spools) as watch:
+        watch.wake_with(told.set)
+        until(lambda: all(one.snapshot is not None for one in watch.glances()))
+        told.clear()
+        with Spool(spools[2], durable=False) as queue:
+            queue.put(b"x")
+        until(lambda: seen(watch, spools[2]).count(Box.NEW) == 1)
+        assert told.wait(PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("error", "says"), [(Unreadable("permission denied"), "permission denied"), (ZeroDivisionError("oh"), "please report")]
+)
+def test_one_that_cannot_be_opened_says_why_and_is_tried_again(spools: list[str], error: Exception, says: str) -> None:
+    shut = [error]
+
+    def glancing(target: str) -> Control:
+        if target == spools[0] and shut:
+            raise shut[0]
+        return opened(target)
+
+    with watching(spools, glancing=glancing) as watch:
+        until(lambda: says in seen(watch, spools[0]).says and seen(watch, spools[2]).snapshot is not None)
+        shut.clear()
+        watch.look_again()
+        until(lambda: seen(watch, spools[0]).level is Level.FINE)
+
+
+def test_new_targets_are_found_and_gone_ones_leave_also_where_few_may_stay_open(spools: list[str], tmp_path: Path) -> None:
+    found = spools[:2]
+    with watching(spools[:2], find=lambda: found, most_open=1) as watch:
+        until(lambda: all(one.snapshot is not None for one in watch.glances()))
+        found[:] = spools[1:]
+        watch.look_again()
+        until(lambda: [one.target for one in watch.glances()] == spools[1:])
+        until(lambda: all(one.snapshot is not None for one in watch.glances()))

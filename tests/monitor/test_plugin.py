@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,17 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
+from spooltop.model.cursors.state import CursorSource
 from spooltop.model.look.capacity import Disk
 from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.look.observation import BoxState, Observation, Watch
-from spooltop.model.look.problem import CODES
+from spooltop.model.look.problem import CODES, Problem, Severity
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Box, Verdict
-from spooltop.monitor.plugin import VALUES, Finding, State, condition, finding, kept_values, report
+from spooltop.monitor.plugin import VALUES, Finding, State, condition, finding, kept_values
 from spooltop.monitor.ranges import Range
 from spooltop.observe import Observer, Thresholds
-from spooltop.observe.mutes import apply_mutes
-from spooltop.records import replace
 from tests.observe.observations import T0, CursorDisk, claim, flow, look, temporary
 
 OK, WARNING, CRITICAL, UNKNOWN = State
@@ -48,6 +48,15 @@ UNDATED = replace(ALIVE, in_box_since=None)
 FREE = Disk("ext4", 5 * GB, 50 * GB, 10**6, 10**7)
 AWAY = Watch("away", "no answer for 5s", since=T0, seen_at=T0 - 60)
 NO_BOXES = {"boxes": {}, "layout": "cursors"}
+
+
+def _cursors(path: str, error: str = "") -> CursorSource:
+    disk = CursorDisk(path)
+    disk.put(0, {"email": 1})
+    disk.error = error
+    return disk.read()
+
+
 HELD = Lock("/x.lock", "flock", (LockHolder(1, since=T0),), (LockHolder(2),), "blocked")
 
 
@@ -95,26 +104,48 @@ def test_what_was_not_judged_is_unknown_and_says_what_would_tell(name: str) -> N
     assert (counted.state, counted.text.startswith(f"{code} is not known: ")) == (UNKNOWN, True), counted.text
 
 
-def test_what_was_found_alerts_though_there_may_be_more() -> None:
-    partly = look(0, claims=(DEAD, LOST), judged_all=False, complete=False)
-    assert judged("claims-dead", partly).state is CRITICAL
-    assert judged("claims-dead=0", partly).state is CRITICAL
-    assert judged("claims-dead=1", partly).text.startswith("claims-dead is 1 or more: ")
-    assert judged("claims-dead=@0", partly).state is OK, "one is not none"
-    assert judged("dead=1", look(0, claims=(DEAD, LOST))).text.startswith("dead is 1 to 2: it is unknown who holds 1")
-    assert judged("dead=2", look(0, claims=(DEAD, LOST))).state is OK
-    assert judged("dead=2", look(0, claims=(DEAD, LOST), judged_all=False)).state is UNKNOWN, "some were not asked"
-    unread = look(0, claims=(DEAD,), states=(box(Box.CUR, 1, complete=False),))
-    assert judged("dead=2", unread).text.startswith("dead is 1 or more: not all of cur was read")
-    assert judged("depth=9:", look(0, 5, complete=False)).state is UNKNOWN, "five or more may be nine"
+NOT_ALL = look(0, claims=(DEAD, LOST), judged_all=False, complete=False)
+SOME = look(0, claims=(DEAD, LOST))
+IDLE = tuple(look(at, 3, consumers=0, flow=flow(at - 5, at)) for at in range(0, 80, 5))
+HIDDEN = look(0, complete=False, states=(box(Box.TRASH, None, error="permission denied"),))
+BROKEN = look(0, cursors=(_cursors("/a.json"), _cursors("/b.json", "it is cut off")))
 
 
-def test_a_problem_that_counts_nothing_is_one() -> None:
-    looks = [look(at, 3, consumers=0, flow=flow(at - 5, at)) for at in range(0, 80, 5)]
-    for text in ("no-consumer", "no-consumer=0"):
-        assert judged(text, *looks).state is CRITICAL
-    full = look(0, disk=Disk("ext4", 0, 50 * GB, 10**6, 10**7))
-    assert judged("disk-full=0", full).state is CRITICAL
+@pytest.mark.parametrize(
+    ("text", "looks", "state", "said"),
+    [
+        ("claims-dead", [NOT_ALL], CRITICAL, "≥1 claim of a dead"), ("claims-dead=0", [NOT_ALL], CRITICAL, "claims-dead is 1"),
+        ("claims-dead=1", [NOT_ALL], UNKNOWN, "claims-dead is 1 or more: "),
+        ("claims-dead=@0", [NOT_ALL], OK, ""),  # one is not none
+        ("dead=1", [SOME], UNKNOWN, "dead is 1 to 2: it is unknown who holds 1"), ("dead=2", [SOME], OK, ""),
+        ("dead=2", [look(0, claims=(DEAD, LOST), judged_all=False)], UNKNOWN, "dead is 1 or more"),  # some were not asked
+        ("dead=2", [look(0, claims=(DEAD,), states=(box(Box.CUR, 1, complete=False),))], UNKNOWN,
+         "dead is 1 or more: not all of cur was read"),
+        ("depth=9:", [look(0, 5, complete=False)], UNKNOWN, "depth is 5 or more"),
+        # a problem that counts nothing is one
+        ("no-consumer", IDLE, CRITICAL, "no "), ("no-consumer=0", IDLE, CRITICAL, "no-consumer is 1"),
+        ("disk-full=0", [look(0, disk=Disk("ext4", 0, 50 * GB, 10**6, 10**7))], CRITICAL, "disk-full is 1"),
+        # a value of what is not here
+        ("rejected=0", [bare(layout="layout", boxes={Box.NEW: box(Box.NEW, 0)})], UNKNOWN,
+         "rejected is not known: there is no rejected here"),
+        ("held=9", [look(0, 5, states=(box(Box.HELD, 3, error="permission denied"),))], UNKNOWN,
+         "held is not known: permission denied"),  # its figures are old
+        # a box that is hidden takes nothing from the others
+        ("claims-dead", [HIDDEN], OK, ""), ("rejected=0", [HIDDEN], OK, ""), ("trash=0", [HIDDEN], UNKNOWN, "trash is not known"),
+        ("problems=1", [HIDDEN], UNKNOWN, "problems is"),
+        # a cursor file that cannot be read hides what became of its cursors
+        ("cursor-reverted", [BROKEN], UNKNOWN, "cursor-reverted was not judged"),
+        ("cursor-unreadable", [BROKEN], CRITICAL, "b.json cannot be read"),
+        # without a condition
+        ("", [look(0, claims=(ALIVE,), judged_all=False)], UNKNOWN, "not all holders were asked"),
+        ("", [look(0, complete=False)], UNKNOWN, "the look is not complete"), ("", [look(0, claims=(ALIVE,))], OK, "no problems"),
+    ],
+)  # fmt: skip
+def test_what_was_seen_alerts_and_what_was_not_is_never_ok(
+    text: str, looks: Sequence[Observation], state: State, said: str
+) -> None:
+    found = finding(seen(*looks), [condition(text, CRITICAL)] if text else ())
+    assert (found.state, found.text.startswith(said)) == (state, True), found.text
 
 
 @pytest.mark.parametrize(
@@ -130,20 +161,6 @@ def test_so_much_watching_is_enough(code: str, setting: dict[str, float]) -> Non
         assert before.state is UNKNOWN
     now = seconds + 0.001
     assert finding(observer.add(look(now, 3, last_claim_at=T0 + now, **rest)), [condition(code, CRITICAL)]).state is not UNKNOWN
-
-
-def cursors(disk: CursorDisk) -> Observation:
-    return look(0, cursors=(disk.read(),))
-
-
-def test_a_cursor_file_that_cannot_be_read_hides_what_became_of_its_cursors() -> None:
-    good, broken = CursorDisk("/a.json"), CursorDisk("/b.json")
-    good.put(0, {"email": 1})
-    broken.error = "it is cut off"
-    observation = look(0, cursors=(good.read(), broken.read()))
-    found = judged("cursor-reverted", observation)
-    assert found.state is UNKNOWN and judged("cursor-unreadable", observation).state is CRITICAL
-    assert "'reverts'" not in report([("", found)])[0][0], "what was not measured is not written as 0"
 
 
 def whole() -> Observation:
@@ -197,12 +214,7 @@ def test_rates_and_reverts_are_thresholds_where_they_were_measured() -> None:
     assert {"in", "done", "reverts"}.isdisjoint(values(once))
 
 
-def test_a_value_of_what_is_not_here_is_unknown() -> None:
-    assert judged("rejected=0", bare(layout="layout", boxes={Box.NEW: box(Box.NEW, 0)})).text.startswith(
-        "rejected is not known: there is no rejected here"
-    )
-    stale = look(0, 5, states=(box(Box.HELD, 3, error="permission denied"),))
-    assert judged("held=9", stale).text.startswith("held is not known: permission denied"), "its figures are old"
+def test_no_value_of_a_server_that_is_away_is_known() -> None:
     away = look(0, 5, complete=False, watch=AWAY)
     assert {judged(f"{value.name}=99999999999", away).state for value in VALUES} == {UNKNOWN}
 
@@ -219,24 +231,34 @@ def test_one_table_names_the_values_everywhere() -> None:
         kept_values("depth,trsh")
 
 
-def test_a_box_that_is_hidden_takes_nothing_from_the_others() -> None:
-    hidden = look(0, complete=False, states=(box(Box.TRASH, None, error="permission denied"),))
-    assert judged("claims-dead", hidden).state is OK and judged("rejected=0", hidden).state is OK
-    assert judged("trash=0", hidden).state is UNKNOWN and judged("problems=1", hidden).state is UNKNOWN
-
-
-def test_a_look_that_did_not_ask_all_holders_is_not_ok() -> None:
-    assert finding(seen(look(0, claims=(ALIVE,), judged_all=False))).state is UNKNOWN
-    assert finding(seen(look(0, complete=False))).state is UNKNOWN
-    assert finding(seen(look(0, claims=(ALIVE,)))).state is OK
-
-
 def test_muted_cursors_are_told_though_they_do_not_count() -> None:
-    disk = CursorDisk()
-    disk.put(0, {"imessage": 5})
-    snapshot = apply_mutes(seen(cursors(disk)), {"imessage": T0 + 3600})
-    assert "muted: imessage until " in finding(snapshot).text
-    assert "muted: imessage until " in finding(snapshot, [condition("depth=5", WARNING)]).text
+    muted = Problem("muted", Severity.NOTE, "muted: imessage until 03:41", 1)
+    snapshot = replace(seen(look(0)), problems=(muted,), muted={"imessage": T0 + 3600})
+    for conditions in ((), [condition("depth=5", WARNING)]):
+        found = finding(snapshot, conditions)
+        assert "muted: imessage until 03:41" in found.text and found.state is OK
+
+
+@pytest.mark.parametrize(
+    ("text", "quiet", "alerts"),
+    [
+        ("10", [0, 5, 10], [-0.1, 10.1, math.inf]), ("10:", [10, 1e9], [9.9, 0, -1]), ("~:10", [-1e9, 0, 10], [10.1]),
+        ("10:20", [10, 15, 20], [9.9, 20.1]), ("@10:20", [9.9, 20.1], [10, 15, 20]), ("@5", [-1, 5.1], [0, 5]),
+        (":7", [0, 7], [-1, 8]), ("@600:", [599], [600, 1e9]), ("0", [0], [1, -1]), ("-10:-5", [-10, -5], [-4, 0, -11]),
+        ("1.5:2.5", [1.5, 2, 2.5], [1.4, 2.6]), (".5", [0, 0.5], [0.6]), ("@~:", [], [-1e9, 0, 1e9]), ("~:", [-1e9, 0, 1e9], []),
+    ],
+)  # fmt: skip
+def test_what_a_range_alerts_on(text: str, quiet: list[float], alerts: list[float]) -> None:
+    range = Range.of(text)
+    assert [*map(range.alerts, quiet), *map(range.alerts, alerts)] == [False] * len(quiet) + [True] * len(alerts)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "@", "~", "@~", "x", "10;20", "20:10", "1:2:3", "1e3", "10m", "inf", "nan", "10 ", "--1", "1,5"]
+)
+def test_what_is_no_range_says_how_one_looks(text: str) -> None:
+    with pytest.raises(UsageError, match="as in 10, 10:, ~:10, 10:20, @10:20"):
+        Range.of(text)
 
 
 EDGES = st.sampled_from(["5", "5:", "~:5", "2:7", "@5", "@5:", "@~:5", "@2:7"])
