@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from spooltop.cli.demo.stages import BANNER
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.locks import Holders, Holding
@@ -20,8 +18,8 @@ from spooltop.model.vocabulary import Action, Box, Key
 
 from ..tui.fake import FakeControl
 from . import asked, states, values
-from .other_programs import SeenQueue, queue
-from .streams import SeenStream, stream
+from .other_programs import SeenQueue, jobs, mail
+from .streams import stream
 
 __all__ = ["LARGE", "SCENES", "SMALL", "Clock", "Scene", "SceneControl", "Step"]
 
@@ -43,7 +41,7 @@ class Clock:
 class SceneControl(FakeControl):
     """A control whose every look gives the same picture: that of ``snapshot``, or of the queue of another program."""
 
-    def __init__(self, snapshot: Snapshot, clock: Clock, queue: SeenQueue | SeenStream | None = None) -> None:
+    def __init__(self, snapshot: Snapshot, clock: Clock, queue: SeenQueue | None = None) -> None:
         rows = [row for box in values.rows(snapshot).values() for row in box] if queue is None else [*queue.rows]
         super().__init__(rows, target=snapshot.observation.target, capabilities=snapshot.observation.capabilities)
         self.layout = snapshot.observation.layout
@@ -66,7 +64,7 @@ class SceneControl(FakeControl):
 
     def plan(self, action: Action, selection: Selection, **more: Any) -> Plan:
         plan = super().plan(action, selection, **more)
-        if isinstance(self.queue, SeenStream):
+        if self.queue is not None:
             return self.queue.planned(plan)
         items = [
             Item(item.row, item.ref, "4 consumers died while processing it" if (item.row.attempt or 0) >= 4 else "")
@@ -97,7 +95,8 @@ class SceneControl(FakeControl):
         return Holders("cur/x", (presence, reading), False, ("the files of 2 processes of root cannot be seen; root sees them",))
 
     def consumers(self) -> ConsumerList:
-        return self.queue.consumers if isinstance(self.queue, SeenStream) else values.consumers()
+        shown = None if self.queue is None else self.queue.consumers
+        return values.consumers() if shown is None else shown
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         """Reports the first requeued message as taken and done, and the others as waiting."""
@@ -129,7 +128,7 @@ class Scene:
     banner: str = ""
     several: bool = False
     """The Spools view on the targets of ``several``, in place of one."""
-    queue: Callable[[], SeenQueue | SeenStream] | None = None
+    queue: Callable[[], SeenQueue] | None = None
     """The queue of another program, or a stream, in place of ``snapshot``."""
 
 
@@ -146,6 +145,7 @@ def _look_again(control: SceneControl) -> None:
     control.change()
 
 
+BANNER = " DEMO, deleted on exit · try 4 d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
 TITLE = ("PROBLEMS",)
 NEW = _pressed("2", see=("New 4,310", "0640"))
 CLAIMS = _pressed("3", see=("Claims 4", "presence lock"))
@@ -160,9 +160,6 @@ def _words(name: str, *steps: Step, **more: Any) -> Scene:
     """Scene of which only the words are kept, on a small screen."""
     return Scene(name, steps=steps, sizes=(SMALL,), pictured=(), **more)
 
-
-JOBS = partial(queue, "job-queue", "/srv/mailer/jobs")
-MAIL = partial(queue, "postfix", "/var/spool/postfix")
 
 SCENES: tuple[Scene, ...] = (
     Scene("overview", steps=(Step(see=TITLE),), sizes=(SMALL, LARGE, MIDDLE, (80, 24), *TINY), light=True),
@@ -197,11 +194,11 @@ SCENES: tuple[Scene, ...] = (
     _words("palette", CLAIMS, _pressed("colon", see=("Enter run",)), _pressed("r", "e", see=(":re",))),
     Scene("spools", steps=(Step(see=("7 spools", "5 with problems")),), sizes=(SMALL, LARGE, *TINY), several=True),
     Scene("spools-ascii", steps=(Step(see=("7 spools",)),), sizes=(SMALL,), pictured=(), ascii=True, several=True),
-    Scene("job-queue", steps=(Step(see=("claim of a dead consumer", "gone-1")),), queue=JOBS),
-    Scene("job-queue-claims", steps=(_pressed("3", see=("no process watches", "createdAt")),), queue=JOBS),
-    Scene("postfix", steps=(Step(see=("READ-ONLY", "PROBLEMS")),), queue=MAIL),
+    Scene("job-queue", steps=(Step(see=("claim of a dead consumer", "gone-1")),), queue=jobs),
+    Scene("job-queue-claims", steps=(_pressed("3", see=("no process watches", "createdAt")),), queue=jobs),
+    Scene("postfix", steps=(Step(see=("READ-ONLY", "PROBLEMS")),), queue=mail),
     Scene("postfix-new", steps=(_pressed("2", see=("letter.example", "the other side")), _pressed("d", see=("postsuper -d",))),
-          queue=MAIL),
+          queue=mail),
     Scene("stream", steps=(Step(see=("last consumer died", "last delivered")),), queue=stream),
     Scene("stream-claims", steps=(_pressed("3", see=("its lease ended", "no lease", "rowid")),), queue=stream),
     Scene("stream-plan", steps=(_pressed("3", see=("its lease ended",)), *STREAM_PLAN), queue=stream),

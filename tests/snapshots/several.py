@@ -10,9 +10,8 @@ from spooltop.model.look.pause import Pause
 from spooltop.model.look.problem import Problem, Severity
 from spooltop.model.look.snapshot import Rates, Snapshot
 from spooltop.model.vocabulary import Box
-from spooltop.monitor.glance import Glance
 
-from ..tui.fake import FakeSpools
+from ..tui.fake import FakeSpools, Glance
 from . import states, values
 
 __all__ = ["SceneSpools"]

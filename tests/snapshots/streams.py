@@ -1,165 +1,149 @@
-"""A stream in the pictures: the facts of some looks, as a server would tell them, through the code that reads and judges."""
+"""A stream in the pictures: what a server tells of it after five minutes in which more came than was done."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from typing import Any, cast
 
-from spooltop.backends.redis.operator.connection import OperatorConnection
-from spooltop.backends.redis.operator.handing import chosen_way
-from spooltop.backends.redis.operator.planning import _ChangeMaker, _effect
-from spooltop.backends.redis.operator.rows import PinnedRow
-from spooltop.backends.redis.stream_names import StreamNames
-from spooltop.backends.redis.streams.boxes import CounterFlow, box_states, capacities, cursor_source, verdict_counts
-from spooltop.backends.redis.streams.consumers import consumer_list
-from spooltop.backends.redis.streams.look import ConsumerState, GroupState, Look, ServerFacts, SideState
-from spooltop.backends.redis.streams.reader import ABSENT
-from spooltop.backends.redis.streams.rows import PendingEntry, claim_row, entry_row
-from spooltop.backends.redis.streams.undelivered import Undelivered
-from spooltop.backends.redis.streams.verdicts import PidJudge, judged_consumers
-from spooltop.backends.surroundings import Surroundings
-from spooltop.model.look.consumers import ConsumerList
-from spooltop.model.look.observation import Observation, Viewer, Watch
-from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.operations.plan import Item, Plan, Refusal
+from spooltop.model.cursors.state import Cursor, CursorSection
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.capacity import Capacity
+from spooltop.model.look.consumers import ConsumerList, ConsumerRow
+from spooltop.model.look.flow import Flow
+from spooltop.model.look.observation import BoxState, Observation, VerdictCounts, Viewer, Watch
+from spooltop.model.look.problem import Problem, Severity
+from spooltop.model.look.snapshot import RateHistory, Rates, Snapshot
+from spooltop.model.operations.plan import Confirm, Item, Plan, Refusal
 from spooltop.model.row import Payload, Row
-from spooltop.model.vocabulary import Action, Box, Verdict
-from spooltop.observe.observer import Observer
-from spooltop.operate.confirm import confirm_for
+from spooltop.model.vocabulary import Action, Box, Owner, Verdict
 
+from .other_programs import CELLS, SeenQueue
 from .values import NOW
 
-__all__ = ["ADDRESS", "SeenStream", "stream"]
+__all__ = ["stream"]
 
-ADDRESS = "redis://queues/0#memex/workers"
-_NAMES = StreamNames("memex", "workers")
-_JUDGE = PidJudge(cast("Surroundings", None), "operator")
-"""No consumer here has the name of this host: no process is asked about."""
-_WATCHED = 300
-_IN, _OUT = 11.9, 10.1
-"""Messages a second."""
-_ARCHIVED = 6.0
-_FIRST = NOW - 86_400
-"""Time of the first entry."""
-
-_MEMBERS = {
-    "vm-4312-1f09c2": (2460.0, 2, None), "vm-4313-93be07": (2465.0, 1, None), "vm-5200-60d1aa": (3307.0, 1, 6600),
-    "vm-5201-c4e85f": (0.1, 1, 9100), "report": (1260.0, 1, None),
+FILE = "redis://queues/0#memex"
+ADDRESS = f"{FILE}/workers"
+NO_LEASE = "no lease, no connection has its name; asked 21m ago"
+VERDICTS = {
+    "vm-5200-60d1aa": (Verdict.ALIVE, "its lease runs"), "vm-5201-c4e85f": (Verdict.ALIVE, "its lease runs"),
+    "vm-4312-1f09c2": (Verdict.DEAD, "its lease ended"), "vm-4313-93be07": (Verdict.DEAD, "its lease ended"),
+    "report": (Verdict.UNKNOWN, NO_LEASE),
 }  # fmt: skip
-"""Consumers: seconds since each asked, claims, milliseconds left of the lease."""
-_CLAIMS = (
-    ("vm-5200-60d1aa", 3307.0, 1, "imessage", 89102), ("vm-4312-1f09c2", 2460.0, 1, "imessage", 89633),
-    ("vm-4312-1f09c2", 2459.0, 2, "signal", 5119), ("vm-4313-93be07", 2465.0, 4, "teams", 77119),
-    ("report", 1260.0, 1, "email", 204480), ("vm-5201-c4e85f", 0.1, 1, "email", 204511),
+CLAIMS = (
+    ("vm-5200-60d1aa", 3307.0, 1, "imessage", 118, "1795221960000-0"),
+    ("vm-4313-93be07", 2465.0, 4, "teams", 139, "1795222802000-1"),
+    ("vm-4312-1f09c2", 2460.0, 1, "imessage", 125, "1795222807000-1"),
+    ("vm-4312-1f09c2", 2459.0, 2, "signal", 132, "1795222808000-0"),
+    ("report", 1260.0, 1, "email", 146, "1795224007000-0"),
+    ("vm-5201-c4e85f", 0.1, 1, "email", 153, "1795224844900-1"),
 )  # fmt: skip
-"""Claims: consumer, seconds since the delivery, deliveries, source and row."""
+"""Claims, the oldest first: consumer, seconds since the delivery, deliveries, source, bytes, id."""
 
 
-@dataclass(frozen=True)
-class SeenStream:
-    """What a scene shows: the snapshot at ``at``, the rows of all boxes, what each message is, and who works there."""
-
-    snapshot: Snapshot
-    rows: tuple[Row, ...]
-    payloads: dict[Any, Payload]
-    consumers: ConsumerList
-
-    @property
-    def at(self) -> float:
-        return NOW
-
+class SeenStream(SeenQueue):
     def planned(self, plan: Plan) -> Plan:
         """The plan as it would be made on the server, which knows workers of spooltop in the group."""
         if plan.action is not Action.REQUEUE:
             return plan
-        way = chosen_way(cast("OperatorConnection", _Server()), _NAMES, asked=False, groups=2)
-        maker = _ChangeMaker(plan.target, plan.action, force=False, options={}, groups=2, way=way)
-        chosen = [item.row for item in plan.items] + [one.row for one in plan.refused]
-        rows = [row for row in self.rows if row in chosen]
-        made = [maker.made(PinnedRow(row, row.id, row.owner.name or "" if row.owner else "", row.attempt or 0)) for row in rows]
-        items = [one for one in made if isinstance(one, Item)]
+        warnings = {
+            "1795222802000-1": "delivered 4 times, and its last consumer died",
+            "1795224007000-0": "it may be done twice: its consumer may still be at work",
+        }
+        gone = [row for row in self.rows if row.box is Box.CUR and row.verdict is not Verdict.ALIVE]
+        items = [Item(row, row.id, warnings.get(row.id, "")) for row in gone]
         return replace(
-            plan, items=items, refused=tuple(one for one in made if isinstance(one, Refusal)), notes=(way.words,),
-            confirm=confirm_for(len(items), uncertain=any(item.row.verdict is Verdict.UNKNOWN for item in items)),
-            poison=maker.poison, effect=_effect(plan.action, items, {}), made_at=NOW + 6, operation="c41d0a7e92",
+            plan, items=items, refused=tuple(replace(one, reason=f"{_name(one)}: its lease runs") for one in plan.refused),
+            notes=("Handed over to ~spooltop, with the same id and number of tries: workers of spooltop take it first.",),
+            confirm=Confirm.NUMBER, poison=1, effect="They are handed back to the group with the same ids; claimed next.",
+            made_at=NOW + 6, operation="c41d0a7e92", command=("spooltop", "requeue", ADDRESS, *(item.id for item in items)),
         )  # fmt: skip
 
 
-class _Server:
-    """A server that knows a worker of spooltop."""
-
-    def ask(self, what: str, *commands: object) -> list[object]:
-        return [[b"0", [b"worker", b"vm 1"]] if "HSCAN" in cast("tuple[object, ...]", commands[0]) else 1]
+def _name(refusal: Refusal) -> str:
+    assert refusal.row.owner is not None
+    return refusal.row.owner.name or ""
 
 
-def _id(at: float, number: int = 0) -> str:
-    return f"{int(at * 1000)}-{number}"
+def _owner(consumer: str) -> Owner:
+    host, _, rest = consumer.partition("-")
+    return Owner(host, int(rest[:4]), name=consumer) if rest else Owner(name=consumer)
 
 
-def _look(at: float) -> Look:
-    """The facts ``at`` a time: more arrives than is done, and the archive falls behind."""
-    done = at - NOW + _WATCHED
-    pending = sum(claims for _, claims, _ in _MEMBERS.values())
-    added = 91_000 + round(_IN * done)
-    read = 87_300 + round(_OUT * done)
-    archived = 80_000 + round(_ARCHIVED * done)
-    waits = 424 - (NOW - at) * 0.15
-    groups = (
-        GroupState("workers", pending, _id(at - waits), read, added - read),
-        GroupState("archive", 1, _id(at - 4000 - 0.4 * done), archived, added - archived),
-    )
-    return Look(
-        at, added, added, _id(_FIRST), _id(at), groups, groups[0],
-        tuple(ConsumerState(name, claims, asked) for name, (asked, claims, _) in _MEMBERS.items()),
-        {Box.REJECTED: SideState(3, NOW - 7200), Box.HELD: SideState(1, NOW - 5400), Box.TRASH: SideState(12, NOW - 260_000)},
-        None, ServerFacts(9_400_000_000, 12_000_000_000, "noeviction", used=31_000_000),
-        {name: lease for name, (_, _, lease) in _MEMBERS.items() if lease is not None},
-        {name: f"vm {name.split('-')[1]}" for name in _MEMBERS if name.startswith("vm-")}, frozenset(),
-    )  # fmt: skip
+def _claims() -> tuple[Row, ...]:
+    rows = []
+    for consumer, held, tries, source, size, id in CLAIMS:
+        verdict, evidence = VERDICTS[consumer]
+        rows.append(Row(
+            key=("cur", id, consumer, tries), box=Box.CUR, id=id, name=id, size=size, source=source, attempt=tries,
+            enqueued_at=int(id[:13]) / 1000, in_box_since=NOW - held, verdict=verdict, evidence=evidence, owner=_owner(consumer),
+        ))  # fmt: skip
+    return tuple(rows)
 
 
-def _claims(look: Look) -> list[Row]:
-    judged = judged_consumers(look, _JUDGE)
-    found = []
-    for number, (consumer, held, deliveries, source, _) in enumerate(_CLAIMS):
-        put = NOW - held - (2.0 if held > 10 else 424.0)
-        claim = PendingEntry(_id(put, number % 2), consumer, NOW - held, deliveries, 118 + 7 * number, source)
-        found.append(claim_row(claim, judged[consumer]))
-    return sorted(found, key=lambda row: row.in_box_since or 0.0)
+def _waiting(number: int) -> Row:
+    put = NOW - 424 + number * 0.084
+    id, source = f"{int(put * 1000)}-0", ("imessage", "email", "signal")[number % 3]
+    return Row(("new", id), Box.NEW, id, id, 96 + number % 40, put, put, source=source, attempt=0)
 
 
-def _observed(at: float, flow: CounterFlow) -> Observation:
-    look = _look(at)
-    judged = judged_consumers(look, _JUDGE)
-    undelivered = Undelivered(look.group.lag or 0)
-    claims = tuple(_claims(look))
-    oldest = min(row.in_box_since or at for row in claims)
-    return Observation(
-        ADDRESS, "stream", at, True,
-        box_states(look, undelivered, at - 424 + (NOW - at) * 0.15, oldest, at, 30 * 86_400),
-        claims=claims, counts=verdict_counts(judged.values()), claims_all=True, flow=flow.measure(look, undelivered, at),
-        absent=ABSENT, resources=capacities(look, undelivered, 0),
-        cursors=(cursor_source(look, ADDRESS.rpartition("/")[0], undelivered),),
-        consumers_seen=2, last_claim_at=at - 0.1, who=Viewer("ops", 1000, "read-write"),
-        watch=Watch("live", since=NOW - _WATCHED),
+def _consumers(claims: tuple[Row, ...]) -> ConsumerList:
+    rows = []
+    for consumer in ("vm-4313-93be07", "vm-4312-1f09c2", "report", "vm-5200-60d1aa", "vm-5201-c4e85f"):
+        held = [row for row in claims if row.owner == _owner(consumer)]
+        first, last = held[0].in_box_since, held[-1].in_box_since
+        rows.append(ConsumerRow(
+            *VERDICTS[consumer], _owner(consumer), claims=len(held), claimed_at=first, last_claim_at=last,
+            ids=tuple(row.id for row in held), asked_at=first,
+        ))  # fmt: skip
+    return ConsumerList(tuple(rows), NOW, measured=False)
+
+
+def _group(source: str, last: int, step: int, behind: int) -> Cursor:
+    """A group, of which ``last`` is the time in the id that was delivered last, ``step`` milliseconds after the one before."""
+    ids = [f"{last - step * back}-0" for back in range(61)]
+    history = tuple(CursorSection(NOW - 5 * back, id, 0, shown=id) for back, id in enumerate(ids))
+    return Cursor(
+        source, ids[0], ids[0], "advancing", "every 5s, last 0s ago", FILE, True, moved_at=NOW, every=5.0, writes=60,
+        history=history, in_file=False, behind=behind,
     )  # fmt: skip
 
 
 @cache
 def stream() -> SeenStream:
     """The stream at the end of five minutes."""
-    observer, flow = Observer(), CounterFlow()
-    for before in range(_WATCHED, 0, -5):
-        observer.add(_observed(NOW - before, flow))
-    snapshot = observer.add(_observed(NOW, flow))
-    look = _look(NOW)
-    claims = _claims(look)
-    waiting = [entry_row(_id(NOW - 424 + n * 0.084), 96 + n % 40, ("imessage", "email", "signal")[n % 3]) for n in range(300)]
-    payloads = {row.key: _payload(row, number) for number, row in enumerate((*claims, *waiting))}
-    judged = judged_consumers(look, _JUDGE)
-    return SeenStream(snapshot, (*claims, *waiting), payloads, consumer_list(judged, claims, NOW))
+    claims = _claims()
+    counts = {Box.REJECTED: (3, 7200), Box.HELD: (1, 5400), Box.TRASH: (12, 260_000)}
+    boxes = {box: BoxState(box, count, True, oldest_at=NOW - age) for box, (count, age) in counts.items()}
+    boxes[Box.NEW] = BoxState(Box.NEW, 4240, True, 1_389_870, True, NOW - 424)
+    boxes[Box.CUR] = BoxState(Box.CUR, 6, True, oldest_at=NOW - 3307)
+    poison, cur = claims[1], Selection(box=Box.CUR)
+    problems = (
+        Problem("poison", Severity.CRITICAL, f"{poison.id} was delivered 4 times, and its last consumer died", 1, cur),
+        Problem("claims-dead", Severity.CRITICAL, "3 claims of dead consumers, pid 4313 and 4312, longest 41m", 3, cur),
+        Problem("new-growing", Severity.CRITICAL, "new grows 1.8/s over 5m, oldest waits 7m", view="new"),
+        Problem("claim-long", Severity.WARNING, "1 claim held 55m by vm-5200-60d1aa: alive", 1, cur),
+        Problem("claim-long", Severity.WARNING, f"1 claim held 21m, holder unknown: {NO_LEASE}", 1, cur),
+    )
+    observation = Observation(
+        ADDRESS, "stream", NOW, True, boxes, claims=claims, claims_all=True,
+        counts=VerdictCounts(alive=2, dead=3, unknown=1), flow=Flow(measured=True, holders_counted=False),
+        absent={what: f"a stream has no {what}" for what in ("tmp", "locks", "files")},
+        resources=(Capacity("memory", 2_600_000_000, 12_000_000_000, "bytes", full="puts fail"),), consumers_seen=2,
+        last_claim_at=NOW - 0.1, who=Viewer("ops", 1000, "read-write"), watch=Watch("live", since=NOW - 300),
+    )  # fmt: skip
+    depths = {box: (float(state.count or 0),) * CELLS for box, state in boxes.items()}
+    depths[Box.NEW] = (*(3736.0 + 27 * cell for cell in range(CELLS - 1)), 4240.0)
+    done = (*(10.06, 10.12, 10.13, 10.08) * 4, 10.06, 10.12, 10.13, 10.0)
+    snapshot = Snapshot(
+        observation, Rates(60, 714, 556, 0, False, 1.8, 300, done_window=55.0, retried=0),
+        (_group("workers", 1_795_224_845_000, 4250, 4240), _group("archive", 1_795_221_149_000, 3000, 12_770)), problems,
+        history=depths, rate_history=RateHistory((11.88, 11.87, 11.92, 11.93) * 5, done, (0.0,) * CELLS),
+    )  # fmt: skip
+    rows = (*claims, *map(_waiting, range(300)))
+    payloads = {row.key: _payload(row, number) for number, row in enumerate(rows)}
+    return SeenStream(snapshot, rows, payloads, _consumers(claims))
 
 
 def _payload(row: Row, number: int) -> Payload:

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from spooltop.backends.directory.liveness.consumers import claiming
 from spooltop.model.cursors.state import Cursor, CursorSection, CursorSource, Poll
 from spooltop.model.cursors.values import shown
 from spooltop.model.filters.selection import Selection
@@ -99,12 +97,14 @@ def consumers() -> ConsumerList:
     """The holders of the claims, one that waits, and one that exited without a claim."""
     rates = {5200: ConsumerRate(0.0, 0.0), 5201: ConsumerRate(10.1, 0.2)}
     used = {5200: Usage(0.0, 41_300_000, False, WORKER), 5201: Usage(0.12, 38_000_000, False, f"{WORKER} --batch 1")}
-    holders, _ = claiming(claims())
     listed = []
-    for one in holders:
-        pid, user = one.owner.pid or 0, None if one.gone else "memex"
-        measured = replace(one, rate=rates.get(pid, ConsumerRate()), usage=used.get(pid), token=f"{pid:032x}")
-        listed.append(replace(measured, owner=one.owner._replace(user=user)))
+    for row in claims():
+        owner = row.owner or Owner()
+        pid, user = owner.pid or 0, None if row.verdict is Verdict.DEAD else "memex"
+        listed.append(ConsumerRow(
+            row.verdict or Verdict.UNKNOWN, row.evidence, owner._replace(user=user), f"{pid:032x}", claims=1, ids=(row.id,),
+            claimed_at=row.in_box_since, last_claim_at=row.in_box_since, rate=rates.get(pid, ConsumerRate()), usage=used.get(pid),
+        ))  # fmt: skip
     waits = Owner("vm", 5202, NOW - 412, "python3 /opt/memex/index.py", "memex")
     exited = Owner("vm", 4100, NOW - 88_000, WORKER)
     listed.append(ConsumerRow(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from spooltop.backends.directory.liveness.consumers import claiming
 from spooltop.backends.row_listing import RowListing
 from spooltop.errors import Refused, Unreadable
 from spooltop.model.capabilities import Capabilities
@@ -14,7 +14,7 @@ from spooltop.model.cursors.state import Cursor
 from spooltop.model.filters.selection import Selection
 from spooltop.model.kept_view import KeptView
 from spooltop.model.look.capacity import Disk
-from spooltop.model.look.consumers import ConsumerList
+from spooltop.model.look.consumers import ConsumerList, ConsumerRow
 from spooltop.model.look.locks import Holders, Lock, LockHolder
 from spooltop.model.look.observation import BoxState, Observation, VerdictCounts, Viewer, Watch
 from spooltop.model.look.pause import Pause
@@ -29,7 +29,6 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.target import Labels
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Key, Owner, Verdict
 from spooltop.monitor.glance import Glance
-from spooltop.operate.confirm import confirm_for
 from tests.clock import NOW
 
 GOES = {
@@ -62,6 +61,12 @@ def written(number: int, verdict: Verdict = Verdict.ABANDONED) -> Row:
         key=("tmp", number), box=Box.TMP, id=f"tmp{number}", name=f"tmp{number}", size=4100, enqueued_at=NOW - 720,
         in_box_since=NOW - 720, written_at=NOW - 720, verdict=verdict, evidence="nobody has it open",
     )  # fmt: skip
+
+
+def confirmation(count: int) -> Confirm:
+    """What a plan of so many items asks for."""
+    large = Confirm.LARGE if count >= 10 else Confirm.SMALL
+    return Confirm.NOTHING if count == 0 else Confirm.NUMBER if count >= 100 else large
 
 
 class FakeControl:
@@ -212,8 +217,18 @@ class FakeControl:
         return {id: self.whereabouts.get(id, TrackedMessage(id, self._box_of(id))) for id in ids}
 
     def consumers(self) -> ConsumerList:
-        found, nameless = claiming(self.of(Box.CUR))
-        return ConsumerList(tuple(found), self.time, nameless=nameless)
+        held: dict[tuple[object, ...], list[Row]] = {}
+        for row in self.of(Box.CUR):
+            token = re.search("c=([0-9a-f]{32})", row.name)
+            held.setdefault((row.owner, row.verdict, token and token[1]), []).append(row)
+        consumers = [
+            ConsumerRow(
+                rows[0].verdict or Verdict.UNKNOWN, rows[0].evidence, rows[0].owner or Owner(), token, claims=len(rows),
+                claimed_at=rows[0].in_box_since, last_claim_at=rows[-1].in_box_since, ids=tuple(row.id for row in rows),
+            )
+            for (_, _, token), rows in held.items()
+        ]  # fmt: skip
+        return ConsumerList(tuple(consumers), self.time)
 
     def holders(self, key: Key) -> Holders:
         self.asked.append(key)
@@ -278,7 +293,7 @@ class FakeControl:
             source, value = str(chosen["source"]), chosen["value"]
             row = Row(key=source, box=Box.NEW, id=source, name=str(chosen["file"]))
             items = [Item(row, source, words=f"{source}: {value} in {chosen['file']}", value=value)]
-        confirm = Confirm.NUMBER if force or action is Action.EMPTY else confirm_for(len(items), uncertain=False)
+        confirm = Confirm.NUMBER if force or action is Action.EMPTY else confirmation(len(items))
         return Plan(
             operation=f"op{len(self.planned)}", action=action, target=self.target, made_at=self.time, selection=selection,
             items=items, refused=tuple(Refusal(row, "its holder is running", forceable=True) for row in live),
