@@ -25,7 +25,8 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.operate.operations import Operations
-from tests.desk import Desk
+
+from .desk import Desk
 
 __all__ = [
     "LOCK", "OPERATIONS", "Expected", "World", "after", "build", "drain", "killed_in_child", "leave_lock", "operations",
@@ -102,12 +103,12 @@ def killed_in_child(work: Callable[[], None]) -> bool:
 
 
 def desk(root: Path, looking: LogFiles | None = None) -> Desk:
-    return Desk(root, Path(f"{root}.state"), clock=time.time, looking=looking)
+    return Desk(root, looking)
 
 
 def operations(root: Path, files: LogFiles | None = None, looking: LogFiles | None = None) -> Operations:
     """An operator at the spool. ``looking`` are the file operations of the look."""
-    return desk(root, looking).operations(files, wait=time.sleep, user="proof")
+    return desk(root, looking).operations(files)
 
 
 def requeue_dead(root: Path, files: LogFiles | None = None, looking: LogFiles | None = None) -> int:
