@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from spooltop.tui.commands import COMMANDS, GROUPS, KeyCommand
-from spooltop.tui.keys import shown
 
 README = Path(__file__).parents[1] / "README.md"
 KEYS = Path(__file__).parent / "keys.md"
@@ -27,7 +26,7 @@ Made by `python -m tests.keys` from the table of commands, `spooltop/tui/command
 
 
 def keys_of(command: KeyCommand) -> str:
-    return " ".join(f"`{shown(key)}`" for key in command.keys)
+    return " ".join(f"`{key}`" for key in command.shown_keys.split())
 
 
 def table(commands: Iterable[KeyCommand]) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rich.segment import Segment
 
@@ -12,9 +11,6 @@ from .scenes import Clock, Scene, SceneControl, Size
 from .several import SceneSpools
 
 __all__ = ["Rows", "draw", "text"]
-
-PATIENCE = 30.0
-"""Seconds after which a scene that does not come to what it should show is given up."""
 
 Rows = list[list[Segment]]
 """A screen: for each of its lines the pieces of it."""
@@ -39,12 +35,12 @@ async def draw(
         driver = Driver(app, pilot, control)
         try:
             if not scene.several:
-                await _until(driver, lambda: app.main.state.received.snapshot is not None, "the first look")
+                await driver.until(lambda: driver.looked, "the first look")
             for step in scene.steps:
                 if step.act is not None:
                     step.act(control)
                 await driver.press(*step.keys)
-                await _until(driver, lambda words=step.see: all(word in driver.text for word in words), step.see)
+                await driver.see(*step.see)
             screens = [await _settled(driver)]
             for width, height in sizes[1:]:
                 await pilot.resize_terminal(width, height)
@@ -53,32 +49,19 @@ async def draw(
         finally:
             control.hang.set()
             if not scene.several:
-                app.target.snapshot_thread.stop(timeout=5.0)
+                driver.stop_looking()
             app.finish()
-
-
-async def _until(driver: Driver, holds: Callable[[], object], what: object) -> None:
-    """Waits until ``holds()`` is true. The parts that look and draw take turns, which takes no fixed time."""
-    until = time.monotonic() + PATIENCE
-    while not holds():
-        if time.monotonic() > until:
-            raise AssertionError(f"waited for {what}; the screen is:\n{driver.text}")
-        await driver.pilot.pause(0.01)
 
 
 async def _settled(driver: Driver) -> Rows:
     """The screen once it stays as it is over some turns of the event loop."""
-    rows = _rows(driver)
+    rows = driver.rows
     same = 0
     while same < 3:
         await driver.pilot.pause()
-        before, rows = rows, _rows(driver)
+        before, rows = rows, driver.rows
         same = same + 1 if rows == before else 0
     return rows
-
-
-def _rows(driver: Driver) -> Rows:
-    return [list(strip) for strip in driver.app.screen._compositor.render_strips()]
 
 
 def text(rows: Rows) -> str:

@@ -10,7 +10,7 @@ import pytest
 from spooltop.model.look.pause import Pause
 from spooltop.model.operations.plan import Confirm, OperationRecord
 from spooltop.model.vocabulary import Action, Box, Verdict
-from spooltop.tui.commands import COMMANDS
+from tests.keys import COMMANDS
 
 from .driving import Driver, dashboard
 from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting, written
@@ -95,11 +95,13 @@ OPERATIONS: TimelineStep = ("z", "Operations 3")
 
 
 def at(index: int) -> Callable[[Driver], object]:
-    return lambda driver: driver.app.main.rows.cursor_index == index
+    """True where the cursor of New is at the message of that number."""
+    return lambda driver: f"1795222900000{index:03}" in driver.chosen
 
 
 def height(driver: Driver) -> int:
-    return int(driver.app.main.rows.size.height)
+    """Lines of the list of New."""
+    return sum(" email " in line for line in driver.lines if "─" not in line)
 
 
 def ready(words: str) -> TimelineStep:
@@ -108,7 +110,7 @@ def ready(words: str) -> TimelineStep:
 
 
 def left(driver: Driver) -> bool:
-    return driver.app.session.leaving.is_set()
+    return driver.leaving
 
 
 def undoing(driver: Driver) -> bool:
@@ -129,9 +131,7 @@ CASES: dict[str, Case] = {
     "copy-result": Case(RESULT, "copied: the result of op1"),
     "move-down": Case((NEW,), at(1)),
     "move-up": Case((NEW, ("G", "")), at(118)),
-    "scroll-down": Case(
-        (CLAIMS, ("enter", "line 3")), lambda driver: driver.app.main.state.scroll == 1, lengthy
-    ),
+    "scroll-down": Case((CLAIMS, ("enter", "line 3")), lambda driver: "enqueued" not in driver.lines[1], lengthy),
     "scroll-up": Case((CLAIMS, ("enter", "line 3"), ("G", "line 99")), lambda driver: "line 99" not in driver.text, lengthy),
     "next-message": Case((CLAIMS, ("enter", claim(6).id)), claim(5).id),
     "previous-message": Case((CLAIMS, ("j", ""), ("enter", claim(5).id)), claim(6).id),

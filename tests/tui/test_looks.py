@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import replace
 
 import pytest
+from textual.strip import Strip
 
 from spooltop.errors import Unreadable
 from spooltop.model.vocabulary import Verdict
@@ -39,7 +41,7 @@ async def test_while_a_look_hangs_the_header_says_so_keys_answer_plans_open_and_
         control.change()
         await driver.until(control.entered.is_set, "another look that hangs")
         await driver.press("q")
-        await driver.until(driver.app.session.leaving.is_set)
+        await driver.until(lambda: driver.leaving)
     assert driver.app.return_code == 0
 
 
@@ -74,3 +76,17 @@ async def test_what_changed_is_shown_though_the_clock_was_set_back_and_all_count
         as_of = driver.lines[0]
         control.time -= 3600
         await driver.until(lambda: driver.lines[0] != as_of, "the earlier time")
+
+
+@pytest.mark.long
+async def test_a_screen_that_was_left_leaves_nothing_behind_of_what_it_had_drawn() -> None:
+    def drawn() -> int:
+        gc.collect()
+        return sum(isinstance(one, Strip) for one in gc.get_objects())
+
+    async with dashboard(FakeControl()) as driver:
+        counts = []
+        for _ in range(4):
+            await driver.walk(("question_mark", "more lines"), ("q", "no problems detected"))
+            counts.append(drawn())
+        assert counts[-1] <= counts[0]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from spooltop.backends.row_listing import RowListing
 from spooltop.errors import UsageError
-from spooltop.model.protocols import FIRST_SORT, ListQuery, Sort
-from spooltop.model.vocabulary import Box, Verdict
+from spooltop.model.protocols import Sort
+from spooltop.model.vocabulary import Verdict
 from spooltop.settings import from_environ
 from tests.cli.streams import spooltop
 
@@ -59,12 +59,12 @@ def test_the_mouse_is_a_setting() -> None:
         _ = from_environ({"SPOOLTOP_MOUSE": "maybe"}).mouse
 
 
-def test_claims_open_with_the_dead_then_by_how_long_they_are_held() -> None:
+async def test_claims_open_with_the_dead_then_by_how_long_they_are_held() -> None:
     held = {1: 50.0, 2: 90.0, 3: 90.0, 4: 10.0, 5: None, 6: 70.0}
     verdicts = {4: Verdict.ALIVE, 6: Verdict.UNKNOWN}
     rows = [
         claim(n, verdicts.get(n, Verdict.DEAD), in_box_since=None if age is None else NOW - age) for n, age in held.items()
     ]  # fmt: skip
-    query = ListQuery(Box.CUR, sort=FIRST_SORT[Box.CUR])
-    listing = RowListing(query, rows, now=NOW, complete=True, generation=1)
-    assert [row.key[1] for row in listing.window(0, 9)] == [3, 2, 1, 5, 6, 4]
+    async with dashboard(FakeControl(rows), options=Options(view="claims")) as driver:
+        await driver.see("Claims 6", "4304")
+        assert re.findall(r"430(\d) worker", driver.text)[:6] == [*"321564"]

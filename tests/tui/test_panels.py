@@ -15,7 +15,6 @@ from spooltop.model.vocabulary import Action, Box
 from .driving import dashboard
 from .fake import NOW, FakeControl, a_cursor, claim, waiting
 from .test_keys import busy
-from .test_plans import planned
 
 
 async def test_who_has_it_tells_nobody_from_nobody_visible_and_from_what_is_gone() -> None:
@@ -51,7 +50,7 @@ async def test_following_a_message_keeps_each_step() -> None:
         fake.change()
         await driver.see("now  gone", "waits in new, place 1 of 1", "claimed by 77", "done after 2.0s")
         await driver.walk(("y", "copied: 3 steps"))
-        assert "claimed by 77" in driver.app.clipboard
+        assert "claimed by 77" in driver.clipboard
         await driver.press("escape")
         await driver.until(lambda: fake.follows[-1][0] == ())
 
@@ -59,7 +58,7 @@ async def test_following_a_message_keeps_each_step() -> None:
 async def test_the_result_goes_on_following_when_its_timeline_is_left() -> None:
     fake = FakeControl([claim(1)])
     async with dashboard(fake) as driver:
-        await planned(driver, "r")
+        await driver.planned("r")
         await driver.walk(("y", "Requeued 1", "waits in new"))
         ids = (claim(1).id,)
         await driver.walk(("F", "Following", "waits in new"), ("escape", "Requeued 1"))
@@ -73,7 +72,7 @@ async def test_a_value_is_typed_read_and_planned_for_its_own_file() -> None:
     fake = busy()
     async with dashboard(fake) as driver:
         await driver.walk(("5", "REVERTED"), ("e enter", "type the value", "89632"), ("8 9 6 4 0", "89640, an integer"))
-        await planned(driver, "enter")
+        await driver.planned("enter")
         await driver.see("imessage: 89640 in /opt/memex/cursors.json")
         assert fake.planned[-1][0] is Action.SET_CURSOR
         assert fake.planned[-1][3] == {"source": "imessage", "value": 89640, "file": "/opt/memex/cursors.json"}
@@ -86,7 +85,7 @@ async def test_escape_leaves_the_form_of_a_cursor_and_its_plan() -> None:
     fake = busy()
     async with dashboard(fake) as driver:
         await driver.walk(("5", "REVERTED"))
-        await planned(driver, "e", "7", "enter")
+        await driver.planned("e", "7", "enter")
         await driver.walk(("escape", "Set the cursor of imessage", "7█"), ("escape", "REVERTED"))
         assert fake.applied == []
 
@@ -104,8 +103,8 @@ async def test_what_may_be_poison_is_held_by_a_plan_of_its_own() -> None:
     fake = busy()
     fake.poison = 1
     async with dashboard(fake) as driver:
-        await planned(driver, "r")
-        await planned(driver, "h")
+        await driver.planned("r")
+        await driver.planned("h")
         await driver.until(lambda: len(fake.planned) == 2)
         await driver.see("Hold 1, requeue 5", "y hold 1, requeue 5")
         assert fake.planned[-1][3] == {"hold_poison": True}
@@ -118,7 +117,7 @@ async def test_emptying_takes_the_whole_trash_and_wants_its_count() -> None:
     fake = FakeControl(trash)
     async with dashboard(fake) as driver:
         await driver.walk(("7", "Aside trash 3"), ("space", "1 marked"))
-        await planned(driver, "E")
+        await driver.planned("E")
         assert fake.planned[-1][1].box is Box.TRASH and fake.planned[-1][1].everything
         await driver.walk(("y", "type the number 3"))
         assert fake.applied == []
@@ -139,7 +138,7 @@ async def test_what_has_expired_in_the_trash_is_named_and_goes_alone() -> None:
         await driver.walk(("7", "Aside trash 4", "X delete 2 expired"))
         assert driver.text.count("expired · purged") == 2
         await driver.see("for 29d more, then offered")
-        await planned(driver, "X")
+        await driver.planned("X")
         assert fake.planned[-1][:2] == (Action.EMPTY, Selection(box=Box.TRASH, older_than=30 * day))
         await driver.see("type 2 to delete 2 for good")
         await driver.walk(
@@ -177,7 +176,7 @@ async def test_an_operation_is_opened_and_undone_only_by_its_own_key() -> None:
             ("enter", "Operation a0", "3 of 3 done", "1 can be undone", claim(99).id, "undo     spooltop undo"),
             ("enter", "Operation a0"), ("c", "copied: spooltop undo /var/spool/memex"),
         )  # fmt: skip
-        await planned(driver, "z")
+        await driver.planned("z")
         assert fake.applied == []
         await driver.walk(
             ("escape", "Operations 4"), ("G enter", "Operation b1", "no: it is an undo"), ("z", "undo: it is an undo"),

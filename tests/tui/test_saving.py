@@ -21,10 +21,8 @@ async def test_a_payload_is_saved_under_a_typed_name_and_not_twice() -> None:
     control = FakeControl([waiting(1)])
     control.payloads[("new", 1)] = b"x" * 100_000
     async with dashboard(control) as driver:
-        await driver.press("2")
-        await driver.until(lambda: driver.app.main.row is not None, "the row")
         await driver.walk(
-            ("S", "Save the payload of", waiting(1).id + "█"),
+            ("2", waiting(1).id), ("S", "Save the payload of", waiting(1).id + "█"),
             ("ctrl+u q . t x t enter", "saved 100,000 bytes to /home/ann/q.txt", "New 1"),
         )  # fmt: skip
         assert control.saved == {"q.txt": b"x" * 100_000}

@@ -16,12 +16,12 @@ from spooltop.model.look.locks import Holders, Holding, LockHolder
 from spooltop.model.look.problem import Problem, Severity
 from spooltop.model.operations.audit import AuditLine, AuditTrail
 from spooltop.model.operations.plan import ItemResult, OperationRecord, Outcome
+from spooltop.model.row import Payload
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Owner, Verdict
 
 from .driving import Driver, dashboard
 from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting, written
-from .test_plans import planned
 
 SIZES = [
     (40, 10), (80, 23), (160, 50), *(pytest.param(size, marks=pytest.mark.long) for size in ((60, 15), (120, 30), (200, 60))),
@@ -76,7 +76,8 @@ async def test_every_panel(size: tuple[int, int]) -> None:
         ways = [("3 x", "Who has"), ("3 F", "Following"), ("5 e", "Set the cursor"), ("z enter", "a0")]
         for way, words in [(keys.split(), words) for keys, words in ways]:
             await driver.strike(*way[:-1])
-            await driver.until(lambda: driver.app.main.state.root != "claims" or driver.app.main.row is not None)
+            if way[0] == "3":
+                await driver.see('"source"')
             await driver.strike(way[-1])
             await driver.see(words)
             fits(driver)
@@ -84,7 +85,7 @@ async def test_every_panel(size: tuple[int, int]) -> None:
             fits(driver)
             await driver.strike("escape")
         await driver.press("escape", "1")
-        await planned(driver, "r")
+        await driver.planned("r")
         await driver.see("Requeue 6", "y requeue 6")
         fits(driver)
         await driver.walk(("G k y", "Requeued 6"))
@@ -96,8 +97,8 @@ async def test_every_panel(size: tuple[int, int]) -> None:
 async def test_below_the_least_it_says_what_it_needs(size: tuple[int, int]) -> None:
     async with dashboard(control()) as driver:
         await driver.walk(("3", "Claims 7"))
-        await planned(driver, "r")
-        await driver.pilot.resize_terminal(*size)
+        await driver.planned("r")
+        await driver.resize(*size)
         await driver.until(lambda: len(driver.lines) == size[1])
         if size[0] > 30:
             await driver.see("spooltop needs 40×10")
@@ -108,7 +109,7 @@ async def test_below_the_least_it_says_what_it_needs(size: tuple[int, int]) -> N
         for key in "1234567":
             await driver.strike(key)
             fits(driver)
-        await driver.pilot.resize_terminal(40, 10)
+        await driver.resize(40, 10)
         await driver.see("Claims 7")
 
 
@@ -134,19 +135,66 @@ def hostile(name: str) -> FakeControl:
     return fake
 
 
+def safe(driver: Driver) -> None:
+    fits(driver)
+    assert all(map(str.isprintable, driver.lines)), driver.text
+
+
 @pytest.mark.parametrize("size", [(80, 23), (160, 50)])
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 async def test_no_name_reaches_the_terminal_raw(name: str, size: tuple[int, int]) -> None:
     async with dashboard(hostile(name), size=size) as driver:
-        for keys in ("1", "2", "2enter", "3", "3enter", "3x", "3F", "4", "5", "5enter", "5e", "6", "8", "zenter", "1?"):
-            await driver.press("escape", "escape", keys[0], *filter(None, [keys[1:].replace("?", "question_mark")]))
-            fits(driver)
-            assert all(char.isprintable() or char == "\n" for char in driver.text), keys
+        for keys in ("1", "2", "2 enter", "3", "3 enter", "3 x", "3 F", "4", "5", "5 enter", "5 e", "6", "8", "z enter"):
+            await driver.press("escape", "escape", *keys.split())
+            safe(driver)
         await driver.press("escape", "escape", "3")
-        await planned(driver, "r")
+        await driver.planned("r")
         await driver.walk(("y", "Requeued 1"))
-        fits(driver)
-        assert all(char.isprintable() or char == "\n" for char in driver.text)
+        safe(driver)
+
+
+LONG = 65_536
+KINDS = {
+    "letters": b"x", "emoji": "\U0001f468\u200d\U0001f469\u200d\U0001f467 ".encode(), "tabs": b"\t", "0xff": b"\xff",
+    "marks": ("e" + "\u0301" * 99).encode(), "NUL": b"\0", "ESC": b"\x1b", "lines": b"\n", "wide": "日本".encode(),
+    "vowels": "\u0915\u093f".encode(), "flags": "🇩🇪".encode(), "clauses": b"a, ",
+}  # fmt: skip
+
+
+class Counted(bytes):
+    """A payload that counts how many of its bytes were read."""
+
+    taken = 0
+
+    def __getitem__(self, place: object) -> object:  # type: ignore[override]
+        part = super().__getitem__(place)  # type: ignore[index]
+        self.taken += len(part) if isinstance(part, bytes) else 1
+        return part
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_of_a_long_payload_what_is_seen_is_drawn_once_and_of_a_long_name_its_ends(kind: str) -> None:
+    data = Counted((KINDS[kind] * LONG)[:LONG])
+    name = data.decode("utf-8", "surrogateescape")
+    fake = FakeControl([claim(1)])
+    fake.cursors = (a_cursor(f"ab{name}"), replace(a_cursor("b"), evidence=name, verdict="stalled"))
+    fake.read = lambda key, limit=LONG: Payload(data, LONG, False)  # type: ignore[method-assign]
+    async with dashboard(fake) as driver:
+        await driver.walk(("3", "DEAD", "more"))
+        safe(driver)
+        taken = data.taken
+        assert taken <= 12 * 80 * 4 + 512
+        fake.change()
+        await driver.press("t", "t", "t")
+        assert data.taken == taken  # it is drawn once
+        await driver.walk(("enter", "watched for"), ("G", "watched for"))
+        await driver.gone("enqueued")
+        safe(driver)
+        assert data.taken <= 2 * LONG
+        for keys in ("pageup", "pageup", "g", "escape", "5", "enter"):
+            await driver.press(keys)
+            safe(driver)
+        assert data.taken <= 2 * LONG
 
 
 @pytest.mark.long
@@ -158,12 +206,11 @@ async def test_a_storm_of_sizes() -> None:
             await driver.strike("escape", "1234567"[turn % 7])
             if turn % 5 == 0:
                 await driver.strike("enter")
-            await driver.pilot.resize_terminal(sizes.randint(1, 200), sizes.randint(1, 60))
-        await driver.pilot.resize_terminal(80, 23)
+            await driver.resize(sizes.randint(1, 200), sizes.randint(1, 60))
+        await driver.resize(80, 23)
         await driver.press("2")
         await driver.until(lambda: len(driver.lines) == 23)
-        await driver.see("New 120", "▌")
-        assert driver.app.main.rows.cursor_item is not None
+        await driver.see("New 120", "▌", '"source"')
 
 
 @pytest.mark.timeout(60)

@@ -18,7 +18,6 @@ from spooltop.tui.tracking.status import CursorSet, cursor_set, cursor_since, fo
 
 from .driving import dashboard
 from .fake import NOW, FakeControl, claim, waiting
-from .test_plans import planned
 
 
 def result(*ids: str, action: Action = Action.REQUEUE) -> Result:
@@ -111,7 +110,7 @@ async def test_the_panel_of_a_cursor_says_when_it_is_overwritten() -> None:
     async with dashboard(control) as driver:
         await driver.see("no problems detected")
         await driver.press(*"5e9")
-        await planned(driver, "enter")
+        await driver.planned("enter")
         control.cursors = (cursor(9),)
         await driver.press("y")
         control.change()
@@ -125,7 +124,7 @@ async def test_the_panel_follows_its_messages_from_before_the_change_until_it_is
     control = FakeControl([claim(1), waiting(1)])
     id = claim(1).id
     async with dashboard(control) as driver:
-        await planned(driver, "r")
+        await driver.planned("r")
         assert control.follows == []
         await driver.press("y")
         control.whereabouts[id] = TrackedMessage(id, Box.NEW, 1, 2)

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from textual.events import Key, Paste
 from textual.message import Message
 
 from spooltop.model.operations.plan import Confirm, OperationRecord
 from spooltop.model.operations.progress import EVERY
 from spooltop.model.vocabulary import Action, Verdict
-from spooltop.tui.draw.elements.spans import Style
 
 from .driving import Driver, dashboard
 from .fake import NOW, FakeControl, a_cursor, a_lock, claim, waiting
-from .test_plans import planned
 
 EARLY = "y came before the plan was painted; press it again"
-
-
-def at_once(driver: Driver, *keys: str) -> None:
-    """Types all keys in one read of the terminal, as tmux and a paste send them."""
-    for key in keys:
-        driver.app.post_message(Key(key, key if len(key) == 1 else {"question_mark": "?", "colon": ":", "slash": "/"}.get(key)))
 
 
 @pytest.mark.parametrize(
@@ -39,21 +30,21 @@ async def test_keys_typed_at_once_are_each_for_the_screen_in_front(
 ) -> None:
     async with dashboard(FakeControl([claim(1)])) as driver:
         await driver.press(*opened)
-        at_once(driver, *keys)
+        driver.at_once(*keys)
         if ends:
-            await driver.until(driver.app.session.leaving.is_set, "the end")
+            await driver.until(lambda: driver.leaving, "the end")
         else:
             await driver.see(words)
-        assert driver.app.session.leaving.is_set() is ends
+        assert driver.leaving is ends
 
 
 @pytest.mark.parametrize("keys", [("r", "y"), ("r", "y", "y", "enter")])
 async def test_nothing_typed_with_the_key_of_a_plan_confirms_it(keys: tuple[str, ...]) -> None:
     async with dashboard(FakeControl([claim(1)])) as driver:
-        at_once(driver, *keys)
-        await planned(driver)
+        driver.at_once(*keys)
+        await driver.planned()
         await driver.see("y requeue 1", EARLY)
-        assert driver.control.applied == [] and driver.app.clipboard == ""
+        assert driver.control.applied == [] and driver.clipboard == ""
         await driver.walk(("y", "Requeued 1"))
 
 
@@ -68,19 +59,19 @@ async def hung(driver: Driver) -> None:
 async def test_a_plan_and_its_y_typed_before_the_list_was_read_are_about_the_row_that_is_chosen_then() -> None:
     async with dashboard(FakeControl([claim(1)])) as driver:
         await hung(driver)
-        at_once(driver, "3", "r", "y")
+        driver.at_once("3", "r", "y")
         await driver.see("y: no plan is open yet")
         driver.control.hang.set()
-        await planned(driver)
+        await driver.planned()
         await driver.see("y requeue 1", EARLY)
-        assert driver.control.applied == [] and driver.app.clipboard == ""
+        assert driver.control.applied == [] and driver.clipboard == ""
         await driver.walk(("y", "Requeued 1"))
 
 
 async def test_a_plan_that_waits_for_a_list_is_given_up_by_another_key() -> None:
     async with dashboard(FakeControl([claim(1)])) as driver:
         await hung(driver)
-        at_once(driver, "3", "r")
+        driver.at_once("3", "r")
         await driver.see("requeue: the list is still being read; the plan opens then")
         await driver.press("2", "3")
         driver.control.hang.set()
@@ -92,9 +83,9 @@ async def test_a_plan_that_waits_for_a_list_is_given_up_by_another_key() -> None
 async def test_a_y_typed_with_the_key_of_a_plan_that_is_refused_copies_nothing() -> None:
     async with dashboard(FakeControl([waiting(1)])) as driver:
         await driver.walk(("2", '"source"'))
-        at_once(driver, "r", "y")
+        driver.at_once("r", "y")
         await driver.see("y: no plan was opened; requeue: messages in new wait already")
-        assert driver.app.clipboard == ""
+        assert driver.clipboard == ""
         await driver.walk(("y", f"copied: {waiting(1).id}"))
 
 
@@ -102,25 +93,25 @@ async def test_in_the_operations_a_y_copies_nothing_and_says_so() -> None:
     control = FakeControl([claim(1)])
     control.records = [OperationRecord("a1", Action.PURGE, NOW - 60, "memex", 3, 3)]
     async with dashboard(control) as driver:
-        at_once(driver, "z", "y")
+        driver.at_once("z", "y")
         await driver.see("Operations 1", "y: no plan is open; z opens the one that undoes this operation")
         await driver.walk(("enter", "Operation a1", "1 can be undone"))
-        at_once(driver, "z", "y")
-        await planned(driver)
+        driver.at_once("z", "y")
+        await driver.planned()
         await driver.see("y undo 1", EARLY)
-        assert control.applied == [] and driver.app.clipboard == ""
+        assert control.applied == [] and driver.clipboard == ""
         await driver.walk(("escape", "Operations 1"), ("c", "copied: a1"))
 
 
 async def test_z_undoes_the_last_change_after_its_result_was_closed() -> None:
     control = FakeControl([claim(1)])
     async with dashboard(control) as driver:
-        await planned(driver, "r")
+        await driver.planned("r")
         await driver.walk(("y", "operation op1"))
         await driver.press("escape")
         await driver.gone("operation op1")
-        at_once(driver, "z", "y")
-        await planned(driver)
+        driver.at_once("z", "y")
+        await driver.planned()
         await driver.see("y undo 1", EARLY)
         assert control.planned[-1][3] == {"undoes": "op1"} and len(control.applied) == 1
         await driver.press("y")
@@ -136,7 +127,7 @@ async def test_z_undoes_the_last_change_after_its_result_was_closed() -> None:
 async def test_z_shows_the_operations_where_somebody_else_made_the_last_change() -> None:
     control = FakeControl([claim(1)])
     async with dashboard(control) as driver:
-        await planned(driver, "r")
+        await driver.planned("r")
         await driver.walk(("y", "operation op1"))
         control.records.insert(0, OperationRecord("x9", Action.PURGE, NOW, "root", 3, 3))
         await driver.walk(("escape z", "Operations 2"))
@@ -147,7 +138,7 @@ async def test_z_shows_the_operations_where_somebody_else_made_the_last_change()
 async def test_help_asked_before_the_list_was_read_says_so_and_then_what_is_available() -> None:
     async with dashboard(FakeControl([claim(1)]), size=(80, 60)) as driver:
         await hung(driver)
-        at_once(driver, "3", "question_mark")
+        driver.at_once("3", "question_mark")
         await driver.see("the list is still being read")
         assert "the list is empty" not in driver.text
         driver.control.hang.set()
@@ -157,60 +148,51 @@ async def test_help_asked_before_the_list_was_read_says_so_and_then_what_is_avai
 
 async def test_what_is_typed_with_the_key_that_leaves_a_plan_does_nothing_below() -> None:
     async with dashboard(FakeControl([claim(1)])) as driver:
-        await planned(driver, "r")
-        at_once(driver, "escape", "q")
+        await driver.planned("r")
+        driver.at_once("escape", "q")
         await driver.see("1 PROBLEM")
         await driver.walk(("2", "New 0"))
-        assert not driver.app.session.leaving.is_set()
-
-
-def at(driver: Driver, time: float, *keys: str) -> None:
-    """Keys typed at a time of the event clock."""
-    for key in keys:
-        event = Key(key, key if len(key) == 1 else None)
-        event.time = time
-        driver.app.post_message(event)
+        assert not driver.leaving
 
 
 def shown_at(driver: Driver) -> float:
-    at = driver.app.screen.query_one("#panel").painted_at
-    assert at is not None
-    return at
+    assert driver.plan_painted_at is not None
+    return driver.plan_painted_at
 
 
 async def test_a_plan_is_confirmed_by_no_key_that_comes_before_it_was_there_for_a_moment() -> None:
     async with dashboard(FakeControl([claim(1)]), moment=1000.0) as driver:
-        await planned(driver, "r")
+        await driver.planned("r")
         await driver.see("[Esc Cancel]   …")
         assert "y requeue" not in driver.text
-        at(driver, shown_at(driver) + 999.0, "y")
+        driver.at_once("y", at=shown_at(driver) + 999.0)
         await driver.see("only just been shown")
         assert driver.control.applied == []
-        at(driver, shown_at(driver) + 1000.0, "y")
+        driver.at_once("y", at=shown_at(driver) + 1000.0)
         await driver.see("Requeued 1")
 
 
 async def test_a_key_counts_from_the_instant_at_which_the_plan_was_painted() -> None:
     control = FakeControl([claim(n) for n in range(120)])
     async with dashboard(control) as driver:
-        await planned(driver, "r")
+        await driver.planned("r")
         painted = shown_at(driver)
-        at(driver, painted - 0.001, "9", "enter")
-        at(driver, painted, "1", "2", "0")
+        driver.at_once("9", "enter", at=painted - 0.001)
+        driver.at_once("1", "2", "0", at=painted)
         await driver.see(": 120_")
-        at(driver, painted, "enter")
+        driver.at_once("enter", at=painted)
         await driver.see("Requeued 120")
 
 
 async def test_a_word_that_is_typed_into_a_plan_does_not_confirm_it() -> None:
     async with dashboard(FakeControl([claim(1)]), moment=1000.0) as driver:
-        await planned(driver, "r")
+        await driver.planned("r")
         later = shown_at(driver) + 5000.0
         for n, key in enumerate("etry"):
-            at(driver, later + n, key)
+            driver.at_once(key, at=later + n)
         await driver.see("only just been shown")
         assert driver.control.applied == []
-        at(driver, later + 1003.0, "y")
+        driver.at_once("y", at=later + 1003.0)
         await driver.see("Requeued 1")
 
 
@@ -220,16 +202,16 @@ async def test_a_plan_that_is_being_replaced_cannot_be_confirmed(key: str) -> No
     control.confirm = Confirm.NUMBER
     async with dashboard(control) as driver:
         await driver.walk(("3", "Claims 3"), ("a", "3 marked"))
-        await planned(driver, "r")
+        await driver.planned("r")
         await driver.walk(("2", "2_"))
         control.gate.clear()
         await driver.press(*(["f"] if key == "f" else ["s", "5", "enter"]))
         await driver.see("making the plan")
-        at(driver, Message().time + 3600.0, "2", "enter", "y")
+        driver.at_once("2", "enter", "y", at=Message().time + 3600.0)
         await driver.pilot.pause()
         assert control.applied == []
         control.gate.set()
-        await planned(driver)
+        await driver.planned()
         await driver.see(": _")  # what was typed at the old plan is no part of the number
         await driver.walk(("enter", "type the number"))
         assert control.applied == []
@@ -242,7 +224,7 @@ async def test_the_first_items_of_a_large_plan_are_scrolled_while_it_is_made_and
         await driver.walk(("r", "Requeue: making the plan", "500 of 1,500 claims judged; the first 1,000:", "more below"))
         assert "above" not in driver.text
         await driver.walk(("j j ctrl+d k", "12 above"))
-        at(driver, Message().time + 3600.0, "y", "Y", *"1200", "enter", "s", "c", "f")
+        driver.at_once("y", "Y", *"1200", "enter", "s", "c", "f", at=Message().time + 3600.0)
         await driver.pilot.pause()
         driver.control.gate.set()
         await driver.see("Requeue 1,200 claims", "type 1200 to")
@@ -257,17 +239,17 @@ async def test_a_word_typed_after_the_slash_is_text_in_every_view(view: str) -> 
     control.cursors, control.locks = (a_cursor(),), (a_lock(),)
     async with dashboard(control) as driver:
         await driver.see("1 PROBLEM")
-        at_once(driver, view, "slash", *word)
+        driver.at_once(view, "slash", *word)
         await driver.see(f"/{word}")
-        at_once(driver, "enter")
+        driver.at_once("enter")
         await driver.see(f"{word}")
-        assert control.planned == [] and len(driver.app.screen_stack) == 1
+        assert control.planned == [] and driver.panels == 0
 
 
 async def test_the_filter_of_the_overview_is_that_of_new() -> None:
     async with dashboard(FakeControl([claim(1), waiting(1), waiting(2)])) as driver:
         await driver.see("1 PROBLEM")
-        at_once(driver, "slash", *waiting(2).id[-12:], "enter")
+        driver.at_once("slash", *waiting(2).id[-12:], "enter")
         await driver.see("New 1 of 2")
 
 
@@ -278,9 +260,9 @@ async def test_a_word_typed_after_the_slash_in_a_panel_is_sought_there(panel: st
     async with dashboard(control) as driver:
         await driver.press(panel)
         if panel == "r":
-            await planned(driver)
+            await driver.planned()
         await driver.walk(("slash d u t y", "/duty_"), ("enter", "no line has duty"))
-        assert control.applied == [] and not driver.app.session.leaving.is_set()
+        assert control.applied == [] and not driver.leaving
         assert [action for action, *_ in control.planned] == [Action.REQUEUE] * (panel == "r")
 
 
@@ -320,29 +302,30 @@ async def test_the_part_that_a_filter_found_is_underlined_in_each_row() -> None:
     async with dashboard(FakeControl([waiting(n) for n in range(3)])) as driver:
         await driver.press("2", "slash", *"src:ma*l", "enter")
         await driver.walk(("escape slash s r c : e m * i l enter", "New 3 of 3 match src:em*il"))
-        rows = driver.app.main.rows
-        styles = [[(span.text, span.style) for span in rows._line(y) if "match" in span.style] for y in range(3)]
-        assert styles[0] == [("em", Style.SELECTED_MATCH), ("il", Style.SELECTED_MATCH)]
-        assert styles[1] == styles[2] == [("em", Style.MATCH), ("il", Style.MATCH)]
+
+        def underlined() -> list[list[str]]:
+            return [[one.text for one in row if one.style is not None and one.style.underline] for row in driver.rows[2:5]]
+
+        assert underlined() == [["em", "il"]] * 3
         await driver.press("escape")
-        assert not any("match" in span.style for y in range(3) for span in rows._line(y))
+        assert underlined() == [[]] * 3
 
 
 async def test_what_is_pasted_never_acts_and_is_text_where_text_is_typed() -> None:
     control = FakeControl([claim(1), waiting(1)])
     async with dashboard(control) as driver:
         await driver.see("1 PROBLEM")
-        driver.app.post_message(Paste("ryyq\n"))
+        driver.paste("ryyq\n")
         await driver.see("paste ignored")
-        await planned(driver, "r")
-        driver.app.post_message(Paste("y"))
+        await driver.planned("r")
+        driver.paste("y")
         await driver.see("paste ignored")
         await driver.press("escape")
         await driver.gone("Requeue 1")
         await driver.press("slash")
-        driver.app.post_message(Paste("delay\nryy"))
+        driver.paste("delay\nryy")
         await driver.see("/delay█")
-        assert control.applied == [] and not driver.app.session.leaving.is_set()
+        assert control.applied == [] and not driver.leaving
 
 
 @pytest.mark.parametrize("panel", ["z", "question_mark", "x"])
@@ -353,28 +336,28 @@ async def test_a_panel_is_left_for_a_view_by_its_key(panel: str, key: str, there
     async with dashboard(control) as driver:
         await driver.walk(("3", '"source"'))
         await driver.press(panel)
-        await driver.until(lambda: len(driver.app.screen_stack) == 2)
+        await driver.until(lambda: driver.panels == 1)
         if panel == "z":
             await driver.see("a1")
             await driver.walk(("enter", "Operation a1"))
         await driver.press(key)
         await driver.see(there)
-        assert len(driver.app.screen_stack) == 1
+        assert driver.panels == 0
 
 
 async def test_a_plan_typed_with_the_key_that_marks_all_is_about_all() -> None:
     async with dashboard(FakeControl([claim(1), claim(2), claim(3)])) as driver:
         await driver.walk(("3", "Claims 3"))
-        at_once(driver, "a", "r", "y")
-        await planned(driver)
+        driver.at_once("a", "r", "y")
+        await driver.planned()
         await driver.see("y requeue 3", EARLY)
-        assert driver.control.applied == [] and driver.app.clipboard == ""
+        assert driver.control.applied == [] and driver.clipboard == ""
 
 
 async def test_a_view_that_was_left_meanwhile_opens_no_plan_for_what_was_marked_in_it() -> None:
     async with dashboard(FakeControl([claim(1), claim(2), waiting(3)])) as driver:
         await driver.walk(("3", "Claims 2"))
-        at_once(driver, "a", "r", "2")
+        driver.at_once("a", "r", "2")
         await driver.see("New 1")
         await driver.pilot.pause()
-        assert driver.control.planned == [] and driver.app.main.state.wanted.then == ""
+        assert driver.control.planned == []
