@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spooltop.errors import Unreadable
-from spooltop.model.capabilities import Capabilities
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Holders
 from spooltop.model.operations.plan import OperationRecord
@@ -53,19 +52,6 @@ async def test_following_a_message_keeps_each_step() -> None:
         assert "claimed by 77" in driver.clipboard
         await driver.press("escape")
         await driver.until(lambda: fake.follows[-1][0] == ())
-
-
-async def test_the_result_goes_on_following_when_its_timeline_is_left() -> None:
-    fake = FakeControl([claim(1)])
-    async with dashboard(fake) as driver:
-        await driver.planned("r")
-        await driver.walk(("y", "Requeued 1", "waits in new"))
-        ids = (claim(1).id,)
-        await driver.walk(("F", "Following", "waits in new"), ("escape", "Requeued 1"))
-        fake.whereabouts[ids[0]] = TrackedMessage(ids[0], claimed_at=NOW + 1, pid=77, gone_at=NOW + 3)
-        fake.change()
-        await driver.see("claimed by 77")
-        assert {ids_asked for ids_asked, _ in fake.follows} == {ids}
 
 
 async def test_a_value_is_typed_read_and_planned_for_its_own_file() -> None:
@@ -154,17 +140,6 @@ async def test_keys_of_what_is_set_aside_say_what_they_are_for() -> None:
             ("h", "hold: only in 1 Overview, 2 New, 3 Claims"), ("7 7", "Aside trash 1", '"source"'),
             ("l", "release: only held messages; u restores those in the trash"), ("2 l", "release: only in 7 Aside"),
         )  # fmt: skip
-
-
-async def test_what_this_version_cannot_do_says_so_at_its_key() -> None:
-    fake = busy()
-    missing = (Action.HOLD, Action.RELEASE, Action.EMPTY)
-    fake.capabilities = Capabilities(dict.fromkeys(missing, "this version has no such action"))
-    async with dashboard(fake) as driver:
-        await driver.walk(("2", '"source"'))
-        assert "hold this" not in driver.text
-        await driver.walk(("h", "hold: this version has no such action"), ("7 l", "release: this version has no such action"))
-        assert fake.planned == []
 
 
 async def test_an_operation_is_opened_and_undone_only_by_its_own_key() -> None:

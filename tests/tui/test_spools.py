@@ -180,8 +180,8 @@ async def test_0_of_a_single_target_says_why_not() -> None:
         (["/srv/a", "/var/b"], "spooltop  ", ["/srv/a", "/var/b"]),
         (["/srv/q", "/srv/q/in"], " /srv/ ", ["q", "q/in"]),
         (["redis://h/0#a", "/srv/q"], "spooltop  ", ["/srv/q", "redis://h/0#a"]),
-        (["/s/customer-orders-of-asia-1", "/s/customer-orders-of-asia-2"], " /s/ ", ["…er-orders-of-asia-1", "…er-orders-of-asia-2"]),
-        (["/s/1-customer-orders-of-asia", "/s/2-customer-orders-of-asia"], " /s/ ", ["1-customer-orders-o…", "2-customer-orders-o…"]),
+        (["/s/customer-orders-asia-1", "/s/customer-orders-asia-2"], " /s/ ", ["…tomer-orders-asia-1", "…tomer-orders-asia-2"]),
+        (["/s/1-customer-orders-asia", "/s/2-customer-orders-asia"], " /s/ ", ["1-customer-orders-a…", "2-customer-orders-a…"]),
     ],
 )  # fmt: skip
 async def test_names_are_what_differs(targets: list[str], place: str, shown: list[str]) -> None:
