@@ -18,8 +18,8 @@ from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail, message_lines
 from spooltop.tui.draw.elements.spans import safe
 from spooltop.tui.draw.lists import row_line
-from tests.tui.draw.test_hostile import KINDS, SIZE, filled
 from tests.tui.fake import NOW, FakeControl, a_cursor, waiting
+from tests.tui.test_sizes import KINDS, SIZE, filled
 
 WIDTH, HEIGHT = 80, 24
 

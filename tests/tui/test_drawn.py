@@ -112,6 +112,7 @@ RESUMABLE = replace(
     values.trouble(), problems=(Problem("paused", Severity.WARNING, "paused by root for 2h", view="new"),)
 )  # fmt: skip
 PLACES = "j j j j j"
+QUIET = replace(values.trouble(), problems=(), lock_problems={})
 
 Case = tuple[Callable[[], Snapshot], str, tuple[int, int], tuple[str, ...], tuple[str, ...]]
 """A snapshot, keys, a size, words that are drawn then, words that are not."""
@@ -147,6 +148,8 @@ CASES: dict[str, Case] = {
         lambda: claimed(BARE), "3", LARGE, ("process  77", "user     ? on ?", "started  not known"), ()),
     "many consumers": (lambda: claimed(*MANY), "3", LARGE, ("DEAD      9039", "29 more"), ()),
     "more claims than there is room for": (lambda: claimed(*MANY), "", LARGE, ("claims, dead ones first", " more"), ()),
+    "a lock that is stale for a moment": (lambda: QUIET, "6", SMALL, ("leader.lock", "Locks 3"), ("STALE", "with problems")),
+    "an overview over such a lock": (lambda: QUIET, "", LARGE, ("leader.lock", "no problems detected"), ("STALE",)),
     "nobody waits for a lock": (states.calm, "6", LARGE, ("nobody waits for a lock",), ()),
     "a chain of waiters": (
         lambda: waiters(("/x/b.lock", 2, 3), ("/x/a.lock", 1, 2)), "6", LARGE,

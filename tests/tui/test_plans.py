@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, overload
+
 import pytest
 
 from spooltop.model.capabilities import Capabilities
+from spooltop.model.operations.plan import Confirm, Item, ItemResult, NotDone, Outcome, Plan, Result
 from spooltop.model.operations.progress import EVERY
 from spooltop.model.vocabulary import Box, Verdict
 
 from .driving import dashboard
 from .fake import FakeControl, a_cursor, claim, waiting
+
+T = TypeVar("T")
 
 
 def dead(count: int, *, live: int = 0) -> FakeControl:
@@ -260,3 +267,51 @@ async def test_a_message_of_a_plan_is_found_by_its_id() -> None:
         assert claim(50).id not in driver.text
         await driver.press("slash", *claim(50).id, "enter")
         await driver.see(claim(50).id, "above")
+
+
+class Counted(Sequence[T]):
+    """A million of the same item or result; it counts those that were read."""
+
+    def __init__(self, item: T) -> None:
+        self.item, self.read = item, 0
+        self.warnings: dict[str, int] = {}
+        self.not_done = NotDone()
+        self.oldest_at = 1.0
+
+    def __len__(self) -> int:
+        return 1_000_000
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        self.read += 1
+        return self.item
+
+
+async def test_a_plan_and_a_result_of_a_million_are_drawn_by_those_that_are_seen() -> None:
+    """They are drawn at each key and each look: otherwise the screen would freeze for seconds."""
+    items = Counted(Item(claim(1), ("cur", 1)))
+    results = Counted(ItemResult("id", "id", Outcome.DONE))
+    results.not_done.note(500_000, [Outcome.DONE, Outcome.SKIPPED], ["", "gone"])
+
+    class Million(FakeControl):
+        def plan(self, *asked: Any, **more: Any) -> Plan:
+            return replace(super().plan(*asked, **more), items=items, confirm=Confirm.SMALL)
+
+        def apply(self, plan: Plan, *asked: Any, **more: Any) -> Result:
+            return Result(plan.operation, plan.action, plan.target, self.time, results)
+
+    async with dashboard(Million([claim(1)])) as driver:
+        await driver.planned("r")
+        await driver.walk(("G k g j", "Requeue 1,000,000"))
+        assert items.read < 1000
+        await driver.walk(("y", "done 999,999 · skipped 1", "skipped 1: gone", "since then"), ("j k", "since then"))
+        assert results.read < 5000

@@ -153,12 +153,16 @@ async def test_no_name_reaches_the_terminal_raw(name: str, size: tuple[int, int]
         safe(driver)
 
 
-LONG = 65_536
+SIZE = 65_536
 KINDS = {
     "letters": b"x", "emoji": "\U0001f468\u200d\U0001f469\u200d\U0001f467 ".encode(), "tabs": b"\t", "0xff": b"\xff",
     "marks": ("e" + "\u0301" * 99).encode(), "NUL": b"\0", "ESC": b"\x1b", "lines": b"\n", "wide": "日本".encode(),
     "vowels": "\u0915\u093f".encode(), "flags": "🇩🇪".encode(), "clauses": b"a, ",
 }  # fmt: skip
+
+
+def filled(kind: str) -> bytes:
+    return (KINDS[kind] * SIZE)[:SIZE]
 
 
 class Counted(bytes):
@@ -174,11 +178,11 @@ class Counted(bytes):
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_of_a_long_payload_what_is_seen_is_drawn_once_and_of_a_long_name_its_ends(kind: str) -> None:
-    data = Counted((KINDS[kind] * LONG)[:LONG])
+    data = Counted(filled(kind))
     name = data.decode("utf-8", "surrogateescape")
     fake = FakeControl([claim(1)])
     fake.cursors = (a_cursor(f"ab{name}"), replace(a_cursor("b"), evidence=name, verdict="stalled"))
-    fake.read = lambda key, limit=LONG: Payload(data, LONG, False)  # type: ignore[method-assign]
+    fake.read = lambda key, limit=SIZE: Payload(data, SIZE, False)  # type: ignore[method-assign]
     async with dashboard(fake) as driver:
         await driver.walk(("3", "DEAD", "more"))
         safe(driver)
@@ -190,11 +194,11 @@ async def test_of_a_long_payload_what_is_seen_is_drawn_once_and_of_a_long_name_i
         await driver.walk(("enter", "watched for"), ("G", "watched for"))
         await driver.gone("enqueued")
         safe(driver)
-        assert data.taken <= 2 * LONG
+        assert data.taken <= 2 * SIZE
         for keys in ("pageup", "pageup", "g", "escape", "5", "enter"):
             await driver.press(keys)
             safe(driver)
-        assert data.taken <= 2 * LONG
+        assert data.taken <= 2 * SIZE
 
 
 @pytest.mark.long

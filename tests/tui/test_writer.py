@@ -37,13 +37,6 @@ def read_until(fd: int, holds: threading.Event) -> int:
     return got
 
 
-def test_what_is_put_is_written_in_order(pipe: tuple[int, int]) -> None:
-    writer = ScreenWriter(pipe[1], lambda: None)
-    assert writer.put(b"one ") and writer.put(b"two ") and writer.put(b"three")
-    assert writer.end(PATIENCE)
-    assert os.read(pipe[0], 100) == b"one two three"
-
-
 def test_what_is_not_read_is_left_out_and_drawn_anew_once_it_is(pipe: tuple[int, int]) -> None:
     again = threading.Event()
     writer = ScreenWriter(pipe[1], again.set, at_most=10_000)
@@ -52,19 +45,6 @@ def test_what_is_not_read_is_left_out_and_drawn_anew_once_it_is(pipe: tuple[int,
     assert not again.is_set()
     assert read_until(pipe[0], again) <= 1000 * sum(taken)
     assert writer.put(b"anew")
-    assert writer.end(PATIENCE)
-
-
-def test_what_must_be_written_is_taken_however_much_waits(pipe: tuple[int, int]) -> None:
-    again = threading.Event()
-    writer = ScreenWriter(pipe[1], again.set, at_most=10_000)
-    while writer.put(FRAME):
-        pass
-    assert writer.put(b"the end", always=True)
-    assert not writer.put(FRAME)
-    got = b""
-    while not got.endswith(b"the end"):
-        got += os.read(pipe[0], 65_536)
     assert writer.end(PATIENCE)
 
 
@@ -119,7 +99,9 @@ def test_after_what_waited_was_forgotten_as_much_may_wait_as_before(pipe: tuple[
     assert writer.end(PATIENCE)
 
 
-def test_on_a_slow_terminal_the_end_is_waited_for(pipe: tuple[int, int]) -> None:
+@pytest.mark.parametrize("blocking", [True, False], ids=["", "that somebody made non-blocking"])
+def test_on_a_slow_terminal_the_end_is_waited_for(pipe: tuple[int, int], blocking: bool) -> None:
+    os.set_blocking(pipe[1], blocking)
     writer = ScreenWriter(pipe[1], lambda: None)
     for _ in range(20):
         writer.put(FRAME)
@@ -135,11 +117,6 @@ def test_on_a_slow_terminal_the_end_is_waited_for(pipe: tuple[int, int]) -> None
     assert writer.end(PATIENCE)
     reader.join()
     assert len(got) == 20_007
-
-
-def test_a_terminal_that_somebody_made_non_blocking_loses_nothing(pipe: tuple[int, int]) -> None:
-    os.set_blocking(pipe[1], False)
-    test_on_a_slow_terminal_the_end_is_waited_for(pipe)
 
 
 def test_a_terminal_that_is_gone_is_no_error() -> None:
