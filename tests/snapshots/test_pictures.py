@@ -87,20 +87,3 @@ def test_a_picture_gets_smaller_without_another_pixel(filter: int) -> None:
     assert lines_of(made) == lines_of(png) and b"tEXt" not in made
     if filter == 1:
         assert lines_of(png)[0] == bytes([3, 4, 5, 6, 10, 12, 14, 16])  # each byte is added to the one of the pixel before
-
-
-def test_the_readme_shows_pictures_that_are_there() -> None:
-    words = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = {part.partition(")")[0] for part in words.split("](screenshots/")[1:]}
-    assert "overview-80x23-dark.png" in shown
-    assert [name for name in sorted(shown) if not (SCREENSHOTS / name).exists()] == []
-
-
-@pytest.mark.parametrize("path", sorted(TEXTS.glob("*.txt")), ids=lambda path: path.stem)
-def test_no_line_is_wider_than_the_screen(path: Path) -> None:
-    width, height = (int(part) for part in path.stem.rpartition("-")[2].split("x"))
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert len(lines) == height
-    assert max(map(len, lines)) <= width
-    if path.stem.startswith("ascii"):
-        assert all(map(str.isascii, lines))

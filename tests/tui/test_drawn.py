@@ -19,7 +19,7 @@ from spooltop.model.look.problem import Problem, Severity
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.plan import ItemResult, Outcome, Plan, Result
 from spooltop.model.row import Payload, Row
-from spooltop.model.vocabulary import Box, Key, Owner, Verdict
+from spooltop.model.vocabulary import Box, Key, Owner
 
 from ..snapshots import states, values
 from ..snapshots.drawing import Rows, draw, text
@@ -302,9 +302,3 @@ async def test_what_a_reader_tells_is_shown_once(row: Row, facts: tuple[tuple[st
 
     screen = "\n".join(await drawn(claimed(row), "3 enter", see=(words,), opened=Reader))
     assert other not in screen and r"\x1b[31m" in screen and '   "rowid": 1' in screen
-
-
-@pytest.mark.parametrize("verdict", [Verdict.ALIVE, Verdict.DEAD])
-async def test_verdicts_in_a_list_are_those_of_its_rows(verdict: Verdict) -> None:
-    lines = await drawn(claimed(values.claim(verdict=verdict, evidence="evidence")), "3", see=("evidence",))
-    assert lines[2].split()[1 if lines[2].startswith("▌") else 0].lower() == verdict.value

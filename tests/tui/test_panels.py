@@ -62,18 +62,11 @@ async def test_a_value_is_typed_read_and_planned_for_its_own_file() -> None:
         await driver.see("imessage: 89640 in /opt/memex/cursors.json")
         assert fake.planned[-1][0] is Action.SET_CURSOR
         assert fake.planned[-1][3] == {"source": "imessage", "value": 89640, "file": "/opt/memex/cursors.json"}
+        await driver.walk(("escape", "Set the cursor of imessage", "89640█"))
         assert fake.applied == []
+        await driver.planned("enter")
         await driver.walk(("y", "Set 1"), ("escape", "REVERTED", "email"))
         assert [plan.action for plan in fake.applied] == [Action.SET_CURSOR]
-
-
-async def test_escape_leaves_the_form_of_a_cursor_and_its_plan() -> None:
-    fake = busy()
-    async with dashboard(fake) as driver:
-        await driver.walk(("5", "REVERTED"))
-        await driver.planned("e", "7", "enter")
-        await driver.walk(("escape", "Set the cursor of imessage", "7█"), ("escape", "REVERTED"))
-        assert fake.applied == []
 
 
 async def test_a_source_is_muted_for_an_hour_and_no_longer() -> None:
