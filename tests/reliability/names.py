@@ -27,13 +27,14 @@ from spooltop.engine import Spool
 from spooltop.engine import names as grammar
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.cursors.state import CursorSection
+from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Holders, Holding, Lock, LockHolder
 from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.operations.plan import Item, ItemResult, Outcome, Refusal
+from spooltop.model.operations.plan import Confirm, Item, ItemResult, Outcome, Plan, Refusal, Result
 from spooltop.model.redact import redact
 from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape, unescape
-from spooltop.model.vocabulary import Box, Owner, Verdict
+from spooltop.model.vocabulary import Action, Box, Owner, Verdict
 from spooltop.operate.shell_command import id_word
 from spooltop.tui.command_lists import palette
 from spooltop.tui.context import CommandContext, View
@@ -52,7 +53,7 @@ from spooltop.tui.draw.operating.result import result_lines
 from spooltop.tui.draw.problems import problem_lines
 from tests.scratch import scratch
 
-from ..snapshots import asked, values
+from ..snapshots import values
 from ..snapshots.values import NOW, ZONE
 from .figures import Figure
 from .hostile import LONGEST, SECRET, TOKEN, made_name, made_payload
@@ -98,10 +99,12 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
         yield from detail(row, payload, width, 20, now=NOW, zone=ZONE)
     items = [Item(row, at, row.id) for at, row in enumerate(rows)]
     refused = [Refusal(row, row.id, True) for row in rows]
-    plan = replace(asked.plan(), items=items, refused=refused, notes=(other,), command=("x", *names))
+    operation = "c41d0a7e92", Action.REQUEUE, values.TARGET, NOW
+    plan = Plan(*operation, Selection(box=Box.CUR), items, refused, (other,), Confirm.SMALL, command=("x", *names))
     yield from plan_lines(plan, width, 60, now=NOW, zone=ZONE)
     results = [ItemResult(one, one, Outcome.FAILED, one) for one in names]
-    yield from result_lines(replace(asked.result(), items=results, notes=(name,)), width, 60, since=(other,), zone=ZONE)
+    result = Result(*operation, results, undo=("spooltop", "undo", values.TARGET, operation[0]), notes=(name,))
+    yield from result_lines(result, width, 60, since=(other,), zone=ZONE)
     holder = LockHolder(1, other, name, NOW)
     base = snapshot()
     section = CursorSection(NOW, other, 1, (name,), (holder,))

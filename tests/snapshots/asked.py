@@ -1,43 +1,16 @@
-"""Answers to actions on the spool of ``values``: plans, results, operations, messages."""
+"""Operations on the spool of ``values``, and its messages."""
 
 from __future__ import annotations
 
 import datetime
 
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
+from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Action, Box, Verdict
 
-from .values import NOW, TARGET, ZONE, claim, claims
+from .values import NOW, ZONE
 
-__all__ = ["operations", "payload", "plan", "result"]
-
-
-def plan(*, items: int = 2, confirm: Confirm = Confirm.SMALL, force: bool = False) -> Plan:
-    """Requeue of dead claims, one of them with a warning; a live one is refused."""
-    rows = [claim(micro=446_548 + i) for i in range(items)]
-    warning = "4 consumers died while processing it: h holds it instead"
-    return Plan(
-        "c41d0a7e92", Action.REQUEUE, TARGET, NOW + 6, Selection(box=Box.CUR),
-        [Item(row, i, warning if i == 1 else "") for i, row in enumerate(rows)],
-        [Refusal(claims()[0], "5200 worker.py: running", True)],
-        ("At work now: 2 consumers (5200, 5201), last claim 4s ago.",), confirm, force,
-        ("spooltop", "requeue", TARGET, *(row.id for row in rows)),
-    )  # fmt: skip
-
-
-def result() -> Result:
-    """Result with one message done, one skipped and one failed."""
-    items = [
-        ItemResult("a1", "a1", Outcome.DONE),
-        ItemResult("a2", "a2", Outcome.SKIPPED, "acknowledged or moved meanwhile"),
-        ItemResult("a3", "a3", Outcome.FAILED, "a file of that name is in new already"),
-    ]
-    return Result(
-        "c41d0a7e92", Action.REQUEUE, TARGET, NOW + 10, items, undo=("spooltop", "undo", TARGET, "c41d0a7e92"),
-        notes=("in the audit log as memex",),
-    )  # fmt: skip
+__all__ = ["operations", "payload"]
 
 
 def operations() -> list[OperationRecord]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from dataclasses import replace
 
 import pytest
@@ -199,22 +198,6 @@ async def test_of_a_long_payload_what_is_seen_is_drawn_once_and_of_a_long_name_i
             await driver.press(keys)
             safe(driver)
         assert data.taken <= 2 * SIZE
-
-
-@pytest.mark.long
-@pytest.mark.early
-async def test_a_storm_of_sizes() -> None:
-    sizes = random.Random(5)
-    async with dashboard(control()) as driver:
-        for turn in range(60):
-            await driver.strike("escape", "1234567"[turn % 7])
-            if turn % 5 == 0:
-                await driver.strike("enter")
-            await driver.resize(sizes.randint(1, 200), sizes.randint(1, 60))
-        await driver.resize(80, 23)
-        await driver.press("2")
-        await driver.until(lambda: len(driver.lines) == 23)
-        await driver.see("New 120", "▌", '"source"')
 
 
 @pytest.mark.timeout(60)
