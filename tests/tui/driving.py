@@ -86,6 +86,10 @@ class Driver:
         """Number of screens in front of the views."""
         return len(self.app.screen_stack) - 1
 
+    def unread(self) -> int:
+        """Takes away what the threads have told and nobody has read, and returns the number of it."""
+        return len(self.app.target.mailbox.take()) + self.app.message_queue_size
+
     @property
     def leaving(self) -> bool:
         return self.app.app_session.leaving.is_set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
 from dataclasses import replace
 
@@ -76,6 +77,17 @@ async def test_what_changed_is_shown_though_the_clock_was_set_back_and_all_count
         as_of = driver.lines[0]
         control.time -= 3600
         await driver.until(lambda: driver.lines[0] != as_of, "the earlier time")
+
+
+async def test_however_long_a_screen_is_held_up_as_little_waits_for_it() -> None:
+    control = FakeControl([claim(1)])
+    async with dashboard(control) as driver:
+        await driver.walk(("3", '"source"'), ("F", "Following"))
+        looks = control.looks
+        while control.looks < looks + 50:  # the event loop stands still here, as where the terminal does not read
+            control.change()
+            os.sched_yield()
+        assert 1 <= driver.unread() <= 6
 
 
 @pytest.mark.long

@@ -52,6 +52,20 @@ def test_what_makes_no_sense_is_refused_before_anything_is_opened(tmp_path: Path
     assert spooltop(tmp_path / "s", "--sort", "age", "--filter", "src:x", tty=True).code == 42
 
 
+@pytest.mark.parametrize(
+    ("environ", "ascii", "colour"),
+    [
+        ({"TERM": "xterm-256color", "LANG": "de_DE.UTF-8"}, False, True), ({"TERM": "xterm", "LANG": "C"}, True, True),
+        ({"TERM": "xterm", "LANG": "C", "LC_ALL": "en_US.UTF-8"}, False, True),
+        ({"TERM": "linux", "LANG": "en_US.UTF-8"}, True, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False, False),
+        ({"TERM": "xterm", "NO_COLOR": ""}, False, True),
+    ],
+)  # fmt: skip
+def test_options_follow_the_environment(environ: dict[str, str], ascii: bool, colour: bool) -> None:
+    options = Options.of(environ)
+    assert (options.ascii, options.colour) == (ascii, colour)
+
+
 def test_the_mouse_is_a_setting() -> None:
     assert from_environ({}).mouse and from_environ({"SPOOLTOP_MOUSE": "1"}).mouse
     assert not from_environ({"SPOOLTOP_MOUSE": "0"}).mouse and not from_environ({"SPOOLTOP_MOUSE": "false"}).mouse

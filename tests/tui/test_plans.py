@@ -285,3 +285,4 @@ async def test_a_plan_and_a_result_of_a_million_are_drawn_by_those_that_are_seen
         assert items.read < 1000
         await driver.walk(("y", "done 999,999 · skipped 1", "skipped 1: gone", "since then"), ("j k", "since then"))
         assert results.read < 5000
+        assert driver.app.goodbye() == ["op1: requeued 999,999, skipped 1"]
