@@ -247,7 +247,7 @@ def trouble() -> Snapshot:
 
 
 def rows(snapshot: Snapshot) -> Mapping[Box, tuple[Row, ...]]:
-    """Returns the rows in the lists of a snapshot."""
+    """Returns the rows in the lists of a snapshot: of a box with more than some thousand messages the first."""
     new = snapshot.observation.boxes[Box.NEW]
-    waits = waiting(new.count or 0, NOW - (new.oldest_at or NOW))
+    waits = waiting(min(new.count or 0, 10_000), NOW - (new.oldest_at or NOW))
     return {Box.CUR: snapshot.observation.claims, Box.TMP: snapshot.observation.tmp, Box.NEW: waits, Box.TRASH: trash()}
