@@ -14,6 +14,7 @@
 - ``monitor``          what a monitoring system reads: plugin output and ranges, metrics, events; doctor and bench
 - ``cli``              commands beyond the record: questions, signals, races, terminals, the worker, the start
 - ``tui``              the dashboard in memory, by keys and clicks; ``tui/driving`` alone knows what it is made of
+- ``tui``              the dashboard in memory, by keys and clicks; ``tui/driving`` alone knows what it is made of
 - ``behaviour``        the record of what commands do and print in worlds made for it, and of the screens
 - ``snapshots``        the words of every screen, and pictures compared with ``screenshots/``
 - ``contract``         what a queue promises, on a directory and on a stream

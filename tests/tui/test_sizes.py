@@ -76,7 +76,7 @@ async def test_every_panel(size: tuple[int, int]) -> None:
         for way, words in [(keys.split(), words) for keys, words in ways]:
             await driver.strike(*way[:-1])
             if way[0] == "3":
-                await driver.see('"source"')
+                await driver.chooses("00000005")
             await driver.strike(way[-1])
             await driver.see(words)
             fits(driver)
