@@ -237,7 +237,8 @@ async def test_stale_figures_are_dim_and_the_trouble_is_not(size: tuple[int, int
 
 @pytest.mark.parametrize("colour", [True, False])
 async def test_a_chosen_row_keeps_the_colour_of_its_verdict(colour: bool) -> None:
-    rows = await rows_of(values.trouble(), "3 space g", see=("1 marked",), colour=colour)
+    steps = Step(("3",), ("presence lock is free",)), Step(("space", "g"), ("1 marked",))
+    [rows] = await draw(Scene("", steps=steps), [SMALL], colour=colour)
     chosen, other = styles(rows, "DEAD", "4312 worker.py"), styles(rows, "DEAD", "4313 worker.py")
     [(shade, bold, _, reverse)], [(plain, weight, _, is_reverse)] = chosen, other
     assert (shade, bold) == (plain, weight) and (reverse, is_reverse) == (True, False)
