@@ -14,7 +14,6 @@
 - ``monitor``          what a monitoring system reads: plugin output and ranges, metrics, events; doctor and bench
 - ``cli``              commands beyond the record: questions, signals, races, terminals, the worker, the start
 - ``tui``              the dashboard in memory, by keys and clicks; ``tui/driving`` alone knows what it is made of
-- ``tui``              the dashboard in memory, by keys and clicks; ``tui/driving`` alone knows what it is made of
 - ``behaviour``        the record of what commands do and print in worlds made for it, and of the screens
 - ``snapshots``        the words of every screen, and pictures compared with ``screenshots/``
 - ``contract``         what a queue promises, on a directory and on a stream
@@ -30,7 +29,7 @@
 - ``test_selection``   the tests that a run takes, and their order
 - ``test_waiting``     calls that may never return, and an event beside descriptors
 - ``stream_builders``  a group of a stream, and what happens to it; ``stream_servers`` runs Redis and Valkey
-- ``desk``             a spool, an operator on it, real consumers; ``clock``: one moment and a clock that stands at it
+- ``clock``            one moment and a clock that stands at it
 - ``scratch``          a place in memory for what is thrown away,
 - ``needs``            what a test needs beside Python: root, programs; what was missing is counted at the end of a run
 - ``keys``             the tables of keys of the README and of ``keys.md``
