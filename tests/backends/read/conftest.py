@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spooltop.backends.directory import backend, options, world
 from spooltop.control import Control, open_control
+
+from .table import surround
 
 Opened = Callable[..., Control]
 
@@ -36,9 +36,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
 
         def opener(path: Path, *, least: float = 0.0, judged_at_most: int = 20_000, **wanted: Any) -> Control:
             around = {name: wanted.pop(name) for name in ("processes", "monotonic") if name in wanted}
-            limits = partial(options.OpenOptions, least=least, judged_at_most=judged_at_most)
-            monkeypatch.setattr(backend, "World", partial(world.World, **around))
-            monkeypatch.setattr(backend, "OpenOptions", limits)
+            surround(monkeypatch, around, least=least, judged_at_most=judged_at_most)
             return stack.enter_context(open_control(str(path), **{"watch": False, "settings": {}, **wanted}))
 
         yield opener

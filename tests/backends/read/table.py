@@ -1,27 +1,64 @@
-"""A process table that says what a test wants, and waiting for what a Control sees."""
+"""What a Control looks with, in place of the system: a process table that says what a test wants, presences of consumers, clocks.
+
+Here alone the tests of what is read replace something within spooltop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+import pytest
+
+from spooltop.backends.directory import backend, options, world
 from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes, ProcessUse
 from spooltop.backends.directory.liveness.procfs import ProcOwner
 from spooltop.control import Control
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.presence import PresenceLock
 from spooltop.engine.system.host import Machine
 from spooltop.model.look.observation import Observation
 
-__all__ = ["FakeProcesses", "ProcOwner", "Process", "ProcessUse", "see", "see_until"]
+__all__ = ["FakeProcesses", "ProcOwner", "Process", "ProcessUse", "presence", "see", "see_until", "surround"]
+
+
+def surround(monkeypatch: pytest.MonkeyPatch, around: Mapping[str, Any], **limits: float) -> None:
+    """Has directories that are opened from now on look at ``around``, a process table and clocks, within ``limits``."""
+    monkeypatch.setattr(backend, "World", partial(world.World, **around))
+    monkeypatch.setattr(backend, "OpenOptions", partial(options.OpenOptions, **limits))
+
+
+@contextmanager
+def presence(spool: Path, **elsewhere: str) -> Iterator[str]:
+    """A consumer holds its presence file, whose token is returned; at the end it has exited and left the file. ``elsewhere`` is
+    what its machine has of another one: ``boot_id``, ``machine_id``, ``host``."""
+    machine = replace(FakeProcesses().machine(), **elsewhere) if elsewhere else None
+    with SpoolDirs(spool) as dirs:
+        lock = PresenceLock.take(dirs, now=7.0, machine=machine, command="work")
+        try:
+            yield lock.token
+        finally:
+            lock.drop(dirs, remove=False)
 
 
 class FakeProcesses(Processes):
     """``pids`` live here; ``hidden`` live and are not shown; ``contained`` are numbers inside containers → process."""
 
-    def __init__(self, *, pids: dict[int, Process] | None = None, hidden: Iterable[int] = (), first: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        pids: Mapping[int, Process] | None = None,
+        hidden: Iterable[int] = (),
+        contained: Mapping[int, Process] | None = None,
+        first: bool = True,
+    ) -> None:
         super().__init__()
-        self.pids = pids or {}
+        self.pids = dict(pids or {})
         self.hidden = set(hidden)
-        self.contained: dict[int, Process] = {}
+        self.contained = dict(contained or {})
         self.first = first
         self.boot = 1_000.0
         self.offset = 1_795_000_000.0

@@ -7,33 +7,25 @@ import os
 import pwd
 import signal
 import struct
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from subprocess import PIPE
 
 import psutil
 import pytest
 
 from spooltop.control import Control
-from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.presence import PresenceLock
-from spooltop.engine.system.host import Machine, this_machine
 from spooltop.model.row import Row
-from spooltop.model.vocabulary import Verdict
+from spooltop.model.vocabulary import Box, Verdict
+from tests.builders import SpoolWorld, message_id
 
 from .conftest import Opened
-from .table import FakeProcesses, Process, see
+from .table import FakeProcesses, Process, presence, see
 
 ALIVE, DEAD, UNKNOWN = Verdict.ALIVE, Verdict.DEAD, Verdict.UNKNOWN
 FOREIGN = "1795220920443125.9155.vm:2,P4242"
 OWN = f"order-17,n=3,c={'ab' * 16}.1795220920443125:2,P7"
 OFD_SETLK = 37
 BEFORE = Process(4242, -1e9)
-Presence = Callable[[Machine], tuple[str, Callable[[], None]]]
 
 
 def claim(spool: Path, name: str = FOREIGN) -> Path:
@@ -47,24 +39,16 @@ def judged(control: Control) -> Row:
     return row
 
 
-def contained() -> FakeProcesses:
-    table = FakeProcesses()
-    table.contained[4242] = Process(77, -1e9)
-    return table
-
-
 @pytest.mark.parametrize(
     ("name", "table", "expected"),
     [
         (FOREIGN, FakeProcesses(), (DEAD, "exited")),
         (FOREIGN, FakeProcesses(pids={4242: BEFORE}), (ALIVE, "running")),
-        (FOREIGN, FakeProcesses(pids={4242: Process(4242, -1e9, zombie=True)}),
-         (UNKNOWN, "pid 4242 has exited, its parent has not noticed")),
         (FOREIGN, FakeProcesses(pids={4242: Process(4242, 1e9)}), (DEAD, "pid 4242 is running, but started after the claim")),
         (FOREIGN, FakeProcesses(hidden=[4242]), (ALIVE, "running")),
         (FOREIGN, FakeProcesses(hidden=[1]), (UNKNOWN, "no pid 4242 here")),
         (FOREIGN, FakeProcesses(first=False), (UNKNOWN, "no pid 4242 here")),
-        (FOREIGN, contained(), (UNKNOWN, "no pid 4242 here; in a container it is pid 77")),
+        (FOREIGN, FakeProcesses(contained={4242: Process(77, -1e9)}), (UNKNOWN, "no pid 4242 here; in a container it is pid 77")),
         ("nobody", FakeProcesses(), (None, "not a claim that spooltop knows: no holder in its name")),
         ("x:2,P0", FakeProcesses(), (UNKNOWN, "no process can have pid 0")),
         ("mail:2,S", FakeProcesses(), (UNKNOWN, "no holder in its name")),
@@ -148,90 +132,69 @@ def test_a_foreign_claim_that_was_made_anew_under_its_name_is_looked_up_again(sp
     assert see(control).claims[0].size == 6
 
 
-@pytest.fixture
-def presence(spool: Path) -> Iterator[Presence]:
-    """Takes a presence on a machine, with a claim; returns its token and what drops it as an exit does."""
-    with SpoolDirs(spool) as dirs:
-
-        def take(machine: Machine) -> tuple[str, Callable[[], None]]:
-            lock = PresenceLock.take(dirs, now=7.0, machine=machine, command="work")
-            claim(spool, f"order-17,s=email,n=3,c={lock.token}.1795220920443125:2,P7")
-            return lock.token, lambda: lock.drop(dirs, remove=False)
-
-        yield take
-
-
-def test_own_claim_follows_the_presence_lock(spool: Path, opened: Opened, presence: Presence) -> None:
-    _, exits = presence(this_machine())
+def test_own_claim_follows_the_presence_lock(spool: Path, opened: Opened) -> None:
     control = opened(spool, monotonic=count().__next__)
-    row = judged(control)
-    assert (row.verdict, row.evidence, row.attempt, row.source) == (ALIVE, "running", 4, "email")
-    assert (row.in_box_since, row.since_is_bound) == (1_795_220_920.443125, False)
-    assert control.look().observation.consumers == 1
-    exits()
+    with presence(spool) as token:
+        claim(spool, f"order-17,s=email,n=3,c={token}.1795220920443125:2,P7")
+        row = judged(control)
+        assert (row.verdict, row.evidence, row.attempt, row.source) == (ALIVE, "running", 4, "email")
+        assert (row.in_box_since, row.since_is_bound) == (1_795_220_920.443125, False)
+        assert control.look().observation.consumers == 1
     observation = control.look().observation
     assert [(row.verdict, row.evidence) for row in observation.claims] == [(DEAD, "exited")] and observation.consumers == 0
 
 
-@pytest.mark.parametrize("same_machine", [True, False])
-def test_own_claim_from_before_the_restart(spool: Path, opened: Opened, presence: Presence, same_machine: bool) -> None:
+@pytest.mark.parametrize(
+    ("elsewhere", "verdict"),
+    [({"boot_id": "f" * 36}, DEAD), ({"boot_id": "f" * 36, "machine_id": "f" * 32}, UNKNOWN)],
+    ids=["same machine", "another"],
+)
+def test_own_claim_from_before_the_restart(spool: Path, opened: Opened, elsewhere: dict[str, str], verdict: Verdict) -> None:
     """Where a free lock proves nothing it is asked again: a client's looks free until the restarted server has it back."""
-    table = FakeProcesses()
-    token, exits = presence(replace(table.machine(), boot_id="f" * 36, **({} if same_machine else {"machine_id": "f" * 32})))
-    exits()
-    control = opened(spool, processes=table, monotonic=count().__next__)
-    assert (judged(control).verdict, control.look().observation.consumers) == (DEAD if same_machine else UNKNOWN, 0)
-    if not same_machine:
+    with presence(spool, **elsewhere) as token:
+        claim(spool, f"order-17,n=3,c={token}.1795220920443125:2,P7")
+    control = opened(spool, processes=FakeProcesses(), monotonic=count().__next__)
+    assert (judged(control).verdict, control.look().observation.consumers) == (verdict, 0)
+    if verdict is UNKNOWN:
         with open(spool / ".spooltop" / "consumers" / token, "r+") as file:
             fcntl.fcntl(file, OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
             assert (judged(control).verdict, control.look().observation.consumers) == (ALIVE, 1)
-
-
-def held(control: Control, table: FakeProcesses, seconds: int) -> str:
-    """Returns the evidence on the one claim after so many seconds, looked at every second."""
-    for _ in range(seconds):
-        table.boot += 1
-        evidence = judged(control).evidence
-    return evidence
 
 
 def test_a_living_holder_that_does_nothing_for_a_minute_is_said_to(spool: Path, opened: Opened) -> None:
     table = FakeProcesses(pids={4242: BEFORE})
     table.offset = os.stat(claim(spool)).st_ctime - table.boot + 61
     table.used[4242] = 7.0
+
+    def held(control: Control, seconds: int) -> str:
+        """Returns the evidence on the one claim after so many seconds, looked at every second."""
+        for _ in range(seconds):
+            table.boot += 1
+            evidence = judged(control).evidence
+        return evidence
+
     control = opened(spool, processes=table, watch=True)
-    assert held(control, table, 60) == "running"
-    assert held(control, table, 11) == "running · no CPU for 1m"
-    assert held(control, table, 240) == "running · no CPU for 5m"
+    for seconds, evidence in ((60, "running"), (11, "running · no CPU for 1m"), (240, "running · no CPU for 5m")):
+        assert held(control, seconds) == evidence
     table.used[4242] += 0.01
-    assert held(control, table, 11) == "running"
-    assert held(opened(spool, processes=table), table, 100) == "running"  # each look stands alone there
-
-
-def test_the_owner_of_a_claim_is_described(spool: Path, opened: Opened) -> None:
-    claim(spool, f"a:2,P{os.getpid()}")
-    row = judged(opened(spool))
-    assert row.verdict is ALIVE and row.owner is not None
-    assert (row.owner.pid, row.owner.user) == (os.getpid(), pwd.getpwuid(os.geteuid()).pw_name)
-    assert row.owner.start == pytest.approx(psutil.Process().create_time(), abs=0.1)
-    assert row.owner.command
+    assert held(control, 11) == "running"
+    assert held(opened(spool, processes=table), 100) == "running"  # each look stands alone there
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_stopped_holder_lives_and_is_said_to_be_stopped(spool: Path, opened: Opened, own: bool) -> None:
+def test_a_holder_is_described_and_one_that_is_stopped_is_said_to_be(tmp_path: Path, opened: Opened, own: bool) -> None:
     """Nothing but SIGCONT brings it on: who waits for it must be told."""
-    code = (
-        "import sys, os; from spooltop.engine import Spool; s = Spool(sys.argv[1], durable=False); s.put(b'm'); c = s.claim()\n"
-        "print('claimed', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen([sys.executable, "-c", code, str(spool)], stdin=PIPE, stdout=PIPE, text=True) as holder:
-        assert holder.stdout is not None and holder.stdout.readline() == "claimed\n"
+    with SpoolWorld(tmp_path) as world:
+        world.put(message_id(1))
+        holder, names = world.claim_living()
         if not own:
-            for path in (spool / "cur").iterdir():
-                path.unlink()
-            claim(spool, f"1795220920443125.9155.vm:2,P{holder.pid}")
-        control = opened(spool)
-        assert judged(control).evidence == "running"
+            (world.path / "cur" / names[0]).unlink()
+            world.claim_foreign(message_id(1), pid=holder.pid)
+        control = opened(world.path)
+        owner = judged(control).owner
+        assert owner is not None and owner.command
+        assert (owner.pid, owner.user) == (holder.pid, pwd.getpwuid(os.geteuid()).pw_name)
+        assert owner.start == pytest.approx(psutil.Process(holder.pid).create_time(), abs=0.1)
         for sent, waited, evidence in (
             (signal.SIGSTOP, os.WSTOPPED, "running · stopped (T)"),
             (signal.SIGCONT, os.WCONTINUED, "running"),
@@ -239,5 +202,4 @@ def test_a_stopped_holder_lives_and_is_said_to_be_stopped(spool: Path, opened: O
             holder.send_signal(sent)
             os.waitid(os.P_PID, holder.pid, waited | os.WNOWAIT)
             row = judged(control)
-            assert (row.verdict, row.evidence) == (ALIVE, evidence)
-        holder.communicate("")
+            assert (row.verdict, row.evidence, row.box) == (ALIVE, evidence, Box.CUR)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spooltop.control import Control
-from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.presence import PresenceLock
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow
 from spooltop.model.vocabulary import Verdict
 from tests.builders import SpoolWorld, message_id
 
 from .conftest import Opened
-from .table import FakeProcesses, Process, ProcessUse, see
+from .table import FakeProcesses, Process, ProcessUse, presence, see
 
 
 def gathered(control: Control) -> ConsumerList:
@@ -85,12 +82,8 @@ def test_who_holds_who_waits_and_who_died(memory: Path, opened: Opened) -> None:
         world.claim_dead(2)
         living, _ = world.claim_living()
         control = opened(world.path)
-        with SpoolDirs(world.path) as dirs:
-            idle = PresenceLock.take(dirs, now=7.0, command="python3 idler.py")
-            try:
-                dead, running, waiting = gathered(control).consumers
-            finally:
-                idle.drop(dirs, remove=True)
+        with presence(world.path):
+            dead, running, waiting = gathered(control).consumers
         assert (dead.word, dead.claims, dead.evidence, dead.usage) == ("DEAD", 2, "exited", None)
         assert (running.word, running.claims, running.owner.pid) == ("running", 1, living.pid)
         assert running.usage is not None and running.usage.memory and "Spool" in running.usage.command
@@ -98,18 +91,18 @@ def test_who_holds_who_waits_and_who_died(memory: Path, opened: Opened) -> None:
         assert gathered(opened(world.path)).count("running") == 1
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_consumer_that_left_its_presence_is_no_alarm(spool: Path, opened: Opened, elsewhere: bool) -> None:
-    """One of this machine has exited; of one of another machine nothing is known."""
-    table = FakeProcesses()
-    with SpoolDirs(spool) as dirs:
-        machine = replace(table.machine(), host="elsewhere", boot_id="0" * 36, machine_id="f" * 32) if elsewhere else None
-        PresenceLock.take(dirs, now=7.0, machine=machine, command="worker.py").drop(dirs, remove=False)
-    (row,) = gathered(opened(spool, processes=table)).consumers
-    if elsewhere:
-        assert (row.word, row.owner.host, row.usage) == ("unknown", "elsewhere", None) and "another machine" in row.evidence
-    else:
-        assert (row.verdict, row.word, row.exited) == (Verdict.DEAD, "exited", True)
+def test_a_consumer_that_left_its_presence_is_no_alarm(spool: Path, opened: Opened) -> None:
+    with presence(spool):
+        pass
+    (row,) = gathered(opened(spool, processes=FakeProcesses())).consumers
+    assert (row.verdict, row.word, row.exited) == (Verdict.DEAD, "exited", True)
+
+
+def test_of_a_consumer_of_another_machine_nothing_is_known(spool: Path, opened: Opened) -> None:
+    with presence(spool, host="elsewhere", boot_id="0" * 36, machine_id="f" * 32):
+        pass
+    (row,) = gathered(opened(spool, processes=FakeProcesses())).consumers
+    assert (row.word, row.owner.host, row.usage) == ("unknown", "elsewhere", None) and "another machine" in row.evidence
 
 
 def test_a_spool_that_is_gone_has_no_consumers(spool: Path, opened: Opened) -> None:
