@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from spooltop.control import Control
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow
 from spooltop.model.vocabulary import Verdict

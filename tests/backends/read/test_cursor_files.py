@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.cursors.parsing import parse_sections
 from spooltop.control import open_control
 from spooltop.engine import CursorFile
 from spooltop.model.cursors.state import CursorSource
@@ -33,19 +32,22 @@ def look(spool: Path, opened: Opened) -> Look:
     [
         (b'{"a": {"cursor": 1}}', ""),
         (b"", "it is empty"),
-        (b'{"a": {"cursor": 1', "it is cut off"),
+        *((cut, "it is cut off") for cut in (b'{"a": {"cursor": 1', b'{"a')),
         *((b'{"a": ' + cut, "it is cut off") for cut in (b"", b'"', b'"xy', b'"x\\', b'"\\u00', b"tr", b"-", b"1.", b"[1,")),
-        (b'{"a', "it is cut off"),
         (b'{"a": x, "b": 12345678}', "not JSON at byte 6"),
         (b'{"a": 1}}', "not JSON at byte 8"),  # the end of a longer one before it
-        (b'{"a": x', "not JSON at byte 6"),
         (b"[1]", "not an object: one section for each source is expected"),
         (b"\xff\xfe\xff", "not JSON"),
         (b"[" * 100_000, "not JSON"),
     ],
 )
-def test_parse(data: bytes, error: str) -> None:
-    assert parse_sections(data)[1] == error
+def test_a_file_that_does_not_parse_says_why(look: Look, spool: Path, data: bytes, error: str) -> None:
+    """Each time it is replaced it is read again."""
+    for content, expected in ((b'{"a": 1}', ""), (data, error)):
+        (spool / "draft").write_bytes(content)
+        (spool / "draft").replace(spool / "cursors.json")
+        (source,) = look()
+        assert (source.error, source.sections is None) == (expected, bool(expected))
 
 
 def test_a_temporary_file_that_all_share_is_heard_of_though_it_stands_at_no_look(tmp_path: Path) -> None:
@@ -90,14 +92,6 @@ def test_one_file_a_source(look: Look, spool: Path) -> None:
     for name, content in (("email.json", "204511"), ("teams.json", "77"), ("notes.txt", "x")):
         (spool / "cursors" / name).write_text(content)
     assert [(source.sections, source.shared) for source in look()] == [({"email": 204511}, False), ({"teams": 77}, False)]
-
-
-def test_a_file_is_read_again_when_it_changed_and_says_why_it_cannot_be(look: Look, spool: Path) -> None:
-    path = spool / "cursors.json"
-    for content, sections, error in (('{"a": 1}', {"a": 1}, ""), ('{"a": 2}', {"a": 2}, ""), ('{"a": ', None, "it is cut off")):
-        (spool / "draft").write_text(content)
-        (spool / "draft").replace(path)
-        assert [(source.sections, source.error) for source in look()] == [(sections, error)]
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link", "folder"])

@@ -1,31 +1,22 @@
-"""Facts about a place: shares, limits, presence files, trials; and the hidden directory in which something is tried."""
+"""Facts about a place that ``doctor`` tells: trials of what it can do, what was left there, who works there, who shares it."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spooltop.backends.directory.facts import trials
-from spooltop.backends.directory.facts.collect import collect
-from spooltop.backends.directory.facts.host_facts import inotify_use, shares
-from spooltop.backends.directory.facts.trial_dir import PREFIX, TrialDir, left_behind, sweep
+from spooltop.backends.directory.facts.host_facts import shares
 from spooltop.backends.directory.facts.trials import try_all
-from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.engine.system.files import Files
-from spooltop.engine.system.syscalls import inotify_init
-
-
-@pytest.fixture
-def spool(tmp_path: Path) -> Path:
-    Spool.create(str(tmp_path / "spool"), durable=False).close()
-    return tmp_path / "spool"
+from tests.cli.streams import spooltop
 
 
 class Broken(Files):
@@ -61,45 +52,31 @@ def test_trials_find_what_does_not_work(spool: Path, monkeypatch: pytest.MonkeyP
     found = failed(replaces)
     assert found["noreplace"] == found["link"] == "it replaced a file that it must not replace"
     assert found["locks-flock"] == "another process got the same lock"
-    with monkeypatch.context() as patched:
-        patched.setattr(trials, "_OTHER_PROCESS", "")
-        assert failed(Files())["locks-flock"] == "the other process ended without a word"
+    monkeypatch.setattr(trials, "_OTHER_PROCESS", "")
+    assert failed(Files())["locks-flock"] == "the other process ended without a word"
     assert os.listdir(spool / "tmp") == []
 
 
-def test_the_directory_is_invisible_and_gone_at_the_end(spool: Path) -> None:
-    with TrialDir(str(spool / "tmp")) as trial:
-        assert trial.name.startswith(".") and os.stat(trial.path).st_mode & 0o777 == 0o700
-        Path(trial.path, "sub").mkdir()
-        Path(trial.path, "sub", "file").touch()
-        Path(trial.path, "link").symlink_to(spool)
-        with open_control(str(spool), watch=False, settings={}) as control:
-            seen = control.look().observation
-        assert all(not state.count for state in seen.boxes.values()) and not seen.irregular and not seen.tmp
-        assert left_behind(str(spool / "tmp")) == sweep(str(spool / "tmp")) == []
-    assert os.listdir(spool / "tmp") == [] and (spool / "new").is_dir()
-    trial.close()
+def doctor(spool: Path, check: str, *more: str) -> list[str]:
+    """Texts of the findings of one check."""
+    lines: list[dict[str, Any]] = [json.loads(line) for line in spooltop("doctor", spool, "--json", *more).out.splitlines()]
+    return [line["text"] for line in lines if line["check"] == check]
 
 
-def test_what_a_killed_process_left_is_seen_and_swept(spool: Path) -> None:
-    code = (
-        "import os, sys\nfrom spooltop.backends.directory.facts.trial_dir import TrialDir\n"
-        "t = TrialDir(sys.argv[1])\nos.mkdir(t.path + '/a')\nos.kill(os.getpid(), 9)"
-    )
-    tmp = str(spool / "tmp")
-    subprocess.run([sys.executable, "-c", code, tmp], check=False)
-    (name,) = os.listdir(tmp)
-    (spool / "tmp" / f"{PREFIX}file").touch()
-    (spool / "tmp" / f"{PREFIX}link").symlink_to(spool / "new")
+def test_what_a_killed_doctor_left_is_told_and_swept_by_the_next_that_writes(spool: Path) -> None:
+    left = spool / "tmp" / ".spooltop-trial-1-0"
+    (left / "folder").mkdir(parents=True)
+    (left / "link").symlink_to(spool)
+    (spool / "tmp" / ".spooltop-trial-file").touch()
+    (spool / "tmp" / ".spooltop-trial-link").symlink_to(spool / "new")
     (spool / "tmp" / ".other").mkdir()  # only own directories are swept
-    assert left_behind(tmp) == [name]
-    assert collect(str(spool), "spool").leftovers.trials == (name,)
-    fd = os.open(os.path.join(tmp, name), os.O_RDONLY)
-    fcntl.flock(fd, fcntl.LOCK_EX)
-    assert sweep(tmp) == []
+    assert "1 directories of a doctor" in doctor(spool, "leftovers")[0]
+    fd = os.open(left, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)  # as the one that made it has it as long as it lives
+    assert "directories" not in "".join(doctor(spool, "leftovers", "--write")) and left.exists()
     os.close(fd)
-    assert sweep(tmp) == [name] and len(os.listdir(tmp)) == 3
-    assert sweep(str(spool / "gone")) == left_behind(str(spool / "gone")) == []
+    doctor(spool, "leftovers", "--write")
+    assert not left.exists() and len(os.listdir(spool / "tmp")) == 3 and (spool / "new").is_dir()
 
 
 def test_presence_files_of_the_dead_and_of_other_machines(spool: Path) -> None:
@@ -107,17 +84,17 @@ def test_presence_files_of_the_dead_and_of_other_machines(spool: Path) -> None:
         alive.put(b"x")
         claim = alive.claim()
         assert claim is not None
-        consumers = spool / ".spooltop" / "consumers"
-        (consumers / ("1" * 32)).write_text('{"lock": "ofd", "host": "be\\u001bta", "pid": 7}')
-        found = collect(str(spool), "spool").presence
-        assert (found.held, found.stale, found.other_hosts, found.complete) == (1, 1, ("be\x1bta",), True)
+        stale = spool / ".spooltop" / "consumers" / ("1" * 32)
+        stale.write_text('{"lock": "ofd", "host": "be\\u001bta", "pid": 7}')
+        assert "worked here: be\\x1bta;" in doctor(spool, "machines")[0]
+        assert "1 presence files of consumers that have exited" in doctor(spool, "leftovers")[0]
         claim.ack()
 
 
 def test_shares_are_found_wherever_they_are_listed(tmp_path: Path) -> None:
     root, target = tmp_path / "root", tmp_path / "srv" / "my spool"
     target.mkdir(parents=True)
-    for name in ("etc/exports.d", "etc/samba", "proc/fs/nfsd", "var/lib/nfs"):
+    for name in ("etc/exports.d", "etc/samba"):
         (root / name).mkdir(parents=True)
     blank = str(target).replace(" ", "\\040")
     (root / "etc/exports").write_text(f"# {target}\n{tmp_path}/srv \\\n  10.0.0.0/8(rw)\n/elsewhere *(ro)\n'unclosed\n")
@@ -132,14 +109,3 @@ def test_shares_are_found_wherever_they_are_listed(tmp_path: Path) -> None:
     (root / "etc/exports").unlink()
     (root / "etc/exports").symlink_to(root / "etc/exports")
     assert shares(str(target), str(root))[1] == (f"{root}/etc/exports",)
-
-
-def test_inotify_in_use_by_this_user_is_counted() -> None:
-    before = inotify_use(os.geteuid())
-    fds = [inotify_init() for _ in range(3)]
-    try:
-        assert inotify_use(os.geteuid()).instances >= 3
-        assert before.watches_limit is not None and before.instances_limit is not None
-    finally:
-        for fd in fds:
-            os.close(fd)
