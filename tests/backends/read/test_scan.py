@@ -1,4 +1,4 @@
-"""What a look counts in the boxes, and when it lists them again: something changed, and it is due."""
+"""What a look counts in the boxes: their oldest, their bytes, the ages in ``new``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 
-from spooltop.backends.directory.scan.scan import BoxScan, scan_box
-from spooltop.backends.directory.scan.scheduler import BoxScanner
-from spooltop.backends.directory.world import World
 from spooltop.model.look.observation import Ages, BoxState
 from spooltop.model.vocabulary import Box
 from tests.clock import NOW
@@ -106,90 +103,3 @@ def test_between_two_scans_the_ages_move_on_with_the_clock(spool: Path, opened: 
         clock.now += 60
     (spool / "new").rename(spool / "gone")
     assert control.look().observation.ages is None
-
-
-# When a box is listed
-
-
-class Steps:
-    """A monotonic clock that is moved by hand."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def steps() -> Steps:
-    return Steps()
-
-
-@pytest.fixture
-def scanner(steps: Steps) -> BoxScanner:
-    return BoxScanner(World(monotonic=steps), least=1.0)
-
-
-@pytest.fixture
-def box(tmp_path: Path) -> Any:
-    """Descriptor of a directory whose mtime no coarse clock can confuse with now."""
-    (tmp_path / "no time in its name").touch()
-    old(tmp_path)
-    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
-    yield fd
-    os.close(fd)
-
-
-def old(path: Path) -> None:
-    os.utime(path, (1_000_000_000, 1_000_000_000))
-
-
-def test_a_change_waits_until_it_is_due(scanner: BoxScanner, steps: Steps, box: int, tmp_path: Path) -> None:
-    first = scanner.look(box)
-    steps.now += 1_000
-    assert scanner.look(box) is first and scanner.due is None  # nothing has changed
-    again = scanner.look(box, force=True)
-    (tmp_path / "a").touch()
-    steps.now += 0.5
-    assert scanner.look(box) is again and scanner.due == steps.now + 0.5
-    steps.now = scanner.due
-    assert sorted(scanner.look(box).names) == ["a", "no time in its name"]
-
-
-@pytest.mark.parametrize("changes", [False, True])
-def test_a_directory_that_changes_while_it_is_listed_is_due_again(steps: Steps, box: int, tmp_path: Path, changes: bool) -> None:
-    class Known(dict[str, int]):
-        def get(self, name: str, default: object = None) -> None:  # type: ignore[override]
-            """Asked while the listing is under way."""
-            if changes:
-                (tmp_path / "1795220920000001.1.vm").touch()
-
-    def scan(fd: int, **more: Any) -> BoxScan:
-        return scan_box(fd, **{**more, "untimed": Known()})
-
-    scanner = BoxScanner(World(monotonic=steps), scan=scan)
-    scanner.look(box)
-    assert (scanner.due is not None) is changes
-
-
-def test_a_fresh_mtime_is_not_trusted_to_tell_the_next_change(
-    scanner: BoxScanner, steps: Steps, box: int, tmp_path: Path
-) -> None:
-    for names in (1, 2):
-        os.utime(tmp_path, (4_000_000_000, 4_000_000_000))
-        assert len(scanner.look(box).names) == names and scanner.due is not None
-        (tmp_path / "a").touch()
-        steps.now = scanner.due
-
-
-def test_where_changes_are_not_seen_time_tells_when_to_list(scanner: BoxScanner, steps: Steps, box: int, tmp_path: Path) -> None:
-    first = scanner.look(box, unseen=True)
-    steps.now += scanner.period
-    again = scanner.look(box, unseen=True)
-    assert again.number == first.number and again.as_of > first.as_of
-    (tmp_path / "b").touch()
-    old(tmp_path)
-    steps.now += scanner.period - 0.1
-    assert scanner.look(box, unseen=True) is again
-    steps.now += 0.1
-    assert len(scanner.look(box, unseen=True).names) == 2

@@ -1,4 +1,4 @@
-"""Events are hints: what they say makes a look due, and whatever ends them leaves the scans and says so."""
+"""When a look lists a box: events are hints, and whatever ends them leaves the scans, which are the truth, and says so."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ import pytest
 
 from spooltop.backends.directory.events import watcher
 from spooltop.backends.directory.events.inotify import Events, inotify_source, parsed
+from spooltop.backends.directory.scan.scan import scan_box
+from spooltop.backends.directory.scan.scheduler import BoxScanner
+from spooltop.backends.directory.world import World
 from spooltop.model.vocabulary import Box
 from spooltop.stop_event import StopEvent
 
@@ -88,6 +91,57 @@ def test_what_a_look_reads_besides_the_boxes_is_watched(
         if control.changes(0.2):
             return
     raise AssertionError("no change was reported")
+
+
+# Scans
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[int]:
+    """Descriptor of a directory whose mtime no coarse clock can confuse with now."""
+    (tmp_path / "no time in its name").touch()
+    os.utime(tmp_path, (1_000_000_000, 1_000_000_000))
+    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    yield fd
+    os.close(fd)
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_directory_that_changes_while_it_is_listed_is_due_again(box: int, tmp_path: Path, changes: bool) -> None:
+    class Known(dict[str, int]):
+        def get(self, name: str, default: object = None) -> None:  # type: ignore[override]
+            """Asked while the listing is under way."""
+            if changes:
+                (tmp_path / "1795220920000001.1.vm").touch()
+
+    scanner = BoxScanner(World(), scan=lambda fd, **more: scan_box(fd, **{**more, "untimed": Known()}))
+    scanner.look(box)
+    assert (scanner.due is not None) is changes
+
+
+def test_where_changes_are_not_seen_time_tells_when_to_list(box: int, tmp_path: Path) -> None:
+    now = [100.0]
+    scanner = BoxScanner(World(monotonic=lambda: now[0]), least=1.0)
+    first = scanner.look(box, unseen=True)
+    now[0] += scanner.period
+    again = scanner.look(box, unseen=True)
+    assert again.number == first.number and again.as_of > first.as_of
+    (tmp_path / "b").touch()
+    os.utime(tmp_path, (1_000_000_000, 1_000_000_000))
+    now[0] += scanner.period - 0.1
+    assert scanner.look(box, unseen=True) is again
+    now[0] += 0.1
+    assert len(scanner.look(box, unseen=True).names) == 2
+
+
+def test_a_fresh_mtime_is_not_trusted_to_tell_the_next_change(spool: Path, opened: Opened) -> None:
+    now = [100.0]
+    control = opened(spool, least=1.0, monotonic=lambda: now[0])
+    for count in (0, 1):
+        os.utime(spool / "new", (4_000_000_000, 4_000_000_000))
+        assert control.look().observation.boxes[Box.NEW].count == count
+        (spool / "new" / "m").touch()
+        now[0] += 1.0
 
 
 # The kernel's events

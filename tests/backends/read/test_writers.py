@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spooltop.backends.directory.cursors.version import handle_of
 from spooltop.backends.directory.cursors.writers import WriterWatch, parse_events
@@ -130,9 +128,3 @@ def test_a_lost_queue_at_the_end_of_what_was_read_is_an_event() -> None:
     """It may stand there without anything of a file."""
     lost = struct.pack("=IBBHQii", 24, 3, 0, 24, 0x4000, -1, 0)
     assert parse_events(lost * 2) == [(0x4000, 0, "", None)] * 2
-
-
-@given(st.binary(max_size=300))
-def test_no_bytes_break_the_parser(data: bytes) -> None:
-    for _, _, name, _ in parse_events(data):
-        assert isinstance(name, str)
