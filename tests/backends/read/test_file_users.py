@@ -15,7 +15,7 @@ from spooltop.engine import CursorFile, Spool
 from spooltop.errors import Unreadable
 from spooltop.model.look.locks import Holders
 from spooltop.model.protocols import ListQuery
-from spooltop.model.vocabulary import Box, Verdict
+from spooltop.model.vocabulary import Box
 from tests.builders import SpoolWorld, message_id
 from tests.needs import needs
 
@@ -50,11 +50,7 @@ def how(found: Holders) -> set[tuple[int | None, str]]:
 
 @needs_root
 @pytest.mark.parametrize("box", [Box.TMP, Box.NEW, Box.CUR, Box.REJECTED])
-@pytest.mark.parametrize(
-    ("modes", "words"),
-    [("r", "open for reading"), ("w", "open for writing"), ("ra", "open for writing"), ("rr", "open for reading")],
-)
-def test_of_a_message_in_any_box(memory: Path, opened: Opened, box: Box, modes: str, words: str) -> None:
+def test_of_a_message_in_any_box(memory: Path, opened: Opened, box: Box) -> None:
     with SpoolWorld(memory) as world:
         name = world.put_aside(box, message_id(1)) if box is Box.REJECTED else world.put(message_id(1), box=box)
         (path,) = world.path.rglob(name)
@@ -62,49 +58,12 @@ def test_of_a_message_in_any_box(memory: Path, opened: Opened, box: Box, modes: 
         control.look()
         (row,) = control.listing(ListQuery(box)).window(0, 1)
         assert control.holders(row.key).processes == ()
-        with opener(path, modes) as pid:
-            found = control.holders(row.key)
-        assert how(found) == {(pid, words)}
+        for modes, words in (("r", "reading"), ("w", "writing"), ("ra", "writing"), ("rr", "reading")):
+            with opener(path, modes) as pid:
+                found = control.holders(row.key)
+            assert how(found) == {(pid, f"open for {words}")}
         assert (found.processes[0].user, found.complete, found.notes) == ("root", True, ())
         assert (found.path, found.processes[0].command is None) == (f"{box}/{name}", False)
-
-
-INHERITS = """
-import os, subprocess, sys
-from spooltop.engine import Spool
-spool = Spool(sys.argv[1], durable=False)
-spool.put(b"x")
-claim = spool.claim()
-command = subprocess.Popen(["cat"], pass_fds=(spool.presence_fd(),))
-print(command.pid, flush=True)
-if sys.argv[2] == "exits":
-    os._exit(0)
-os.close(spool.presence_fd())
-print("lives", flush=True)
-sys.stdin.read()
-os._exit(0)
-"""
-
-
-@pytest.mark.parametrize(
-    ("how", "words"),
-    [
-        ("exits", "worker {0} has exited; its command {1} (cat) still runs and holds the claim; stop {1}"),
-        ("lives", "its command {1} (cat) holds the claim; stop {1}"),
-    ],
-)
-def test_the_command_that_holds_a_claim_for_its_worker_is_named(spool: Path, opened: Opened, how: str, words: str) -> None:
-    script = [sys.executable, "-c", INHERITS, str(spool), how]
-    with subprocess.Popen(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
-        assert worker.stdin is not None and worker.stdout is not None
-        command = int(worker.stdout.readline())
-        if how == "exits":
-            worker.wait()
-        else:
-            assert worker.stdout.readline() == "lives\n"
-        [row] = opened(spool).look().observation.claims
-        worker.stdin.close()
-    assert (row.verdict, row.evidence) == (Verdict.ALIVE, words.format(worker.pid, command))
 
 
 def test_of_a_claim_its_consumer(spool: Path, opened: Opened) -> None:
@@ -155,21 +114,16 @@ def test_of_a_cursor_file_and_the_lock_beside_it(spool: Path, opened: Opened) ->
     "key",
     ["/etc/passwd", "", "..", "x/../../etc", ("cur", "../../etc/passwd"), ("new", ".."), ("new", "gone"), 5, ("nobox", "x")],
 )
-def test_nothing_but_what_is_of_this_target(spool: Path, opened: Opened, key: object) -> None:
-    control = opened(spool)
-    control.look()
-    with pytest.raises(Unreadable):
-        control.holders(key)
-
-
-def test_a_link_is_not_followed(spool: Path, opened: Opened, tmp_path: Path) -> None:
-    real = tmp_path / "real"
+def test_nothing_but_what_is_of_this_target_and_no_link_is_followed(spool: Path, opened: Opened, key: object) -> None:
+    real = spool.parent / "real"
     real.touch()
     (spool / "x.lock").symlink_to(real)
     control = opened(spool)
     control.look()
     with opener(real, "w"):
         assert control.holders(str(spool / "x.lock")).processes == ()
+        with pytest.raises(Unreadable):
+            control.holders(key)
 
 
 @needs_root
