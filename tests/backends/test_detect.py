@@ -24,6 +24,7 @@ from tests.needs import needs
 from tests.programs.stored import STORED, unpacked
 
 ROOT = Path(__file__).parents[2]
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
 def fill(path: Path, *names: str) -> Path:
@@ -73,44 +74,30 @@ def test_a_spool_may_be_a_link_or_lack_a_box(tmp_path: Path, names: list[str]) -
 
 
 MAIL = [
-    ["dovecot-uidlist"],
-    ["courierimapuiddb"],
-    ["maildirfolder"],
-    ["maildirsize"],
-    [".Archive/maildirfolder"],
-    ["cur/x:2,S"],
-    ["cur/1795220920443125.9155.vm:2,S", "cur/x:2,P4242"],
-    ["cur/x:2,"],
-    ["cur/1795220919.M782871P9155Q3.vm:2,"],
+    ["dovecot-uidlist"], ["courierimapuiddb"], ["maildirfolder"], ["maildirsize"], [".Archive/maildirfolder"],
+    ["cur/x:2,S"], ["cur/x:2,"], ["cur/1795220920443125.9155.vm:2,S", "cur/x:2,P4242"], ["cur/1795220919.M782871P9155Q3.vm:2,"],
     ["new/1795220919.M782871P9155Q3.vm"],  # Python's mailbox
     ["new/1795220919.M782871P9155.vm,S=2043,W=2090"],  # Dovecot
     ["new/1795220919.M782871P9155V0000000000000803I00A1B2C3_0.vm,S=512"],  # Courier
-    ["new/1795220919.Vfd00I1e240M782871.vm"],  # Postfix
+    ["new/1795220919.Vfd00I1e240M782871.vm"], ["tmp/1795220919.Vfd00I1e240M782871.vm"],  # Postfix
     ["new/1795220919.H782871P9155.vm"],  # exim
-    ["tmp/1795220919.Vfd00I1e240M782871.vm"],
     ["new/1795220919.M1P1.vm", f"cur/1795220920443125.P5R0123456789abcdef.vm,c={'ab' * 16}.1795222800000000:2,P7"],
     ["new/1795220919.M1P1.vm", "new/1795220920443125.P5R0123456789abcdef.vm", ".spooltop/format"],
 ]  # fmt: skip
 JOBS = [
-    [".spooltop/format", "my-maildirfolder"],
-    ["new/1795220920443386.9155.vm", "new/report.txt", "new/a:2,S"],
-    ["cur/1795220920443125.9155.vm:2,P4242", "cur/x:P4242", "cur/y:2,", "cur/z:2,S1"],
-    ["cur/1795318000.M1P1.vm:P5810"],
-    ["cur/1795318000.M1P1.vm:P5810", "new/1795318001.M2P1.vm"],
-    ["new/1795220920.9155.vm", "cur/1795220919.9154.vm:2,P4242"],
-    ["new/1795220920.9155.vm", "cur/1795220919.9154.vm:P4242"],
+    [".spooltop/format", "my-maildirfolder"], ["new/1795220920443386.9155.vm", "new/report.txt", "new/a:2,S"],
+    ["cur/1795220920443125.9155.vm:2,P4242", "cur/x:P4242", "cur/y:2,", "cur/z:2,S1"], ["cur/1795318000.M1P1.vm:P5810"],
+    ["cur/1795318000.M1P1.vm:P5810", "new/1795318001.M2P1.vm"], ["new/1795220920.9155.vm", "cur/1795220919.9154.vm:2,P4242"],
+    ["new/1795220920.9155.vm", "cur/1795220919.9154.vm:P4242"], ["new/1795220920.9155.vm", ".spooltop/format"],
     ["new/1795220920.9155.vm", "new/1795220920443125.P5R0123456789abcdef.vm"],
-    ["new/1795220920.9155.vm", ".spooltop/format"],
-    ["new/1795220919.M1P1.vm,n=0"],
-    ["new/1795220920.42"],
-]
+    ["new/1795220919.M1P1.vm,n=0"], ["new/1795220920.42"],
+]  # fmt: skip
 DOUBTFUL = [
-    ["new/1795220920.9155.vm"],  # qmail, and $(date +%s).$$.$(hostname)
-    ["cur/1795220920.9155.vm"],
+    ["new/1795220920.9155.vm"], ["cur/1795220920.9155.vm"],  # qmail, and $(date +%s).$$.$(hostname)
     ["new/1795220920.9155_3.vm"],  # procmail
     ["new/1795220920_0.9155.vm"],  # mutt
     [".Archive/tmp/", ".Archive/new/", ".Archive/cur/"],
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("names", [*MAIL, *DOUBTFUL], ids=" ".join)
@@ -146,7 +133,6 @@ def test_other_kinds(real_spools: Path, tmp_path: Path) -> None:
     [
         (["tmp/", "cur/"], "", "new missing, only tmp and cur there"),
         (["tmp/", "new/", "cur -> ."], "", "its cur is a symbolic link"),
-        (["spools/memex/tmp/", "spools/memex/new/", "spools/memex/cur/"], "spool/memex", "did you mean {}/spools/memex?"),
         (["tmp/", "new/m", "cur/"], "new/m", "spooltop {} "),
         (["tmp/", "new/", "cur/", ".spooltop/held/"], ".spooltop", "spooltop {}"),
         (["l -> l"], "l", "circle"),
@@ -290,23 +276,12 @@ def test_no_permission_names_the_owner(shared_folder: Path, closed: tuple[str, .
     spool = fill(shared_folder / "deep" / "s", "tmp/", "new/", "cur/")
     for folder in closed:
         (shared_folder / folder).chmod(0o700)
-    code = """if True:
-        import difflib, shlex  # nobody may be refused the library of this interpreter
-        import os, sys
-        from spooltop.backends.directory import detect, hints
-        os.setgroups([])
-        os.setresgid(65534, 65534, 65534)
-        os.setresuid(65534, 65534, 65534)
-        try:
-            print(detect.identify(sys.argv[1]))
-        except Exception as error:
-            print(type(error).__name__, error)
-    """
-    text = subprocess.run([sys.executable, "-c", code, str(spool)], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    words = [*NOBODY, sys.executable, "-m", "spooltop", "status", str(spool)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     if closed == ("deep/s/cur",):
-        assert text.startswith("IdentifiedPath(kind='spool'")
+        assert done.returncode == 0 and "cur: permission denied" in done.stdout
     else:
-        assert text.startswith("Unreadable") and f"sudo -u root spooltop {spool}" in text
+        assert done.returncode == 5 and f"sudo -u root spooltop {spool}" in done.stderr
 
 
 LAYOUTS = "spooltop layouts lists them"
