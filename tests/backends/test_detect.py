@@ -121,13 +121,6 @@ def test_a_job_spool_is_one_for_the_dashboard_and_the_engine(tmp_path: Path, nam
     Spool(path).close()
 
 
-def test_other_kinds(real_spools: Path, tmp_path: Path) -> None:
-    for path, kind in (("seed_cursors", "cursors"), ("seed_cursors/cursors.json", "cursors"), ("stouputils_lockfifo", "locks"),
-                       ("stouputils_lockfifo/job.lock.queue", "tickets")):  # fmt: skip
-        assert kind_of(real_spools / path) == kind
-    assert kind_of(fill(tmp_path / "c", "cursors/imessage.json")) == "cursors"
-
-
 @pytest.mark.parametrize(
     ("names", "path", "hint"),
     [

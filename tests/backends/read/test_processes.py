@@ -18,6 +18,7 @@ import pytest
 from spooltop.backends.directory.liveness.pid_liveness import Certainty, judge_pid
 from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes, Watchers
 from spooltop.backends.directory.liveness.procfs import ProcFs, ProcOwner
+from spooltop.backends.directory.storage.filesystem import Mount, changes_unseen, is_local, sends_no_events
 from spooltop.backends.directory.surroundings import LocalSurroundings
 from spooltop.model.vocabulary import Verdict
 from tests.needs import needs
@@ -108,6 +109,21 @@ def _owned(tmp_path: Path, uid: int, gid: int, mode: int) -> os.stat_result:
     values = [*os.stat(tmp_path)]
     values[modes.ST_MODE], values[modes.ST_UID], values[modes.ST_GID] = modes.S_IFREG | mode, uid, gid
     return os.stat_result(values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "local", "silent", "unseen"),
+    [
+        ("ext4", True, False, False), ("tmpfs", True, False, False), ("nfs4", False, True, True), ("fuse.x", False, True, True),
+        ("virtiofs", False, True, True), ("overlay", True, False, True),  # which sends events of its upper layer alone
+    ],
+)  # fmt: skip
+def test_a_file_system_tells_whether_its_processes_are_all_here_and_its_changes_seen(
+    kind: str, local: bool, silent: bool, unseen: bool
+) -> None:
+    mount = Mount(1, (0, 1), "/", kind, False)
+    assert (is_local(mount), sends_no_events(mount), changes_unseen(mount)) == (local, silent, unseen)
+    assert not is_local(None) and not sends_no_events(None)  # what is not told is not local
 
 
 def status(proc: Path, pid: int, *numbers: int) -> Path:
