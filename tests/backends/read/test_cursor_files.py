@@ -86,14 +86,6 @@ def test_a_look_is_due_as_soon_as_a_cursor_file_is_replaced(spool: Path, place: 
                 assert time.monotonic() < end
 
 
-def test_one_file_a_source(look: Look, spool: Path) -> None:
-    assert look() == ()
-    (spool / "cursors").mkdir()
-    for name, content in (("email.json", "204511"), ("teams.json", "77"), ("notes.txt", "x")):
-        (spool / "cursors" / name).write_text(content)
-    assert [(source.sections, source.shared) for source in look()] == [({"email": 204511}, False), ({"teams": 77}, False)]
-
-
 @pytest.mark.parametrize("kind", ["fifo", "link", "folder"])
 def test_what_is_no_plain_file_is_not_opened(look: Look, spool: Path, kind: str) -> None:
     path = spool / "cursors.json"

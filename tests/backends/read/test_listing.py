@@ -142,18 +142,6 @@ def test_windows_of_rows_that_say_what_their_names_say(many: Control, spool: Pat
 
 
 @pytest.mark.parametrize(
-    ("selection", "count"),
-    [
-        (Selection(ids=("order-17", "late", "nowhere")), 2), (Selection(keys=(("new", MANY[0]),)), 1),
-        (Selection(source="bot"), 151), (Selection(everything=True), len(MANY)),
-        (Selection(box=Box.CUR, everything=True), 0), (Selection(filter="late"), 1),
-    ],
-)  # fmt: skip
-def test_selection(many: Control, selection: Selection, count: int) -> None:
-    assert len(many.listing(ListQuery(Box.NEW, selection=selection))) == count
-
-
-@pytest.mark.parametrize(
     ("query", "ids"),
     [
         ({"sort": Sort("held", True)}, ["own", "a"]), ({"sort": Sort("held", False)}, ["a", "own"]),

@@ -338,14 +338,3 @@ def test_claims_that_are_gone_take_no_memory(spool: Path, opened: Opened, clock:
         tracemalloc.stop()
     # A look may keep the claims that left since the one before; which looks do varies. The names alone of ten looks take 200 kB.
     assert min(kept[15:]) - max(kept[2:6]) < 100_000, kept
-
-
-def test_a_log_is_named_for_a_dead_holder_only(spool: Path, opened: Opened) -> None:
-    with Spool(spool) as consumer:
-        consumer.put(b"one")
-        with consumer.claim():
-            control = opened(spool)
-            control.look()
-            (row,) = control.listing(ListQuery(Box.CUR)).window(0, 9)
-            facts = dict(control.read(row.key, 9).facts)
-    assert "holder" in facts and "look up" not in facts

@@ -80,20 +80,17 @@ def test_each_queue_with_its_holder_and_who_waits_in_their_order(client: Any, se
     assert other.holders[0].since is None and server.look()[1].holders[0].since == 2e9
 
 
-def test_named_queues_are_listed_in_their_order_whether_they_are_there_or_not(client: Any, socket: str) -> None:
+def test_named_queues_are_listed_in_their_order_and_of_many_keys_a_part_at_a_look(
+    client: Any, server: RedisTickets, socket: str
+) -> None:
     RedisTicketQueue("x,y", client).register()
-    RedisTicketQueue("unnamed", client).register()
     client.set("text:queue", "no set")
     with closing(RedisTickets(f"unix://{socket}#gone,x%2Cy,text")) as named:
         assert verdicts(named.look()) == [("gone", "free"), ("x,y", "held"), ("text", "unknown")]
-
-
-def test_many_keys_are_looked_through_a_part_at_a_time_and_that_is_told(client: Any, server: RedisTickets) -> None:
     client.mset({f"key:{number}": "" for number in range(45_000)})
-    RedisTicketQueue("printer", client).register()
     looks = [server.look() for _ in range(3)]
     assert "#NAME" in looks[0][-1].evidence and looks[0][-1].verdict == "unknown"
-    assert verdicts(looks[2]) == [("printer", "held")]
+    assert verdicts(looks[2]) == [("x,y", "held")]
 
 
 def test_a_server_that_is_away_is_told_and_asked_again_less_and_less_often(tmp_path: Path, client: Any, socket: str) -> None:
@@ -112,18 +109,9 @@ def test_a_server_that_is_away_is_told_and_asked_again_less_and_less_often(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("redis://user:s3cret@host:6380/2#a", "redis://host:6380/2"),
-        ("rediss://:s3cret@[::1]/0", "rediss://[::1]"),
-        ("unix:///run/redis.sock?db=3&password=s3cret#a", "unix:///run/redis.sock?db=3"),
-        *((url, None) for url in ("", "s3cret", "http://:s3cret@h", "redis://:s3cret@h:port", "redis://", "redis://h/name", "unix://")),
-    ],
-)  # fmt: skip
-def test_a_password_is_not_shown_and_what_is_no_url_is_refused_without_it(url: str, shown: str | None) -> None:
-    if shown is not None:
-        assert RedisTickets(url).shown == shown
-        return
+    "url", ["", "s3cret", "http://:s3cret@h", "redis://:s3cret@h:port", "redis://", "redis://h/name", "unix://"]
+)
+def test_what_is_no_url_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(UsageError) as refused:
         RedisTickets(url)
     assert "s3cret" not in str(refused.value) and "redis://HOST" in str(refused.value)
@@ -173,17 +161,15 @@ def test_nonsense_is_told_and_not_taken_for_tickets(answer: tuple[bytes, bytes, 
         assert lock.evidence.isprintable()
 
 
-@pytest.mark.parametrize("answer", ["nested", "loading"])
-def test_a_bad_server_takes_nothing_from_the_spool_itself(spool: Path, answer: str) -> None:
+def test_a_bad_server_takes_nothing_from_the_spool_itself(spool: Path) -> None:
     (spool / "new" / "1795220920443125.1.vm").touch()
-    with endless(*NONSENSE[answer]) as port:
+    with endless(*NONSENSE["nested"]) as port:
         url = f"redis://127.0.0.1:{port}"
         option = ("--redis-tickets", url)
         done = spooltop("status", spool, *option, "--json")
         status = json.loads(done.out)
         assert (done.code, status["boxes"]["new"]["count"]) == (0, 1)
         assert [(lock["path"], lock["verdict"]) for lock in status["locks"]] == [(url, "unknown")]
-        assert url in spooltop("status", spool, *option).out
         for command in ("locks", "tickets"):
             done = spooltop(command, spool, *option)
             assert done.code == 5 and done.err.startswith(f"spooltop: {url}: ") and done.err.count("\n") == 1
@@ -198,11 +184,10 @@ def test_a_name_that_is_no_text_is_shown_and_breaks_nothing(client: Any, server:
     queue = RedisTicketQueue("printer", client, stale_timeout=60)
     client.zadd("printer:queue", {b"1:\xff:1795220919000": 1, b"\xff": 2})
     assert queue.is_head(1) and not queue.is_head(2)
-    queue.cleanup_stale()
-    assert client.zrange("printer:queue", 0, -1) == [b"\xff"]
-    assert not queue.is_head(2)
-    queue.cleanup_stale()
-    assert not queue.is_empty()
+    for _ in range(2):
+        queue.cleanup_stale()
+        assert client.zrange("printer:queue", 0, -1) == [b"\xff"]
+        assert not queue.is_head(2) and not queue.is_empty()
 
 
 def test_a_server_with_a_password_and_a_number(client: Any, socket: str) -> None:
