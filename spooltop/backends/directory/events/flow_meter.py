@@ -34,6 +34,7 @@ class FlowMeter:
         self._operators = OperatorMoves()
         self._counter = FlowCounter(in_new, self._operators)
         self._compared: tuple[set[str], set[str]] | None = None
+        self._listened = False
         self._compared_scans = (-1, -1)
 
     @property
@@ -59,10 +60,11 @@ class FlowMeter:
         if self._set_aside.generation != self._aside_generation:
             self._aside_ids, self._aside_generation = self._set_aside.ids(), self._set_aside.generation
         self._counter.add(*report.batches, aside=before)
-        if self._counter.last_claim_at is None and claims:
+        if self._counter.last_claim_at is None and claims and not (self._listened and report.listening):
             self._counter.adopt(((row.id, row.in_box_since) for row in claims), changed_at(cur))
         if starting:
             return self._counter.begin(now)  # the first batch tells what came since
+        self._listened = report.listening  # from now on the events tell of each claim, some after a look has listed it
         if report.listening and report.until is not None:
             now = report.until  # what came later has not been received: a rate covers the time for which events were received
         if report.listening:
