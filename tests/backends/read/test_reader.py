@@ -115,22 +115,6 @@ def test_a_killed_consumer_is_dead_within_two_looks(spool: Path, opened: Opened,
 
 
 @needs_root
-def test_a_consumer_in_a_container_without_a_token(spool: Path, opened: Opened) -> None:
-    """Its number there is free here, or belongs to somebody else: as long as it runs it is not called dead."""
-    script = f"mv {spool}/new/m {spool}/cur/m:2,P$$; echo ready; read end"
-    (spool / "new" / "m").write_text("m")
-    control = opened(spool)
-    command = [*CONTAINER, "--kill-child", "sh", "-c", script]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None and process.stdin is not None
-        process.stdout.readline()
-        for _ in range(3):
-            (row,) = see(control).claims
-            assert row.verdict in (Verdict.ALIVE, Verdict.UNKNOWN)
-        process.stdin.close()
-
-
-@needs_root
 def test_a_living_consumer_whose_presence_may_not_be_seen_is_unknown() -> None:
     with tempfile.TemporaryDirectory(prefix="spooltop-open-") as folder:  # pytest's own folders are closed to others
         spool = Path(folder)
@@ -266,18 +250,6 @@ def test_a_change_that_came_too_early_makes_changes_return_when_it_is_due(still:
     assert control.look().observation.boxes[Box.NEW].count == 0
     assert control.changes(60)
     assert control.look().observation.boxes[Box.NEW].count == 1
-
-
-def test_flow_without_events_is_a_lower_bound(spool: Path, opened: Opened) -> None:
-    control = opened(spool)
-    assert not control.look().observation.flow.measured
-    (spool / "new" / "m").touch()
-    flow = see(control).flow
-    assert (flow.measured, flow.exact, flow.arrived) == (True, False, 1)
-    (spool / "new" / "m").rename(spool / "cur" / "m:2,P1")
-    assert see(control).flow.claimed == 1
-    (spool / "cur" / "m:2,P1").unlink()
-    assert [see(control).flow.done for _ in range(3)] == [0, 1, 0]
 
 
 def test_of_a_storm_every_message_is_counted_once(spool: Path, opened: Opened) -> None:

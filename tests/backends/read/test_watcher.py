@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import queue
 import struct
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,25 @@ from .conftest import Opened
 from .table import see_until
 
 MOVED_TO, OVERFLOW, IGNORED = 0x80, 0x4000, 0x8000
+NEW = "1795220920443125.P9R0123456789abcdef.vm,s=email"
+CUR = f"{NEW},c={'ab' * 16}.1795220925443125:2,P7"
+
+
+class Told(queue.Queue[Any]):
+    """The events that the watch of a Control receives: those that a test puts here."""
+
+    def __call__(self, _: Iterable[str], stop: threading.Event) -> Iterator[Any]:
+        yield Events()
+        while not stop.is_set():
+            with suppress(queue.Empty):
+                yield self.get(timeout=0.05)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    events = Told()
+    monkeypatch.setattr(watcher, "kernel_source", events)
+    return events
 
 
 @pytest.mark.parametrize(
@@ -36,27 +57,30 @@ MOVED_TO, OVERFLOW, IGNORED = 0x80, 0x4000, 0x8000
     ids=["the queue overflowed", "very many from watchfiles, which does not tell", "the thread slept"],
 )
 def test_where_events_may_be_lost_all_is_listed_at_once(
-    spool: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch, events: Any, seconds: float
+    spool: Path, opened: Opened, told: Told, events: Any, seconds: float
 ) -> None:
-    changed, now = threading.Event(), [0.0]
-
-    def source(_: Iterable[str], stop: threading.Event) -> Iterator[Any]:
-        yield Events()
-        changed.wait()
-        yield events
-        stop.wait()
-
-    monkeypatch.setattr(watcher, "kernel_source", source)
+    now = [0.0]
     control = opened(spool, watch=True, least=1_000.0, monotonic=lambda: now[0])
-    try:
-        see_until(control, lambda observation: observation.watch.mode == "live")
-        (spool / "new" / "m").touch()
-        assert control.look().observation.boxes[Box.NEW].count == 0
-        now[0] = seconds
-    finally:
-        changed.set()
+    see_until(control, lambda observation: observation.watch.mode == "live")
+    (spool / "new" / "m").touch()
+    assert control.look().observation.boxes[Box.NEW].count == 0
+    now[0] = seconds
+    told.put(events)
     observation = see_until(control, lambda observation: observation.boxes[Box.NEW].count == 1)
     assert observation.watch.mode == "live" and not observation.flow.exact
+
+
+@pytest.mark.parametrize(("late", "sampled"), [(0.0, True), (60.0, False)])
+def test_what_is_read_late_is_counted_and_no_sample_of_times(
+    spool: Path, opened: Opened, told: Told, late: float, sampled: bool
+) -> None:
+    control = opened(spool, watch=True)
+    see_until(control, lambda observation: observation.flow.measured)
+    boxes = {str(spool / "new"): {NEW}, str(spool / "cur"): {CUR}}
+    told.put(Events(added=boxes, deleted=boxes, count=4, late=late))
+    flow = see_until(control, lambda observation: observation.flow.done == 1).flow
+    (passage,) = flow.completions
+    assert (passage.put_at is not None, passage.claimed_at is not None) == (sampled, sampled)
 
 
 def test_a_watch_that_fails_says_why_and_scans_go_on(spool: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
