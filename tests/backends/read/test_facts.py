@@ -1,4 +1,4 @@
-"""Facts about a place that ``doctor`` tells: trials of what it can do, what was left there, who works there, who shares it."""
+"""Facts about a place: trials of what it can do, what was left there, who works there, who shares it, who may write."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import errno
 import fcntl
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from spooltop.backends.directory.facts.trials import try_all
 from spooltop.engine import Spool
 from spooltop.engine.system.files import Files
 from tests.cli.streams import spooltop
+from tests.needs import needs
 
 
 class Broken(Files):
@@ -109,3 +112,20 @@ def test_shares_are_found_wherever_they_are_listed(tmp_path: Path) -> None:
     (root / "etc/exports").unlink()
     (root / "etc/exports").symlink_to(root / "etc/exports")
     assert shares(str(target), str(root))[1] == (f"{root}/etc/exports",)
+
+
+@needs("root")
+@pytest.mark.parametrize(("mounted", "critical"), [("--bind", False), ("-t tmpfs", True)], ids=["bind mount", "file system"])
+def test_a_mount_that_is_read_only_for_us_alone_is_no_problem(tmp_path: Path, mounted: str, critical: bool) -> None:
+    source, place = tmp_path / "source", tmp_path / "place"
+    place.mkdir()
+    Spool.create(source / "x").close()
+    bound = ",bind" if mounted == "--bind" else ""
+    steps = (
+        f"mount {mounted} '{source}' '{place}' && cp -a '{source}/.' '{place}/' 2>/dev/null; "
+        f"mount -o remount,ro{bound} '{place}' && exec '{sys.executable}' -m spooltop status '{place}/x' --json"
+    )
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", steps], capture_output=True, text=True, check=True)
+    status = json.loads(done.stdout)
+    assert status["disk"]["readonly"]
+    assert ("fs-readonly" in {problem["code"] for problem in status["problems"]}) is critical

@@ -159,29 +159,12 @@ def test_judged_rows_are_ordered_and_chosen_by_their_verdicts(
     assert [row.id for row in rows_of(control, box=Box.CUR, **query)] == ids
 
 
-def test_before_the_first_look(spool: Path, opened: Opened) -> None:
-    listing = opened(spool).listing(ListQuery(Box.NEW))
-    assert (len(listing), listing.complete) == (0, False)
-
-
 @pytest.mark.parametrize(("many_in", "few_in"), [(Box.CUR, Box.TMP), (Box.TMP, Box.CUR)])
 def test_a_list_is_complete_where_all_of_its_own_box_was_judged(spool: Path, opened: Opened, many_in: Box, few_in: Box) -> None:
     for box, count in ((many_in, 3), (few_in, 1)):
         for number in range(count):
             (spool / box / f"job{number}:2,P4242").touch()
     control = opened(spool, judged_at_most=1)
+    assert not control.listing(ListQuery(few_in)).complete  # before the first look
     assert not control.look().observation.judged_all
     assert control.listing(ListQuery(few_in)).complete and not control.listing(ListQuery(many_in)).complete
-
-
-@pytest.mark.parametrize(
-    ("filtered", "chosen", "timed"),
-    [
-        ("src:x", None, False), ("age:>1s", None, True), ("", Selection(source="x"), False),
-        ("", Selection(older_than=1.0), True), ("", Selection(filter="x"), True), ("src:x", Selection(older_than=1.0), True),
-    ],
-)  # fmt: skip
-def test_a_list_whose_rows_change_with_the_time_says_so(
-    many: Control, filtered: str, chosen: Selection | None, timed: bool
-) -> None:
-    assert many.listing(ListQuery(Box.NEW, filter=filtered, selection=chosen)).timed is timed

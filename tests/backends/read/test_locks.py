@@ -255,12 +255,6 @@ def test_what_is_not_visible_makes_a_lock_unknown(
     assert (lock.verdict, lock.evidence) == ("unknown", evidence)
 
 
-def test_a_second_name_of_an_element_does_not_tell_whose_it_is(real_spools: Path, look: Look) -> None:
-    (lock,) = look(real_spools / "dirq_simple" / "6b00e590").values()
-    assert (lock.kind, lock.verdict) == ("soft", "unknown")
-    assert lock.evidence == "a link to 6b00e5b7c2149f: it does not name its owner"
-
-
 def test_the_first_ticket_of_the_dead_on_a_free_lock_is_an_orphan(real_spools: Path, look: Look) -> None:
     """And where somebody has the lock all the same, it is not."""
     folder = real_spools / "stouputils_lockfifo"

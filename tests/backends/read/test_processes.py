@@ -319,29 +319,3 @@ def test_the_cpu_of_children_counts() -> None:
         assert before.keys() >= {os.getpid(), child.pid} and after[child.pid] > before[child.pid]
         child.stdin.write(b"\n")
     assert Processes().cpu(child.pid) is None
-
-
-def test_a_process_that_ended_uses_nothing() -> None:
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert Processes().use(pid) is None  # a zombie
-    os.waitpid(pid, 0)
-    assert (Processes().use(pid), Processes().command_line(pid)) == (None, "")
-
-
-def test_a_process_of_another_user_exists_until_it_has_ended() -> None:
-    """``kill`` is refused there, and says that it is there."""
-    with subprocess.Popen(["sleep", "1000"]) as other:
-        results = []
-        for _ in range(2):
-            pid = os.fork()
-            if pid == 0:
-                if os.geteuid() == 0:
-                    os.setuid(65534)
-                os._exit(int(bool(Processes().exists(other.pid))) + 2 * int(bool(Processes().exists(1))))
-            results.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-            other.kill()
-            other.wait()
-    assert results == [3, 2]

@@ -22,7 +22,7 @@ from spooltop.errors import Refused, SpooltopError, Unreadable
 from spooltop.model.filters.selection import Selection
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
-from tests.builders import SpoolWorld
+from tests.builders import LIVING, SpoolWorld
 from tests.clock import Clock
 from tests.needs import needs
 
@@ -33,14 +33,6 @@ HOSTILE = [
     b"[red]x[bold]", b"a\x1b[31mb", b"two\nlines", b"\xff\xfe", b"2026-11-21T02:41:09.json", b"n" * 255, b",n=1", b":2,P1", b"~",
     b" ",
 ]  # fmt: skip
-CONSUMER = """
-import sys
-from spooltop.engine import Spool
-spool = Spool(sys.argv[1])
-claim = spool.claim(timeout=30)
-print(claim.id, flush=True)
-sys.stdin.read()
-"""
 CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc"]
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 needs_root = needs("root")
@@ -50,7 +42,7 @@ needs_root = needs("root")
 def consumer(spool: Path, *inside: str) -> Iterator[subprocess.Popen[str]]:
     (spool / "new" / "1795220920443125.1.vm").write_text("m")
     with subprocess.Popen(
-        [*inside, sys.executable, "-c", CONSUMER, str(spool)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*inside, sys.executable, "-c", LIVING, str(spool), "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -115,17 +107,20 @@ def test_a_killed_consumer_is_dead_within_two_looks(spool: Path, opened: Opened,
 
 
 @needs_root
-def test_a_living_consumer_whose_presence_may_not_be_seen_is_unknown() -> None:
+def test_of_another_users_living_consumers_none_is_dead() -> None:
     with tempfile.TemporaryDirectory(prefix="spooltop-open-") as folder:  # pytest's own folders are closed to others
         spool = Path(folder)
         spool.chmod(0o755)
         for box in ("tmp", "new", "cur"):
             (spool / box).mkdir(mode=0o755)
-        with consumer(spool):
+        with consumer(spool) as process:
             (spool / ".spooltop" / "consumers").chmod(0o700)
+            (spool / "cur" / f"foreign:2,P{process.pid}").touch()  # kill(2) is refused there, and says that it is there
             words = [*NOBODY, sys.executable, "-m", "spooltop", "ls", folder, "--box", "cur", "--json"]
-            claim = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
-    assert (claim["verdict"], claim["evidence"]) == ("unknown", "its presence file cannot be read")
+            claims = map(json.loads, subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines())
+    assert {(claim["id"] == "foreign", claim["verdict"], claim["evidence"]) for claim in claims} == {
+        (False, "unknown", "its presence file cannot be read"), (True, "alive", "running"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("gone", [None, "tmp", "cur", "new"])
