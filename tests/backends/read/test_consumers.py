@@ -89,23 +89,17 @@ def test_who_holds_who_waits_and_who_died(memory: Path, opened: Opened) -> None:
         assert gathered(opened(world.path)).count("running") == 1
 
 
-def test_a_consumer_that_left_its_presence_is_no_alarm(spool: Path, opened: Opened) -> None:
-    with presence(spool):
+def test_a_consumer_that_left_its_presence_is_no_alarm_and_of_another_machine_nothing_is_known(
+    spool: Path, opened: Opened
+) -> None:
+    with presence(spool), presence(spool, host="elsewhere", boot_id="0" * 36, machine_id="f" * 32):
         pass
-    (row,) = gathered(opened(spool, processes=FakeProcesses())).consumers
-    assert (row.verdict, row.word, row.exited) == (Verdict.DEAD, "exited", True)
-
-
-def test_of_a_consumer_of_another_machine_nothing_is_known(spool: Path, opened: Opened) -> None:
-    with presence(spool, host="elsewhere", boot_id="0" * 36, machine_id="f" * 32):
-        pass
-    (row,) = gathered(opened(spool, processes=FakeProcesses())).consumers
-    assert (row.word, row.owner.host, row.usage) == ("unknown", "elsewhere", None) and "another machine" in row.evidence
-
-
-def test_a_spool_that_is_gone_has_no_consumers(spool: Path, opened: Opened) -> None:
-    control = opened(spool)
-    spool.rename(spool.with_name("elsewhere"))
+    control = opened(spool, processes=FakeProcesses())
+    unknown, exited = sorted(gathered(control).consumers, key=lambda row: row.exited)
+    assert (exited.verdict, exited.word) == (Verdict.DEAD, "exited")
+    assert (unknown.word, unknown.owner.host, unknown.usage) == ("unknown", "elsewhere", None)
+    assert "another machine" in unknown.evidence
+    spool.rename(spool.with_name("gone"))
     assert gathered(control).consumers == ()
 
 

@@ -22,24 +22,24 @@ from tests.cli.streams import spooltop
 from tests.needs import needs
 
 
-class Broken(Files):
-    """Files of a file system that cannot do what is named, or does it wrong."""
+def broken(*names: str) -> Files:
+    """Files of a file system that cannot do what is named."""
 
-    def __init__(self, *names: str) -> None:
-        super().__init__()
-        for name in names:
-            setattr(self, name, self._fail)
-
-    def _fail(self, *arguments: object) -> None:
+    def fail(*arguments: object) -> None:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    files = Files()
+    for name in names:
+        setattr(files, name, fail)
+    return files
 
 
 def test_trials_find_what_does_not_work(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failed(files: Files) -> dict[str, str]:
         return {name: one.error for name, one in try_all(str(spool / "tmp"), files).items() if one.error}
 
-    assert failed(Broken("sync_dir")) == {"sync-dir": "Invalid argument"}
-    assert failed(Broken("rename_noreplace", "link")) == {"noreplace": "unsupported", "link": "unsupported"}
+    assert failed(broken("sync_dir")) == {"sync-dir": "Invalid argument"}
+    assert failed(broken("rename_noreplace", "link")) == {"noreplace": "unsupported", "link": "unsupported"}
 
     class Replaces(Files):
         def link(self, name: str, dir_fd: int, to: str, to_fd: int) -> None:

@@ -13,7 +13,7 @@ from spooltop.control import Control
 from spooltop.errors import UsageError
 from spooltop.model.filters.query import parse
 from spooltop.model.filters.selection import Selection
-from spooltop.model.protocols import Listing, ListQuery, Sort
+from spooltop.model.protocols import ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Verdict
 
@@ -44,26 +44,23 @@ def rows_of(control: Control, **query: Any) -> list[Row]:
     return listing.window(0, len(listing))
 
 
-def shown(listing: Listing) -> list[str]:
-    return [row.name for row in listing.window(0, len(listing))]
+def names_of(control: Control, **query: Any) -> list[str]:
+    return [row.name for row in rows_of(control, **query)]
 
 
-def value(row: Row, column: str) -> Any:
-    """What a column sorts by."""
-    return {"age": row.enqueued_at, "held": row.in_box_since, "size": row.size, "source": row.source, "tries": row.attempt,
-            "name": row.name}[column]  # fmt: skip
-
-
-@pytest.mark.parametrize("column", ["age", "size", "source", "tries", "name"])
+@pytest.mark.parametrize(
+    ("column", "member"),
+    [("age", "enqueued_at"), ("size", "size"), ("source", "source"), ("tries", "attempt"), ("name", "name")],
+)
 @pytest.mark.parametrize("filter", ["", "src:email", "!0000"])
 @pytest.mark.parametrize("descending", [False, True])
 def test_all_are_in_order_by_each_column_and_what_is_not_known_comes_last(
-    many: Control, column: str, filter: str, descending: bool
+    many: Control, column: str, member: str, filter: str, descending: bool
 ) -> None:
     rows = rows_of(many, sort=Sort(column, descending), filter=filter)
-    assert sorted(row.name for row in rows) == sorted(row.name for row in rows_of(many, filter=filter)) != []
-    values = [value(row, column) for row in rows]
-    known = [one for one in values if one is not None]
+    assert sorted(row.name for row in rows) == sorted(names_of(many, filter=filter)) != []
+    values = [getattr(row, member) for row in rows]
+    known = [value for value in values if value is not None]
     oldest_first = descending if column == "age" else not descending
     assert known == sorted(known, reverse=not oldest_first) and values == [*known, *[None] * (len(values) - len(known))]
 
@@ -80,16 +77,15 @@ FILTERS = (
 def test_a_filter_takes_the_rows_that_match(many: Control, filter: str, older_than: float | None) -> None:
     selection = None if older_than is None else Selection(older_than=older_than)
     wanted, now = parse(filter), many.now()
-    matching = [
-        row.name for row in rows_of(many) if wanted.match(row, now) and (selection is None or selection.matches(row, now))
-    ]
-    assert sorted(row.name for row in rows_of(many, filter=filter, selection=selection)) == sorted(matching)
+    older = [row for row in rows_of(many) if selection is None or selection.matches(row, now)]
+    matching = [row.name for row in older if wanted.match(row, now)]
+    assert sorted(names_of(many, filter=filter, selection=selection)) == sorted(matching)
 
 
 @pytest.mark.parametrize("filter", ["", "email"])
 def test_what_is_listed_is_found_by_its_key(many: Control, filter: str) -> None:
     listing = many.listing(ListQuery(Box.NEW, filter=filter))
-    names = shown(listing)
+    names = names_of(many, filter=filter)
     assert list(listing.keys()) == [("new", name) for name in names]
     assert [listing.find(("new", name)) for name in names[:50]] == list(range(50))
     assert listing.find(("new", MANY[0])) == (None if filter else names.index(MANY[0]))
@@ -99,14 +95,13 @@ def test_what_is_listed_is_found_by_its_key(many: Control, filter: str) -> None:
 
 @pytest.mark.parametrize("sort", [Sort("age"), Sort("age", False), Sort("tries"), Sort("size", False)])
 def test_an_order_that_is_kept_is_of_what_is_there(many: Control, spool: Path, sort: Sort) -> None:
-    whole = [row.name for row in rows_of(many, sort=sort)]
-    of_email = [row.name for row in rows_of(many, sort=sort, filter="src:email")]
+    whole, of_email = (names_of(many, sort=sort, filter=filter) for filter in ("", "src:email"))
     for name in whole[10:30]:
         (spool / "new" / name).unlink()
     many.look(rescan=True)
     left = whole[:10] + whole[30:]
-    assert [row.name for row in rows_of(many, sort=sort)] == left
-    assert [row.name for row in rows_of(many, sort=sort, filter="src:email")] == [name for name in of_email if name in left]
+    assert names_of(many, sort=sort) == left
+    assert names_of(many, sort=sort, filter="src:email") == [name for name in of_email if name in left]
 
 
 def test_it_is_heard_how_far_a_list_has_come_and_what_matches_so_far(many: Control) -> None:
@@ -121,7 +116,8 @@ def test_it_is_heard_how_far_a_list_has_come_and_what_matches_so_far(many: Contr
             self.reports.append((share, [row.name for row in rows], count))
 
     hearing = Hearing()
-    names = shown(many.listing(ListQuery(Box.NEW, "src:email"), progress=hearing))
+    listing = many.listing(ListQuery(Box.NEW, "src:email"), progress=hearing)
+    names = [row.name for row in listing.window(0, len(listing))]
     shares, counts = [share for share, _, _ in hearing.reports], [count for _, _, count in hearing.reports]
     assert shares == sorted(shares) and 0 <= shares[0] < shares[-1] <= 1
     assert counts == sorted(counts) and counts[-1] <= len(names)

@@ -1,4 +1,4 @@
-"""Lock files: real locks by real processes; markers that name a holder; the kernel's table."""
+"""Lock files: real locks by real processes; markers that name a holder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import filelock
 import pytest
 
 from spooltop.model.look.locks import Lock
-from spooltop.model.proc.locks import LockLine, parse_locks
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Box
 from tests.cli.streams import spooltop
@@ -48,23 +47,6 @@ def table() -> FakeProcesses:
     table = FakeProcesses(pids={78: LIVING})
     table.contained[79] = Process(5000, 0.0)
     return table
-
-
-def test_parse() -> None:
-    fe = (0xFE, 0)
-    assert parse_locks(b"""\
-1: FLOCK  ADVISORY  WRITE 17795 fe:00:2326310 0 EOF
-2: POSIX  ADVISORY  WRITE 17789 fe:00:2326311 5 14
-2: -> POSIX  ADVISORY  WRITE 17793 fe:00:2326311 0 EOF
-3:  -> FLOCK  ADVISORY  WRITE 17791 fe:00:2326310 0 EOF
-4: LEASE  ACTIVE    READ  17791 fe:00:7 0 EOF
-5: OFDLCK ADVISORY  WRITE -1 fe:00:2326312 0 EOF
-nonsense
-""") == [
-        LockLine("flock", False, 17795, fe, 2326310), LockLine("posix", False, 17789, fe, 2326311),
-        LockLine("posix", True, 17793, fe, 2326311), LockLine("flock", True, 17791, fe, 2326310),
-        LockLine("ofd", False, -1, fe, 2326312),
-    ]  # fmt: skip
 
 
 # Locks of the kernel

@@ -16,31 +16,24 @@ from tests.clock import NOW
 from .conftest import Opened
 
 
-@pytest.fixture
-def new(spool: Path, opened: Opened, clock: Callable[[], float]) -> Callable[[], BoxState]:
-    """Looks at ``new`` by a new Control."""
-    return lambda: opened(spool, clock=clock).look().observation.boxes[Box.NEW]
+def test_oldest_is_by_the_time_in_the_name_else_by_mtime_and_bytes_of_many_are_estimated(
+    spool: Path, opened: Opened, clock: Callable[[], float]
+) -> None:
+    def new() -> BoxState:
+        return opened(spool, clock=clock).look().observation.boxes[Box.NEW]
 
-
-def test_oldest_is_by_the_time_in_the_name_else_by_mtime(spool: Path, new: Callable[[], BoxState]) -> None:
     box = spool / "new"
     for number in range(300):
-        (box / f"{1795220925446548 + number}.P9155R{number:016x}.vm").touch()
-    assert new().oldest_at == 1_795_220_925.446548
-    (box / "1795220920446548.9155.vm").touch()
-    (box / "1795220919.M781490P9155Q1.vm").touch()
-    (box / "report.txt").touch()
-    assert new().oldest_at == 1_795_220_919.78149
-    os.utime(box / "report.txt", (1_000, 1_000))
-    assert new().oldest_at == 1_000
-
-
-def test_bytes_of_many_are_estimated(spool: Path, new: Callable[[], BoxState]) -> None:
-    for number in range(300):
-        (spool / "new" / f"{number}").write_bytes(b"1234")
+        (box / f"{1795220925446548 + number}.P9155R{number:016x}.vm").write_bytes(b"1234")
         if number in (9, 299):
             state = new()
             assert (state.count, state.bytes, state.bytes_estimated) == (number + 1, 4 * (number + 1), number > 9)
+    assert new().oldest_at == 1_795_220_925.446548
+    for name in ("1795220920446548.9155.vm", "1795220919.M781490P9155Q1.vm", "report.txt"):
+        (box / name).touch()
+    assert new().oldest_at == 1_795_220_919.78149
+    os.utime(box / "report.txt", (1_000, 1_000))
+    assert new().oldest_at == 1_000
 
 
 # Ages
