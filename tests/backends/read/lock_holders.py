@@ -1,14 +1,14 @@
-"""Processes that hold a lock of the kernel, or wait for it."""
+"""Processes that have a file open, hold a lock of the kernel on it, or wait for it."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-__all__ = ["holder"]
+__all__ = ["holder", "opener"]
 
 HOLDER = """
 import fcntl, os, sys
@@ -24,13 +24,19 @@ if how == "flock" and len(sys.argv) > 3 and os.fork():
 print("has it", os.getpid(), flush=True)
 sys.stdin.read()
 """
+OPENER = """
+import os, sys
+fds = [os.open(sys.argv[2], {"r": os.O_RDONLY, "w": os.O_WRONLY, "a": os.O_RDWR | os.O_APPEND}[how]) for how in sys.argv[1]]
+print("open", flush=True)
+sys.stdin.read()
+"""
 
 
 @contextmanager
-def holder(how: str, path: Path, *more: str) -> Iterator[int]:
+def holder(how: str, path: Path, *more: str, code: str = HOLDER) -> Iterator[int]:
     """A process that holds the lock (or waits for it); its pid, or that of its child."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, how, str(path), *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, how, str(path), *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None and process.stdin is not None
         said = process.stdout.readline().split()
@@ -42,3 +48,8 @@ def holder(how: str, path: Path, *more: str) -> Iterator[int]:
             process.stdin.close()
             if how == "wait":
                 process.kill()
+
+
+def opener(path: Path, modes: str) -> AbstractContextManager[int]:
+    """A process that has the file open once for each letter: to read, to write, to append."""
+    return holder(modes, path, code=OPENER)

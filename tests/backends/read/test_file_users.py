@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,28 +16,9 @@ from tests.builders import SpoolWorld, message_id
 from tests.needs import needs
 
 from .conftest import Opened
-from .lock_holders import holder
+from .lock_holders import holder, opener
 
 needs_root = needs("root")
-
-OPENER = """
-import os, sys
-fds = [os.open(sys.argv[1], {"r": os.O_RDONLY, "w": os.O_WRONLY, "a": os.O_RDWR | os.O_APPEND}[how]) for how in sys.argv[2]]
-print("open", flush=True)
-sys.stdin.read()
-"""
-
-
-@contextmanager
-def opener(path: Path, how: str) -> Iterator[int]:
-    words = [sys.executable, "-c", OPENER, str(path), how]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None and process.stdout is not None
-        process.stdout.readline()
-        try:
-            yield process.pid
-        finally:
-            process.stdin.close()
 
 
 def how(found: Holders) -> set[tuple[int | None, str]]:

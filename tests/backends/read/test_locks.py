@@ -274,10 +274,8 @@ def test_readers_and_writers_of_a_read_write_lock_are_listed(tmp_path: Path, loo
     newest.write_text(f"filelock-rw/1\ngeneration=9\nwriter={writer}\nreader={reader}\n")
     for token, pid in ((reader, 78), (writer, 77)):
         (path / "holders" / token).write_text(f"filelock-rw/1\ntoken={token}\npid={pid}\nhost=here\nlease=90.0\nnonce=1\n")
-    for pids, verdict, evidence in (
-        ({78: LIVING}, "blocked", "1 reads"),
-        ({}, "unknown", "pid 78 has exited; filelock evicts it when its heartbeat stays away"),
-    ):
+    died = "pid 78 has exited; filelock evicts it when its heartbeat stays away"
+    for pids, verdict, evidence in (({78: LIVING}, "blocked", "1 reads"), ({}, "unknown", died)):
         found = look(tmp_path, FakeProcesses(pids=pids))["x.lock.rw"]
         assert (found.verdict, found.evidence) == (verdict, evidence)
         assert [[one.pid for one in side] for side in (found.holders, found.waiters)] == [[78], [77]]

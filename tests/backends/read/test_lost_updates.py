@@ -53,32 +53,19 @@ def watched(turns: Turns) -> tuple[list[dict[str, int]], dict[str, Cursor]]:
     return looks, {cursor.source: cursor for cursor in snapshot.cursors}
 
 
-def lost_updates(cursor: Cursor) -> list[LostUpdate]:
-    """The resets in the history, oldest first."""
-    history = cursor.history[::-1]
-    return [
-        (int(str(before.value)), int(str(write.value)), frozenset(write.also_changed))
-        for before, write in pairwise(history)
-        if write.lost
-    ]
-
-
 def resets(looks: list[dict[str, int]], source: str) -> Iterator[tuple[LostUpdate, bool]]:
     """The resets between two looks, and whether nobody can take it for a rewind by hand: another went forward in the same write,
     and what it went back to had been there within its last three moves. A poller only ever counts up, so each step down was a
     lost update."""
-    moves: list[tuple[int, int]] = []
+    left: list[int] = []
     for before, after in pairwise(looks):
-        if before[source] == after[source]:
-            continue
-        moves.append((before[source], after[source]))
-        if after[source] < before[source]:
+        old, new = before[source], after[source]
+        if new < old:
             changed = {other for other in SOURCES if before[other] != after[other]} - {source}
             forward = any(after[other] > before[other] for other in changed)
-            yield (
-                (before[source], after[source], frozenset(changed)),
-                forward and after[source] in {old for old, _ in moves[-4:-1]},
-            )
+            yield (old, new, frozenset(changed)), forward and new in left[-3:]
+        if new != old:
+            left.append(old)
 
 
 @settings(max_examples=40)
@@ -86,7 +73,9 @@ def resets(looks: list[dict[str, int]], source: str) -> Iterator[tuple[LostUpdat
 def test_every_reset_that_stood_at_a_look_is_found_and_none_invented(turns: Turns) -> None:
     looks, cursors = watched(turns)
     for source in SOURCES:
-        found, truth = lost_updates(cursors[source]), list(resets(looks, source))
+        writes = pairwise(cursors[source].history[::-1])
+        found = [(before.value, after.value, frozenset(after.also_changed)) for before, after in writes if after.lost]
+        truth = list(resets(looks, source))
         there = [reset for reset, _ in truth]
         assert all(found.count(reset) <= there.count(reset) for reset in found)
         assert all(found.count(reset) == there.count(reset) for reset, sure in truth if sure)
