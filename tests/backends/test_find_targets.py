@@ -46,10 +46,6 @@ def test_words_name_what_can_be_opened(root: Path, words: list[str], found: list
     assert find_targets([word.format(root) for word in words]) == [f"{root}/{name}" for name in found]
 
 
-def test_a_url_stays() -> None:
-    assert find_targets(["redis://h:6379/0#q*/g"]) == ["redis://h:6379/0#q*/g"]
-
-
 def test_a_name_with_the_signs_of_a_glob_is_a_path_where_it_is_there(root: Path) -> None:
     odd = spool(root / "[ab]*")
     assert find_targets([odd]) == [odd] and odd in find_targets([str(root)])

@@ -47,19 +47,12 @@ def presence(spool: Path, **elsewhere: str) -> Iterator[str]:
 class FakeProcesses(Processes):
     """``pids`` live here; ``hidden`` live and are not shown; ``contained`` are numbers inside containers → process."""
 
-    def __init__(
-        self,
-        *,
-        pids: Mapping[int, Process] | None = None,
-        hidden: Iterable[int] = (),
-        contained: Mapping[int, Process] | None = None,
-        first: bool = True,
-    ) -> None:
+    def __init__(self, **state: Any) -> None:
         super().__init__()
-        self.pids = dict(pids or {})
-        self.hidden = set(hidden)
-        self.contained = dict(contained or {})
-        self.first = first
+        self.pids: dict[int, Process] = {}
+        self.hidden: Iterable[int] = ()
+        self.contained: dict[int, Process] = {}
+        self.first = True
         self.boot = 1_000.0
         self.offset = 1_795_000_000.0
         self.open_files: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -68,6 +61,7 @@ class FakeProcesses(Processes):
         self.table: bytes | None = b""
         self.used: dict[int, float] = {}
         self.uses: dict[int, ProcessUse] = {}
+        vars(self).update(state)
 
     def wall(self) -> float:
         return self.boot + self.offset
