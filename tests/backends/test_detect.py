@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -124,7 +123,6 @@ def test_a_job_spool_is_one_for_the_dashboard_and_the_engine(tmp_path: Path, nam
 @pytest.mark.parametrize(
     ("names", "path", "hint"),
     [
-        (["tmp/", "cur/"], "", "new missing, only tmp and cur there"),
         (["tmp/", "new/", "cur -> ."], "", "its cur is a symbolic link"),
         (["tmp/", "new/m", "cur/"], "new/m", "spooltop {} "),
         (["tmp/", "new/", "cur/", ".spooltop/held/"], ".spooltop", "spooltop {}"),
@@ -244,25 +242,19 @@ def test_cursors_are_opened_by_each_of_their_names(tmp_path: Path) -> None:
         assert done.code == 5 and not done.out
 
 
-@pytest.fixture
-def shared_folder() -> Iterator[Path]:
-    """A folder that any user can reach."""
-    with tempfile.TemporaryDirectory(prefix="spooltop-test-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
 @needs("root")
 @pytest.mark.parametrize(
     "closed", [("deep",), ("deep/s",), ("deep/s/tmp", "deep/s/new", "deep/s/cur"), ("deep/s/cur",)], ids=" ".join
 )
-def test_no_permission_names_the_owner(shared_folder: Path, closed: tuple[str, ...]) -> None:
+def test_no_permission_names_the_owner(closed: tuple[str, ...]) -> None:
     """One closed box is no reason not to open."""
-    spool = fill(shared_folder / "deep" / "s", "tmp/", "new/", "cur/")
-    for folder in closed:
-        (shared_folder / folder).chmod(0o700)
-    words = [*NOBODY, sys.executable, "-m", "spooltop", "status", str(spool)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory(prefix="spooltop-test-") as above:  # pytest's own are closed to others
+        Path(above).chmod(0o755)
+        spool = fill(Path(above, "deep/s"), "tmp/", "new/", "cur/")
+        for folder in closed:
+            Path(above, folder).chmod(0o700)
+        words = [*NOBODY, sys.executable, "-m", "spooltop", "status", str(spool)]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     if closed == ("deep/s/cur",):
         assert done.returncode == 0 and "cur: permission denied" in done.stdout
     else:
@@ -273,15 +265,12 @@ LAYOUTS = "spooltop layouts lists them"
 UNPLANNED: dict[str, tuple[list[str], str, str]] = {
     "empty": ([], "an empty directory", "spooltop init {}"),
     "a repository": (["HEAD", "config", "objects/", "refs/heads/main"], "not a spool: no tmp/", LAYOUTS),
-    "crontabs": (["alice", "root"], "not a spool: no tmp/", LAYOUTS),
-    "a hot folder": (["scan-1.pdf", "scan-2.pdf", ".part"], "not a spool: no tmp/", LAYOUTS),
     "a hot folder with stages": (["in/a.mov", "work/", "done/b.mov", "failed/"], "not a spool: no tmp/", LAYOUTS),
     "two boxes": (["tmp/", "cur/"], "new missing, only tmp and cur there", LAYOUTS),
     "a root directory": (["bin/", "etc/", "tmp/", "var/"], "new and cur missing, only tmp there", LAYOUTS),
     "a source tree": (["queue/a.ts", "processing/a.ts", "jobs/send.ts", "workers/pool.ts"], "not a spool: no tmp/", LAYOUTS),
     "a source tree with results": (
-        ["queue/index.ts", "processing/a.ts", "jobs/send.ts", "workers/pool.ts", "results/a.ts", "errors/a.ts"],
-        "not a spool: no tmp/", LAYOUTS,
+        [f"{name}/a.ts" for name in ("queue", "processing", "jobs", "workers", "results", "errors")], "not a spool", LAYOUTS
     ),
     "a source tree with a lock": (
         ["queue/queue.py", "results/view.py", "schedule/a.py", ".lock"], "not a spool; a lock file inside", "spooltop locks {}",
