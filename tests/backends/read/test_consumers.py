@@ -61,8 +61,7 @@ def test_the_use_of_a_processor_is_known_from_the_second_sample_on(spool: Path, 
 
 def test_what_is_not_visible_is_not_guessed(spool: Path, opened: Opened) -> None:
     claims(spool, 77, 78)
-    table = FakeProcesses(hidden=[77, 78])
-    table.uses = {77: ProcessUse(900.0, 10.0, 1, stopped=False)}
+    table = FakeProcesses(hidden=[77, 78], uses={77: ProcessUse(900.0, 10.0, 1, stopped=False)})
     rows = gathered(opened(spool, processes=table)).consumers
     assert [(row.word, row.usage) for row in rows] == [("running", None), ("running", None)]
 

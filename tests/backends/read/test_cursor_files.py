@@ -14,7 +14,6 @@ from spooltop.engine import CursorFile
 from spooltop.model.cursors.state import CursorSource
 
 from .conftest import Opened
-from .lock_holders import holder
 
 COMMON = "common temp cursors.json.tmp seen"
 Look = Callable[[], tuple[CursorSource, ...]]
@@ -65,10 +64,6 @@ def test_a_temporary_file_that_all_share_is_heard_of_though_it_stands_at_no_look
         write("cursors.json.tmp")
         assert COMMON in control.look().cursors[0].unsafe
         assert COMMON in control.look().cursors[0].unsafe
-    with open_control(str(tmp_path / "cursors.json"), settings={}, cursor_files=[str(tmp_path / "cursors.json")]) as control:
-        control.look()
-        write("cursors.json.tmp")
-        assert COMMON in control.look().cursors[0].unsafe
 
 
 @pytest.mark.parametrize("place", ["cursors.json", "cursors/imessage.json"])
@@ -96,10 +91,3 @@ def test_what_is_no_plain_file_is_not_opened(look: Look, spool: Path, kind: str)
     else:
         path.mkdir()
     assert [source.error for source in look()] == ["not a plain file"]
-
-
-def test_who_holds_the_lock_beside_the_cursors_is_seen(spool: Path, opened: Opened) -> None:
-    (spool.parent / "cursors.json").write_text('{"imessage": 5}')
-    with holder("flock", spool.parent / ".cursors.lock") as pid:
-        assert [one.pid for one in opened(spool).look().observation.cursors[0].lock_holders] == [pid]
-    assert opened(spool).look().observation.cursors[0].lock_holders == ()

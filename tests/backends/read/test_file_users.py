@@ -81,6 +81,7 @@ def test_of_a_cursor_file_and_the_lock_beside_it(spool: Path, opened: Opened) ->
     control = opened(spool)
     shared, own = control.look().observation.cursors
     with holder("flock", spool.parent / ".cursors.lock") as pid, opener(file, "r") as reads:
+        assert [one.pid for one in opened(spool).look().observation.cursors[0].lock_holders] == [pid]
         found = control.holders(shared.path)
         assert how(found) == {(pid, "flock, holds"), (reads, "open for reading")}
         assert [one.of for one in found.processes if one.pid == pid] == [".cursors.lock"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -105,23 +106,18 @@ def test_an_order_that_is_kept_is_of_what_is_there(many: Control, spool: Path, s
 
 
 def test_it_is_heard_how_far_a_list_has_come_and_what_matches_so_far(many: Control) -> None:
-    class Hearing:
-        def __init__(self) -> None:
-            self.reports: list[tuple[float, list[str], int]] = []
+    reports: list[tuple[float, set[str], int]] = []
 
-        def due(self) -> bool:
-            return True
+    def advanced(share: float, rows: Sequence[Row], count: int) -> None:
+        reports.append((share, {row.name for row in rows}, count))
 
-        def advanced(self, share: float, rows: Sequence[Row], count: int) -> None:
-            self.reports.append((share, [row.name for row in rows], count))
-
-    hearing = Hearing()
-    listing = many.listing(ListQuery(Box.NEW, "src:email"), progress=hearing)
+    progress: Any = SimpleNamespace(due=lambda: True, advanced=advanced)
+    listing = many.listing(ListQuery(Box.NEW, "src:email"), progress=progress)
     names = [row.name for row in listing.window(0, len(listing))]
-    shares, counts = [share for share, _, _ in hearing.reports], [count for _, _, count in hearing.reports]
-    assert shares == sorted(shares) and 0 <= shares[0] < shares[-1] <= 1
-    assert counts == sorted(counts) and counts[-1] <= len(names)
-    assert all(set(first) <= set(names) for _, first, _ in hearing.reports)
+    shares, firsts, counts = zip(*reports, strict=True)
+    assert list(shares) == sorted(shares) and 0 <= shares[0] < shares[-1] <= 1
+    assert list(counts) == sorted(counts) and counts[-1] <= len(names)
+    assert set().union(*firsts) <= set(names)
     assert not many.listing(ListQuery(Box.NEW, sort=Sort("size")), lambda: True).complete  # a key ended it
 
 

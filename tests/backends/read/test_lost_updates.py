@@ -1,8 +1,5 @@
-"""Five pollers on one ``cursors.json``, by the classic unsafe idiom: every reset that stood at a look is found, with what
-the same write changed, and none is invented.
-
-The truth is what was in the file at each look. The pollers take their turns in any order that hypothesis thinks of.
-"""
+"""Five pollers on one ``cursors.json``, by the classic unsafe idiom and in any order: every reset that stood at a look is found,
+with what the same write changed, and none is invented. The truth is what was in the file at each look."""
 
 from __future__ import annotations
 

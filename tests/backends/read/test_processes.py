@@ -237,25 +237,17 @@ def test_a_user_without_an_inotify_watch_left_is_named(
     assert seen == Watchers([1], True, frozenset(full))
 
 
-class Table(Processes):
-    """A process table in which nobody watches, and user 77 has no watch left."""
-
-    def in_first_namespace(self) -> bool:
-        return True
-
-    def watchers(self, files: object) -> Watchers:
-        return Watchers([], True, frozenset({77}))
-
-
 @pytest.mark.parametrize(
     ("mode", "owner", "complete"), [(0o755, 77, False), (0o755, 78, True), (0o775, 78, False), (0o757, 78, False)]
 )
 def test_nobody_who_watches_is_no_proof_where_who_works_may_have_no_watch_left(
-    tmp_path: Path, mode: int, owner: int, complete: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, owner: int, complete: bool
 ) -> None:
+    monkeypatch.setattr(Processes, "in_first_namespace", lambda _: True)
+    monkeypatch.setattr(Processes, "watchers", lambda *_: Watchers([], True, frozenset({77})))
     found = os.stat_result((0o40000 | mode, 5, 1, 2, owner, owner, 0, 0, 0, 0))
     root = os.open(tmp_path, os.O_RDONLY)
-    users = LocalSurroundings(Table()).watching(found, root)
+    users = LocalSurroundings(Processes()).watching(found, root)
     os.close(root)
     assert users.pids == () and users.complete is complete and ("no inotify watch left" in users.why) is not complete
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,8 @@ class Tmp:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._before = f"{staged}/" if staged else ""
         self.table = FakeProcesses()
-        self._seconds = 0
-        self.control: Control = opened(spool, processes=self.table, monotonic=self._second)
-
-    def _second(self) -> int:
-        self._seconds += 1  # the table of locks is read at most once a second
-        return self._seconds
+        # The table of locks is read at most once a second.
+        self.control: Control = opened(spool, processes=self.table, monotonic=count().__next__)
 
     def write(self, name: str, mode: int = 0o644) -> os.stat_result:
         (self.folder / name).touch()
@@ -202,15 +199,14 @@ def test_growing_is_writing_and_then_no_more(tmp: Tmp) -> None:
     assert tmp.look()[0].verdict is ABANDONED
 
 
-@pytest.mark.parametrize(
-    ("name", "since"),
-    [("1700000000000000.1.h", 5.0), ("half.txt", 5.0), ("1700000000000000.1.h,n=0", 5.0), (OURS, 1_795_220_920.443125)],
-)
-def test_only_our_own_names_tell_when_a_file_was_begun(tmp: Tmp, name: str, since: float) -> None:
-    tmp.write(name)
-    os.utime(tmp.folder / name, (5, 5))
-    (row,) = tmp.look()
-    assert (row.enqueued_at, row.in_box_since, row.written_at) == (since, since, 5.0)
+def test_only_our_own_names_tell_when_a_file_was_begun(tmp: Tmp) -> None:
+    begun = {"1700000000000000.1.h": 5.0, "half.txt": 5.0, "1700000000000000.1.h,n=0": 5.0, OURS: 1_795_220_920.443125}
+    for name in begun:
+        tmp.write(name)
+        os.utime(tmp.folder / name, (5, 5))
+    rows = tmp.look()
+    assert {row.name: row.enqueued_at for row in rows} == {row.name: row.in_box_since for row in rows} == begun
+    assert {row.written_at for row in rows} == {5.0}
 
 
 @pytest.mark.parametrize("gone", [False, True])

@@ -20,26 +20,20 @@ from tests.needs import needs
 
 needs_root = needs("root")
 
-REPLACE = """
+WRITE = """
 import os, sys
-path, text = sys.argv[1:]
-with open(path + ".tmp", "w") as file:
+path, draft, text = sys.argv[1:]
+with open(draft, "w") as file:
     file.write(text)
-os.rename(path + ".tmp", path)
-print(os.getpid())
-"""
-IN_PLACE = """
-import os, sys
-with open(sys.argv[1], "w") as file:
-    file.write(sys.argv[2])
+os.rename(draft, path)
 print(os.getpid())
 """
 
 
-def other(script: str, path: Path, value: object) -> int:
-    """Another process writes, ends, and is gone; its pid."""
-    done = subprocess.run([sys.executable, "-c", script, path, json.dumps(value)], check=True, capture_output=True, text=True)
-    return int(done.stdout)
+def other(path: Path, value: object, *, in_place: bool = False) -> int:
+    """Another process replaces the file, or writes into it, ends, and is gone; its pid."""
+    words = [sys.executable, "-c", WRITE, path, path if in_place else f"{path}.tmp", json.dumps(value)]
+    return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
 @pytest.fixture
@@ -56,19 +50,19 @@ def newest(control: Control, source: str = "imessage") -> tuple[object, int | No
 
 
 @needs_root
-@pytest.mark.parametrize("script", [REPLACE, IN_PLACE])
-def test_the_pid_is_told_when_the_writer_has_gone(control: Control, tmp_path: Path, script: str) -> None:
+@pytest.mark.parametrize("in_place", [False, True])
+def test_the_pid_is_told_when_the_writer_has_gone(control: Control, tmp_path: Path, in_place: bool) -> None:
     assert newest(control) == (1, None)  # written before anybody listened
     for value in (2, 3):
-        pid = other(script, tmp_path / "cursors.json", {"imessage": value, "email": 1})
+        pid = other(tmp_path / "cursors.json", {"imessage": value, "email": 1}, in_place=in_place)
         assert newest(control) == (value, pid)
     for value in (4, 5):  # of two replacements between two looks the one that stands
-        pid = other(REPLACE, tmp_path / "cursors.json", {"imessage": value, "email": 1})
+        pid = other(tmp_path / "cursors.json", {"imessage": value, "email": 1})
     assert newest(control) == (5, pid)
     (tmp_path / "cursors").mkdir()  # a file of its own in a folder that came later
     (tmp_path / "cursors" / "teams.json").write_text("1")
     control.look()
-    pid = other(REPLACE, tmp_path / "cursors" / "teams.json", 2)
+    pid = other(tmp_path / "cursors" / "teams.json", 2)
     assert newest(control, "teams") == (2, pid)
 
 
@@ -78,9 +72,9 @@ def test_a_lost_update_names_its_writer(control: Control, tmp_path: Path) -> Non
     control.look()
     pids = []
     for _ in range(2):
-        other(REPLACE, path, {"imessage": 2, "email": 1})
+        other(path, {"imessage": 2, "email": 1})
         control.look()
-        pids.append(other(REPLACE, path, {"imessage": 1, "email": 2}))
+        pids.append(other(path, {"imessage": 1, "email": 2}))
         snapshot = control.look()
     found = next(one for one in snapshot.cursors if one.source == "imessage")
     assert [write.writer.pid for write in found.history if write.lost and write.writer] == pids[::-1]
@@ -98,10 +92,10 @@ def test_of_two_that_wrote_into_the_file_itself_nobody_knows_the_last(tmp_path: 
     try:
         writers.follow_path(str(tmp_path))
         with writers._lock:  # both stand in the queue at once
-            other(IN_PLACE, path, {"a": 1})
-            other(IN_PLACE, path, {"a": 2})
+            other(path, {"a": 1}, in_place=True)
+            other(path, {"a": 2}, in_place=True)
         assert writers.writer(handle_of(fd)) is None
-        alone = other(IN_PLACE, path, {"a": 3})
+        alone = other(path, {"a": 3}, in_place=True)
         assert writers.writer(handle_of(fd)) == LockHolder(alone)
     finally:
         writers.close()
