@@ -2,11 +2,10 @@
 
 - ``engine``           the queue itself: put, claim, ack, cursors, tickets, presence locks; what importing it loads
 - ``model``            filters, text that is safe to show, units, rows, cursor input
-- ``backends``         what a path is, and the hint for what is no spool
+- ``backends``         what a path is, which targets words name, and the hint for what is no spool
 - ``backends/read``    looking at a directory: scans, listings, events, liveness of holders, locks, cursor files, Redis tickets
 - ``backends/operate`` changing it: requeue, purge, hold, release, restore, undo, repair, cursors, locks, formats of journals
 - ``backends/streams``  streams of a Redis or Valkey server: addresses, what only its queue does, the operator
-- ``backends/test_further`` a kind of queue made in a test, under every command and the dashboard
 - ``backends/layouts``  other programs' queues: layout files, real queues sorted into boxes, operations on them
 - ``observe``          rates, verdicts on cursors, problems worst first, mutes, kept views
 - ``operate``          plan, confirm, apply, audit, whatever the kind of queue
