@@ -17,15 +17,13 @@ from spooltop.control import open_control
 from spooltop.model.cursors.state import Cursor
 
 SOURCES = ("imessage", "signal", "email", "teams", "messenger")
-Turns = list[tuple[int, str, bool]]
-"""Poller, action, and whether a look follows."""
-LostUpdate = tuple[int, int, frozenset[str]]
-"""A reset: what the source had, what it was reverted to, and what else changed since the look before."""
+Turn = tuple[int, str, bool]  # poller, action, and whether a look follows
+Reset = tuple[int, int, frozenset[str]]  # what the source had, what it went back to, and what else changed since the look before
 TURN = st.tuples(st.integers(0, 4), st.sampled_from(["read", "write"]), st.sampled_from([True, True, False]))
 TURNS = st.lists(TURN, min_size=5, max_size=40)
 
 
-def watched(turns: Turns) -> tuple[list[dict[str, int]], dict[str, Cursor]]:
+def watched(turns: list[Turn]) -> tuple[list[dict[str, int]], dict[str, Cursor]]:
     """Lets the pollers take their turns; returns what stood there at each look, and the cursors at the last one.
 
     A poller reads the file whole and later writes it whole, with its own cursor moved by one."""
@@ -50,7 +48,7 @@ def watched(turns: Turns) -> tuple[list[dict[str, int]], dict[str, Cursor]]:
     return looks, {cursor.source: cursor for cursor in snapshot.cursors}
 
 
-def resets(looks: list[dict[str, int]], source: str) -> Iterator[tuple[LostUpdate, bool]]:
+def resets(looks: list[dict[str, int]], source: str) -> Iterator[tuple[Reset, bool]]:
     """The resets between two looks, and whether nobody can take it for a rewind by hand: another went forward in the same write,
     and what it went back to had been there within its last three moves. A poller only ever counts up, so each step down was a
     lost update."""
@@ -67,7 +65,7 @@ def resets(looks: list[dict[str, int]], source: str) -> Iterator[tuple[LostUpdat
 
 @settings(max_examples=40)
 @given(TURNS)
-def test_every_reset_that_stood_at_a_look_is_found_and_none_invented(turns: Turns) -> None:
+def test_every_reset_that_stood_at_a_look_is_found_and_none_invented(turns: list[Turn]) -> None:
     looks, cursors = watched(turns)
     for source in SOURCES:
         writes = pairwise(cursors[source].history[::-1])

@@ -25,7 +25,6 @@ from spooltop.model.vocabulary import Verdict
 from tests.builders import GONE
 from tests.needs import needs
 
-ROOT = Path(__file__).parents[3]
 SURE = Certainty(local=True, all_pids=True)
 VOUCHED, HIDDEN = Certainty(True, False, True), Certainty(True, True, True)
 ALIVE, DEAD, UNKNOWN = Verdict.ALIVE, Verdict.DEAD, Verdict.UNKNOWN
@@ -287,7 +286,7 @@ def test_a_process_of_ones_own_that_acts_for_another_group_is_not_taken_for_read
         try:
             assert writer.stdout is not None and writer.stdout.readline() == "open\n"
             words = [*by(61_234), "-m", "spooltop", "ls", folder, "--box", "tmp", "--json"]
-            row = json.loads(subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT).stdout)
+            row = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
         finally:
             writer.kill()
             writer.communicate()

@@ -23,7 +23,7 @@ from spooltop.model.vocabulary import Box
 from spooltop.stop_event import StopEvent
 
 from .conftest import Opened
-from .table import see_until
+from .table import see, see_until
 
 MOVED_TO, OVERFLOW, IGNORED = 0x80, 0x4000, 0x8000
 NEW = "1795220920443125.P9R0123456789abcdef.vm,s=email"
@@ -70,17 +70,25 @@ def test_where_events_may_be_lost_all_is_listed_at_once(
     assert observation.watch.mode == "live" and not observation.flow.exact
 
 
-@pytest.mark.parametrize(("late", "sampled"), [(0.0, True), (60.0, False)])
-def test_what_is_read_late_is_counted_and_no_sample_of_times(
-    spool: Path, opened: Opened, told: Told, late: float, sampled: bool
-) -> None:
+@pytest.mark.parametrize("claim", [CUR, CUR.replace(",c=", ",n=1,c=")])
+def test_what_is_read_late_is_counted_and_no_sample_of_times(spool: Path, opened: Opened, told: Told, claim: str) -> None:
     control = opened(spool, watch=True)
     see_until(control, lambda observation: observation.flow.measured)
-    boxes = {str(spool / "new"): {NEW}, str(spool / "cur"): {CUR}}
-    told.put(Events(added=boxes, deleted=boxes, count=4, late=late))
+    boxes = {str(spool / "new"): {NEW}, str(spool / "cur"): {claim}}
+    told.put(Events(added=boxes, deleted=boxes, count=4, late=60.0))
     flow = see_until(control, lambda observation: observation.flow.done == 1).flow
-    (passage,) = flow.completions
-    assert (passage.put_at is not None, passage.claimed_at is not None) == (sampled, sampled)
+    assert [(passage.put_at, passage.claimed_at) for passage in flow.completions] == [(None, None)]
+
+
+def test_the_put_of_a_claim_that_was_listed_before_its_events_came_has_arrived(spool: Path, opened: Opened, told: Told) -> None:
+    control = opened(spool, watch=True)
+    see_until(control, lambda observation: observation.flow.measured)
+    (spool / "cur" / "plain:2,P4242").touch()
+    assert len(see(control).claims) == 1
+    new, cur = str(spool / "new"), str(spool / "cur")
+    told.put(Events(added={new: {"plain"}, cur: {"plain:2,P4242"}}, deleted={new: {"plain"}}, count=3))
+    flow = see_until(control, lambda observation: observation.flow.claimed == 1).flow
+    assert (flow.arrived, flow.retried) == (1, 0)
 
 
 def test_a_watch_that_fails_says_why_and_scans_go_on(spool: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
