@@ -254,7 +254,7 @@ def test_claims_are_in_the_order_of_their_verdicts(jobs: Any, control: Control) 
 
 
 def test_a_filter_looks_at_the_contents_of_some_thousands_and_says_so(
-    jobs: Any, control: Control, monkeypatch: pytest.MonkeyPatch
+    jobs: Any, url: str, control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(jobs, 330)
     take(jobs, "bob", 30)
@@ -266,6 +266,7 @@ def test_a_filter_looks_at_the_contents_of_some_thousands_and_says_so(
     listing = control.listing(ListQuery(Box.NEW, filter="src:s1"))
     assert not listing.complete and len(listing) == 67 and listing.ordered_over == 200
     assert control.listing(ListQuery(Box.NEW)).ordered_over is None  # in the order of the stream it has all
+    assert "only the first 200 messages were filtered and sorted" in spooltop("ls", url, "--box", "new", "--filter", "src:s1").err
 
 
 @pytest.mark.parametrize("filter", ["holder:w7", "w7", "verdict:dead", "!verdict:unknown w7"])
