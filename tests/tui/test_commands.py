@@ -92,7 +92,8 @@ async def test_keys_without_anything_to_act_on_say_why() -> None:
     async with dashboard(FakeControl([trash, tmp])) as driver:
         await driver.walk(
             ("exclamation_mark", "no problems detected so far"), ("7", '"source"'),
-            ("X", "delete expired: nothing ever expires, trash_retention is 0"), ("4 enter", "watched for"),
+            ("X", "delete expired: nothing ever expires, trash_retention is 0"),
+            ("4", "Tmp 1", "0000002"), ("enter", "watched for"),
             ("h", "hold: a file in tmp is not a complete message; d purges it"),
         )  # fmt: skip
 
