@@ -54,6 +54,7 @@ def test_a_verdict_becomes_another_one() -> None:
     assert {"Verdict.UNKNOWN", "'unknown'", "Box.CUR"} <= set(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("folder", FIRST)
 def test_every_mutation_of_a_sample_is_python_that_says_something_else(folder: str) -> None:
     for one in sampled([folder], 20, 3):
@@ -62,6 +63,7 @@ def test_every_mutation_of_a_sample_is_python_that_says_something_else(folder: s
         assert ast.dump(ast.parse(one.applied(source))) != ast.dump(ast.parse(source)), str(one)
 
 
+@pytest.mark.long
 def test_a_sample_is_the_same_for_the_same_seed() -> None:
     assert sampled(FIRST[:1], 10, 7) == sampled(FIRST[:1], 10, 7) != sampled(FIRST[:1], 10, 8)
 

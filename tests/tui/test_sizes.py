@@ -139,6 +139,7 @@ def safe(driver: Driver) -> None:
     assert all(map(str.isprintable, driver.lines)), driver.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 23), (160, 50)])
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 async def test_no_name_reaches_the_terminal_raw(name: str, size: tuple[int, int]) -> None:

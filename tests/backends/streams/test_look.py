@@ -493,6 +493,7 @@ def test_lists_ask_for_what_is_shown(busy: Control, heard: Heard) -> None:
     check(heard(), PAGE)
 
 
+@pytest.mark.long
 def test_operations_change_a_hundred_at_once_at_most(jobs: Any, busy: Control, heard: Heard) -> None:
     jobs.xgroup_destroy("jobs", "late")
 

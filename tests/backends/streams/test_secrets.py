@@ -99,6 +99,7 @@ def _on_server(client: Any) -> str:
     return "\n".join((*dumps, str(client.client_list())))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["in the URL", "with tracebacks", "of the environment", "of a file"])
 def test_no_command_shows_or_keeps_it(client: Any, port: int, home: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     in_url = how in ("in the URL", "with tracebacks")
