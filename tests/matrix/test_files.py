@@ -75,4 +75,4 @@ def test_cut_at_each_change(memory: Path, scene: Scene, mode: Mode, repair: str)
 
 @pytest.mark.parametrize(("scene", "mode"), rows(of_errors))
 def test_an_error_at_each_call(memory: Path, scene: Scene, mode: Mode) -> None:
-    assert sweep_errors(scene, mode, memory) > 3
+    assert sweep_errors(scene, mode, memory) > 2
