@@ -141,9 +141,9 @@ def reason_of(report: pytest.TestReport) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Returns the number of workers for ``-n auto``: twice as many as there are cores, because many tests wait for a terminal,
+    """Returns the number of workers for ``-n auto``: three for each core, because many tests wait for a terminal,
     a server or another process."""
-    return 2 * len(os.sched_getaffinity(0))
+    return 3 * len(os.sched_getaffinity(0))
 
 
 @pytest.hookimpl(wrapper=True)

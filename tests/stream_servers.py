@@ -10,14 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as NoConnection
 
 from tests.needs import need, path_of
 
-__all__ = ["KINDS", "endless", "free_port", "program", "running"]
+__all__ = ["EACH", "KINDS", "endless", "free_port", "program", "running"]
 
 KINDS = ("redis", "valkey")
+EACH = ("redis", pytest.param("valkey", marks=pytest.mark.long))
+"""Parameters of tests of a server: a plain run takes Redis."""
 
 
 def program(kind: str) -> str:

@@ -23,7 +23,7 @@ from tests.matrix.cutting_proxy import Cut, CuttingProxy
 from tests.matrix.stream_queues import OPERATIONS, QueueSweep
 from tests.matrix.streams import CASES, MANY, Journal, Sweep, lua_sites, prepared_proxy, sites_of, state_of
 from tests.stream_builders import StreamWorld
-from tests.stream_servers import KINDS, running
+from tests.stream_servers import EACH, KINDS, running
 
 PLAIN = {"requeue", "put with a key", "recover"}
 """Cases of a plain run."""
@@ -143,7 +143,7 @@ def test_what_a_killed_consumer_held_is_recovered(name: str, place: Place) -> No
             sweep.kill(at, cut)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EACH)
 def test_each_script_that_changes_something_is_cut_and_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     hit, every = lua_sites(kind)

@@ -37,7 +37,10 @@ async def click_everywhere(driver: Driver, keys: tuple[str, ...]) -> None:
         assert driver.control.applied == []
 
 
-@pytest.mark.parametrize(("count", "key"), [(2, "r"), (12, "r"), pytest.param(120, "r", marks=pytest.mark.long), (0, "P")])
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(("count", "key"), [(2, "r"), (0, "P"), *(pytest.param(many, "r", marks=LONG) for many in (12, 120))])
 async def test_a_click_never_confirms_a_plan(count: int, key: str) -> None:
     async with dashboard(dead(count)) as driver:
         await click_everywhere(driver, (key,))

@@ -14,7 +14,7 @@ from redis import Redis
 from spooltop.control import Control, open_control
 from tests.scratch import own_state
 from tests.stream_builders import StreamWorld
-from tests.stream_servers import KINDS, running
+from tests.stream_servers import EACH, running
 
 
 def key(name: str) -> str:
@@ -33,7 +33,7 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
-@pytest.fixture(scope="package", params=KINDS)
+@pytest.fixture(scope="package", params=EACH)
 def socket(request: pytest.FixtureRequest) -> Iterator[str]:
     with TemporaryDirectory(prefix="spooltop-streams-") as folder, running(request.param, Path(folder)) as path:
         yield path

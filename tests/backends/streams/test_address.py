@@ -120,7 +120,10 @@ def test_a_ca_is_trusted_that_is_named(
         ("", "rediss", "localhost", "certificate is of a CA that is not known here; name the file of its CA in SSL_CERT_FILE"),
         ("missing", "rediss", "localhost", "SSL_CERT_FILE names a file that cannot be read: "),
         ("ca.crt", "rediss", "other.example", "certificate is for another host; write the host that it is for, or look"),
-        ("ca.crt", "rediss", "plain", "the server does not speak TLS at this port, or is slow; write redis://, or the port"),
+        pytest.param(
+            "ca.crt", "rediss", "plain", "the server does not speak TLS at this port, or is slow; write redis://, or the port",
+            marks=pytest.mark.long,
+        ),
         ("ca.crt", "redis", "localhost", "look at its log; if it speaks TLS, write rediss://"),
     ],
 )  # fmt: skip

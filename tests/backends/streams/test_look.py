@@ -26,7 +26,7 @@ from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from tests.builders import GONE
 from tests.cli.streams import spooltop
 from tests.scratch import own_state
-from tests.stream_servers import KINDS, free_port, running
+from tests.stream_servers import EACH, free_port, running
 
 from .conftest import key, lease
 
@@ -320,7 +320,7 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=EACH)
 def port(request: pytest.FixtureRequest) -> Iterator[int]:
     with TemporaryDirectory(prefix="spooltop-streams-") as folder:
         with running(request.param, Path(folder), "--port", str(port := free_port()), "--bind", "127.0.0.1", "::1"):

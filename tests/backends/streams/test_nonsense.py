@@ -122,7 +122,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spooltop.backends.redis.queue.connection._LONGEST", 2.0)
 
 
-@pytest.mark.parametrize("name", NONSENSE)
+SLOW = {"silence": pytest.mark.long}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in NONSENSE])
 @pytest.mark.usefixtures("impatient")
 def test_nonsense_is_one_line_and_costs_no_memory(folder: Path, name: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
