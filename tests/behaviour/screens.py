@@ -275,7 +275,7 @@ class Script:
 _LOOK = """
 +5
 2; j j; Enter; Esc; s; Down Enter; I; /; src:email; Enter; n; Space j Space; U; a; U; /
-Back Back Back Back Back Back Back Back Back; Enter; g; y; t; t t; x; Esc; F; Esc
+Back; Back; Back; Back; Back; Back; Back; Back; Back; Enter; g; y; t; t t; x; Esc; F; Esc
 3; j; Enter; Esc; !; !
 4; j; x; Esc
 5; Enter; Esc
