@@ -56,15 +56,18 @@ def take_away(one: LockRecord, folder: int, pin: Pin, who: bytes, files: Files) 
     """
     first = one.names[0]
     found = check_same(one, folder, pin, files)
-    if one.below or one.element or not _exchanged(first, folder, found, who, files):
+    # A ticket's or a claim's name is never used twice, and a second name of an element is that element's whoever made it.
+    if not one.below and not one.element:
+        if _exchanged(first, folder, found, who, files):
+            files.sync_dir(folder)
+            return
         check_same(one, folder, pin, files)  # to try the exchange took time
-        # A ticket's or a claim's name is never used twice, and a second name of an element is that element's whoever made it.
-        for name in reversed(one.names):  # the first one last: while it stands, the lock is seen
-            try:
-                files.unlink(name, folder)
-            except FileNotFoundError:
-                if name == first:
-                    raise Skipped("it was removed meanwhile") from None
+    for name in reversed(one.names):  # the first one last: while it stands, the lock is seen
+        try:
+            files.unlink(name, folder)
+        except FileNotFoundError:
+            if name == first:
+                raise Skipped("it was removed meanwhile") from None
     files.sync_dir(folder)
 
 
