@@ -267,19 +267,6 @@ def owned(world: SpoolWorld) -> None:
             os.chown(path, 65534, -1)
 
 
-def ended_part(world: SpoolWorld) -> None:
-    """Leaves a part of the journal that nothing needs any more: what it held is gone."""
-    limit, LogFiles.rotate_at = LogFiles.rotate_at, 1
-    try:
-        for name in ("first", "second"):
-            world.put(name)
-            world.do(Action.HOLD, Selection(ids=(name,)))
-    finally:
-        LogFiles.rotate_at = limit
-    for file in (world.path / ".spooltop/held").glob("*/first"):
-        file.unlink()
-
-
 def in_parts(run: Callable[[Any], Sequence[str] | None]) -> Callable[[Any], Sequence[str] | None]:
     """Runs it with a journal that begins a new part with each line."""
 
@@ -288,6 +275,15 @@ def in_parts(run: Callable[[Any], Sequence[str] | None]) -> Callable[[Any], Sequ
             return run(world)
 
     return done
+
+
+def ended_part(world: SpoolWorld) -> None:
+    """Leaves a part of the journal that nothing needs any more: what it held is gone."""
+    for name in ("first", "second"):
+        world.put(name)
+        in_parts(told_of(Action.HOLD, name))(world)
+    for file in (world.path / ".spooltop/held").glob("*/first"):
+        file.unlink()
 
 
 def half_back(world: SpoolWorld) -> None:

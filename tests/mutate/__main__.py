@@ -289,7 +289,7 @@ def main() -> int:
     is_new = args.measure or not (args.list or args.table.exists())
     reach = measured(MEASURED) if is_new else Reach.load(args.table) if args.table.exists() else Reach()
     if is_new:
-        reach.add(measured_worlds())
+        reach.add(measured_worlds(environment(REPOSITORY)))
     if args.add:
         reach.add(measured(args.add))
     if args.add or is_new:

@@ -21,7 +21,7 @@ LOG = 300
 """Descriptor that no command closes."""
 
 
-def measured_worlds() -> Reach:
+def measured_worlds(environment: dict[str, str]) -> Reach:
     """Plays each world once: which function it enters."""
     from tests.behaviour.record import recorded_worlds
 
@@ -29,7 +29,6 @@ def measured_worlds() -> Reach:
     for world in recorded_worlds():
         began = time.monotonic()
         command = [sys.executable, "-m", __name__, world]
-        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
         ran = subprocess.run(command, cwd=REPOSITORY, env=environment, check=True, stdout=subprocess.PIPE)
         found.seconds[PREFIX + world] = time.monotonic() - began
         for key in ran.stdout.decode().split():

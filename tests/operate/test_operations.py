@@ -4,7 +4,6 @@ tests/behaviour and tests/cli."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,6 @@ from tests.builders import ALL, LockWorld, SpoolWorld
 
 NONE = Selection()
 NEW = Selection(box=Box.NEW, everything=True)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[SpoolWorld]:
-    with SpoolWorld(tmp_path) as world:
-        yield world
 
 
 def test_the_beginning_of_an_id_that_several_operations_have_names_none(world: SpoolWorld) -> None:
