@@ -18,7 +18,7 @@ from pathlib import Path
 
 import tests.mutate as package
 
-from .by_record import PREFIX, measured_worlds, shown_by
+from .by_record import PREFIX, Record, measured_worlds
 from .mutations import Mutation, mutations
 from .reach import REPOSITORY, Reach
 from .trial import Job, Outcome
@@ -85,19 +85,13 @@ def measured(tests: Sequence[str]) -> Reach:
         return Reach.load(to)
 
 
-def by_record(tried: Tried, worlds: Reach, tree: Path, budget: float) -> Tried:
+def by_record(tried: Tried, worlds: Reach, record: Record, budget: float) -> Tried:
     """Tries one that survived with the record of behaviour, the worlds that enter its function."""
     mutation = tried.mutation
     entering, reaching = worlds.tests(mutation.path, mutation.function, budget)
-    at = tree / mutation.path
-    source = at.read_bytes()
-    at.write_bytes(mutation.applied(source))
-    try:
-        shown = shown_by(entering, tree, environment(tree))
-    finally:
-        at.write_bytes(source)
-    how = tried.how if shown is None else "noticed"
-    return Tried(mutation, how, tried.ran + len(entering), tried.reaching + reaching, shown or "")
+    shown = record.shown_by(entering, mutation)
+    how = "noticed" if shown else tried.how
+    return Tried(mutation, how, tried.ran + len(entering), tried.reaching + reaching, shown)
 
 
 def copied(to: Path) -> Path:
@@ -232,17 +226,17 @@ def run(chosen: Sequence[Mutation], reach: Reach, *, budget: float, tree: Path) 
         yield tried(job, reaching, Outcome("noticed") if outcome.how == "broken" else outcome)
 
 
-def printed_survivors(chosen: Sequence[Mutation], reach: Reach, *, budget: float, tree: Path) -> list[Tried]:
-    """Tries them, and prints each survivor as soon as it is known."""
+def printed_outcomes(chosen: Sequence[Mutation], reach: Reach, *, budget: float, tree: Path) -> list[Tried]:
+    """Tries them, and prints how each came out, and by which test, as soon as it is known."""
     found = []
+    record = Record(tree, environment(tree))
     worlds = reach.only(lambda test: test.startswith(PREFIX))
     tests = reach.only(lambda test: not test.startswith(PREFIX))
     for one in run(chosen, tests, budget=budget, tree=tree):
         if not one.is_noticed:
-            one = by_record(one, worlds, tree, budget)
+            one = by_record(one, worlds, record, budget)
         found.append(one)
-        if not one.is_noticed:
-            print(f"{one.how}: {one}", flush=True)
+        print(f"{one.how}: {one}", flush=True)
     return found
 
 
@@ -309,10 +303,11 @@ def main() -> int:
         print("\n".join(map(str, chosen)))
         return 0
     with tempfile.TemporaryDirectory(prefix="spooltop-mutate-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        os.chmod(folder, 0o755)  # parts of the record run as another user
         tree = copied(Path(folder))
         if args.leave:
             return 0 if print_leaving(args.leave, chosen, reach, budget=args.budget, tree=tree) else 1
-        found = printed_survivors(chosen, reach, budget=args.budget, tree=tree)
+        found = printed_outcomes(chosen, reach, budget=args.budget, tree=tree)
     noticed = sum(one.is_noticed for one in found)
     hanging = sum(one.how == "hangs" for one in found)
     rate = 100 * noticed / len(found) if found else 100.0

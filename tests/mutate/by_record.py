@@ -11,9 +11,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from .mutations import Mutation
 from .reach import REPOSITORY, Reach, Recorder
 
-__all__ = ["PREFIX", "measured_worlds", "shown_by"]
+__all__ = ["PREFIX", "Record", "measured_worlds"]
 
 PREFIX = "record:"
 """How the name of a world begins among the names of tests."""
@@ -36,13 +37,39 @@ def measured_worlds(environment: dict[str, str]) -> Reach:
     return found
 
 
-def shown_by(worlds: Iterable[str], tree: Path, environment: dict[str, str]) -> str | None:
-    """Returns the first world whose record differs from what the package in ``tree`` does."""
-    for world in worlds:
+class Record:
+    """The worlds, played with the package in ``tree``."""
+
+    def __init__(self, tree: Path, environment: dict[str, str]) -> None:
+        self._tree, self._environment = tree, environment
+        self._sound: dict[str, bool] = {}
+        """Maps a world to True if it shows nothing without any mutation: one that differs anyhow notices nothing."""
+
+    def shown_by(self, worlds: Iterable[str], mutation: Mutation) -> str:
+        """Returns the first world whose record differs from what the package does with the mutation; "" if none does."""
+        at = self._tree / mutation.path
+        source = at.read_bytes()
+        for world in worlds:
+            at.write_bytes(mutation.applied(source))
+            try:
+                is_shown = self._differs(world)
+            finally:
+                at.write_bytes(source)
+            if is_shown and self._is_sound(world):
+                return world
+        return ""
+
+    def _is_sound(self, world: str) -> bool:
+        if world not in self._sound:
+            self._sound[world] = not self._differs(world)
+            if not self._sound[world]:
+                print(f"{world} differs without any mutation", file=sys.stderr)
+        return self._sound[world]
+
+    def _differs(self, world: str) -> bool:
         command = [sys.executable, "-m", "tests.behaviour", world.removeprefix(PREFIX)]
-        if subprocess.run(command, cwd=tree, env=environment, check=False, capture_output=True).returncode != 0:
-            return world
-    return None
+        ran = subprocess.run(command, cwd=self._tree, env=self._environment, check=False, capture_output=True)
+        return ran.returncode != 0
 
 
 def main(world: str) -> None:
