@@ -13,7 +13,7 @@ import pytest
 
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
-from spooltop.errors import Closed
+from spooltop.errors import Closed, Unreadable
 from spooltop.model.filters.selection import Selection
 from spooltop.model.kept_view import KeptView
 from spooltop.model.operations.plan import Plan
@@ -75,6 +75,15 @@ def test_a_closed_control_says_so(tmp_path: Path, watch: bool) -> None:
     assert control.now() > 0
     with Spool(tmp_path) as there:
         assert there.depth() == 1
+
+
+def test_no_message_of_a_spool_that_is_gone_can_be_read(tmp_path: Path) -> None:
+    with open_control(str(spool(tmp_path / "a"))) as control:
+        control.look()
+        (tmp_path / "a").rename(tmp_path / "b")
+        control.look()
+        with pytest.raises(Unreadable, match="the spool cannot be opened"):
+            control.read("new/x")
 
 
 @pytest.mark.parametrize("watch", [False, True])

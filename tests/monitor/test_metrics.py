@@ -530,6 +530,35 @@ def test_one_that_cannot_be_opened_says_why_and_is_tried_again(spools: list[str]
         until(lambda: seen(watch, spools[0]).level is Level.FINE)
 
 
+def test_each_that_hangs_keeps_its_thread_and_another_goes_on_with_the_rest(spools: list[str]) -> None:
+    gate, found, now = threading.Event(), threading.Event(), [0.0]
+    before = set(threading.enumerate())
+
+    def threads() -> int:
+        return sum(thread.name == "glance" for thread in set(threading.enumerate()) - before)
+
+    def glancing(target: str) -> Control:
+        if target in spools[:2]:
+            gate.wait()
+        return opened(target)
+
+    def find() -> list[str]:
+        found.set()
+        return spools
+
+    with watching(spools, glancing=glancing, find=find, monotonic=lambda: now[0]) as watch:
+        until(lambda: watch.glances()[0].counted is not None)
+        for at, expected in ((0.4, 1), (1.0, 2), (1.4, 2), (2.0, 3)):
+            now[0] = at
+            found.clear()
+            watch.look_again()
+            assert found.wait(PATIENCE)
+            until(lambda expected=expected: threads() >= expected)  # type: ignore[misc]
+            assert threads() == expected
+        until(lambda: seen(watch, spools[2]).snapshot is not None)
+        gate.set()
+
+
 def test_new_targets_are_found_and_gone_ones_leave_also_where_few_may_stay_open(spools: list[str], tmp_path: Path) -> None:
     found = spools[:2]
     with watching(spools[:2], find=lambda: found, most_open=1) as watch:

@@ -20,6 +20,10 @@ from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.plan import ItemResult, Outcome, Plan, Result
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Box, Key, Owner
+from spooltop.tui.draw.elements.spans import line_text
+from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
+from spooltop.tui.draw.lists import list_header
+from spooltop.tui.draw.panels.ranked import depth_chart
 
 from ..snapshots import states, values
 from ..snapshots.drawing import Rows, draw, text
@@ -177,6 +181,33 @@ async def test_each_state_is_said_in_words(name: str) -> None:
     screen = "\n".join(await drawn(snapshot(), keys, size, see=words))
     assert [word for word in words if word not in screen] == [], screen
     assert [word for word in others if word in screen] == [], screen
+
+
+@pytest.mark.parametrize(("height", "more"), [(2, "… 2 more lines, PgDn"), (3, "")])
+def test_help_says_how_much_does_not_fit(height: int, more: str) -> None:
+    section = HelpSection("Move", (HelpEntry("j", "down"), HelpEntry("k", "up")))
+    last = line_text(help_lines((section,), 60, height)[-1]).strip()
+    assert last == more or (not more and last.split() == ["k", "up"])
+
+
+@pytest.mark.parametrize(("height", "lines"), [(7, 0), (8, 8), (99, 18)])
+def test_a_graph_of_the_depth_needs_eight_lines_and_takes_eighteen(height: int, lines: int) -> None:
+    assert len(depth_chart(values.trouble(), 160, height)) == lines
+
+
+@pytest.mark.parametrize(
+    ("length", "total", "pending", "words"),
+    [
+        (3, 12, False, "New 3 of 12 match src:email"), (3, 3, False, "New 3 of 3 match src:email"),
+        (3, 2, False, "New 3 match src:email"), (3, None, False, "New 3 match src:email"),
+        (None, 12, True, "New … of 12 match src:email"), (None, 12, False, " match src:email"),
+    ],
+)  # fmt: skip
+def test_a_filter_says_of_how_many_only_where_that_is_known(
+    length: int | None, total: int | None, pending: bool, words: str
+) -> None:
+    line = list_header(values.trouble(), "New", length, 120, now=NOW, filter="src:email", total=total, pending=pending)
+    assert words in line_text(line)
 
 
 async def test_nothing_below_moves_when_trouble_comes_or_a_number_grows() -> None:
