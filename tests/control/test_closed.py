@@ -78,12 +78,14 @@ def test_a_closed_control_says_so(tmp_path: Path, watch: bool) -> None:
 
 
 def test_no_message_of_a_spool_that_is_gone_can_be_read(tmp_path: Path) -> None:
+    before = descriptors()
     with open_control(str(spool(tmp_path / "a"))) as control:
         control.look()
         (tmp_path / "a").rename(tmp_path / "b")
         control.look()
         with pytest.raises(Unreadable, match="the spool cannot be opened"):
             control.read("new/x")
+    assert descriptors() == before
 
 
 @pytest.mark.parametrize("watch", [False, True])

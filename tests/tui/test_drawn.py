@@ -23,6 +23,7 @@ from spooltop.model.vocabulary import Box, Key, Owner
 from spooltop.tui.draw.elements.spans import line_text
 from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
 from spooltop.tui.draw.lists import list_header
+from spooltop.tui.draw.panels.frame import Section, rows_for
 from spooltop.tui.draw.panels.ranked import depth_chart
 
 from ..snapshots import states, values
@@ -193,6 +194,11 @@ def test_help_says_how_much_does_not_fit(height: int, more: str) -> None:
 @pytest.mark.parametrize(("height", "lines"), [(7, 0), (8, 8), (99, 18)])
 def test_a_graph_of_the_depth_needs_eight_lines_and_takes_eighteen(height: int, lines: int) -> None:
     assert len(depth_chart(values.trouble(), 160, height)) == lines
+
+
+@pytest.mark.parametrize(("height", "rows"), [(20, [5, 12]), (11, [5, 3]), (9, [4, 2]), (8, [3, 2]), (6, [4, 0]), (3, [0, 0])])
+def test_panels_take_their_least_then_their_most_and_the_last_what_is_left(height: int, rows: list[int]) -> None:
+    assert rows_for([Section("", lambda *_: (), 3, 5), Section("", lambda *_: (), 2, 3)], height) == rows
 
 
 @pytest.mark.parametrize(

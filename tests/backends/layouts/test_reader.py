@@ -177,7 +177,8 @@ def queue(tmp_path: Path) -> Path:
 
 def put(queue: Path, number: int, sender: str, age: float) -> Path:
     path = queue / "deferred" / "A" / f"A{number:09X}"
-    path.write_bytes(made(("C", b" 1 "), ("T", f"{LATER - age:.0f} 0".encode()), ("S", sender.encode()), ("M", b"")))
+    time = f"{LATER - age:.0f} 0".encode()
+    path.write_bytes(made(("C", b" 1 "), ("T", time), ("A", b"x" * 128), ("S", sender.encode()), ("M", b"")))
     return path
 
 

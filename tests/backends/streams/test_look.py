@@ -231,6 +231,7 @@ def test_a_window_is_anywhere_and_a_row_is_found_again(jobs: Any, control: Contr
     for start in (0, 40, 2_500, 4_950, 4_990, 1_200):
         assert ids_of(oldest, start, start + 50) == ids[start : start + 50]
         assert ids_of(newest, start, start + 50) == ids[::-1][start : start + 50]
+    assert ids_of(oldest, 1_210, 1_220) == ids[1_210:1_220]  # within what was fetched last
     assert list(oldest.keys()) == [("new", id) for id in ids] and list(newest.keys()) == [("new", id) for id in ids[::-1]]
     for at in (0, 17, 1_700, 4_999):
         assert oldest.find(("new", ids[at])) == at and newest.find(("new", ids[at])) == 4_999 - at
