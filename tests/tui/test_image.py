@@ -104,6 +104,14 @@ def test_a_blank_replaces_the_half_of_a_wide_character_that_is_left() -> None:
     assert made.difference() == "\x1b[2H abc語\x1b[2;7H" + "x" * (COLUMNS - 6)
 
 
+def test_a_row_that_a_wide_character_has_left_is_written_whole() -> None:
+    made = image(filled("x"))
+    assert made.take("\x1b[2;1H日")
+    made.difference()
+    assert made.take("\x1b[2;1Hab")
+    assert made.difference() == "\x1b[2Hab" + "x" * (COLUMNS - 2)
+
+
 def test_nothing_of_another_size_is_kept() -> None:
     made = image(filled("x"))
     made.resize((4, 2))
