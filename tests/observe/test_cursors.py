@@ -233,6 +233,7 @@ def test_a_heartbeat_in_the_section_is_a_write_and_no_move() -> None:
     [
         (("cursors.json.tmp",), 1, True), (("cursors.json.bak", "cursors.json.3fa9c1"), 1, False),
         (("cursors.tmp.4312",), 59, False), (("cursors.tmp.4312",), 61, True),
+        (("cursors.tmp.1", "cursors.tmp.2"), 61, True),
     ],
 )  # fmt: skip
 def test_unsafe_writers_are_told_by_their_temporary_names_or_by_one_left_behind(
@@ -243,6 +244,8 @@ def test_unsafe_writers_are_told_by_their_temporary_names_or_by_one_left_behind(
     for time in (0, at):
         snapshot = observer.add(look(time, cursors=(disk.read(temp_files=names),)))
     assert [problem.code for problem in snapshot.problems] == ["unsafe-writer"] * unsafe
+    more = " and 1 more" * (len(names) - 1)
+    assert [one.text for one in snapshot.problems] == [f"cursors.json is written unsafely: {names[0]}{more} seen"] * unsafe
     later = observer.add(look(at + 1, cursors=(disk.read(),)))
     assert (later.problems == ()) is (names != ("cursors.json.tmp",)), "what was left behind is forgotten once it is gone"
 

@@ -216,6 +216,12 @@ def test_a_stream_that_nobody_trims_is_told(jobs: Any, opened: Opened, monkeypat
     assert see(opened(SPOOLTOP_STREAM_MAXLEN="150")).findings == ()  # its producers begin to trim it above that
 
 
+def test_facts_about_the_server_are_not_asked_for_at_each_look(jobs: Any, control: Control) -> None:
+    control.look()
+    asked = [jobs.info("commandstats")["cmdstat_memory|usage"]["calls"] for _ in range(2) if see(control)]
+    assert asked[0] == asked[1] > 0
+
+
 LISTED_AT_MOST = "spooltop.backends.redis.streams.reader.LISTED_AT_MOST"
 
 
