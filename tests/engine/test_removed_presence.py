@@ -52,6 +52,8 @@ def test_all_its_claims_are_its_own_again_before_the_next(spool: Spool, remove: 
     assert [claim.id for claim in claims] == ids and len({claim.token for claim in claims}) == 1
     assert all(is_held(spool, claim) for claim in claims)
     assert sorted(claim.name for claim in claims) == names_in(path / "cur")
+    links = [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+    assert [link for link in links if link.startswith(f"{path}/.spooltop/consumers/") and "deleted" in link] == []
     assert not set(before) & {claim.name for claim in claims}
     assert [claim.parsed.claimed_us for claim in claims[:2]] == [int(name.split(".")[-1].split(":")[0]) for name in before]
     assert spool.recover() == []
