@@ -57,6 +57,19 @@ def test_each_lost_update_between_two_looks_is_told(watched: Watched) -> None:
     assert watched.cursor("email").reverts == 0
 
 
+def test_each_write_of_the_file_of_one_source_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "cursors"
+    folder.mkdir()
+    (folder / "mail.json").write_text("10")
+    with open_control(str(folder), settings={"HOME": str(tmp_path)}) as control:
+        found = Watched(folder, control)
+        found.path = folder / "mail.json"
+        assert found.cursor("mail").value == 10
+        for value in (11, 12, 13):
+            found.received(value)  # type: ignore[arg-type]
+        assert [one.shown for one in found.cursor("mail").history] == ["13", "12", "11", "10"]
+
+
 def test_writes_that_were_replaced_before_they_were_read_are_counted(watched: Watched) -> None:
     for turn in range(150):
         watched.write({"imessage": 11 + turn, "email": 1})

@@ -70,6 +70,14 @@ def test_where_events_may_be_lost_all_is_listed_at_once(
     assert observation.watch.mode == "live" and not observation.flow.exact
 
 
+def test_what_watchfiles_tells_is_counted(spool: Path, opened: Opened, told: Told) -> None:
+    control = opened(spool, watch=True)
+    see_until(control, lambda observation: observation.flow.measured)
+    (spool / "new" / NEW).touch()
+    told.put({(1, str(spool / "new" / NEW))})
+    see_until(control, lambda observation: observation.flow.arrived == 1)
+
+
 @pytest.mark.parametrize("claim", [CUR, CUR.replace(",c=", ",n=1,c=")])
 def test_what_is_read_late_is_counted_and_no_sample_of_times(spool: Path, opened: Opened, told: Told, claim: str) -> None:
     control = opened(spool, watch=True)
