@@ -91,6 +91,7 @@ def test_no_message_of_a_spool_that_is_gone_can_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("watch", [False, True])
 def test_closing_closes_every_file(tmp_path: Path, watch: bool) -> None:
     spool(tmp_path)
+    (tmp_path / "cursors.json").write_text('{"mail": 7}')
     open_control(str(tmp_path), watch=watch).close()
     before = descriptors()
     with open_control(str(tmp_path), watch=watch) as control:
