@@ -102,3 +102,16 @@ def test_on_a_real_terminal_it_survives_a_narrower_window(spool: Path) -> None:
         assert screen.wait_exit() == 0
         assert "held 80 · skipped 0 · failed 0" in screen.text
         assert "left" not in screen.text and "█" not in screen.text
+
+
+@pytest.mark.parametrize(
+    ("tty", "environ", "coloured"),
+    [
+        (True, {"TERM": "xterm"}, True), (False, {"TERM": "xterm"}, False), (True, {"TERM": "dumb"}, False), (True, {}, False),
+        (True, {"TERM": "xterm", "NO_COLOR": "1"}, False), (True, {"TERM": "xterm", "NO_COLOR": ""}, True),
+    ],
+)  # fmt: skip
+def test_colours_are_for_a_terminal_that_has_them_and_a_user_who_wants_them(
+    tty: bool, environ: dict[str, str], coloured: bool
+) -> None:
+    assert Terminal(Stream(), Stream(tty=tty), Stream(), environ).coloured is coloured
