@@ -77,6 +77,7 @@ HOLD = BASE + '[[action]]\nname = "hold"\nfrom = "new"\n'
         (BASE + '[[problem]]\ncode = "conflict"\nwhen = "same:seq"\ntext = "x"', 8, "when = 'seq': there are id"),
         (BASE + '[[problem]]\ncode = "conflict"\nwhen = "alone:{id}.lck"\ntext = "x"', 8, "when = 'alone:{id}.lck': write"),
         (BASE + '[[cross_check]]\npath = "jobs/{id}"\nsays = ["{at:ms}"]\nmissing = "x"', 8, "says lists the texts of the file"),
+        (BASE + '[[cross_check]]\npath = "jobs/{id}"\nsays = []\nmissing = "x"', 8, "says lists the texts of the file"),
         (BASE + '[locks."../x"]\nkind = "lease"', 6, "../x = '../x': it must lie below the directory"),
         (BASE.replace('"mine"', '"mine"\nside_dir = "/var"'), 2, "side_dir = '/var': a name in the directory"),
         (BASE.replace('"mine"', '"mine"\nlock = ".lock"'), 2, "lock is written flock:PATH"),
