@@ -105,13 +105,15 @@ def test_on_a_real_terminal_it_survives_a_narrower_window(spool: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tty", "environ", "coloured"),
+    ("tty", "environ", "coloured", "ascii"),
     [
-        (True, {"TERM": "xterm"}, True), (False, {"TERM": "xterm"}, False), (True, {"TERM": "dumb"}, False), (True, {}, False),
-        (True, {"TERM": "xterm", "NO_COLOR": "1"}, False), (True, {"TERM": "xterm", "NO_COLOR": ""}, True),
+        (True, {"TERM": "xterm", "LANG": "C.UTF-8"}, True, False), (False, {"TERM": "xterm", "LANG": "C"}, False, True),
+        (True, {"TERM": "linux", "LANG": "C.UTF-8"}, True, True), (True, {"TERM": "dumb"}, False, False), (True, {}, False, False),
+        (True, {"TERM": "xterm", "NO_COLOR": "1"}, False, False), (True, {"TERM": "xterm", "NO_COLOR": ""}, True, False),
     ],
 )  # fmt: skip
-def test_colours_are_for_a_terminal_that_has_them_and_a_user_who_wants_them(
-    tty: bool, environ: dict[str, str], coloured: bool
+def test_colours_and_signs_are_those_that_the_terminal_has_and_the_user_wants(
+    tty: bool, environ: dict[str, str], coloured: bool, ascii: bool
 ) -> None:
-    assert Terminal(Stream(), Stream(tty=tty), Stream(), environ).coloured is coloured
+    terminal = Terminal(Stream(), Stream(tty=tty), Stream(), environ)
+    assert (terminal.coloured, terminal.ascii) == (coloured, ascii)

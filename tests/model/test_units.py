@@ -22,7 +22,7 @@ TIMES = st.floats(min_value=-1e6, max_value=1e18) | st.just(float("inf"))
         (None, "—"), (-5, "0s"), (0, "0s"), (0.9, "0s"), (4.9, "4s"), (9.99, "9s"), (10, "10s"), (19.9, "10s"),
         (59.9, "50s"), (60, "1m"), (3599, "59m"), (3600, "1h"), (47.9 * 3600, "47h"), (48 * 3600, "2d"),
         (999 * 86400, "999d"), (1000 * 86400, "2y"),
-        (float("inf"), "999y"),
+        (float("inf"), "999y"), (float("nan"), "—"),
     ],
 )  # fmt: skip
 def test_age_steps(seconds: float | None, shown: str) -> None:

@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from spooltop.engine import Spool
-from spooltop.errors import AuditFailed, Unreadable
+from spooltop.errors import AuditFailed, Unreadable, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.pause import Pause
 from spooltop.model.operations.plan import Outcome, Plan, Result
@@ -78,6 +78,8 @@ def test_on_a_full_disk_a_pause_is_refused_and_a_resume_goes_on(
     assert result.count(Outcome.DONE) == 1 and paused(world) is None
     assert any("No space left on device" in note for note in result.notes)
     assert bool(result.undo) is ("pauses" not in full)
+    with pytest.raises(UsageError, match="more than"):
+        do(world, Action.PAUSE, reason=7)
     with pytest.raises(AuditFailed):
         do(world, Action.PAUSE)
     assert paused(world) is None
