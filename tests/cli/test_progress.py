@@ -108,8 +108,9 @@ def test_on_a_real_terminal_it_survives_a_narrower_window(spool: Path) -> None:
     ("tty", "environ", "coloured", "ascii"),
     [
         (True, {"TERM": "xterm", "LANG": "C.UTF-8"}, True, False), (False, {"TERM": "xterm", "LANG": "C"}, False, True),
-        (True, {"TERM": "linux", "LANG": "C.UTF-8"}, True, True), (True, {"TERM": "dumb"}, False, False), (True, {}, False, False),
-        (True, {"TERM": "xterm", "NO_COLOR": "1"}, False, False), (True, {"TERM": "xterm", "NO_COLOR": ""}, True, False),
+        (True, {"TERM": "linux", "LANG": "C.UTF-8"}, True, True), (True, {"TERM": "dumb"}, False, False),
+        (True, {}, False, False), (True, {"TERM": "xterm", "NO_COLOR": "1"}, False, False),
+        (True, {"TERM": "xterm", "NO_COLOR": ""}, True, False),
     ],
 )  # fmt: skip
 def test_colours_and_signs_are_those_that_the_terminal_has_and_the_user_wants(
