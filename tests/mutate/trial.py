@@ -62,7 +62,9 @@ class Trial:
         items = {item.nodeid: item for item in session.items}
         with self._to.open("a") as outcomes:
             for job in self._jobs:
-                outcome = self._tried(job, items)
+                # Where a file cannot be collected, pytest itself would stop: with what runs at import changed, it has noticed.
+                uncollected = job.loaded and bool(session.testsfailed)
+                outcome = Outcome(NOTICED, "collection") if uncollected else self._tried(job, items)
                 outcomes.write(json.dumps(asdict(outcome)) + "\n")
                 outcomes.flush()
         return True
