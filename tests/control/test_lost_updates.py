@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,12 +21,12 @@ class Watched:
         self.path = folder / "cursors.json"
         self.control = control
 
-    def write(self, sections: Mapping[str, Json]) -> None:
+    def write(self, sections: Json) -> None:
         draft = self.path.with_name(f"draft.{os.getpid()}")
         draft.write_text(json.dumps(sections))
         draft.replace(self.path)
 
-    def received(self, sections: Mapping[str, Json]) -> None:
+    def received(self, sections: Json) -> None:
         """Waits until it was read as well."""
         self.write(sections)
         while not self.control.changes(0.2):
@@ -66,7 +66,7 @@ def test_each_write_of_the_file_of_one_source_counts(tmp_path: Path) -> None:
         found.path = folder / "mail.json"
         assert found.cursor("mail").value == 10
         for value in (11, 12, 13):
-            found.received(value)  # type: ignore[arg-type]
+            found.received(value)
         assert [one.shown for one in found.cursor("mail").history] == ["13", "12", "11", "10"]
 
 

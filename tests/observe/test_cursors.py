@@ -243,9 +243,8 @@ def test_unsafe_writers_are_told_by_their_temporary_names_or_by_one_left_behind(
     disk.put(0, {"a": 5})
     for time in (0, at):
         snapshot = observer.add(look(time, cursors=(disk.read(temp_files=names),)))
-    assert [problem.code for problem in snapshot.problems] == ["unsafe-writer"] * unsafe
-    more = " and 1 more" * (len(names) - 1)
-    assert [one.text for one in snapshot.problems] == [f"cursors.json is written unsafely: {names[0]}{more} seen"] * unsafe
+    told = f"cursors.json is written unsafely: {names[0]}{' and 1 more' * (len(names) - 1)} seen"
+    assert [(problem.code, problem.text) for problem in snapshot.problems] == [("unsafe-writer", told)] * unsafe
     later = observer.add(look(at + 1, cursors=(disk.read(),)))
     assert (later.problems == ()) is (names != ("cursors.json.tmp",)), "what was left behind is forgotten once it is gone"
 

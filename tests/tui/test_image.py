@@ -96,20 +96,19 @@ def test_only_the_cells_that_differ_are_written() -> None:
     assert made.difference().count("x") == COLUMNS * LINES - 2
 
 
-def test_a_blank_replaces_the_half_of_a_wide_character_that_is_left() -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "written"),
+    [
+        ("日本語", "\x1b[2;2Habc", "\x1b[2H abc語\x1b[2;7H" + "x" * (COLUMNS - 6)),  # a blank replaces the half that is left
+        ("日", "\x1b[2;1Hab", "\x1b[2Hab" + "x" * (COLUMNS - 2)),
+    ],
+)
+def test_a_row_that_a_wide_character_leaves_is_written_whole(before: str, after: str, written: str) -> None:
     made = image(filled("x"))
-    assert made.take("\x1b[2;1H日本語")
+    assert made.take(f"\x1b[2;1H{before}")
     made.difference()
-    assert made.take("\x1b[2;2Habc")
-    assert made.difference() == "\x1b[2H abc語\x1b[2;7H" + "x" * (COLUMNS - 6)
-
-
-def test_a_row_that_a_wide_character_has_left_is_written_whole() -> None:
-    made = image(filled("x"))
-    assert made.take("\x1b[2;1H日")
-    made.difference()
-    assert made.take("\x1b[2;1Hab")
-    assert made.difference() == "\x1b[2Hab" + "x" * (COLUMNS - 2)
+    assert made.take(after)
+    assert made.difference() == written
 
 
 def test_nothing_of_another_size_is_kept() -> None:

@@ -61,6 +61,11 @@ def test_the_file_has_owner_group_and_mode_of_the_boxes(world: SpoolWorld, mode:
     assert (file.st_uid, file.st_gid, stat.S_IMODE(file.st_mode)) == (cur.st_uid, cur.st_gid, mode & 0o666)
 
 
+def test_a_reason_is_a_text(world: SpoolWorld) -> None:
+    with pytest.raises(UsageError, match="more than"):
+        do(world, Action.PAUSE, reason=7)
+
+
 @pytest.mark.parametrize("full", [("audit",), ("pauses",), ("audit", "pauses")])
 @pytest.mark.parametrize("action", [Action.RESUME, Action.UNDO])
 def test_on_a_full_disk_a_pause_is_refused_and_a_resume_goes_on(
@@ -78,8 +83,6 @@ def test_on_a_full_disk_a_pause_is_refused_and_a_resume_goes_on(
     assert result.count(Outcome.DONE) == 1 and paused(world) is None
     assert any("No space left on device" in note for note in result.notes)
     assert bool(result.undo) is ("pauses" not in full)
-    with pytest.raises(UsageError, match="more than"):
-        do(world, Action.PAUSE, reason=7)
     with pytest.raises(AuditFailed):
         do(world, Action.PAUSE)
     assert paused(world) is None
