@@ -1,13 +1,14 @@
-"""Places for what a sweep makes and throws away."""
+"""What tests make and throw away, and what of it is still open."""
 
 from __future__ import annotations
 
+import gc
 import os
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["extract", "own_state", "scratch"]
+__all__ = ["descriptors", "extract", "own_state", "scratch"]
 
 
 def scratch() -> str | None:
@@ -26,3 +27,9 @@ def extract(archive: tarfile.TarFile, folder: Path | str, members: Iterable[tarf
 def own_state() -> dict[str, str]:
     """Settings that name nothing but the place of this user's own state, which root alone can do without."""
     return {"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]}
+
+
+def descriptors() -> set[str]:
+    """Returns the descriptors that this process has open, without those of garbage."""
+    gc.collect()
+    return set(os.listdir("/proc/self/fd"))

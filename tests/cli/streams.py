@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spooltop import open_queue
 from spooltop.cli.main import Terminal, run
 
 ROOT = Path(__file__).parents[2]
@@ -92,3 +93,18 @@ def finish(words: Sequence[str | Path], stdin: bytes = b"", **options: Any) -> D
     with start(*words, **options) as process:
         out, err = process.communicate(stdin)
     return Done(process.returncode, os.fsdecode(out or b""), os.fsdecode(err or b""))
+
+
+def put(queue: Path | str, *contents: bytes) -> None:
+    with open_queue(str(queue)) as opened:
+        opened.put_many(contents)
+
+
+def contents(queue: Path | str) -> list[bytes]:
+    """Takes out all that waits, oldest first."""
+    found = []
+    with open_queue(str(queue)) as opened:
+        for claim in opened.claims():
+            with claim:
+                found.append(claim.data)
+    return found

@@ -19,7 +19,7 @@ from spooltop.engine import Spool
 from spooltop.errors import PutUnknown
 from tests.needs import needs
 
-from .streams import ROOT, spooltop
+from .streams import ROOT, contents, put, spooltop
 
 LATER = 4e9
 Pair = tuple[Path, Path]
@@ -30,21 +30,6 @@ def empty(tmp_path: Path) -> Pair:
     for name in ("a", "b"):
         Spool.create(tmp_path / name).close()
     return tmp_path / "a", tmp_path / "b"
-
-
-def put(path: Path, *contents: bytes) -> None:
-    with Spool(path) as spool:
-        spool.put_many(contents)
-
-
-def contents(path: Path) -> list[bytes]:
-    """Takes out all that waits, oldest first."""
-    found = []
-    with Spool(path) as spool:
-        for claim in spool.claims():
-            with claim:
-                found.append(claim.data)
-    return found
 
 
 def die_with(path: Path, claim: Callable[[Spool], object]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,12 +17,7 @@ from spooltop.model.kept_view import KeptView
 from spooltop.model.operations.plan import Plan
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
-
-
-def descriptors() -> set[str]:
-    gc.collect()
-    return set(os.listdir("/proc/self/fd"))
-
+from tests.scratch import descriptors
 
 CALLS: dict[str, Callable[[Control, Plan], object]] = {
     "apply": lambda control, plan: control.apply(plan),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import threading
 import warnings
 from collections.abc import Callable
@@ -17,11 +16,7 @@ import pytest
 from spooltop.engine import Claim, ClaimLost, Closed, Spool
 from spooltop.model.moves import InterruptedMove, QueueIdentity
 from tests.engine.helpers import Interposed, claimed, meanwhile, places
-
-
-def descriptors() -> set[str]:
-    gc.collect()
-    return set(os.listdir("/proc/self/fd"))
+from tests.scratch import descriptors
 
 
 async def first(spool: Spool) -> object:

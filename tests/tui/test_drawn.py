@@ -19,7 +19,7 @@ from spooltop.model.look.problem import Problem, Severity
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.plan import ItemResult, Outcome, Plan, Result
 from spooltop.model.row import Payload, Row
-from spooltop.model.vocabulary import Box, Key, Owner
+from spooltop.model.vocabulary import Box, Key, Owner, Verdict
 from spooltop.tui.draw.elements.spans import line_text
 from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
 from spooltop.tui.draw.lists import list_header
@@ -107,6 +107,7 @@ BOUND = replace(values.claim(2460, attempt=None), since_is_bound=True)
 UNKNOWN_PUT = replace(DEAD, enqueued_at=None, in_box_since=None)
 SHARED = (values.claim(2466, 1), values.claim(60, 2, attempt=4), values.claim(30, 3, 4313))
 MANY = tuple(values.claim(10 + n, n, 9000 + n) for n in range(40))
+OLD = values.claim(9000, 1, 7777, Verdict.UNKNOWN)
 WHILE_HELD = replace(DEAD, enqueued_at=NOW - 300, in_box_since=NOW - 300)
 TOLD = (
     "process  4312 python3 /opt/memex/worker.py", "user     memex on vm", "DEAD: exited", "claims   2, the others:", "1m  …",
@@ -152,7 +153,8 @@ CASES: dict[str, Case] = {
     "a holder of which little is known": (
         lambda: claimed(BARE), "3", LARGE, ("process  77", "user     ? on ?", "started  not known"), ()),
     "many consumers": (lambda: claimed(*MANY), "3", LARGE, ("DEAD      9039", "29 more"), ()),
-    "more claims than there is room for": (lambda: claimed(*MANY), "", LARGE, ("claims, dead ones first", " more"), ()),
+    "more claims than there is room for": (
+        lambda: claimed(*MANY, OLD), "", LARGE, ("claims, dead ones first", " more"), ("7777",)),
     "a lock that is stale for a moment": (lambda: QUIET, "6", SMALL, ("leader.lock", "Locks 3"), ("STALE", "with problems")),
     "an overview over such a lock": (lambda: QUIET, "", LARGE, ("leader.lock", "no problems detected"), ("STALE",)),
     "nobody waits for a lock": (states.calm, "6", LARGE, ("nobody waits for a lock",), ()),

@@ -55,11 +55,10 @@ def detail(
     now: float,
     zone: datetime.tzinfo | None = None,
     error: str = "",
-    scroll: int = 0,
     worked: Percentiles | None = None,
 ) -> list[Line]:
-    """At most ``height`` lines. ``payload`` None: it is being read, or ``error`` says why it cannot be. ``scroll`` lines below
-    the title are skipped. ``worked`` is how long other messages took, for comparison."""
+    """At most ``height`` lines. ``payload`` None: it is being read, or ``error`` says why it cannot be. ``worked`` is how long
+    other messages took, for comparison."""
     if row is None:
         return []
     room = max(0, height - 1)
@@ -68,10 +67,9 @@ def detail(
     if len(below) + body.known(height) + 1 < height and not body.note:  # the blank line is left out where space is short
         below.append(BLANK)
     facts = len(below)
-    below += body.lines(room + scroll - facts)
-    scroll = max(0, min(scroll, len(below) - room))
-    seen = below[scroll : scroll + room]
-    if seen and (more := body.more(scroll + room - facts)):
+    below += body.lines(room - facts)
+    seen = below[:room]
+    if seen and (more := body.more(room - facts)):
         seen[-1] = plain(f" … {more}", width, Style.DIM)
     return [_rule(row, payload, width), *seen][:height]
 

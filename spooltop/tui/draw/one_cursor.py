@@ -72,7 +72,7 @@ def cursor_detail(
     height: int,
     *,
     now: float,
-    chosen: int = 0,
+    chosen: int,
     zone: datetime.tzinfo | None = None,
 ) -> list[Line]:
     """A source: its file, the evidence of its verdict, and the writes that were seen, newest first. ``chosen`` -1: none is

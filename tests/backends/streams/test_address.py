@@ -159,6 +159,7 @@ def test_a_server_may_want_a_certificate_of_its_clients(
     ("code", "words"),
     [
         (10, "certificate has expired"), (9, "certificate is not valid yet; set the clock"), (7, "does not verify: of some sort"),
+        *((code, "is of a CA that is not known here") for code in (2, 18, 19, 20, 21)),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_certificate_is_said_in_words(

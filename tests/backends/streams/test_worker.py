@@ -23,7 +23,7 @@ from spooltop.engine import Spool
 from spooltop.errors import Refused, SpoolFull, UsageError
 from spooltop.model.queue import Queue
 from tests.builders import GONE
-from tests.cli.streams import Done, finish, spooltop, start
+from tests.cli.streams import Done, contents, finish, put, spooltop, start
 from tests.matrix.streams import died
 from tests.stream_builders import StreamWorld
 
@@ -94,9 +94,9 @@ def test_depth_counts_where_the_server_has_lost_count(world: StreamWorld, queue:
 
 def test_full_memory_is_told(world: StreamWorld, queue: Queue) -> None:
     world.client.config_set("maxmemory", 1)
-    for put in (lambda: queue.put(b"1"), lambda: queue.put_many([b"1", b"2"])):
+    for some in (lambda: queue.put(b"1"), lambda: queue.put_many([b"1", b"2"])):
         with pytest.raises(SpoolFull, match="memory of the server"):
-            put()
+            some()
 
 
 def test_a_wake_never_waits_for_whoever_is_to_be_woken(queue: Any) -> None:
@@ -173,6 +173,13 @@ def test_a_drain_waits_for_the_lease_of_a_worker_that_is_gone(url: str, jobs: An
     assert jobs.xpending("jobs", "work")["pending"] == 0
 
 
+def test_a_drain_names_the_claims_that_it_leaves(url: str, jobs: Any) -> None:
+    jobs.xreadgroup("work", "bob", {"jobs": ">"}, count=1)
+    jobs.set(lease("bob"), "1", px=60_000)
+    done = finish(["work", url, "--drain", "--", "cat"])
+    assert done.code == 0 and "1 claimed by bob is left: its lease runs" in done.err
+
+
 def test_a_worker_goes_on_where_the_server_lost_its_data(url: str, jobs: Any) -> None:
     with start("work", url, "--", "cat", stdin=subprocess.DEVNULL) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -206,20 +213,6 @@ def folder(tmp_path: Path) -> str:
 
 def moved(*words: str) -> Done:
     return spooltop("move", *words, "--yes", "--no-durable")
-
-
-def put(queue: str, *contents: bytes) -> None:
-    with open_queue(queue) as opened:
-        opened.put_many(contents)
-
-
-def contents(queue: str) -> list[bytes]:
-    found = []
-    with open_queue(queue) as opened:
-        for claim in opened.claims():
-            with claim:
-                found.append(claim.data)
-    return sorted(found)
 
 
 def killed_move(source: str, target: str, *, put: bool, ack: bool = False) -> None:

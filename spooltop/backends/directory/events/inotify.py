@@ -83,11 +83,11 @@ class Event(NamedTuple):
 
     watch: int
     name: str
-    moved: bool = False
-    closed: bool = False
-    made: bool = False
-    lost: bool = False
-    ended: bool = False
+    moved: bool
+    closed: bool
+    made: bool
+    lost: bool
+    ended: bool
 
 
 def inotify_source(

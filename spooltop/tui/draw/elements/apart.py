@@ -77,7 +77,7 @@ def cut_apart(name: str, width: int, ends: Ends) -> str:
     if text_width(before + own + ends.tail) <= width:
         return before + own + ends.tail
     if not ends.tail:
-        return clip_left(own, width) if text_width(before + own) > width else before + own
+        return clip_left(own, width)
     room = width - text_width(before + own)
     if room >= 1:
         return before + own + clip(ends.tail, room)
