@@ -56,6 +56,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<=age is )([\d.]+)s", lambda match: _age(float(match[1]))),
         (r"≥0(\.0/s)?(?=\s|$)", r"0\1"),  # where a busy machine saw the directory late
         (r"(attempt \d+ .*? after )<?[\d.]+m?s", r"\1Ns"),
+        (r"(?<=\(root's)[^()]+(?= are not visible)", ""),  # a process that is just beginning lets nobody look into it
         (r"free'=\d+B;;;0;\d+", "free'=ROOM"),
         (r"age'=(\d+(?:\.\d+)?)s", lambda match: f"age'={_age(float(match[1]))}"),
         (r"(?<=  ) *[\d.]+MB(?=  )", lambda match: "MEM".rjust(len(match[0]))),
