@@ -25,14 +25,14 @@ from .run_each import call_watched
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from spooltop.model.look.snapshot import Snapshot
+    from spooltop.model.operations.plan import Item, OperationRecord, Plan, Result
+    from spooltop.model.operations.results import AuditTrail, TrackedMessage
+
     from .model.filters.selection import Selection
     from .model.kept_view import KeptView
     from .model.look.consumers import ConsumerList
     from .model.look.locks import Holders
-    from .model.look.snapshot import Snapshot
-    from .model.operations.audit import AuditTrail
-    from .model.operations.plan import Item, OperationRecord, Plan, Result
-    from .model.operations.tracked import TrackedMessage
     from .model.protocols import Listing, ListProgress, ListQuery
     from .model.row import Payload
     from .model.vocabulary import Json, Key
@@ -277,7 +277,7 @@ class Control:
     @while_watched
     def audit(self, operation: str) -> AuditTrail:
         """Returns the audit lines of one operation, oldest first. Raises ``Unreadable`` if the log cannot be read."""
-        from .model.operations.audit import AuditTrail
+        from spooltop.model.operations.results import AuditTrail
 
         operations = self._operations()
         return AuditTrail() if operations is None else operations.audited(operation)
@@ -312,8 +312,9 @@ class Control:
 
     def _operator(self, action: Action, id: str = "ID") -> Operations:
         if self._read_only is not None:
+            from spooltop.model.text import escape
+
             from .model.capabilities import command_for
-            from .model.text import escape
 
             command = command_for(self._identified.commands.get(action, ""), escape(id))
             raise Refused(f"{action}: {self._read_only}", path=self.target, advice=command)
@@ -371,8 +372,9 @@ def open_control(
     servers have limits of their own.
     Raises ``NotASpool`` or ``Unreadable`` with the hint that fits, ``DoesNotAnswer``. Creates nothing.
     """
+    from spooltop.model.target import has_scheme
+
     from .model.backend import OpenAs
-    from .model.target import has_scheme
     from .opening import Wanted, open_parts
 
     asked = OpenAs(as_kind, locks, tuple(cursor_files))

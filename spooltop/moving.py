@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from spooltop.model.queue import InterruptedMove, MessageMover, Queue, QueueCounts
 from spooltop.records import dataclass, field
 
 from .errors import ClaimLost, SpooltopError, Unavailable
-from .model.moves import InterruptedMove, MessageMover, QueueCounts
-from .model.queue import Queue
 
 __all__ = ["Moved", "forget_ended", "move_messages", "to_move"]
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
-from .engine.closed import closed
+from spooltop.engine.arguments import closed
+
 from .run_each import call_watched
 
 if TYPE_CHECKING:

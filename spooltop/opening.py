@@ -16,11 +16,12 @@ from .model.redact import Redactor
 from .snapshot_maker import SnapshotMaker
 
 if TYPE_CHECKING:
+    from spooltop.model.target import Target
+    from spooltop.observe.observer import Observer
+
     from .model.backend import LockSource, OpenedOperator, SideWatch
     from .model.protocols import Reader
-    from .model.target import Target
     from .observe.mutes import MuteFile
-    from .observe.observer import Observer
     from .operate.operations import Operations
     from .settings import Settings
 
@@ -76,9 +77,10 @@ def open_parts(spec: str, wanted: Wanted) -> ControlParts:
 
 
 def _open_parts(spec: str, wanted: Wanted, found: Settings) -> ControlParts:
-    from .model.cursors.values import cursor_fields
+    from spooltop.model.cursors import cursor_fields
+    from spooltop.observe.observer import Observer
+
     from .observe.mutes import MuteFile, state_folder
-    from .observe.observer import Observer
     from .observe.thresholds import Thresholds
     from .settings import SettingsFiles
 
@@ -97,7 +99,7 @@ def _open_parts(spec: str, wanted: Wanted, found: Settings) -> ControlParts:
     files = (*(() if settings_files is None else settings_files.paths), *mutes.paths) if watch else ()
     side_files = tuple(map(_as_glob, files))
     if logs:
-        from .observe.cursors.poll_logs import LogGlob, poll_reader
+        from spooltop.observe.cursors.polls import LogGlob, poll_reader
 
         polls = poll_reader(logs, words)
         side_files = (*(LogGlob.parse(one).pattern for one in logs), *side_files)

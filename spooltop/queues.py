@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from spooltop.model.queue import Queue, QueueOptions
+
 from .backends.registry import identify
 from .errors import Refused
 from .model.backend import OpenAs
-from .model.queue import Queue, QueueOptions
 
 __all__ = ["open_queue"]
 

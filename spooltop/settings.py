@@ -16,12 +16,12 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from spooltop.engine.system.files import Content, NotRegular, read_small, why_mistrusted
+from spooltop.model.target import Target, full_name, has_password, has_scheme
+from spooltop.model.text import escape
 from spooltop.records import dataclass, field, fields
 
-from .engine.system.small_files import Content, NotRegular, read_small, why_mistrusted
 from .errors import UsageError
-from .model.target import Target, full_name, has_password, has_scheme
-from .model.text import escape
 from .observe.thresholds import PREFIX, Thresholds
 
 __all__ = [

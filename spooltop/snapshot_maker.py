@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from spooltop.model.look.snapshot import Problem, Severity
 from spooltop.records import replace
 
 from .errors import UsageError
-from .model.look.problem import Problem, Severity
 
 if TYPE_CHECKING:
+    from spooltop.model.cursors import Poll
+    from spooltop.model.look.observation import Observation
+    from spooltop.model.look.snapshot import Snapshot
+    from spooltop.observe.observer import Observer
+
     from .model.backend import LockSource
-    from .model.cursors.state import Poll
-    from .model.look.observation import Observation
-    from .model.look.snapshot import Snapshot
     from .model.redact import Redactor
     from .observe.mutes import MuteFile
-    from .observe.observer import Observer
     from .settings import Settings, SettingsFiles
 
 __all__ = ["SnapshotMaker"]

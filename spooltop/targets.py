@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from spooltop.model.target import Target, has_scheme
+
 from .backends import registry
 from .errors import SpooltopError
 from .model.backend import OpenAs
-from .model.target import Target, has_scheme
 
 if TYPE_CHECKING:
     from .model.vocabulary import Box

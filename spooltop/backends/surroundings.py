@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.look.capacity import Disk
 from spooltop.model.look.locks import Holders
-from spooltop.model.look.observation import Viewer
+from spooltop.model.look.observation import Disk, Viewer
 from spooltop.model.vocabulary import Verdict
 
 __all__ = ["Connection", "LocalClient", "Surroundings", "Users"]

@@ -253,7 +253,7 @@ def _refuse_misspelt_commands(words: Sequence[str]) -> None:
 
 def _translated(error: OSError) -> SpooltopError:
     """Builds the error for an ``OSError`` that no other code has translated."""
-    from spooltop.engine.system.os_errors import advice
+    from spooltop.engine.system.syscalls import advice
 
     about = escape(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else None
     return Unreadable(error.strerror or str(error), path=about, advice=advice(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from spooltop.control import Control
-from spooltop.model.operations.tracked import TrackedMessage
+from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.text import escape
 from spooltop.model.units import duration
 from spooltop.model.vocabulary import ASIDE, Box, Json

@@ -62,8 +62,6 @@ a file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from spooltop.errors import (
     ClaimLost,
     Closed,
@@ -79,16 +77,14 @@ from spooltop.errors import (
     Unreadable,
     UsageError,
 )
-from spooltop.lazy_names import lazy_names
 
-if TYPE_CHECKING:
-    from .atomic import write_atomic, write_atomic_text
-    from .consuming.claim import Claim
-    from .cursors.cursor_file import CursorFile
-    from .flat_dir import available, read_and_delete
-    from .producing.producer import MessageId
-    from .spool import Spool
-    from .tickets import FileTicketQueue
+from .atomic import write_atomic, write_atomic_text
+from .consuming.consumer import Claim
+from .cursors import CursorFile
+from .flat_dir import available, read_and_delete
+from .producing.producer import MessageId
+from .spool import Spool
+from .tickets import FileTicketQueue
 
 __all__ = [
     "Claim",
@@ -114,12 +110,3 @@ __all__ = [
     "write_atomic",
     "write_atomic_text",
 ]
-
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "Claim": "consuming.claim", "CursorFile": "cursors.cursor_file", "FileTicketQueue": "tickets",
-        "MessageId": "producing.producer", "Spool": "spool", "available": "flat_dir", "read_and_delete": "flat_dir",
-        "write_atomic": "atomic", "write_atomic_text": "atomic",
-    },
-)  # fmt: skip

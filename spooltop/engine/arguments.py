@@ -1,16 +1,56 @@
-"""Errors for arguments of a wrong type, with the name of the parameter and the types that it accepts."""
+"""Checks and limits of the arguments of the engine's calls, and the error of calls on a closed spool."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Callable
+from typing import Any
 
-from spooltop.errors import UsageError
+from spooltop.errors import Closed, UsageError
 
 from .names import LATEST
 
-__all__ = ["absolute_path", "check_bytes", "check_clock", "check_number", "check_seconds", "check_text", "microseconds"]
+MAX_ATTEMPTS = 10
+"""Attempts after which a release, a requeue and a recover reject instead."""
+
+
+# Replacements for the parts of a closed object.
+
+def closed(path: str, what: str = "Spool") -> Closed:
+    """Builds the error for any call on ``what`` after it was closed."""
+    return Closed(f"this {what} is closed", path=path, advice="open it again")
+
+
+class AfterClose:
+    """Replaces any part of a closed object, so that no method has to check first if the object is open: every attribute access
+    raises ``Closed``.
+
+    >>> AfterClose("/jobs").unlink("x")
+    Traceback (most recent call last):
+    ...
+    spooltop.errors.Closed: /jobs: this Spool is closed; open it again
+    """
+
+    def __init__(self, path: str, what: str = "Spool") -> None:
+        self._path = path
+        self._what = what
+
+    def __getattr__(self, _name: str) -> Any:
+        raise closed(self._path, self._what)
+
+
+class OwnedDescriptor:
+    """A copy of the descriptor ``fd``, closed when nothing refers to this object any more."""
+
+    number = -1
+
+    def __init__(self, fd: int) -> None:
+        self.number = os.dup(fd)
+
+    def __del__(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
 
 
 def absolute_path(path: str | os.PathLike[str]) -> str:

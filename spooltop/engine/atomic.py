@@ -11,7 +11,7 @@ from spooltop.errors import Refused, SpoolFull
 
 from .arguments import check_bytes, check_text
 from .system.files import Files, is_inode
-from .system.os_errors import translate
+from .system.syscalls import translate
 
 __all__ = [
     "discard", "drafts_of", "drop_drafts", "make_file", "open_shared", "publish", "publish_new", "write_atomic",

@@ -14,19 +14,17 @@ from __future__ import annotations
 import json
 import os
 import stat
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from spooltop.records import dataclass
 
 from .atomic import drop_drafts, open_shared
-from .cursors.journal import timeouts_since
-from .system.files import Files
-from .system.small_files import read_small
+from .cursors import timeouts_since
+from .system.files import Files, lock_within, read_small
 
 __all__ = [
-    "ACQUIRED", "COUNTERS", "DUPLICATE", "TIMED_OUT", "Count", "add", "lock_within", "locks_used", "read", "total",
+    "ACQUIRED", "COUNTERS", "DUPLICATE", "TIMED_OUT", "Count", "add", "locks_used", "read", "total",
 ]  # fmt: skip
 
 COUNTERS = "counters"
@@ -109,25 +107,6 @@ def _below(files: Files, folder: int, since: float) -> Iterator[bool]:
         yield from timeouts_since(files, cursors, since)
     finally:
         files.close(cursors)
-
-
-def lock_within(
-    files: Files, fd: int, timeout: float | None, *, write: bool = False, tick: Callable[[], float] = time.monotonic
-) -> bool:
-    """Locks ``fd`` exclusively, in ``timeout`` seconds at most (None: waits for ever); False if that was not enough. Takes a
-    ``flock`` or, with ``write``, a lock that a user who may only read cannot take."""
-    take: Callable[..., bool] = files.lock_write if write else files.lock
-    if timeout is None:
-        return take(fd, wait=True)
-    # Neither call knows a timeout, and a signal for one is the program's and not ours.
-    end, pause = tick() + timeout, 0.001
-    while not take(fd):
-        left = end - tick()
-        if left <= 0:
-            return False
-        time.sleep(min(left, pause))
-        pause = min(pause * 2, 0.005)  # longer ones would starve beside a loop that takes it again at once
-    return True
 
 
 def _sum_up(files: Files, fd: int) -> None:

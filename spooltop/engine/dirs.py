@@ -14,9 +14,8 @@ from spooltop.errors import Refused
 from spooltop.model.vocabulary import LIVE, Box
 
 from .atomic import publish, write_new
-from .system.files import Files, close_all
+from .system.files import Files, close_all, read_small
 from .system.host import file_system, mount_number
-from .system.small_files import read_small
 
 __all__ = ["FORMAT", "OWN", "STAGE", "OpenBoxes", "SpoolDirs", "make_dir"]
 

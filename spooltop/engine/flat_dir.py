@@ -14,10 +14,8 @@ from fnmatch import fnmatchcase
 
 from spooltop.errors import Unreadable
 
-from .counters import lock_within
-from .system.files import Files, close_all
+from .system.files import Files, close_all, lock_within, open_regular
 from .system.host import this_machine
-from .system.small_files import open_regular
 
 __all__ = ["available", "read_and_delete"]
 

@@ -9,12 +9,12 @@ import json
 import time
 from collections.abc import Callable, Mapping
 
-from spooltop.model.look.pause import REASON_AT_MOST, Pause
-from spooltop.model.untrusted import finite, json_object
+from spooltop.model.look.observation import REASON_AT_MOST, Pause
+from spooltop.model.text import finite, json_object
 from spooltop.model.vocabulary import Json
 
 from .dirs import SpoolDirs
-from .system.small_files import read_small
+from .system.files import read_small
 
 __all__ = ["CHECK_EVERY", "PAUSED", "PauseCheck", "encode_pause", "pause_from", "pause_of", "read_pause"]
 

@@ -14,18 +14,16 @@ import os
 from typing import Any, NamedTuple
 
 from spooltop.errors import UsageError
-from spooltop.model.moves import QueueIdentity
-from spooltop.model.text import escape
-from spooltop.model.untrusted import finite, json_object
+from spooltop.model.queue import QueueIdentity
+from spooltop.model.text import escape, finite, json_object
 from spooltop.model.vocabulary import Owner, Verdict
 from spooltop.records import dataclass
 
 from .dirs import SpoolDirs
 from .names import in_cur
 from .system.file_locks import OFD_LOCKS
-from .system.files import Files, mode_like
+from .system.files import Files, mode_like, open_regular
 from .system.host import MOUNTED_ONCE, Machine, command_line, is_network, process_start, this_machine
-from .system.small_files import open_regular
 
 __all__ = [
     "ANY_MACHINE",

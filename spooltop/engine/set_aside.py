@@ -17,15 +17,14 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from spooltop.model.untrusted import json_object
+from spooltop.model.text import json_object
 from spooltop.model.vocabulary import ASIDE, Box, Json
 from spooltop.records import dataclass
 
 from .atomic import write_new
 from .dirs import SpoolDirs
-from .names import MAX_NAME
-from .system.files import Files
-from .system.small_files import read_small
+from .names import MAX_NAME, encode_value, parse
+from .system.files import Files, read_small
 
 __all__ = [
     "Entry",
@@ -214,3 +213,25 @@ def _looking(dirs: SpoolDirs, box: Box, operation: str) -> Iterator[int]:
         yield fd
     finally:
         dirs.files.close(fd)
+
+
+def find(dirs: SpoolDirs, id: str) -> tuple[Box, str] | None:
+    """Returns the box and the name of the message with this id, None if it is in no box: a listing of each. A file
+    in ``tmp`` is not delivered and does not count."""
+    starts = (id, encode_value(id), "%2E")  # an id that starts with a dot
+    for box, name, claimed in _names(dirs):
+        if name.startswith(starts) and parse(name, claimed=claimed).id == id:
+            return box, name
+    return None
+
+
+def _names(dirs: SpoolDirs) -> Iterator[tuple[Box, str, bool]]:
+    # The way a message goes, and new once more at the end: one that is put back during the look is not missed.
+    for box in (Box.NEW, Box.CUR, *ASIDE, Box.NEW):
+        if box in ASIDE:
+            for entry in entries(dirs, box):
+                yield box, entry.name, True
+        else:
+            for name in dirs.files.list(dirs.box(box)):
+                if not name.startswith("."):
+                    yield box, name, box is Box.CUR

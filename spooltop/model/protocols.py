@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from .look.consumers import ConsumerList
     from .look.locks import Holders
     from .look.observation import Observation
-    from .operations.audit import AuditLog
-    from .operations.plan import Candidates, ItemResult, OperationRecord, Plan
-    from .operations.progress import Progress
-    from .operations.tracked import TrackedMessage
+    from .operations.plan import Candidates, ItemResult, OperationRecord, Plan, Progress
+    from .operations.results import AuditLog, TrackedMessage
     from .row import Payload, Row
     from .vocabulary import Action, Box, Json, Key
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
-from spooltop.model.cursors.state import cursor_keys
-from spooltop.model.look.problem import Problem
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.cursors import cursor_keys
+from spooltop.model.look.snapshot import Problem, Snapshot
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from math import inf
 
-from spooltop.model.look.pause import pause_words
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.look.observation import pause_words
+from spooltop.model.look.snapshot import Problem, Severity, Snapshot
 from spooltop.model.units import span
 from spooltop.model.vocabulary import ASIDE, Box
 from spooltop.records import dataclass

@@ -11,8 +11,7 @@ import json
 import os
 
 from spooltop.engine.atomic import publish
-from spooltop.engine.system.files import REAL_FILES, Files, close_all
-from spooltop.engine.system.small_files import read_small
+from spooltop.engine.system.files import REAL_FILES, Files, close_all, read_small
 from spooltop.model.kept_view import KeptView
 from spooltop.model.protocols import Sort
 from spooltop.model.text import escape, unescape

@@ -14,11 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from spooltop.engine.atomic import publish
-from spooltop.engine.system.files import Files, close_all
-from spooltop.engine.system.small_files import NotRegular, read_small
+from spooltop.engine.system.files import Files, NotRegular, close_all, read_small
 from spooltop.errors import Refused, Unreadable, UsageError
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.look.snapshot import Problem, Severity, Snapshot
 from spooltop.model.text import escape, unescape
 from spooltop.model.units import clock_time
 from spooltop.records import replace

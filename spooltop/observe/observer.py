@@ -2,32 +2,138 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from spooltop.model.look.observation import Observation
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.vocabulary import Box, Json
+from spooltop.model.look.observation import Observation, Return
+from spooltop.model.look.snapshot import Problem, Severity, Snapshot
+from spooltop.model.vocabulary import DIED, Box, Json
 
 from .cursors.watch import CursorWatch
-from .failing import FailingWatch
-from .flow.depth import CELL, DepthHistory, TrendWatch
-from .flow.history import FlowHistory
-from .flow.holders import HolderRates
-from .flow.rates import RateWindow
-from .rules.host import host_problems
-from .rules.messages import message_problems
-from .rules.rule_input import RuleInput
-from .rules.states import lock_problem, state_problems
-from .rules.visibility import not_judged, not_judged_codes, not_visible
+from .flow import CELL, DepthHistory, FlowHistory, HolderRates, RateWindow, TrendWatch
+from .rules import (
+    Failing,
+    RuleInput,
+    host_problems,
+    lock_problem,
+    message_problems,
+    not_judged,
+    not_judged_codes,
+    not_visible,
+    state_problems,
+)
 from .thresholds import Thresholds
-from .waiting import WaitingWatch
 
 if TYPE_CHECKING:
     from spooltop.model.look.consumers import ConsumerList
 
-__all__ = ["Observer"]
+
+# Measures how long messages have been waiting in ``new`` without a claim.
+
+class WaitingWatch:
+    """Remembers since when ``new`` has not been empty, and when a message was last seen to leave it.
+
+    Claims are seen by events, by claims in ``cur``, by finished messages, and by a shrinking ``new``. Each of these alone can
+    miss one, so "no consumer" requires that all are silent.
+    """
+
+    def __init__(self) -> None:
+        self._waiting_since: float | None = None
+        self._taken_at: float | None = None
+        self._depth: int | None = None
+
+    def clear(self) -> None:
+        self._waiting_since = self._taken_at = self._depth = None
+
+    def add(self, observation: Observation) -> None:
+        now = observation.taken_at
+        box = observation.boxes.get(Box.NEW)
+        depth = None if box is None or box.error else box.count
+        flow = observation.flow
+        times = [row.in_box_since for row in observation.claims if row.in_box_since is not None]
+        times += [one.claimed_at for one in flow.completions if one.claimed_at is not None]
+        if observation.last_claim_at is not None:
+            times.append(observation.last_claim_at)
+        # If no event can be missing, events show each claim: anything else that leaves the box is moved by an operator.
+        shorter = depth is not None and self._depth is not None and depth < self._depth
+        if (flow.measured and (flow.claimed or flow.done)) or (shorter and not (flow.measured and flow.exact)):
+            times.append(now)
+        # a time of another clock may lie in the future: it counts as now, and not as "for ever fresh"
+        seen = max((min(time, now) for time in times), default=None)
+        if seen is not None and (self._taken_at is None or seen > self._taken_at):
+            self._taken_at = seen
+        if not depth or observation.paused is not None:  # nobody is meant to claim: the wait begins when it is resumed
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = now
+        self._depth = depth
+
+    @property
+    def taken_at(self) -> float | None:
+        """When a message was last seen to be claimed; None if never."""
+        return self._taken_at
+
+    def untouched(self, now: float) -> float | None:
+        """Returns the seconds for which messages waited under watch and none was claimed; None if none wait."""
+        if self._waiting_since is None:
+            return None
+        return now - max(self._waiting_since, self._taken_at or 0.0)
+
+
+# Detects messages whose attempts fail again and again, by their names and by observed returns.
+
+WINDOW = 300.0
+"""Seconds over which returns are counted."""
+_MOST = 100_000
+
+
+class FailingWatch:
+    """Remembers the returns of the last five minutes."""
+
+    def __init__(self, attempts: int, releases: int) -> None:
+        self.attempts = attempts
+        self.releases = releases
+        self._returns: deque[Return] = deque(maxlen=_MOST)
+        self._recovered: dict[str, float] = {}
+        self._since: float | None = None
+
+    def clear(self) -> None:
+        self._returns.clear()
+        self._recovered.clear()
+        self._since = None
+
+    def add(self, observation: Observation) -> Failing | None:
+        now = observation.taken_at
+        self._since = now if self._since is None else self._since
+        self._returns.extend(one for one in observation.flow.returns if one.failed)
+        self._recovered.update(dict.fromkeys(observation.flow.recovered, now))
+        while self._returns and self._returns[0].at < now - WINDOW:
+            self._returns.popleft()
+        for id in [id for id, at in self._recovered.items() if at < now - WINDOW]:
+            del self._recovered[id]
+        often = Counter(one.id for one in self._returns)
+        together = len(self._returns) >= self.releases and not any(id in self._recovered for id in often)
+        found = {
+            one.id: one
+            for one in observation.tried
+            if (one.attempts >= self.attempts and one.failed) or (together and one.id in often)
+        }
+        if not found:
+            return None
+        messages = tuple(sorted(found.values(), key=lambda one: (-one.attempts, one.id)))
+        watched = sum(often[id] for id in found)
+        if watched >= self.releases:
+            window: float | None = min(WINDOW, max(1.0, now - self._since))
+            retries = watched
+        else:
+            window, retries = None, sum(one.attempts for one in messages)
+        last = next((one.ended for one in reversed(self._returns) if one.id in found and one.ended), None)
+        if last is None:
+            ends = Counter(one.ended for one in messages if one.ended not in (None, DIED))
+            last = ends.most_common(1)[0][0] if ends else None
+        return Failing(messages, retries, window, last, not observation.tried_all)
+
 
 _JUMP = 2.0
 _WEIGHT = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spooltop.model.cursors.state import CursorSource, CursorVersion, CursorWrite
+from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
 from spooltop.model.look.observation import Observation
 from spooltop.model.redact import Redactor
 from spooltop.model.vocabulary import Json

@@ -15,10 +15,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from spooltop.model.operations.audit import AuditLine, AuditLog, AuditTrail
-from spooltop.model.operations.jsonl import encode_column, encode_line, encode_names
 from spooltop.model.operations.plan import Item, ItemResult, Outcome, item_columns
-from spooltop.model.operations.results import columns_of_results
+from spooltop.model.operations.results import (
+    AuditLine,
+    AuditLog,
+    AuditTrail,
+    columns_of_results,
+    encode_column,
+    encode_line,
+    encode_names,
+)
 from spooltop.model.text import unescape
 from spooltop.model.vocabulary import Box, Json
 

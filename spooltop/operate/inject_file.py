@@ -7,7 +7,7 @@ import errno
 import os
 from collections.abc import Mapping
 
-from spooltop.engine.system.small_files import NotRegular, read_small
+from spooltop.engine.system.files import NotRegular, read_small
 from spooltop.errors import UsageError
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json

@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from spooltop.errors import AuditFailed, SpooltopError
-from spooltop.model.operations.plan import ItemResult, Outcome, Plan
-from spooltop.model.operations.progress import BATCH
+from spooltop.model.operations.plan import BATCH, ItemResult, Outcome, Plan
 from spooltop.model.operations.results import columns_of_results
 from spooltop.model.protocols import Operator
 from spooltop.model.target import full_name

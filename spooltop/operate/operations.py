@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, UsageError
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.audit import AuditLine, AuditTrail
-from spooltop.model.operations.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Result, verdicts_of
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Result, verdicts_of
+from spooltop.model.operations.results import AuditLine, AuditTrail
 from spooltop.model.protocols import Operator
 from spooltop.model.redact import Redactor
 from spooltop.model.target import full_name

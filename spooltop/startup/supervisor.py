@@ -47,7 +47,7 @@ def may_hang(path: str, mountinfo: str) -> bool:
     """True if ``path`` leads to a file system that asks another process or machine, or one is mounted below it, according to the
     text of ``/proc/self/mountinfo`` (proc(5)). A glob stands for the directory in front of it. Never accesses a file system of
     this kind."""
-    from spooltop.model.proc.mountinfo import parse_mounts
+    from spooltop.model.proc import parse_mounts
 
     points = {
         point: kind.startswith(_REMOTE) and kind != _CONTROL for _, _, point, kind, _ in parse_mounts(mountinfo.splitlines())

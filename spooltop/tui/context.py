@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.cursors.state import Cursor
+from spooltop.model.cursors import Cursor
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.consumers import ConsumerRow
 from spooltop.model.look.locks import Lock
 from spooltop.model.look.observation import BoxState
-from spooltop.model.look.problem import Problem
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.look.snapshot import Problem, Snapshot
 from spooltop.model.operations.plan import Confirm, Plan
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Row

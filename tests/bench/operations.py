@@ -23,8 +23,7 @@ from spooltop.backends.journal.log_store import SpoolLogs
 from spooltop.backends.journal.record_log import RecordLog
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import ItemResult, Plan
-from spooltop.model.operations.progress import BATCH
+from spooltop.model.operations.plan import BATCH, ItemResult, Plan
 from spooltop.model.vocabulary import Action, Box
 
 from .directories import arguments, kind

@@ -12,8 +12,8 @@ import pytest
 from spooltop.control import open_control
 from spooltop.errors import Unreadable
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.audit import AuditTrail, said
 from spooltop.model.operations.plan import ItemResult, Outcome
+from spooltop.model.operations.results import AuditTrail, said
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import SpoolWorld
 from tests.cli.streams import finish

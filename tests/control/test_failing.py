@@ -14,8 +14,7 @@ from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.errors import ClaimLost
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.problem import Problem
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.look.snapshot import Problem, Snapshot
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.builders import SpoolWorld

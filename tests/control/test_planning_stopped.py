@@ -9,8 +9,7 @@ import pytest
 from spooltop.control import Control
 from spooltop.errors import Stopped
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Plan
-from spooltop.model.operations.progress import EVERY
+from spooltop.model.operations.plan import EVERY, Plan
 from spooltop.model.vocabulary import Action, Box, Json
 from tests.builders import SpoolWorld, message_id
 

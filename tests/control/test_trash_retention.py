@@ -11,7 +11,7 @@ import pytest
 
 from spooltop.control import open_control
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.expiry import expired_words, kept_words
+from spooltop.model.look.observation import expired_words, kept_words
 from spooltop.model.protocols import ListQuery
 from spooltop.model.vocabulary import Action, Box
 from tests.builders import SpoolWorld

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from spooltop.engine import Claim, ClaimLost, Closed, Spool
-from spooltop.model.moves import InterruptedMove, QueueIdentity
+from spooltop.model.queue import InterruptedMove, QueueIdentity
 from tests.engine.helpers import Interposed, claimed, meanwhile, places
 from tests.scratch import descriptors
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from spooltop.engine import Spool, names
-from spooltop.engine.limits import MAX_ATTEMPTS
+from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome, Plan
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Verdict

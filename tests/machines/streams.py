@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 from spooltop.engine import Spool
-from spooltop.engine.limits import MAX_ATTEMPTS
+from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.model.operations.plan import Outcome, Plan
 from spooltop.model.queue import Queue
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict

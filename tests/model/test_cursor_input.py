@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spooltop.model.cursors.input import parse_value
-from spooltop.model.cursors.values import type_change
+from spooltop.model.cursors import parse_value, type_change
 from spooltop.model.vocabulary import Json
 
 

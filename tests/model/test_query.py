@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
-from spooltop.model.cursors.state import Cursor
-from spooltop.model.filters.facts import cursor_facts, lock_facts, operation_facts
-from spooltop.model.filters.query import parse
-from spooltop.model.filters.terms import Words
+from spooltop.model.cursors import Cursor
+from spooltop.model.filters.query import Words, cursor_facts, lock_facts, operation_facts, parse
 from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.row import Row

@@ -16,11 +16,9 @@ import pytest
 
 from spooltop.errors import Refused
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.look.capacity import Disk
-from spooltop.model.look.observation import BoxState, Observation, VerdictCounts
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.look.snapshot import Rates, Snapshot
-from spooltop.model.place import (
+from spooltop.model.look.observation import BoxState, Disk, Observation, VerdictCounts
+from spooltop.model.look.snapshot import Problem, Rates, Severity, Snapshot
+from spooltop.model.target import (  # fmt: skip
     ClockState,
     FolderState,
     InotifyUse,
@@ -30,13 +28,11 @@ from spooltop.model.place import (
     PresenceFiles,
     Share,
     Trial,
-)  # fmt: skip
+)
 from spooltop.model.vocabulary import Action, Box
 from spooltop.monitor.bench import bench
-from spooltop.monitor.bench.bench import BenchRun, check_room
-from spooltop.monitor.bench.pool import Answer
-from spooltop.monitor.doctor.diagnosis import Diagnosis, Examined, FillRate, Health
-from spooltop.monitor.doctor.doctor import diagnose, exit_code
+from spooltop.monitor.bench.bench import Answer, BenchRun, check_room
+from spooltop.monitor.doctor import Diagnosis, Examined, FillRate, Health, diagnose, exit_code
 from spooltop.monitor.latency import Latencies
 
 NAMES = (".", "tmp", "new", "cur", ".spooltop")

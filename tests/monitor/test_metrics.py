@@ -24,13 +24,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from spooltop.control import Control, open_control
 from spooltop.engine import Spool
 from spooltop.errors import Refused, Unreadable
-from spooltop.model.cursors.state import Cursor
+from spooltop.model.cursors import Cursor
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.flow import Completion, Flow
-from spooltop.model.look.observation import BoxState, Observation
-from spooltop.model.look.pause import Pause
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.look.snapshot import Rates, Snapshot
+from spooltop.model.look.observation import BoxState, Completion, Flow, Observation, Pause
+from spooltop.model.look.snapshot import Problem, Rates, Severity, Snapshot
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.vocabulary import ASIDE, Action, Box, Verdict
 from spooltop.monitor.events import TargetEvents, as_json, as_text
@@ -38,7 +35,7 @@ from spooltop.monitor.glance import Glance, Level, worst_first
 from spooltop.monitor.metrics import OTHER, Metrics, TargetMetrics
 from spooltop.monitor.spools_watch import SpoolsWatch
 from spooltop.monitor.watching import Watching
-from spooltop.observe import Observer
+from spooltop.observe.observer import Observer
 from tests.cli.streams import spooltop
 from tests.clock import NOW
 from tests.observe.observations import T0, look

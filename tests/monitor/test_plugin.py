@@ -13,16 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
-from spooltop.model.cursors.state import CursorSource
-from spooltop.model.look.capacity import Disk
+from spooltop.model.cursors import CursorSource
 from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.look.observation import BoxState, Observation, Watch
-from spooltop.model.look.problem import CODES, Problem, Severity
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.look.observation import BoxState, Disk, Observation, Watch
+from spooltop.model.look.snapshot import CODES, Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Box, Verdict
-from spooltop.monitor.plugin import VALUES, Finding, State, condition, finding, kept_values
-from spooltop.monitor.ranges import Range
-from spooltop.observe import Observer, Thresholds
+from spooltop.monitor.plugin import VALUES, Finding, Range, State, condition, finding, kept_values
+from spooltop.observe.observer import Observer
+from spooltop.observe.thresholds import Thresholds
 from tests.observe.observations import T0, CursorDisk, claim, flow, look, temporary
 
 OK, WARNING, CRITICAL, UNKNOWN = State

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spooltop.model.cursors.state import CursorSource
-from spooltop.model.look.capacity import Disk
-from spooltop.model.look.flow import Flow
-from spooltop.model.look.observation import BoxState, Observation, VerdictCounts, Watch
+from spooltop.model.cursors import CursorSource
+from spooltop.model.look.observation import BoxState, Disk, Flow, Observation, VerdictCounts, Watch
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Json, Owner, Verdict
 

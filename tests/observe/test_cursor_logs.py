@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from spooltop.control import Control, open_control
 from spooltop.engine import CursorFile
 from spooltop.errors import UsageError
-from spooltop.model.cursors.state import Cursor
+from spooltop.model.cursors import Cursor
 from spooltop.model.vocabulary import Json
 
 from ..clock import Clock

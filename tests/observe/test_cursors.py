@@ -9,13 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spooltop.model.cursors.state import Cursor, CursorWrite, Poll
-from spooltop.model.cursors.values import direction, order, pick, shown
-from spooltop.model.look.flow import Flow
+from spooltop.model.cursors import Cursor, CursorWrite, Poll, direction, order, pick, shown
 from spooltop.model.look.locks import LockHolder
+from spooltop.model.look.observation import Flow
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Json
-from spooltop.observe import Observer
+from spooltop.observe.observer import Observer
 
 from .observations import T0, CursorDisk, look
 

@@ -11,19 +11,28 @@ from hypothesis import strategies as st
 
 from spooltop.errors import UsageError
 from spooltop.model.filters import query
-from spooltop.model.look.capacity import Disk
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow
-from spooltop.model.look.flow import Completion, Flow, HolderFlow
 from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.look.observation import AGE_BOUNDS, Ages, BoxState, Observation, VerdictCounts, Viewer
-from spooltop.model.look.pause import Pause
-from spooltop.model.look.problem import CODES, Problem, Severity
+from spooltop.model.look.observation import (
+    AGE_BOUNDS,
+    Ages,
+    BoxState,
+    Completion,
+    Disk,
+    Flow,
+    HolderFlow,
+    Observation,
+    Pause,
+    VerdictCounts,
+    Viewer,
+)
+from spooltop.model.look.snapshot import CODES, Problem, Severity
 from spooltop.model.row import Row
 from spooltop.model.units import cells
 from spooltop.model.vocabulary import Box, Owner, Verdict
-from spooltop.observe import Observer, Thresholds
-from spooltop.observe.flow.depth import CELL, TrendWatch
-from spooltop.observe.flow.holders import HolderRates
+from spooltop.observe.flow import CELL, HolderRates, TrendWatch
+from spooltop.observe.observer import Observer
+from spooltop.observe.thresholds import Thresholds
 
 from .observations import T0, claim, flow, look, temporary
 

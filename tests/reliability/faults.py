@@ -183,7 +183,7 @@ FAULTS = (
     Fault(
         "the lock on cursors.json itself",
         Change(
-            "engine/cursors/cursor_file.py",
+            "engine/cursors.py",
             "return files.reopen(LOCK, folder)\n",
             "return files.reopen(self._name, folder)\n",
         ),
@@ -192,7 +192,7 @@ FAULTS = (
     Fault(
         "the lock file removed",
         Change(
-            "engine/cursors/cursor_file.py",
+            "engine/cursors.py",
             "            yield\n        finally:\n            files.close(fd)\n\n    def _open_lock",
             "            yield\n        finally:\n            if os.path.exists(f'{self._folder}/{LOCK}'):\n"
             "                files.unlink(LOCK, folder)\n            files.close(fd)\n\n    def _open_lock",

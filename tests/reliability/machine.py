@@ -22,8 +22,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.world import World
 from spooltop.engine import Spool, names
-from spooltop.engine.consuming.claim import Claim
-from spooltop.engine.limits import MAX_ATTEMPTS
+from spooltop.engine.arguments import MAX_ATTEMPTS
+from spooltop.engine.consuming.consumer import Claim
 from spooltop.errors import ClaimLost
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome

@@ -26,7 +26,7 @@ from spooltop.cli.terminal import Terminal
 from spooltop.engine import Spool
 from spooltop.engine import names as grammar
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.cursors.state import CursorSection
+from spooltop.model.cursors import CursorSection
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Holders, Holding, Lock, LockHolder
 from spooltop.model.look.snapshot import Snapshot

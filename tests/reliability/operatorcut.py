@@ -10,8 +10,7 @@ from unittest.mock import patch
 from spooltop.engine import Spool, set_aside
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome
-from spooltop.model.operations.progress import BATCH
+from spooltop.model.operations.plan import BATCH, Outcome
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box
 
 from .pagecache import Disk, RecordingFiles

@@ -20,7 +20,7 @@ from spooltop.backends.directory.world import World as Around
 from spooltop.backends.journal.log_files import LogFiles
 from spooltop.backends.journal.log_store import SpoolPathLogs
 from spooltop.engine import CursorFile, Spool
-from spooltop.engine.consuming.claim import Claim
+from spooltop.engine.consuming.consumer import Claim
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box, Verdict

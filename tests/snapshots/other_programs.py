@@ -11,12 +11,20 @@ from pathlib import Path
 
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.capacity import Disk
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.locks import Lock
-from spooltop.model.look.observation import AGE_BOUNDS, Ages, BoxState, Observation, SourceAges, VerdictCounts, Viewer, Watch
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.look.snapshot import RateHistory, Rates, Snapshot
+from spooltop.model.look.observation import (
+    AGE_BOUNDS,
+    Ages,
+    BoxState,
+    Disk,
+    Observation,
+    SourceAges,
+    VerdictCounts,
+    Viewer,
+    Watch,
+)
+from spooltop.model.look.snapshot import Problem, RateHistory, Rates, Severity, Snapshot
 from spooltop.model.operations.plan import Plan
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Action, Box, Key, Owner, Verdict

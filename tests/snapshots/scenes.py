@@ -12,7 +12,7 @@ from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.locks import Holders, Holding
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.plan import Item, Plan, Refusal, Result
-from spooltop.model.operations.tracked import TrackedMessage
+from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Action, Box, Key
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spooltop.model.look.observation import BoxState
-from spooltop.model.look.pause import Pause
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.look.snapshot import Rates, Snapshot
+from spooltop.model.look.observation import BoxState, Pause
+from spooltop.model.look.snapshot import Problem, Rates, Severity, Snapshot
 from spooltop.model.vocabulary import Box
 
 from ..tui.fake import FakeSpools, Glance

@@ -6,11 +6,9 @@ from dataclasses import replace
 
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.capacity import Disk
 from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.look.observation import BoxState, VerdictCounts, Viewer, Watch
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.look.snapshot import Percentiles, RateHistory, Rates, Snapshot
+from spooltop.model.look.observation import BoxState, Disk, VerdictCounts, Viewer, Watch
+from spooltop.model.look.snapshot import Percentiles, Problem, RateHistory, Rates, Severity, Snapshot
 from spooltop.model.vocabulary import Box, Owner, Verdict
 
 from .values import NOW, ages, claim, cursors, tmp_files, trouble, waiting

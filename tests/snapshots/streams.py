@@ -6,14 +6,11 @@ import json
 from dataclasses import replace
 from functools import cache
 
-from spooltop.model.cursors.state import Cursor, CursorSection
+from spooltop.model.cursors import Cursor, CursorSection
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.capacity import Capacity
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow
-from spooltop.model.look.flow import Flow
-from spooltop.model.look.observation import BoxState, Observation, VerdictCounts, Viewer, Watch
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.look.snapshot import RateHistory, Rates, Snapshot
+from spooltop.model.look.observation import BoxState, Capacity, Flow, Observation, VerdictCounts, Viewer, Watch
+from spooltop.model.look.snapshot import Problem, RateHistory, Rates, Severity, Snapshot
 from spooltop.model.operations.plan import Confirm, Item, Plan, Refusal
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Action, Box, Owner, Verdict

@@ -9,16 +9,23 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from spooltop.model.cursors.state import Cursor, CursorSection, CursorSource, Poll
-from spooltop.model.cursors.values import shown
+from spooltop.model.cursors import Cursor, CursorSection, CursorSource, Poll, shown
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.capacity import Disk
 from spooltop.model.look.consumers import ConsumerList, ConsumerRate, ConsumerRow, Usage
-from spooltop.model.look.flow import Flow
 from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.look.observation import AGE_BOUNDS, Ages, BoxState, Observation, SourceAges, VerdictCounts, Viewer, Watch
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.look.snapshot import Percentiles, RateHistory, Rates, Snapshot
+from spooltop.model.look.observation import (
+    AGE_BOUNDS,
+    Ages,
+    BoxState,
+    Disk,
+    Flow,
+    Observation,
+    SourceAges,
+    VerdictCounts,
+    Viewer,
+    Watch,
+)
+from spooltop.model.look.snapshot import Percentiles, Problem, RateHistory, Rates, Severity, Snapshot
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Json, Owner, Verdict
 

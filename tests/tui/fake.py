@@ -10,20 +10,26 @@ from dataclasses import replace
 from spooltop.backends.row_listing import RowListing
 from spooltop.errors import Refused, Unreadable
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.cursors.state import Cursor
+from spooltop.model.cursors import Cursor
 from spooltop.model.filters.selection import Selection
 from spooltop.model.kept_view import KeptView
-from spooltop.model.look.capacity import Disk
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow
 from spooltop.model.look.locks import Holders, Lock, LockHolder
-from spooltop.model.look.observation import BoxState, Observation, VerdictCounts, Viewer, Watch
-from spooltop.model.look.pause import Pause
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.look.snapshot import Rates, Snapshot
-from spooltop.model.operations.audit import AuditTrail
-from spooltop.model.operations.plan import Confirm, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal, Result
-from spooltop.model.operations.progress import EVERY, Progress
-from spooltop.model.operations.tracked import TrackedMessage
+from spooltop.model.look.observation import BoxState, Disk, Observation, Pause, VerdictCounts, Viewer, Watch
+from spooltop.model.look.snapshot import Problem, Rates, Severity, Snapshot
+from spooltop.model.operations.plan import (
+    EVERY,
+    Confirm,
+    Item,
+    ItemResult,
+    OperationRecord,
+    Outcome,
+    Plan,
+    Progress,
+    Refusal,
+    Result,
+)
+from spooltop.model.operations.results import AuditTrail, TrackedMessage
 from spooltop.model.protocols import ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.target import Labels

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from spooltop.model.cursors.state import CursorSection
+from spooltop.model.cursors import CursorSection
 from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.look.observation import AGE_BOUNDS, Ages, SourceAges, VerdictCounts
-from spooltop.model.look.pause import Pause
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.look.observation import AGE_BOUNDS, Ages, Pause, SourceAges, VerdictCounts
+from spooltop.model.look.snapshot import Problem, Severity, Snapshot
 from spooltop.model.operations.plan import ItemResult, Outcome, Plan, Result
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Box, Key, Owner, Verdict

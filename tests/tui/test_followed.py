@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from spooltop.model.cursors.state import Cursor, CursorSection
+from spooltop.model.cursors import Cursor, CursorSection
 from spooltop.model.look.locks import LockHolder
-from spooltop.model.operations.tracked import TrackedMessage
+from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.vocabulary import Action, Box, Json, Owner, Verdict
 
 from .driving import dashboard

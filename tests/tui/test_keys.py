@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from spooltop.model.look.pause import Pause
+from spooltop.model.look.observation import Pause
 from spooltop.model.operations.plan import Confirm, OperationRecord
 from spooltop.model.vocabulary import Action, Box, Verdict
 from tests.keys import COMMANDS

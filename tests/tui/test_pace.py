@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from spooltop.model.look.flow import Flow
-from spooltop.model.look.observation import Observation, Watch
+from spooltop.model.look.observation import Flow, Observation, Watch
 from spooltop.tui.threads.pace import Pace, rest_after
 
 from .fake import claim

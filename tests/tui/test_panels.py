@@ -8,7 +8,7 @@ from spooltop.errors import Unreadable
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Holders
 from spooltop.model.operations.plan import OperationRecord
-from spooltop.model.operations.tracked import TrackedMessage
+from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.vocabulary import Action, Box
 
 from .driving import dashboard

@@ -10,11 +10,11 @@ from rich.cells import cell_len
 from textual.events import Resize
 from textual.geometry import Size
 
-from spooltop.model.cursors.state import CursorSection
+from spooltop.model.cursors import CursorSection
 from spooltop.model.look.locks import Holders, Holding, LockHolder
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.operations.audit import AuditLine, AuditTrail
+from spooltop.model.look.snapshot import Problem, Severity
 from spooltop.model.operations.plan import ItemResult, OperationRecord, Outcome
+from spooltop.model.operations.results import AuditLine, AuditTrail
 from spooltop.model.row import Payload
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Owner, Verdict

@@ -10,11 +10,10 @@ import pytest
 
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.cursors.state import CursorSection
+from spooltop.model.cursors import CursorSection
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.observation import BoxState
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.look.snapshot import Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .driving import Options, dashboard

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal
 
 from spooltop.engine.mail import LOOKED_AT, MailSign, looks_like_mail
-from spooltop.engine.tickets.names import file_tickets
+from spooltop.engine.tickets.file_queue import file_tickets
 from spooltop.errors import NotASpool, SpooltopError, Unreadable
 from spooltop.model.vocabulary import LIVE, Box
 from spooltop.records import dataclass, replace

@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 
-from spooltop.engine.system.small_files import read_small
+from spooltop.engine.system.files import read_small
 from spooltop.errors import NotASpool, SpooltopError, Unreadable
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.cursors.state import CursorSource
-from spooltop.model.look.capacity import Disk
-from spooltop.model.look.observation import BoxState, Observation, Watch
-from spooltop.model.operations.progress import Progress
+from spooltop.model.cursors import CursorSource
+from spooltop.model.look.observation import BoxState, Disk, Observation, Watch
+from spooltop.model.operations.plan import Progress
 from spooltop.model.vocabulary import LIVE, Action, Box, Key, Verdict
 
 from .box_lists import BoxLists, LookResult
@@ -44,7 +43,7 @@ from .world import World
 if TYPE_CHECKING:
     from spooltop.model.look.consumers import ConsumerList
     from spooltop.model.look.locks import Holders
-    from spooltop.model.operations.tracked import TrackedMessage
+    from spooltop.model.operations.results import TrackedMessage
     from spooltop.model.protocols import Listing, ListProgress, ListQuery
     from spooltop.model.row import Payload
 

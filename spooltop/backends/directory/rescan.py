@@ -18,7 +18,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
 from spooltop.model.look.observation import Observation
 from spooltop.model.operations.chunked import CHUNK, columns_of
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Verdict
 from spooltop.patterns import pattern

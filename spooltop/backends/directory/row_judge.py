@@ -8,7 +8,7 @@ from itertools import chain
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.look.observation import BoxState
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Key, Verdict
 from spooltop.records import dataclass, field

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.cursors.state import CursorSource
+from spooltop.model.cursors import CursorSource
 from spooltop.model.look.locks import Holders, Lock, LockHolder
-from spooltop.model.look.pause import Pause
+from spooltop.model.look.observation import Pause
 from spooltop.model.vocabulary import Box
 
 from .cursors.files import CursorFiles

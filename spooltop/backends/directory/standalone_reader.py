@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from spooltop.engine import counters
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.cursors.state import CursorSource
+from spooltop.model.cursors import CursorSource
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.locks import Holders, Lock
 from spooltop.model.look.observation import BoxState, Observation, Watch
-from spooltop.model.operations.tracked import TrackedMessage
+from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import LIVE, Action, Key

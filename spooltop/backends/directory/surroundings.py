@@ -6,9 +6,8 @@ import os
 from collections.abc import Callable, Collection, Sequence
 
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.look.capacity import Disk
 from spooltop.model.look.locks import Holders
-from spooltop.model.look.observation import Viewer
+from spooltop.model.look.observation import Disk, Viewer
 from spooltop.model.vocabulary import Verdict
 
 from ..access import user_name

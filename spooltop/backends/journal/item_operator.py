@@ -11,9 +11,8 @@ from typing import Any, Generic, TypeVar
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.audit import AuditLog
-from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress
+from spooltop.model.operations.results import AuditLog
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Json
 

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import AuditFailed
-from spooltop.model.operations.audit import AuditLog
+from spooltop.model.operations.results import AuditLog
 
 from .append_log import AppendLog
 from .log_files import AUDIT, FULL, STATE_DIR, LogFiles, open_path, state_of

@@ -18,10 +18,9 @@ from functools import cache
 from itertools import accumulate
 from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
-from spooltop.engine.system.os_errors import advice
+from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Unreadable
-from spooltop.model.operations.plan import Outcome, Plan
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Outcome, Plan, Progress
 from spooltop.model.vocabulary import Action, Json
 from spooltop.patterns import pattern
 from spooltop.records import dataclass, field

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from spooltop.engine.system.small_files import open_regular, read_small
+from spooltop.engine.system.files import open_regular, read_small
 from spooltop.records import dataclass
 
 __all__ = ["DIRECTORY", "MOST", "PathEntry", "exists", "parent", "read", "read_end", "status", "walk"]

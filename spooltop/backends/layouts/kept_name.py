@@ -9,8 +9,7 @@ import os
 from collections.abc import Iterable
 
 from spooltop.engine.atomic import publish
-from spooltop.engine.system.files import REAL_FILES
-from spooltop.engine.system.small_files import read_small
+from spooltop.engine.system.files import REAL_FILES, read_small
 
 from .definition.layout import Layout
 from .queue_dirs import QueueDirs

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
 
-from spooltop.engine.system.small_files import read_small
+from spooltop.engine.system.files import read_small
 from spooltop.model.text import escape
 
 from .inside import DIRECTORY

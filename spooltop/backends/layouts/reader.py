@@ -16,7 +16,7 @@ from spooltop.model.capabilities import Capabilities
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.locks import Holders, Lock, LockHolder
 from spooltop.model.look.observation import Ages, BoxState, Observation, VerdictCounts, Watch
-from spooltop.model.operations.tracked import TrackedMessage
+from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape

@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from spooltop.engine.system.small_files import read_small
-from spooltop.model.operations.jsonl import encode_line
+from spooltop.engine.system.files import read_small
+from spooltop.model.operations.results import encode_line
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass

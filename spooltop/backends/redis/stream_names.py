@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from spooltop.model.moves import QueueIdentity
+from spooltop.model.queue import QueueIdentity
+from spooltop.model.text import json_object
 from spooltop.model.units import age
-from spooltop.model.untrusted import json_object
 from spooltop.records import dataclass
 
 __all__ = ["HANDED_BACK", "HANDED_IDLE", "LATER", "LeaseRecord", "StreamNames", "gone_words"]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from spooltop.engine.tickets.names import EPOCH_MS, parse_redis_ticket
+from spooltop.engine.tickets.file_queue import EPOCH_MS, parse_redis_ticket
 from spooltop.errors import Refused, SpooltopError, Unreadable
 from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.text import escape

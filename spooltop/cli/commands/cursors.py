@@ -6,8 +6,7 @@ import argparse
 
 from spooltop.control import Control
 from spooltop.errors import UsageError
-from spooltop.model.cursors.input import parse_value
-from spooltop.model.cursors.state import Cursor
+from spooltop.model.cursors import Cursor, parse_value
 from spooltop.model.filters.selection import Selection
 from spooltop.model.text import escape, unescape
 from spooltop.model.units import parse_age

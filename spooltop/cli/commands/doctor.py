@@ -17,7 +17,7 @@ from ..signals import interrupted_by_signals
 from ..terminal import Terminal, printable
 
 if TYPE_CHECKING:
-    from spooltop.monitor.doctor.diagnosis import Diagnosis
+    from spooltop.monitor.doctor import Diagnosis
 
 __all__ = ["doctor"]
 
@@ -30,7 +30,7 @@ _REMEDY = "    "
 
 def doctor(args: argparse.Namespace, context: Context) -> int:
     """Prints the result of each check; the exit code is that of the worst."""
-    from spooltop.monitor.doctor.doctor import diagnose, examined, exit_code
+    from spooltop.monitor.doctor import diagnose, examined, exit_code
 
     from ..demo.demo_dir import left_behind
 

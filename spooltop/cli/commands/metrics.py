@@ -32,7 +32,7 @@ _IDLE = 10.0
 def metrics(args: argparse.Namespace, context: Context) -> int:
     """Without ``--listen`` and ``--textfile``, looks once at each target and prints."""
     if args.grafana:
-        from spooltop.monitor.grafana import dashboard
+        from spooltop.monitor.metrics import dashboard
 
         context.terminal.out(snapshot_json.dumps(dashboard()))
         return 0

@@ -22,8 +22,7 @@ from ..signals import signals_to
 from .change import confirm
 
 if TYPE_CHECKING:
-    from spooltop.model.moves import QueueCounts
-    from spooltop.model.queue import Queue
+    from spooltop.model.queue import Queue, QueueCounts
     from spooltop.moving import Moved
 
 __all__ = ["move"]

@@ -11,8 +11,8 @@ from spooltop.errors import NoSuchOperation, Refused, SpooltopError, Unreadable,
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Lock
 from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.operations.audit import AuditTrail
 from spooltop.model.operations.plan import OperationRecord
+from spooltop.model.operations.results import AuditTrail
 from spooltop.model.protocols import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.text import escape

@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from spooltop.engine.consuming.claim import backoff
+from spooltop.engine.arguments import MAX_ATTEMPTS
+from spooltop.engine.consuming.consumer import backoff
 from spooltop.engine.consuming.waiting import LONGEST, nonblocking_pipe
-from spooltop.engine.limits import MAX_ATTEMPTS
 from spooltop.errors import ClaimLost, Refused, SpoolFull, SpooltopError, Unavailable, UsageError
-from spooltop.model.look.pause import Pause, pause_words
+from spooltop.model.look.observation import Pause, pause_words
 from spooltop.model.text import escape
 from spooltop.model.units import duration, parse_age
 from spooltop.records import dataclass, field

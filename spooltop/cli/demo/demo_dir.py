@@ -15,9 +15,8 @@ from urllib.parse import quote
 
 from spooltop.backends.journal.log_files import STATE_DIR, state_of
 from spooltop.engine import Spool
-from spooltop.engine.system.files import REAL_FILES
+from spooltop.engine.system.files import REAL_FILES, open_regular
 from spooltop.engine.system.host import flock_holders
-from spooltop.engine.system.small_files import open_regular
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.text import escape
 from spooltop.records import dataclass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from spooltop.model.operations.audit import AuditTrail
 from spooltop.model.operations.plan import ItemResult, OperationRecord, Outcome, Plan, Result
+from spooltop.model.operations.results import AuditTrail
 from spooltop.model.text import escape
 
 from .snapshot_json import SCHEMA, named

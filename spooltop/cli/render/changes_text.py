@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from spooltop.model.operations.audit import AuditTrail, said
 from spooltop.model.operations.plan import OperationRecord, Outcome, Plan, Result, oldest_of
+from spooltop.model.operations.results import AuditTrail, said
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.units import age, clock_time, count

@@ -10,14 +10,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spooltop.model.cursors.state import Cursor, CursorSection, cursor_keys
+from spooltop.model.cursors import Cursor, CursorSection, cursor_keys
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.capacity import Capacity, Disk
 from spooltop.model.look.locks import Holders, Lock, LockHolder
-from spooltop.model.look.observation import BoxState
-from spooltop.model.look.pause import Pause
-from spooltop.model.look.problem import Problem
-from spooltop.model.look.snapshot import Percentiles, Snapshot
+from spooltop.model.look.observation import BoxState, Capacity, Disk, Pause
+from spooltop.model.look.snapshot import Percentiles, Problem, Snapshot
 from spooltop.model.row import Payload, Row
 from spooltop.model.target import full_name
 from spooltop.model.text import escape, escape_text

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from spooltop.model.cursors.state import Cursor
-from spooltop.model.look.capacity import capacity_words
-from spooltop.model.look.expiry import expired_words, kept_words
+from spooltop.model.cursors import Cursor
 from spooltop.model.look.locks import Holders, Lock, LockHolder
-from spooltop.model.look.pause import pause_words
-from spooltop.model.look.problem import Severity
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.look.observation import capacity_words, expired_words, kept_words, pause_words
+from spooltop.model.look.snapshot import Severity, Snapshot
 from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape, escape_text, suppressed_words
 from spooltop.model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, size, span

@@ -9,16 +9,15 @@ from types import TracebackType
 from typing import Self
 
 from spooltop.errors import Unreadable
-from spooltop.model.moves import InterruptedMove, QueueCounts, QueueIdentity
+from spooltop.model.queue import InterruptedMove, QueueCounts, QueueIdentity
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Verdict
 
 from ..dirs import SpoolDirs
 from ..names import Name, claimable, not_before, parse
 from ..presence import CONSUMERS, Presence, Vantage, judge, look
-from ..system.os_errors import translating
-from .claim import Claim
-from .consumer import Consumer
+from ..system.syscalls import translating
+from .consumer import Claim, Consumer
 from .recovery import has_other_name
 
 __all__ = ["SpoolMover"]

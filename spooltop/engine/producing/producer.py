@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -10,20 +11,204 @@ from contextlib import contextmanager
 from itertools import chain, islice
 
 from spooltop.errors import LockTimedOut, PutUnknown, SpooltopError, UsageError
+from spooltop.model.queue import mover_of
+from spooltop.model.text import finite, json_object
+from spooltop.records import dataclass
 
 from ..arguments import check_text
-from ..atomic import open_shared
-from ..counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, add, lock_within
+from ..atomic import open_shared, publish_new
+from ..counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, add
 from ..dirs import SpoolDirs
-from ..lookup import find
-from ..names import GROWTH, MAX_NEW, in_new, is_own_id, parse
-from ..system.os_errors import translate
-from .id_generator import IdGenerator
-from .keys import KeyRecords, Record
-from .staging import DraftDir
-from .tmp_writer import Data, SourceFailed, TmpWriter, check_data
+from ..names import GROWTH, MAX_NEW, encode_host, in_new, is_own_id, parse
+from ..set_aside import find
+from ..system.files import Files, NotRegular, lock_within, read_small
+from ..system.syscalls import translate
+from .tmp_writer import Data, DraftDir, SourceFailed, TmpWriter, check_data
 
-__all__ = ["MessageId", "Producer"]
+# Ids, and the times in them, which are never used twice in a process, so that messages sort in the order in which they were
+# named.
+
+_DIGITS_16 = 10**15
+_STEP = 2_000_000
+"""µs. A clock that goes back by less is being adjusted, and the order is kept. A clock that goes back further was wrong; later
+messages then get the correct time rather than one from the future."""
+
+_POOL = 64
+"""Ids for which random bits are fetched at once: a call for each would cost as much as the rest of an id."""
+
+_last = 0
+_pool: list[str] = []
+os.register_at_fork(after_in_child=_pool.clear)  # else a child would give the random bits that its parent gives
+
+
+def _random() -> str:
+    """64 random bits in hex, each given once in a process."""
+    while True:
+        try:
+            return _pool.pop()  # one thread gets each
+        except IndexError:
+            block = os.urandom(8 * _POOL).hex()
+            _pool.extend(block[start : start + 16] for start in range(0, len(block), 16))
+
+
+class IdGenerator:
+    """Ids of our own, in order. Thread-safe; ``forget`` in a forked child."""
+
+    def __init__(self, host: str) -> None:
+        self._tail = "." + encode_host(host)
+        self._middle = f".P{os.getpid()}R"
+
+    def next(self, clock: Callable[[], float]) -> str:
+        """Returns the id of a message put now. If ``clock`` has not advanced, or went back by less than two seconds, the time is
+        one µs later than the last of this process; the random bits, not the time, keep ids apart."""
+        global _last
+        us = int(clock() * 1e6)
+        # No lock: nothing is called between the look and the store, and threads are switched only at a call or a jump back. Where
+        # there is no GIL two threads that ask at once may get one µs: of theirs there is no order, and the random bits differ.
+        if _last - _STEP < us <= _last:
+            us = _last + 1
+        _last = us
+        rest = self._middle + _random() + self._tail
+        if us >= _DIGITS_16:
+            return f"{us}{rest}"
+        if us < 0:
+            raise UsageError(f"the clock stands at {us / 1e6:g} s", advice="a name carries times from 1970 on: set the clock")
+        return f"{us:016d}{rest}"
+
+    def forget(self) -> None:
+        """Takes the pid of a forked child into its ids; called in the child."""
+        self._middle = f".P{os.getpid()}R"
+
+
+# Records of keys: the message that was put with each key, so that a second put with the key is suppressed.
+# ``.spooltop/keys/<sha256 of the key>`` contains one JSON line with the message's final name. It is written and synced after
+# the file in ``tmp`` is complete and before its move to ``new``. It is created without replacing, so that one of two processes
+# with the same key wins. A process that finds a record whose file is still in ``tmp`` completes the move. The four usual
+# methods each lack one of these properties. A lock file used as a flag is left behind by a process that dies before the message
+# is written, and then the message never arrives. A set in the process does not contain the keys of other processes and of
+# earlier runs. A manager's dict is lost with its manager, and another process can check it between the check and the update. A
+# hash of the content as the name merges two identical orders, and is forgotten when the message is acked.
+
+KEYS = "keys"
+_CAP = 4096
+_SWEPT_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The final name of a message, and when it was put (epoch seconds)."""
+
+    name: str
+    at: float
+
+    @property
+    def id(self) -> str:
+        return parse(self.name, claimed=False).id
+
+
+class KeyRecords:
+    """The records of one spool. ``window``: seconds after which a record has expired, None: never.
+    All methods may raise ``OSError``."""
+
+    def __init__(self, dirs: SpoolDirs, clock: Callable[[], float], window: float | None) -> None:
+        self._dirs = dirs
+        self._clock = clock
+        self._window = window
+        self._swept_at = clock()
+
+    def find(self, key: str) -> Record | None:
+        """Returns the record of ``key``. An expired or useless record is removed."""
+        return self._find(_called(key))
+
+    def _find(self, called: str) -> Record | None:
+        record = self._read(called)
+        if record is None or self._valid(record):
+            return record if record and record.name else None
+        # Under a lock, and read again: else a slow process would remove the record that a quick one has just renewed.
+        files, keys = self._dirs.files, self._keys()
+        fd = open_shared(files, ".lock", keys, self._dirs.owner_model)
+        try:
+            files.lock_write(fd, wait=True)
+            record = self._read(called)
+            if record is None or self._valid(record):
+                return record
+            _remove(files, called, keys)
+            return None
+        finally:
+            files.close(fd)
+
+    def _valid(self, record: Record) -> bool:
+        return bool(record.name) and (self._window is None or record.at > self._clock() - self._window)
+
+    def create(self, key: str, name: str, *, durable: bool) -> bool:
+        """Records that ``key`` is the message ``name``. False if the key already has a record."""
+        data = json.dumps({"name": name, "at": self._clock()}).encode() + b"\n"
+        if not publish_new(self._dirs.files, self._keys(), _called(key), data, self._dirs.owner_model, durable=durable):
+            return False
+        self._sweep()
+        return True
+
+    def forget(self, key: str) -> None:
+        """Removes the record of ``key``: another put with it makes another message."""
+        _remove(self._dirs.files, _called(key), self._keys())
+
+    def forget_mover(self, mover: str) -> None:
+        """Removes the records of all keys of one mover (``model.moves``), also one that it had only begun to write."""
+        keys, begin = self._keys(), _called_by(mover)
+        for called in self._dirs.files.list(keys):
+            if called.removeprefix(".").startswith(begin):
+                _remove(self._dirs.files, called, keys)
+
+    def _sweep(self) -> None:
+        now = self._clock()
+        if self._window is None or now - self._swept_at < self._window / 24:
+            return
+        self._swept_at = now
+        names = (name for name in self._dirs.files.list(self._keys()) if not name.startswith("."))
+        for _, called in zip(range(_SWEPT_AT_ONCE), names, strict=False):
+            self._find(called)
+
+    def _keys(self) -> int:
+        keys = self._dirs.private_dir(KEYS, create=True)
+        assert keys is not None  # create=True makes it or raises
+        return keys
+
+    def _read(self, called: str) -> Record | None:
+        """Reads the record; its name is empty if the content is of no use."""
+        try:
+            record = json_object(read_small(called, self._keys(), files=self._dirs.files, limit=_CAP).data)
+        except FileNotFoundError:
+            return None
+        except NotRegular:
+            record = {}
+        name, at = record.get("name"), finite(record.get("at"))
+        # Whoever may write the spool wrote it: no name may lead out of tmp.
+        if not isinstance(name, str) or not name or "/" in name or name.startswith(".") or at is None:
+            return Record("", 0.0)
+        return Record(name, at)
+
+
+def _called(key: str) -> str:
+    from hashlib import sha256  # loads OpenSSL: only for those who use keys
+
+    digest = sha256(os.fsencode(key)).hexdigest()
+    moved = mover_of(key)
+    return digest if moved is None else f"{_called_by(moved[0])}{digest}"
+
+
+def _called_by(mover: str) -> str:
+    """Returns the beginning of the names of all records of one mover: what it left behind is found by it."""
+    from hashlib import sha256  # as above
+
+    return f"move-{sha256(os.fsencode(mover)).hexdigest()[:32]}-"
+
+
+def _remove(files: Files, called: str, keys: int) -> None:
+    try:
+        files.unlink(called, keys)
+    except FileNotFoundError:
+        return  # somebody was quicker; gone is what we want
+
 
 GROUP = 32
 """Number of messages from which one ``syncfs`` is cheaper than a sync of each file."""

@@ -12,14 +12,14 @@ import fcntl
 import os
 import stat
 import struct
-from collections.abc import Generator, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from . import syscalls
 from .file_locks import FileLocks
 from .host import ORDERED, file_system, lacks_journal
-
-__all__ = ["READ_CAP", "REAL_FILES", "UNSUPPORTED", "Files", "close_all", "is_inode", "mode_like"]
 
 READ_CAP = 1 << 20
 """Maximum number of bytes read from a small file of spooltop's own (presence, metadata)."""
@@ -403,3 +403,98 @@ def close_all(files: Files, fds: Iterable[int]) -> None:
             failed = failed or error
     if failed is not None:
         raise failed
+
+
+# Reading files that somebody else may have put there. Who may write a directory can place a symbolic link, a FIFO or a device
+# under any name in it. So no link is followed, nothing is waited for, only regular files are read, and only as many bytes as
+# the caller expects.
+
+IRREGULAR = frozenset({errno.EINVAL, errno.ELOOP, errno.ENXIO})
+"""Errors of ``open_regular`` for anything other than a regular file: ``NotRegular`` (EINVAL), a symbolic link (ELOOP), a socket
+(ENXIO)."""
+
+
+class NotRegular(OSError):
+    """EINVAL: the name belongs to something other than a regular file. ``status`` is its status."""
+
+    def __init__(self, name: str, status: os.stat_result) -> None:
+        super().__init__(errno.EINVAL, "not a regular file", name)
+        self.status = status
+
+
+class Content(NamedTuple):
+    """The bytes that were read, and the status of the file when it was opened."""
+
+    data: bytes
+    status: os.stat_result
+
+
+def why_mistrusted(found: os.stat_result, uid: int) -> str:
+    """Says why ``uid`` does not trust a file or folder; empty where it does. A user's own group may write it, as the umask of
+    many systems lets it; for root no other group may."""
+    if found.st_uid not in (0, uid):
+        return f"it belongs to user {found.st_uid}, neither to you nor to root"
+    if found.st_mode & stat.S_IWOTH or (not uid and found.st_mode & stat.S_IWGRP and found.st_gid):
+        return "others than its owner may write it"
+    return ""
+
+
+def open_regular(
+    name: str, dir_fd: int | None = None, *, files: Files = REAL_FILES, follow: bool = False
+) -> tuple[int, os.stat_result]:
+    """Opens a regular file for reading and returns its descriptor and status. ``follow``: a symbolic link is followed, for paths
+    given by a person.
+
+    Raises ``OSError`` as open(2) does, ``NotRegular`` for anything else that can be opened.
+    """
+    fd = files.open_read(name, dir_fd, follow=True) if follow else files.open_read(name, dir_fd)
+    try:
+        status = files.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotRegular(name, status)
+    except BaseException:
+        files.close(fd)
+        raise
+    return fd, status
+
+
+def read_small(
+    name: str,
+    dir_fd: int | None = None,
+    *,
+    files: Files = REAL_FILES,
+    limit: int = READ_CAP,
+    whole: bool = False,
+    follow: bool = False,
+) -> Content:
+    """Reads up to ``limit`` bytes from the beginning of a regular file. ``whole``: raises ``OSError`` (EFBIG) for a longer file.
+
+    Raises ``OSError`` as ``open_regular`` and read(2) do.
+    """
+    fd, status = open_regular(name, dir_fd, files=files, follow=follow)
+    try:
+        data = files.read(fd, limit + whole)
+    finally:
+        files.close(fd)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"larger than {limit} bytes", name)
+    return Content(data, status)
+
+
+def lock_within(
+    files: Files, fd: int, timeout: float | None, *, write: bool = False, tick: Callable[[], float] = time.monotonic
+) -> bool:
+    """Locks ``fd`` exclusively, in ``timeout`` seconds at most (None: waits for ever); False if that was not enough. Takes a
+    ``flock`` or, with ``write``, a lock that a user who may only read cannot take."""
+    take: Callable[..., bool] = files.lock_write if write else files.lock
+    if timeout is None:
+        return take(fd, wait=True)
+    # Neither call knows a timeout, and a signal for one is the program's and not ours.
+    end, pause = tick() + timeout, 0.001
+    while not take(fd):
+        left = end - tick()
+        if left <= 0:
+            return False
+        time.sleep(min(left, pause))
+        pause = min(pause * 2, 0.005)  # longer ones would starve beside a loop that takes it again at once
+    return True

@@ -4,15 +4,50 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
+from collections.abc import Callable
 from functools import cache
+from typing import TypeVar
 
-from spooltop.model.proc.mountinfo import parse_mounts
+from spooltop.errors import ClaimLost
+from spooltop.model.proc import parse_mounts
 from spooltop.records import dataclass
 
-__all__ = [
-    "LOCAL", "MOUNTED_ONCE", "ORDERED", "PROC", "Machine", "boot_id", "command_line", "command_of", "file_system",
-    "flock_holders", "is_network", "lacks_journal", "mount_number", "process_start", "sees_all_pids", "this_machine",
-]  # fmt: skip
+# Forks: what a process holds stays its own, and its children begin anew.
+
+_T = TypeVar("_T")
+_told: weakref.WeakKeyDictionary[object, Callable[[object], None]] = weakref.WeakKeyDictionary()
+
+
+def tell_in_children(thing: _T, forked: Callable[[_T], None]) -> None:
+    """Has ``forked(thing)`` called in each forked child, as long as ``thing`` exists. It forgets what the parent holds, and
+    renews locks that a thread of the parent may have held."""
+    _told[thing] = forked  # type: ignore[assignment]  # it is called with this object only
+
+
+def is_its_child(done: str, pid: int | None) -> str:
+    """Says why a child may not go on with what its parent did.
+
+    >>> is_its_child("claimed", 4312)
+    'claimed by pid 4312; this is its child'
+    """
+    return f"{done} by pid {pid}; this is its child"
+
+
+def iterated_by(pid: int, path: str) -> ClaimLost:
+    """Builds the error for an iteration over claims that the process ``pid`` began and a child goes on with: the child would be
+    a consumer that nobody started."""
+    what = f"the claims are {is_its_child('iterated', pid)}"
+    return ClaimLost(what, path=path, advice="leave the loop; a child claims by calls of its own")
+
+
+def _in_child() -> None:
+    for thing, forked in list(_told.items()):
+        forked(thing)
+
+
+os.register_at_fork(after_in_child=_in_child)
+
 
 PROC = "/proc"
 """The procfs of Linux. Other systems have none: what only it shows is then unknown."""
@@ -81,7 +116,7 @@ def command_of(pid: int) -> str:
 def flock_holders(fd: int) -> list[int]:
     """The pids of the processes that took a ``flock`` on the file of ``fd`` and, or a child of theirs, still hold it; as far as
     they are visible from here (proc_locks(5))."""
-    from spooltop.model.proc.locks import parse_locks  # needed only after a lock was waited for in vain
+    from spooltop.model.proc import parse_locks  # needed only after a lock was waited for in vain
 
     found = os.fstat(fd)
     device = os.major(found.st_dev), os.minor(found.st_dev)

@@ -30,15 +30,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spooltop.lazy_names import lazy_names
+from .file_queue import BaseTicketQueue, FileTicketQueue
 
 if TYPE_CHECKING:
-    from .base import BaseTicketQueue
-    from .file_queue import FileTicketQueue
     from .redis_queue import RedisTicketQueue
 
 __all__ = ["BaseTicketQueue", "FileTicketQueue", "RedisTicketQueue"]
 
-__getattr__ = lazy_names(
-    __name__, {"BaseTicketQueue": "base", "FileTicketQueue": "file_queue", "RedisTicketQueue": "redis_queue"}
-)
+
+def __getattr__(name: str) -> object:
+    if name != "RedisTicketQueue":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .redis_queue import RedisTicketQueue  # loads redis: only for those who use it
+
+    return RedisTicketQueue

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .base import BaseTicketQueue, log
-from .names import parse_redis_ticket
+from .file_queue import BaseTicketQueue, log, parse_redis_ticket
 
 __all__ = ["RedisTicketQueue"]
 

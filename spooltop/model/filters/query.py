@@ -16,7 +16,7 @@
 ``"two words"``       blanks, and text that looks like a term; ``""`` inside is a quotation mark
 ====================  =======================================================================
 
-Text is compared with capitals. A backslash is nothing special, so ``\\x1b`` finds what is shown so. A term about something that
+Text is compared with capitals. A backslash is nothing special, so ``\x1b`` finds what is shown so. A term about something that
 is not known of a row (its age, its tries) does not hold, and its opposite does not either: nothing is selected by ignorance.
 For the same reason an unknown key is refused: ``!owner:bob``, taken as text, would select everything.
 """
@@ -25,20 +25,362 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Collection
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from spooltop.errors import UsageError
 from spooltop.patterns import pattern
 from spooltop.records import dataclass
 
 from ..row import Row
+from ..text import escape
 from ..units import parse_age
-from ..vocabulary import Verdict
-from .facts import Facts, MessageFacts
-from .terms import COMPARE, KEYED, Age, Error, HeldBy, Id, IsVerdict, Pid, Source, Term, Text, Tries, Words
+from ..vocabulary import Box, Verdict
 
-__all__ = ["KEYS", "OLDER", "ByName", "Query", "is_plain", "parse"]
+if TYPE_CHECKING:
+    from ..cursors import Cursor
+    from ..look.consumers import ConsumerRow
+    from ..look.locks import Lock
+    from ..operations.plan import OperationRecord
+
+
+# The facts that a filter asks for: of messages, consumers, cursors, locks and operations alike. Texts are as shown, that is
+# escaped. A fact that is not known is None; of nothing else may be said that it is so, nor that not.
+
+class Facts(Protocol):
+    """Anything that a filter can be applied to. ``age`` is in seconds; ``pids`` and ``verdict`` are empty if there are none."""
+
+    @property
+    def texts(self) -> Iterable[str]: ...
+    @property
+    def ids(self) -> Collection[str]: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def age(self) -> float | None: ...
+    @property
+    def pids(self) -> Collection[int] | None: ...
+    @property
+    def holder(self) -> str | None: ...
+    @property
+    def tries(self) -> int | None: ...
+    @property
+    def verdict(self) -> str | None: ...
+    @property
+    def errors(self) -> Collection[str]: ...
+
+
+class MessageFacts:
+    """The facts of a message at ``now`` (epoch seconds), each made when it is asked for: a filter reads a million rows."""
+
+    __slots__ = ("_now", "_row")
+
+    def __init__(self, row: Row, now: float) -> None:
+        self._row = row
+        self._now = now
+
+    @property
+    def texts(self) -> Iterable[str]:
+        row = self._row
+        yield escape(row.name)
+        yield escape(row.id)
+        yield escape(row.source or "")
+        if row.owner is not None:
+            yield escape(row.owner.command or "")
+            yield escape(row.owner.name or "")
+        yield row.evidence
+        yield row.note
+        yield row.reason
+
+    @property
+    def ids(self) -> Collection[str]:
+        return (escape(self._row.id),)
+
+    @property
+    def source(self) -> str:
+        return escape(self._row.source or "")
+
+    @property
+    def age(self) -> float | None:
+        return self._row.in_box_age(self._now)
+
+    @property
+    def pids(self) -> Collection[int] | None:
+        owner = self._row.owner
+        if owner is None or owner.pid is None:
+            return None if self._judged else ()
+        return (owner.pid,)
+
+    @property
+    def holder(self) -> str | None:
+        owner = self._row.owner
+        return escape(owner.name) if owner is not None and owner.name else None if self._judged else ""
+
+    @property
+    def tries(self) -> int | None:
+        return self._row.attempt
+
+    @property
+    def verdict(self) -> str | None:
+        return self._row.verdict or (None if self._judged else "")
+
+    @property
+    def errors(self) -> Collection[str]:
+        return escape(self._row.ended or ""), self._row.reason
+
+    @property
+    def _judged(self) -> bool:
+        """True if a row without a verdict or an owner means "not known" rather than "none"."""
+        return self._row.box in (Box.CUR, Box.TMP)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Facts that are known at once."""
+
+    texts: tuple[str, ...]
+    ids: tuple[str, ...] = ()
+    source: str = ""
+    age: float | None = None
+    pids: tuple[int, ...] | None = ()
+    holder: str | None = ""
+    tries: int | None = None
+    verdict: str | None = ""
+    errors: tuple[str, ...] = ()
+
+
+def cursor_facts(cursor: Cursor, now: float) -> Fields:
+    """``age`` is the time since it moved."""
+    source = escape(cursor.source)
+    age = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
+    texts = (source, escape(cursor.shown), cursor.verdict, cursor.verdict.upper(), cursor.evidence, escape(cursor.file))
+    return Fields(texts, (source,), source, age, verdict=cursor.verdict)
+
+
+def lock_facts(lock: Lock, verdict: str, now: float) -> Fields:
+    """``verdict`` is the one on the screen; ``age`` is the time that it has been held, ``pids`` are its holders and waiters."""
+    parties = (*lock.holders, *lock.waiters)
+    since = min((one.since for one in lock.holders if one.since is not None), default=None)
+    commands = (escape(one.command or "") for one in parties)
+    texts = (escape(lock.path), lock.kind, verdict, verdict.lower(), lock.evidence, *commands)
+    return Fields(
+        texts, (escape(lock.path),), age=None if since is None else max(0.0, now - since),
+        pids=tuple(one.pid for one in parties if one.pid is not None), verdict=verdict.lower(),
+    )  # fmt: skip
+
+
+def consumer_facts(consumer: ConsumerRow, now: float) -> Fields:
+    """``verdict`` is the word of the list; ``age`` is the time for which it has held the oldest of its claims."""
+    owner = consumer.owner
+    named = (escape(word or "") for word in (owner.name, owner.command, owner.user, owner.host, consumer.token))
+    ids = tuple(map(escape, consumer.ids))
+    pid = "" if owner.pid is None else str(owner.pid)
+    texts = (pid, *named, consumer.word, consumer.word.lower(), consumer.evidence, *ids)
+    pids = None if owner.pid is None else (owner.pid,)
+    holder = escape(owner.name or "")
+    return Fields(texts, ids, age=consumer.held(now), pids=pids, holder=holder, verdict=consumer.word.lower())
+
+
+def operation_facts(record: OperationRecord, now: float) -> Fields:
+    """``age`` is the time since it was done; its failures are its errors."""
+    failed = f"{record.failed} failed" if record.failed else ""
+    end = "not finished" if record.open else "undone" if record.undone_by else ""
+    texts = (record.operation, str(record.action), escape(record.user), record.words, failed, end)
+    return Fields(texts, (record.operation,), age=max(0.0, now - record.at), errors=(failed, end))
+
+
+# Terms of a filter: how each matches, and how it is written. ``holds(facts)`` is None if the fact is not known; ``str()`` gives
+# a word that parses to the same term. A text with a ``*`` describes all of what it is compared with, and not a part: ``*``
+# stands for any characters, ``?`` for one.
+
+COMPARE: dict[str, Callable[[float, float], bool]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
+}  # fmt: skip
+"""Comparison operators of a term, by their sign."""
+KEYED = pattern(r"([A-Za-z]+):(.*)", re.DOTALL)
+"""Matches ``key:value``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Text to be found. ``glob``: ``*`` and ``?`` in it have their meaning; else it occurs somewhere as it is."""
+
+    text: str
+    glob: bool = False
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The texts that occur in whatever matches."""
+        return tuple(filter(None, re.split(r"[*?]", self.text))) if self.glob else (self.text,)
+
+    def found_in(self, text: str) -> bool:
+        return _matches_glob(self.text, text) if self.glob else self.text in text
+
+    def quoted(self, *, always: bool = False) -> str:
+        return self.text if self.glob else _quote(self.text, always=always or "*" in self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Matches text anywhere in the shown fields, or with a glob one of them in full."""
+
+    words: Words
+
+    def holds(self, facts: Facts) -> bool | None:
+        return any(map(self.words.found_in, facts.texts))
+
+    def __str__(self) -> str:
+        text = self.words.text
+        return self.words.quoted(always=bool(KEYED.fullmatch(text)) or text.startswith("!"))
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """Matches by the time in the box."""
+
+    compare: str
+    text: str
+    seconds: float
+
+    def holds(self, facts: Facts) -> bool | None:
+        age = facts.age
+        return None if age is None else COMPARE[self.compare](age, self.seconds)
+
+    def __str__(self) -> str:
+        return f"age:{self.compare}{self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Matches a source whose shown name contains the words, or with ``whole`` equals them. An empty name matches messages of no
+    known source."""
+
+    words: Words
+    whole: bool = False
+
+    def holds(self, facts: Facts) -> bool | None:
+        return facts.source == self.words.text if self.whole else self.words.found_in(facts.source)
+
+    def __str__(self) -> str:
+        return "src:" + ("=" if self.whole and self.words.text else "") + self.words.quoted(always=not self.words.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Id:
+    """Matches an id that contains the words."""
+
+    words: Words
+
+    def holds(self, facts: Facts) -> bool | None:
+        return any(map(self.words.found_in, facts.ids))
+
+    def __str__(self) -> str:
+        return f"id:{self.words.quoted()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Matches by the end of the last attempt (``exit-1``, ``timeout``, ``died``), or the reason why it was set aside."""
+
+    words: Words
+
+    def holds(self, facts: Facts) -> bool | None:
+        return any(error and self.words.found_in(error) for error in facts.errors)
+
+    def __str__(self) -> str:
+        return f"error:{self.words.quoted()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pid:
+    """Matches what this process holds, waits for or writes."""
+
+    pid: int
+
+    def holds(self, facts: Facts) -> bool | None:
+        pids = facts.pids
+        return None if pids is None else self.pid in pids
+
+    def __str__(self) -> str:
+        return f"pid:{self.pid}"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBy:
+    """Matches what the consumer of just this name holds."""
+
+    name: str
+
+    def holds(self, facts: Facts) -> bool | None:
+        holder = facts.holder
+        return None if holder is None else holder == self.name
+
+    def __str__(self) -> str:
+        return f"holder:{_quote(self.name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """Matches by the number of attempts."""
+
+    compare: str
+    number: int
+
+    def holds(self, facts: Facts) -> bool | None:
+        tries = facts.tries
+        return None if tries is None else COMPARE[self.compare](tries, self.number)
+
+    def __str__(self) -> str:
+        return f"tries:{'' if self.compare == '=' else self.compare}{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class IsVerdict:
+    """Matches what has this verdict."""
+
+    verdict: str
+
+    def holds(self, facts: Facts) -> bool | None:
+        verdict = facts.verdict
+        return None if verdict is None else verdict == self.verdict
+
+    def __str__(self) -> str:
+        return f"verdict:{_quote(self.verdict)}"
+
+
+Term: TypeAlias = Text | Age | Source | Id | Error | Pid | HeldBy | Tries | IsVerdict
+
+
+def _matches_glob(glob: str, text: str) -> bool:
+    """True if ``glob`` describes all of ``text``. It never goes back, so that no pattern takes long."""
+    first, *rest = glob.split("*")
+    if not rest:
+        return _fits(first, text, 0) and len(first) == len(text)
+    *between, last = rest
+    end = len(text) - len(last)
+    at = len(first)
+    if end < at or not _fits(first, text, 0) or not _fits(last, text, end):
+        return False
+    for piece in between:
+        found = next((place for place in range(at, end - len(piece) + 1) if _fits(piece, text, place)), None)
+        if found is None:
+            return False
+        at = found + len(piece)
+    return True
+
+
+def _fits(piece: str, text: str, at: int) -> bool:
+    if "?" not in piece:
+        return text.startswith(piece, at)
+    part = text[at : at + len(piece)]
+    return len(part) == len(piece) and all(a in ("?", b) for a, b in zip(piece, part, strict=True))
+
+
+def _quote(text: str, *, always: bool = False) -> str:
+    if always or not text or '"' in text or any(char.isspace() for char in text):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
 
 KEYS = ("age", "src", "source", "id", "pid", "holder", "tries", "verdict", "error")
 OLDER = operator.ge

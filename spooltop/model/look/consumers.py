@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from spooltop.records import dataclass
 
+from ..filters.query import HeldBy
 from ..filters.selection import Selection
-from ..filters.terms import HeldBy
 from ..text import escape
 from ..vocabulary import Box, Owner, Verdict
 

@@ -5,31 +5,200 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
 
 from spooltop.records import dataclass, field
 
 from ..capabilities import Capabilities
-from ..cursors.state import CursorSource, Poll
+from ..cursors import CursorSource, Poll
 from ..row import Row
-from ..vocabulary import Box, Key
-from .capacity import Capacity, Disk
-from .flow import Flow, Tried
+from ..text import escape
+from ..units import age, count, duration, percent, size
+from ..vocabulary import DIED, Box, Key
 from .locks import Lock
-from .pause import Pause
 
-__all__ = [
-    "AGE_BOUNDS",
-    "AHEAD",
-    "Ages",
-    "BoxState",
-    "Observation",
-    "QueueFinding",
-    "SourceAges",
-    "VerdictCounts",
-    "Viewer",
-    "Watch",
-]  # fmt: skip
+# Capacity: how much is left of what a queue needs, the space of a file system or the memory of a server.
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Free part of a resource, in ``unit``. None: not known.
+
+    ``name``: disk, inodes, memory, or what a backend calls its own. ``readonly``: nothing can be written to it. ``full``
+    says what happens where nothing is left. ``per_user``: others may have more; ``reserved`` is what root has in all.
+    """
+
+    name: str
+    free: int | None = None
+    total: int | None = None
+    unit: Literal["bytes", "things"] = "bytes"
+    readonly: bool = False
+    full: str = "puts fail"
+    per_user: bool = False
+    reserved: int | None = None
+
+    @property
+    def amount(self) -> str:
+        """The free part in words: ``12GB``, ``880``."""
+        return size(self.free) if self.unit == "bytes" else count(self.free)
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """Free space on the file system of a directory, for the current user (statvfs f_bavail, f_favail). None: not known. Front
+    ends and rules read ``Observation.capacities``; here is what is of a file system alone."""
+
+    fs_type: str = "?"
+    bytes_free: int | None = None
+    bytes_total: int | None = None
+    inodes_free: int | None = None
+    inodes_total: int | None = None
+    readonly: bool = False
+    root_bytes_free: int | None = None
+    apart: tuple[Box, ...] = ()
+    """Boxes on another mount than ``new``: rename(2) between the two fails, even within a file system."""
+    readonly_here: bool = False
+    """Only this mount is read-only, as in a container or a hardened service; through another one others may write."""
+
+    @property
+    def capacities(self) -> tuple[Capacity, ...]:
+        """The space, and the inodes where their number is fixed: btrfs tells a total of 0."""
+        space = Capacity(
+            "disk", self.bytes_free, self.bytes_total, "bytes", self.readonly, "puts and claims fail", True, self.root_bytes_free
+        )
+        inodes = Capacity("inodes", self.inodes_free, self.inodes_total, "things")
+        return (space, inodes) if self.inodes_total else (space,)
+
+
+def capacity_words(capacities: tuple[Capacity, ...], disk: Disk | None) -> Iterator[str]:
+    """Yields the words for each capacity; those of a disk begin with the type of its file system.
+
+    >>> disk = Disk("ext4", 12_000_000_000, 30_000_000_000, 880, 1000)
+    >>> list(capacity_words((*disk.capacities, Capacity("memory", 1_200_000, 4_000_000)), disk))
+    ['ext4 12GB free 40%', 'inodes free 88%', 'memory 1.2MB free 30%']
+    """
+    for one in capacities:
+        name = disk.fs_type if disk is not None and one.name == "disk" else one.name
+        free = f"{name} {one.amount} free" if one.unit == "bytes" else f"{name} free"
+        yield f"{free} {percent(one.free, one.total)}"
+
+
+# Messages that came and went between two looks, and how attempts on them ended. All times are epoch seconds.
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A finished message: put, claimed and gone at these times, None if not known."""
+
+    put_at: float | None
+    claimed_at: float | None
+    gone_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """An attempt whose message was given back by its consumer. ``ended`` is how the attempt ended, None if the name does not
+    say; ``delayed``: the message waits before the next attempt."""
+
+    id: str
+    at: float
+    ended: str | None
+    delayed: bool
+
+    @property
+    def failed(self) -> bool:
+        """True if the attempt failed: neither did its consumer die, nor was the message given back for immediate delivery."""
+        return _failed(self.ended, self.delayed)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A message in ``new`` or ``cur`` with ``attempts`` attempts without success; ``ended`` and ``delayed`` as in
+    ``Return``."""
+
+    id: str
+    box: Box
+    attempts: int
+    ended: str | None
+    delayed: bool
+
+    @property
+    def failed(self) -> bool:
+        """True if the last attempt failed: neither did its consumer die, nor was the message given back for immediate
+        delivery."""
+        return _failed(self.ended, self.delayed)
+
+
+def _failed(ended: str | None, delayed: bool) -> bool:
+    return ended != DIED and (ended is not None or delayed)
+
+
+class HolderFlow(NamedTuple):
+    """Messages that one consumer finished and failed at, and the time of its last claim, if it made one."""
+
+    done: int = 0
+    failed: int = 0
+    last_claim_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Arrivals and departures since the last look.
+
+    ``exact`` is False if events may be missing: counts are lower bounds then. ``measured`` is False if nothing was watched since
+    (the first look). Canaries are not counted. ``done`` counts those that left during the previous flow: only one look later it
+    is known that they did not come back.
+
+    ``retried`` counts attempts whose message was returned to ``new`` by its consumer or by ``recover``, ``requeued`` those that
+    an operator moved back. ``returns`` are the newest of the former; ``recovered`` are ids with such a return that are done after
+    all. ``shifted`` is the change in the depth of ``new`` by operators, and by removed files: it does not count as flow.
+
+    ``by_holder`` counts for each consumer (its token, else ``P`` and its pid) what it finished and failed at during the previous
+    flow; of very many only the busiest.
+    """
+
+    since: float = 0.0
+    until: float = 0.0
+    arrived: int = 0
+    claimed: int = 0
+    requeued: int = 0
+    done: int = 0
+    arrived_by_source: Mapping[str, int] = field(default_factory=dict)
+    completions: tuple[Completion, ...] = ()
+    exact: bool = True
+    measured: bool = False
+    retried: int = 0
+    returns: tuple[Return, ...] = ()
+    recovered: tuple[str, ...] = ()
+    shifted: int = 0
+    by_holder: Mapping[str, HolderFlow] = field(default_factory=dict)
+    holders_counted: bool = True
+    """False where the queue does not tell who finished what: ``by_holder`` is empty then."""
+
+
+# The pause of a spool: while it lasts, no consumer of spooltop claims a message.
+
+REASON_AT_MOST = 200
+"""Characters of a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """``by``: who paused, None if the file does not say; ``at``: when, epoch seconds; ``reason``: why, as it was given."""
+
+    by: str | None
+    at: float
+    reason: str = ""
+
+
+def pause_words(pause: Pause, now: float, *, short: bool = False) -> str:
+    """``by root for 2h: a schema change``, escaped. ``short``: without the reason.
+
+    >>> pause_words(Pause("root", 100.0, "a schema change"), 7300.0), pause_words(Pause(None, 100.0), 104.0)
+    ('by root for 2h: a schema change', 'for 4s')
+    """
+    who = "" if pause.by is None else f"by {escape(pause.by)} "
+    why = f": {escape(pause.reason)}" if pause.reason and not short else ""
+    return f"{who}for {age(max(0.0, now - pause.at))}{why}"
 
 
 _NO_BOXES = ("cursors", "tickets", "locks")
@@ -271,3 +440,27 @@ class Observation:
         live = self.watch.mode == "live" and self.watch.period is None
         judged = self.claims or self.tmp or self.cursors or self.locks or self.consumers or self.paused
         return self.layout == "spool" and self.complete and live and not judged
+
+
+# Text for messages that are in the trash for longer than it keeps them. Pure; nothing is deleted automatically.
+
+def expired_words(state: BoxState) -> str:
+    """Returns ``3 expired, kept 30d``; empty if nothing has expired.
+
+    >>> expired_words(BoxState(Box.TRASH, 12, retention=2592000.0, expired=3))
+    '3 expired, kept 30d'
+    """
+    if state.retention is None or not state.expired:
+        return ""
+    return f"{count(state.expired, complete=not state.expired_is_bound)} expired, kept {duration(state.retention)}"
+
+
+def kept_words(row: Row, now: float) -> str:
+    """Says how long a message is kept: ``for 12d more, then offered for deletion`` in the trash, ``for 1h more, then deleted by
+    its program`` where the queue of another program says so, ``expired 5d ago``; empty if it is kept without end."""
+    if row.expires_at is None:
+        return ""
+    left = row.expires_at - now
+    if left <= 0:
+        return f"expired {age(-left)} ago"
+    return f"for {age(left)} more, then {'offered for deletion' if row.box is Box.TRASH else 'deleted by its program'}"

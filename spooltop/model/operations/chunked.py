@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import local
 from typing import Any, TypeVar, overload
 
-from .progress import BATCH
+from .plan import BATCH
 
 __all__ = ["CHUNK", "Chunked", "Column", "column_of", "columns_of", "cut", "expand", "joined", "pack"]
 

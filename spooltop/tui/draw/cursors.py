@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from spooltop.model import units
-from spooltop.model.cursors.state import Cursor
+from spooltop.model.cursors import Cursor
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.records import replace
 

@@ -6,7 +6,7 @@ import datetime
 from functools import lru_cache
 
 from spooltop.model import units
-from spooltop.model.look.expiry import kept_words
+from spooltop.model.look.observation import kept_words
 from spooltop.model.look.snapshot import Percentiles
 from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape

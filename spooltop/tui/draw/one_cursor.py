@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from spooltop.model import units
-from spooltop.model.cursors.state import Cursor, CursorSection
-from spooltop.model.cursors.values import shown as cursor_text
+from spooltop.model.cursors import Cursor, CursorSection
+from spooltop.model.cursors import shown as cursor_text
 from spooltop.model.look.snapshot import Snapshot
 
 from .elements.spans import (

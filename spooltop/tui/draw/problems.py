@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from spooltop.model import units
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.look.problem import Problem, Severity
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.look.snapshot import Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .elements.spans import BLANK, Line, Span, Style, clip, crop, join, safe, select, shown, spread, text_width, wrap

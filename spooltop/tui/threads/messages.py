@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.operations.tracked import TrackedMessage
+from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Key

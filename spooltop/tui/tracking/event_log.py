@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from spooltop.model.look.problem import Severity
-from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.look.snapshot import Severity, Snapshot
 from spooltop.model.operations.plan import OperationRecord, Outcome, Result
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Owner, Verdict

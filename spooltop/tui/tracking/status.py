@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from spooltop.model.cursors.values import direction, pick, same_json, shown
+from spooltop.model.cursors import direction, pick, same_json, shown
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.plan import Outcome, Plan, Result
-from spooltop.model.operations.tracked import TrackedMessage
+from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.text import escape, program
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict

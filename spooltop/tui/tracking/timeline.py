@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spooltop.model.operations.tracked import TrackedMessage
+from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.row import Row
 from spooltop.model.text import escape, program
 from spooltop.model.units import age, duration

@@ -17,9 +17,8 @@ from spooltop.backends.layouts.reader import LayoutReader
 from spooltop.backends.surroundings import Users
 from spooltop.control import Control, open_control
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.look.capacity import Disk
 from spooltop.model.look.locks import Holders
-from spooltop.model.look.observation import Viewer
+from spooltop.model.look.observation import Disk, Viewer
 from spooltop.model.operations.plan import Result
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row

@@ -14,8 +14,7 @@ import pytest
 from spooltop.engine import Spool
 from spooltop.errors import AuditFailed
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import OperationRecord, Outcome
-from spooltop.model.operations.progress import BATCH
+from spooltop.model.operations.plan import BATCH, OperationRecord, Outcome
 from spooltop.model.vocabulary import Action, Box
 from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld

@@ -10,8 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Outcome, Plan
-from spooltop.model.operations.progress import BATCH
+from spooltop.model.operations.plan import BATCH, Outcome, Plan
 from spooltop.model.vocabulary import Action, Box
 from tests.backends.conftest import Interpose
 from tests.builders import SpoolWorld

@@ -11,7 +11,7 @@ import pytest
 
 from spooltop.control import open_control
 from spooltop.engine import CursorFile
-from spooltop.model.cursors.state import CursorSource
+from spooltop.model.cursors import CursorSource
 
 from .conftest import Opened
 

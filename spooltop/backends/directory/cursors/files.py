@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from spooltop.engine.cursors.cursor_file import FILE_MAX, LOCK
-from spooltop.model.cursors.state import CursorSource, CursorVersion, CursorWrite
+from spooltop.engine.cursors import FILE_MAX, LOCK
+from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
 from spooltop.model.look.locks import LockHolder
 from spooltop.model.vocabulary import Json
 from spooltop.records import dataclass, replace

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from spooltop.model.cursors.state import CursorSource
+from spooltop.model.cursors import CursorSource
 from spooltop.model.text import escape
 
 from ...access import closed_words

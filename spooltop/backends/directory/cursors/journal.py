@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from spooltop.engine.cursors.journal import JOURNAL, JOURNAL_MAX
-from spooltop.engine.system.small_files import open_regular
-from spooltop.model.cursors.state import CursorWrite
+from spooltop.engine.cursors import JOURNAL, JOURNAL_MAX
+from spooltop.engine.system.files import open_regular
+from spooltop.model.cursors import CursorWrite
 from spooltop.model.look.locks import LockHolder
-from spooltop.model.untrusted import finite, json_object
+from spooltop.model.text import finite, json_object
 from spooltop.records import dataclass
 
 __all__ = ["CursorJournal", "parse_journal"]

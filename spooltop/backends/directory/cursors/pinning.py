@@ -7,10 +7,9 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from spooltop.engine.cursors.cursor_file import LOCK
+from spooltop.engine.cursors import LOCK
 from spooltop.errors import Refused, UsageError
-from spooltop.model.cursors.state import CursorSource
-from spooltop.model.cursors.values import direction, pick, same_json, shown, type_change
+from spooltop.model.cursors import CursorSource, direction, pick, same_json, shown, type_change
 from spooltop.model.operations.plan import Candidates, Item, Refusal
 from spooltop.model.redact import Redactor, unredact
 from spooltop.model.row import Row

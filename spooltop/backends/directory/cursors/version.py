@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import stat
 
-from spooltop.engine.cursors.cursor_file import FILE_MAX
+from spooltop.engine.cursors import FILE_MAX
 from spooltop.engine.system import syscalls
-from spooltop.engine.system.small_files import open_regular
+from spooltop.engine.system.files import open_regular
 from spooltop.records import dataclass
 
 __all__ = ["Handle", "Version", "handle_of", "read_version"]

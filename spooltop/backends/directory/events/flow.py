@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Set
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
-from spooltop.model.look.flow import Completion, Flow, Return
+from spooltop.model.look.observation import Completion, Flow, Return
 from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass, field
 

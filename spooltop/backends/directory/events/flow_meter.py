@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.look.flow import Flow
+from spooltop.model.look.observation import Flow
 from spooltop.model.row import Row
 
 from ..scan.scan import BoxScan

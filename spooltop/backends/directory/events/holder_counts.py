@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 
 from spooltop.engine.names import Name
-from spooltop.model.look.flow import HolderFlow
+from spooltop.model.look.observation import HolderFlow
 
 __all__ = ["HolderCounts", "holder_of"]
 

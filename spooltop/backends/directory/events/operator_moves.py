@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.system.small_files import open_regular
+from spooltop.engine.system.files import open_regular
 from spooltop.model.vocabulary import Box
 
 from ...journal.log_files import JOURNAL, STATE_DIR, state_of

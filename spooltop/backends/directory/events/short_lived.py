@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name
-from spooltop.model.look.flow import Completion
+from spooltop.model.look.observation import Completion
 from spooltop.model.vocabulary import Box
 from spooltop.patterns import pattern
 from spooltop.records import dataclass

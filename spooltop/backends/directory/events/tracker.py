@@ -19,7 +19,7 @@ from ..scan.set_aside import SetAsideBoxes
 from .report import EventBatch
 
 if TYPE_CHECKING:
-    from spooltop.model.operations.tracked import TrackedMessage
+    from spooltop.model.operations.results import TrackedMessage
 
 __all__ = ["TRACKED_AT_MOST", "MessageTracker"]
 
@@ -191,7 +191,7 @@ class MessageTracker:
             self._tracks[id].position = total + 1
 
     def _tracked(self, id: str, box: Box | None, now: float, new: BoxScan, current: bool) -> TrackedMessage:
-        from spooltop.model.operations.tracked import TrackedMessage  # only where somebody follows a message
+        from spooltop.model.operations.results import TrackedMessage  # only where somebody follows a message
 
         track = self._tracks[id]
         gone = None

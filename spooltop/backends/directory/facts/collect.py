@@ -11,8 +11,8 @@ from spooltop.engine.presence import CONSUMERS, look
 from spooltop.engine.system import host
 from spooltop.engine.system.file_locks import OFD_LOCKS
 from spooltop.engine.system.syscalls import HAS_INOTIFY, HAS_RENAMEAT2
-from spooltop.model.place import FolderState, Leftovers, MountState, PlaceFacts, PresenceFiles, Trial
-from spooltop.model.proc.mountinfo import parse_details
+from spooltop.model.proc import parse_details
+from spooltop.model.target import FolderState, Leftovers, MountState, PlaceFacts, PresenceFiles, Trial
 from spooltop.model.vocabulary import Box
 
 from ...access import group_name, user_name

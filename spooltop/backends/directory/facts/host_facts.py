@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from spooltop.engine.system.host import PROC
 from spooltop.engine.system.syscalls import clock_state
-from spooltop.model.place import ClockState, InotifyUse, Share
-from spooltop.model.proc.mountinfo import parse_details
+from spooltop.model.proc import parse_details
+from spooltop.model.target import ClockState, InotifyUse, Share
 
 __all__ = ["clock", "inotify_use", "proc_options", "shares"]
 

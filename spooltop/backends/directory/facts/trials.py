@@ -17,7 +17,7 @@ from contextlib import closing
 from spooltop.engine.system.file_locks import OFD_LOCKS
 from spooltop.engine.system.files import UNSUPPORTED, Files
 from spooltop.engine.system.syscalls import inotify_add_watch, inotify_init
-from spooltop.model.place import Trial
+from spooltop.model.target import Trial
 
 from .trial_dir import TrialDir, sweep
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from spooltop.errors import AuditFailed
-from spooltop.model.operations.jsonl import encode_line
 from spooltop.model.operations.plan import ItemResult, Outcome, Plan
+from spooltop.model.operations.results import encode_line
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 from spooltop.records import dataclass

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from spooltop.model.operations.jsonl import encode_column, encode_line, encode_names, encode_object
 from spooltop.model.operations.plan import Outcome
+from spooltop.model.operations.results import encode_column, encode_line, encode_names, encode_object
 from spooltop.model.text import unescape
 from spooltop.model.vocabulary import Box, Json
 

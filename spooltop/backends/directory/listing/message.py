@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from spooltop.engine import names
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.system.small_files import NotRegular, open_regular
+from spooltop.engine.system.files import NotRegular, open_regular
 from spooltop.errors import Unreadable
 from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape

@@ -20,7 +20,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name
 from spooltop.engine.presence import Presence
 from spooltop.engine.system.files import REAL_FILES, is_inode
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import NOT_A_CLAIM, Owner, Verdict
 from spooltop.patterns import pattern

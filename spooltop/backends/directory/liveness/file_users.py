@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from spooltop.model.look.locks import Holders, Holding
-from spooltop.model.proc.locks import LockLine, parse_locks
+from spooltop.model.proc import LockLine, parse_locks
 from spooltop.records import dataclass
 
 from ..locks.lock_files import device_of, read_table

@@ -20,8 +20,8 @@ from functools import partial
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.host import PROC
-from spooltop.model.operations.progress import Progress
-from spooltop.model.proc.locks import Device
+from spooltop.model.operations.plan import Progress
+from spooltop.model.proc import Device
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import EXITED, Box, Owner, Verdict

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from spooltop.engine import names
-from spooltop.engine.cursors.cursor_file import LOCK
+from spooltop.engine.cursors import LOCK
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.presence import CONSUMERS
 from spooltop.errors import Unreadable

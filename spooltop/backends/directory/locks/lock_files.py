@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from spooltop.model.look.locks import Lock, LockHolder
-from spooltop.model.proc.locks import Device, LockLine, parse_locks
+from spooltop.model.proc import Device, LockLine, parse_locks
 from spooltop.records import dataclass
 
 from ...access import closed_words

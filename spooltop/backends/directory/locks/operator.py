@@ -6,13 +6,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from spooltop.engine.tickets.file_queue import freshen_next
-from spooltop.engine.tickets.names import file_tickets
+from spooltop.engine.tickets.file_queue import file_tickets, freshen_next
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Lock
-from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import LIVE, Action, Box, Json
 from spooltop.records import replace

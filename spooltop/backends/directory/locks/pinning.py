@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from spooltop.engine.tickets.names import file_tickets
+from spooltop.engine.tickets.file_queue import file_tickets
 from spooltop.model.look.locks import Lock
 from spooltop.model.operations.plan import Item, Refusal
 from spooltop.model.row import Row

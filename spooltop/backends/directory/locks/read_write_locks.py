@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 
-from spooltop.engine.system.small_files import read_small
+from spooltop.engine.system.files import read_small
 from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.vocabulary import Verdict
 from spooltop.patterns import pattern

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spooltop.engine.atomic import publish_new, write_new
-from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode
-from spooltop.engine.system.small_files import read_small
+from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode, read_small
 
 from ...journal.item_operator import Skipped
 from ..storage.file_pin import Pin, pinned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from spooltop.engine.tickets.names import file_tickets, parse_file_ticket
+from spooltop.engine.tickets.file_queue import file_tickets, parse_file_ticket
 from spooltop.model.operations.plan import Item, Refusal
 from spooltop.model.row import Row
 from spooltop.model.text import escape

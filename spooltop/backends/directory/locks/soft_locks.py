@@ -16,8 +16,8 @@ from __future__ import annotations
 import os
 import re
 
-from spooltop.engine.system.small_files import read_small
-from spooltop.model.untrusted import json_object
+from spooltop.engine.system.files import read_small
+from spooltop.model.text import json_object
 from spooltop.patterns import pattern
 from spooltop.records import dataclass
 

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from spooltop.engine.tickets.names import FileTicket, file_tickets
+from spooltop.engine.tickets.file_queue import FileTicket, file_tickets
 from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.vocabulary import Verdict
 from spooltop.records import replace

@@ -12,9 +12,8 @@ from spooltop.model.vocabulary import Action, Json
 
 if TYPE_CHECKING:
     from spooltop.model.filters.selection import Selection
-    from spooltop.model.operations.audit import AuditLog
-    from spooltop.model.operations.plan import Candidates, ItemResult, OperationRecord, Plan
-    from spooltop.model.operations.progress import Progress
+    from spooltop.model.operations.plan import Candidates, ItemResult, OperationRecord, Plan, Progress
+    from spooltop.model.operations.results import AuditLog
 
 __all__ = ["OperatorChain", "SideOperator"]
 

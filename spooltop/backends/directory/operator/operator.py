@@ -10,13 +10,12 @@ from functools import cache, partial
 from typing import TypeVar
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.system.os_errors import advice
+from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.audit import AuditLog
-from spooltop.model.operations.plan import Candidates, ItemResult, OperationRecord, Plan, boxes_of
-from spooltop.model.operations.progress import BATCH, Progress
+from spooltop.model.operations.plan import BATCH, Candidates, ItemResult, OperationRecord, Plan, Progress, boxes_of
+from spooltop.model.operations.results import AuditLog
 from spooltop.model.text import escape, program
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 from spooltop.records import replace

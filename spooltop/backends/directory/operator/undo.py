@@ -14,8 +14,7 @@ from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import is_inode
 from spooltop.model.operations.chunked import CHUNK, column_of, columns_of, expand
-from spooltop.model.operations.plan import Candidates, OperationRecord, Outcome, Refusal
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Candidates, OperationRecord, Outcome, Progress, Refusal
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.records import dataclass
 

@@ -13,10 +13,8 @@ from spooltop.engine.pausing import PAUSED, encode_pause, read_pause
 from spooltop.errors import Unreadable, UsageError
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.look.observation import Observation
-from spooltop.model.look.pause import REASON_AT_MOST, Pause, pause_words
-from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
-from spooltop.model.operations.progress import Progress
+from spooltop.model.look.observation import REASON_AT_MOST, Observation, Pause, pause_words
+from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json

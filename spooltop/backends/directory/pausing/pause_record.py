@@ -9,7 +9,7 @@ or null while it is not paused.
 
 from __future__ import annotations
 
-from spooltop.model.look.pause import REASON_AT_MOST, Pause
+from spooltop.model.look.observation import REASON_AT_MOST, Pause
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Action, Json
 from spooltop.records import dataclass

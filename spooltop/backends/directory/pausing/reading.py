@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.pausing import PAUSED, pause_of
-from spooltop.model.look.pause import Pause
+from spooltop.model.look.observation import Pause
 
 from ..storage.file_pin import Pin, pinned
 

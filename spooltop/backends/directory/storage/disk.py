@@ -7,8 +7,7 @@ import stat
 
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.look.capacity import Disk
-from spooltop.model.look.observation import Viewer
+from spooltop.model.look.observation import Disk, Viewer
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box
 

@@ -6,7 +6,7 @@ import os
 import re
 
 from spooltop.engine.system import host
-from spooltop.model.proc.mountinfo import parse_mounts
+from spooltop.model.proc import parse_mounts
 from spooltop.records import dataclass
 
 __all__ = ["Mount", "changes_unseen", "is_local", "mount_of", "parse_mountinfo", "sends_no_events"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spooltop.model.untrusted import finite
+from spooltop.model.text import finite
 from spooltop.model.vocabulary import Json
 
 __all__ = ["plain_meta", "time_of"]

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterable
 
 from spooltop.engine.names import Name, claimable, is_own_id, parse
-from spooltop.model.look.flow import Tried
+from spooltop.model.look.observation import Tried
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner
 from spooltop.records import replace

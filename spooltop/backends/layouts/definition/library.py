@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from spooltop.engine.system.small_files import read_small, why_mistrusted
+from spooltop.engine.system.files import read_small, why_mistrusted
 from spooltop.errors import SpooltopError, UsageError
 from spooltop.model.text import escape
 from spooltop.records import dataclass

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from spooltop.errors import Refused, UsageError
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Candidates, Item, Refusal
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Candidates, Item, Progress, Refusal
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Verdict

@@ -10,8 +10,7 @@ from spooltop.engine.atomic import publish_new
 from spooltop.errors import AuditFailed
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from spooltop.records import replace
 

@@ -11,8 +11,7 @@ import stat
 from collections.abc import Mapping, Sequence
 
 from spooltop.engine.atomic import discard, write_new
-from spooltop.engine.system.files import is_inode
-from spooltop.engine.system.small_files import read_small
+from spooltop.engine.system.files import is_inode, read_small
 from spooltop.model.text import escape
 
 from ...journal.item_operator import Skipped

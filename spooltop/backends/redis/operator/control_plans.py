@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping
 
 from spooltop.engine.pausing import encode_pause, pause_from
 from spooltop.errors import UsageError
-from spooltop.model.look.pause import REASON_AT_MOST, Pause, pause_words
+from spooltop.model.look.observation import REASON_AT_MOST, Pause, pause_words
 from spooltop.model.operations.plan import Candidates, Item, Refusal
 from spooltop.model.row import Row
 from spooltop.model.template import fill
-from spooltop.model.text import escape, escape_text
+from spooltop.model.text import escape, escape_text, json_object
 from spooltop.model.units import size as size_words
-from spooltop.model.untrusted import json_object
 from spooltop.model.vocabulary import Box, Json
 from spooltop.patterns import pattern
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unavailable, Unreadable
 from spooltop.model.capabilities import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.audit import AuditLog
-from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Refusal
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
+from spooltop.model.operations.results import AuditLog
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Json
 from spooltop.records import replace

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from spooltop.engine.limits import MAX_ATTEMPTS
+from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.errors import Refused, UsageError
 from spooltop.model.filters.selection import Selection
-from spooltop.model.moves import again_words
-from spooltop.model.operations.plan import Candidates, Item, Refusal
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Candidates, Item, Progress, Refusal
+from spooltop.model.queue import again_words
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Verdict
 from spooltop.records import replace

@@ -1,4 +1,4 @@
-"""How a server keeps what it has answered."""
+"""Durability of what a server has answered, as its settings promise it."""
 
 from __future__ import annotations
 

@@ -9,10 +9,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from spooltop.engine.system.forks import is_its_child
+from spooltop.engine.system.host import is_its_child
 from spooltop.errors import ClaimLost, NotASpool, Unavailable
-from spooltop.model.moves import QueueIdentity
-from spooltop.model.queue import OthersClaims
+from spooltop.model.queue import OthersClaims, QueueIdentity
 from spooltop.model.text import escape
 
 from ..stream_names import HANDED_BACK, LATER, LeaseRecord, StreamNames, gone_words

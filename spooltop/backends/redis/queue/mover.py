@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from spooltop.model.moves import InterruptedMove, QueueCounts
+from spooltop.model.queue import InterruptedMove, QueueCounts
 
 from ..stream_names import HANDED_BACK, LATER, StreamNames
 from .failures import translated

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from spooltop.engine.arguments import check_seconds
-from spooltop.engine.consuming.claim import end_block
+from spooltop.engine.consuming.consumer import end_block
 from spooltop.errors import Refused
 
 if TYPE_CHECKING:

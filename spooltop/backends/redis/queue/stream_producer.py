@@ -10,7 +10,7 @@ from spooltop.engine.arguments import check_bytes, check_text
 from spooltop.engine.producing.producer import MessageId
 from spooltop.engine.producing.tmp_writer import check_data
 from spooltop.errors import PutUnknown, Unavailable, UsageError
-from spooltop.model.moves import mover_of
+from spooltop.model.queue import mover_of
 
 from ..stream_names import StreamNames
 from . import scripts

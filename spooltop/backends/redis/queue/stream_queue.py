@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as redis_errors
 
-from spooltop.engine.arguments import check_number, check_seconds
-from spooltop.engine.limits import MAX_ATTEMPTS
+from spooltop.engine.arguments import MAX_ATTEMPTS, check_number, check_seconds
 from spooltop.engine.pausing import pause_from
-from spooltop.engine.system.forks import iterated_by, tell_in_children
+from spooltop.engine.system.host import iterated_by, tell_in_children
 from spooltop.errors import Closed, NotASpool, Unavailable, UsageError
-from spooltop.model.look.pause import Pause
-from spooltop.model.moves import QueueIdentity
-from spooltop.model.queue import Guarantee, OthersClaims
-from spooltop.model.text import escape
-from spooltop.model.untrusted import json_object
+from spooltop.model.look.observation import Pause
+from spooltop.model.queue import Guarantee, OthersClaims, QueueIdentity
+from spooltop.model.text import escape, json_object
 
 from ..stream_names import StreamNames
 from . import scripts
@@ -258,7 +255,7 @@ class StreamQueue:
         self._producer.forget(key)
 
     def forget_mover(self, mover: str) -> None:
-        """Forgets all keys of one mover (``spooltop.model.moves``)."""
+        """Forgets all keys of one mover (``spooltop.model.queue``)."""
         self._check_open()
         self._producer.forget_mover(mover)
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from spooltop.model.cursors.state import CursorSource
-from spooltop.model.look.capacity import Capacity
-from spooltop.model.look.flow import Flow
-from spooltop.model.look.observation import BoxState, QueueFinding, VerdictCounts
+from spooltop.model.cursors import CursorSource
+from spooltop.model.look.observation import BoxState, Capacity, Flow, QueueFinding, VerdictCounts
 from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import Box, Verdict
 

@@ -13,19 +13,15 @@ from spooltop.backends.row_listing import RowListing
 from spooltop.engine.pausing import pause_from
 from spooltop.errors import Unreadable
 from spooltop.model.capabilities import Capabilities
-from spooltop.model.filters.facts import MessageFacts
-from spooltop.model.filters.query import parse
-from spooltop.model.filters.terms import HeldBy, IsVerdict, Pid
+from spooltop.model.filters.query import HeldBy, IsVerdict, MessageFacts, Pid, parse
 from spooltop.model.look.consumers import ConsumerList
-from spooltop.model.look.flow import Flow
 from spooltop.model.look.locks import Holders, Holding
-from spooltop.model.look.observation import BoxState, Observation, QueueFinding, Viewer, Watch
-from spooltop.model.operations.tracked import TrackedMessage
+from spooltop.model.look.observation import BoxState, Flow, Observation, QueueFinding, Viewer, Watch
+from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
-from spooltop.model.text import escape
+from spooltop.model.text import escape, json_object
 from spooltop.model.units import age, count
-from spooltop.model.untrusted import json_object
 from spooltop.model.vocabulary import ASIDE, Action, Box, Key, Verdict
 from spooltop.records import replace
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from spooltop.model import units
-from spooltop.model.look.capacity import capacity_words
+from spooltop.model.look.observation import capacity_words
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Action
 

@@ -6,8 +6,8 @@ import datetime
 from collections.abc import Sequence
 
 from spooltop.model import units
-from spooltop.model.operations.audit import AuditTrail, said
 from spooltop.model.operations.plan import Item, OperationRecord, Outcome, Plan, Refusal
+from spooltop.model.operations.results import AuditTrail, said
 
 from ..elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, safe, shown, text_width, wrap
 from ..every_screen.freshness import when

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from spooltop.model.cursors.input import ParsedValue
-from spooltop.model.cursors.state import Cursor
+from spooltop.model.cursors import Cursor, ParsedValue
 
 from ..elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, plain, safe, shown, wrap
 from ..every_screen.panel_frame import inner_width, panel_frame

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from spooltop.model.cursors import state as cursor_model
-from spooltop.model.cursors.state import Cursor
+from spooltop.model import cursors as cursor_model
+from spooltop.model.cursors import Cursor
 from spooltop.model.filters import query as filters
-from spooltop.model.filters.facts import consumer_facts, cursor_facts, lock_facts
+from spooltop.model.filters.query import consumer_facts, cursor_facts, lock_facts
 from spooltop.model.kept_view import KeptView
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow
 from spooltop.model.look.locks import Lock

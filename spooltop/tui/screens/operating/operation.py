@@ -9,8 +9,8 @@ from textual.message import Message
 
 from spooltop.errors import SpooltopError
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.audit import AuditTrail
 from spooltop.model.operations.plan import OperationRecord, Plan
+from spooltop.model.operations.results import AuditTrail
 from spooltop.model.vocabulary import Action
 
 from ...context import CommandContext, View

@@ -9,7 +9,7 @@ from textual.message import Message
 
 from spooltop.errors import SpooltopError
 from spooltop.model.filters import query
-from spooltop.model.filters.facts import operation_facts
+from spooltop.model.filters.query import operation_facts
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import OperationRecord, Result
 from spooltop.model.vocabulary import Action

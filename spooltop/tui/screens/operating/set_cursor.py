@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from textual.events import Key
 
-from spooltop.model.cursors.input import ParsedValue, parse_value
-from spooltop.model.cursors.state import Cursor
+from spooltop.model.cursors import Cursor, ParsedValue, parse_value
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Result
 from spooltop.model.vocabulary import Action

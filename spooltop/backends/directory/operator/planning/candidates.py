@@ -15,8 +15,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Refused
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.chunked import column_of, columns_of, expand
-from spooltop.model.operations.plan import Candidates, Refusal
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Candidates, Progress, Refusal
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 
 from ..rules import RULES

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from spooltop.engine import names
-from spooltop.model.moves import again_words
+from spooltop.model.queue import again_words
 from spooltop.model.row import Row
 from spooltop.model.text import escape, program
 from spooltop.model.vocabulary import NOT_A_CLAIM, Action, Box, Json, Verdict

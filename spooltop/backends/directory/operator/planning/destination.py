@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from spooltop.engine import names
-from spooltop.engine.limits import MAX_ATTEMPTS
+from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json
 
 from ..rules import RULES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spooltop.engine.limits import MAX_ATTEMPTS
+from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.model.units import size
 from spooltop.model.vocabulary import Action, Box
 from spooltop.records import dataclass

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.operations.chunked import CHUNK
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Progress
 from spooltop.model.vocabulary import Box
 
 from ...storage.name_forms import id_starts

@@ -13,8 +13,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.chunked import CHUNK, Column, column_of, columns_of, expand
-from spooltop.model.operations.plan import Refusal
-from spooltop.model.operations.progress import Progress
+from spooltop.model.operations.plan import Progress, Refusal
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, Box
 

@@ -1,9 +1,4 @@
-"""Cursor files: the position up to which each source has been read, advanced safely by several pollers.
-
-There are two forms. A shared file (``cursors.json``) is one JSON object, source → value. A file per source is in a directory
-called ``cursors`` and is named after the source (``cursors/imessage.json``); the whole file is the value. In both forms a value
-is any JSON value.
-"""
+"""Cursor files: sections that several sources share, written so that none puts back a stale copy of another's."""
 
 from __future__ import annotations
 
@@ -12,27 +7,198 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 
 from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, UsageError
-from spooltop.model.cursors.values import same_json
-from spooltop.model.text import escape
+from spooltop.model.cursors import same_json
+from spooltop.model.text import escape, finite, json_object
 from spooltop.model.vocabulary import Json
+from spooltop.patterns import pattern
 
-from ..arguments import absolute_path, check_seconds, check_text
-from ..atomic import drop_drafts, make_file, publish
-from ..closed import OwnedDescriptor, closed
-from ..counters import lock_within
-from ..system.files import Files
-from ..system.host import command_of, flock_holders
-from ..system.os_errors import translating
-from ..system.small_files import IRREGULAR, read_small
-from .journal import note
-from .sections import RepeatedKey, check_json, with_value
+from .arguments import OwnedDescriptor, absolute_path, check_seconds, check_text, closed
+from .atomic import drop_drafts, make_file, publish
+from .system.files import IRREGULAR, Files, lock_within, open_regular, read_small
+from .system.host import command_line, command_of, flock_holders
+from .system.syscalls import translating
 
-__all__ = ["FILE_MAX", "LOCK", "CursorFile"]
+# Sections in the text of a cursor file: one is replaced, and every other byte stays as it is.
+
+_BLANK = " \t\n\r"
+_SPACE = pattern(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder()
+
+
+class RepeatedKey(Exception):
+    """An object has the key ``key`` more than once (``times``): some readers take the first value and some the last."""
+
+    def __init__(self, key: str, times: int) -> None:
+        self.key = key
+        self.times = times
+
+
+def check_json(value: object) -> None:
+    """Raises ``TypeError`` or ``ValueError`` for values that ``json.dumps`` accepts but other programs cannot read, or read
+    differently."""
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise ValueError(f"half a surrogate pair in {value!r:.80}") from None
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"a key of an object is a str, not {type(key).__name__}")
+            check_json(key)
+            check_json(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            check_json(item)
+
+
+def with_value(text: str, source: str | None, field: str | None, encoded: str) -> str:
+    """Returns ``text``, which parses or is empty, with the JSON ``encoded`` as the section of ``source``, or as the ``field`` of
+    that section. ``source`` None: the whole text is the section. Raises ``RepeatedKey``.
+
+    >>> with_value('{"a": 1, "b": {"id": 2}}', "b", "id", "3")
+    '{"a": 1, "b": {"id": 3}}'
+    """
+    if source is None:
+        section = text.strip(_BLANK)
+    else:
+        start, end = _only_span(text, source) if text else (0, 0)
+        section = text[start:end]
+    if field is not None:
+        section = "" if section == "null" else section
+        if section:
+            _only_span(section, field)
+        encoded = _with_section(section, field, encoded)
+    if source is None:
+        return encoded + "\n"
+    return _with_section(text, source, encoded) + ("" if text else "\n")
+
+
+def _only_span(text: str, key: str) -> tuple[int, int]:
+    """Span of the value of ``key``; (0, 0) if there is none. Raises ``RepeatedKey``."""
+    spans, _ = _spans(text, key)
+    if len(spans) > 1:
+        raise RepeatedKey(key, len(spans))
+    return spans[0] if spans else (0, 0)
+
+
+def _with_section(text: str, source: str, encoded: str) -> str:
+    if not text:
+        return f"{{{json.dumps(source)}: {encoded}}}"
+    start, end, found = section_span(text, source)
+    if found:
+        return text[:start] + encoded + text[end:]
+    body = text[:start].rstrip(_BLANK)
+    comma = "" if body.endswith("{") else ", "
+    return f"{body}{comma}{json.dumps(source)}: {encoded}{text[len(body):]}"
+
+
+def section_span(text: str, source: str) -> tuple[int, int, bool]:
+    """Span of the value of ``source`` in the text of a JSON object, which must parse: (start, end, True). If the key occurs
+    twice, the last value counts. If it does not occur: (position of the closing brace, same, False).
+
+    >>> section_span('{"a": 1, "b": [2]}', "b")
+    (14, 17, True)
+    """
+    spans, end = _spans(text, source)
+    return (*spans[-1], True) if spans else (end, end, False)
+
+
+def _spans(text: str, wanted: str) -> tuple[list[tuple[int, int]], int]:
+    """Returns the spans of the values of the key ``wanted`` and the position of the closing brace."""
+    spans = []
+    at = _skip(text, text.index("{") + 1)
+    while text[at] != "}":
+        key, at = _DECODER.raw_decode(text, at)
+        start = _skip(text, _skip(text, at) + 1)
+        _, at = _DECODER.raw_decode(text, start)
+        if key == wanted:
+            spans.append((start, at))
+        at = _skip(text, at)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+    return spans, at
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+# The journal beside cursor files: a line for each time that their lock was acquired, or given up after a timeout. A line says
+# when, by whom, and which value was replaced by which: what a dashboard that opens later knows of the past.
+
+JOURNAL = ".cursors.journal"
+JOURNAL_MAX = 1 << 20
+"""Bytes that the journal may take; then its newest half is kept."""
+_LINE_MAX = 64 << 10
+_TIMED_OUT = "timed_out"
+_NEWEST = 256 << 10
+"""Bytes of a journal that are searched for timeouts."""
+
+
+def note(
+    files: Files, folder: int, at: float, file: str, source: str, values: Mapping[str, Json] | None = None
+) -> None:
+    """Appends a line about the cursor ``source`` of ``file`` at ``at`` (epoch seconds): the values that were replaced, None for a
+    timeout. An error is not reported: the cursor is stored, and a journal on a full disk is no reason to deny that."""
+    who: dict[str, Json] = {"time": at, "file": file, "source": source, "pid": os.getpid(), "command": command_line()}
+    line = _encode({**who, **({_TIMED_OUT: True} if values is None else values)})
+    if len(line) > _LINE_MAX:
+        line = _encode({**who, "cut": True})
+    try:
+        fd = files.open_lasting(JOURNAL, folder, append=True)
+        try:
+            now = files.fstat(fd)
+            if not stat.S_ISREG(now.st_mode) or now.st_nlink != 1:
+                return  # something else was put there, to be written to
+            if now.st_size == 0:
+                files.copy_owner(fd, files.fstat(folder))
+            if now.st_size + len(line) <= JOURNAL_MAX:
+                files.write_all(fd, line)
+            elif values is not None:  # only who has the lock may put a shorter one in its place
+                newest = files.read(fd, 2 * JOURNAL_MAX)[-JOURNAL_MAX // 2 :]
+                kept = newest[newest.find(b"\n") + 1 :] + line
+                publish(files, folder, JOURNAL, kept, now, draft=JOURNAL, durable=False)
+        finally:
+            files.close(fd)
+    except OSError:
+        return  # as said above
+
+
+def _encode(record: Mapping[str, Json]) -> bytes:
+    return json.dumps(record).encode() + b"\n"
+
+
+def timeouts_since(files: Files, folder: int, since: float) -> Iterator[bool]:
+    """Yields for each line since ``since`` (epoch seconds), newest first, if the wait for the lock timed out. Only the newest
+    part of a long journal is read."""
+    try:
+        fd, found = open_regular(JOURNAL, folder, files=files)
+        try:
+            data = os.pread(fd, _NEWEST, max(0, found.st_size - _NEWEST))
+        finally:
+            files.close(fd)
+    except OSError:
+        return  # there is none, or it is not ours to look into
+    for line in reversed(data.splitlines()):
+        record = json_object(line)
+        at = finite(record.get("time"))
+        if at is None:
+            continue  # torn, or not ours
+        if at < since:
+            return
+        yield record.get(_TIMED_OUT) is True
+
+
+# Cursor files: the position up to which each source has been read, advanced safely by several pollers. There are two forms. A
+# shared file (``cursors.json``) is one JSON object, source → value. A file per source is in a directory called ``cursors`` and
+# is named after the source (``cursors/imessage.json``); the whole file is the value. In both forms a value is any JSON value.
 
 LOCK = ".cursors.lock"
 FILE_MAX = 4 << 20

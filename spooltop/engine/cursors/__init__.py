@@ -1,1 +1,0 @@
-"""Cursor files: the position up to which each source has been read."""

@@ -1,1 +1,0 @@
-"""Parsers for tables of the kernel below ``/proc``. Pure."""

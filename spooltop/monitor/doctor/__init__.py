@@ -1,1 +1,0 @@
-"""The doctor: what it examines, and what it finds of the host, the storage and the spool."""

@@ -1,0 +1,425 @@
+"""Rates, depths and holders over time."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from spooltop.model.look.observation import Completion, Flow, HolderFlow
+from spooltop.model.look.snapshot import Percentiles, RateHistory, Rates
+from spooltop.records import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from spooltop.model.look.consumers import ConsumerList, ConsumerRow
+
+
+# Depth of a box over time: the bars of the last five minutes, and whether it grows.
+
+CELL = 15.0
+CELLS = 20
+_HOLDS = 60.0
+_SLOPE_WINDOW = 300.0
+SLOPE_FROM = 30.0
+"""Least number of seconds over which a slope is measured."""
+_FEWEST_SAMPLES = 5
+
+
+class DepthHistory:
+    """The highest depth in each cell of 15 s, aligned to the clock so that bars do not creep."""
+
+    def __init__(self) -> None:
+        self._cells: dict[int, float] = {}
+        self._last: tuple[float, float] | None = None
+
+    def clear(self) -> None:
+        self._cells.clear()
+        self._last = None
+
+    def add(self, at: float, depth: int | None) -> None:
+        """Adds a sample. ``depth`` None (not visible) leaves the cell unwatched."""
+        index = int(at // CELL)
+        if depth is None:
+            self._last = None
+            return
+        if self._last is not None and 0 <= at - self._last[0] <= _HOLDS:
+            # between two looks of a quiet spool nothing was seen to change
+            for between in range(int(self._last[0] // CELL) + 1, index):
+                self._cells[between] = self._last[1]
+        self._cells[index] = max(self._cells.get(index, 0.0), float(depth))
+        self._last = (at, float(depth))
+        for old in [cell for cell in self._cells if cell <= index - CELLS]:
+            del self._cells[old]
+
+    def cells(self, now: float) -> tuple[float | None, ...]:
+        """Returns the depths, oldest first; None if not watched."""
+        index = int(now // CELL)
+        return tuple(map(self._cells.get, range(index - CELLS + 1, index + 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """``per_s`` is the slope over ``window`` seconds, None below 30 s. ``growing``: it exceeds the noise and continues."""
+
+    per_s: float | None = None
+    window: float = 0.0
+    growing: bool = False
+
+
+class TrendWatch:
+    """Slope of a depth over at most five minutes."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, float]] = deque()
+        self._shifted = 0
+        self._listed_from = 0.0
+        self._unsure = False
+
+    def clear(self) -> None:
+        self._samples.clear()
+
+    def shift(self, since: float, by: int) -> None:
+        """Removes ``by`` messages, which operators moved into the box after ``since``, from the series. Depths of this look and
+        since then may or may not include them, so they are not used as samples."""
+        if not by:
+            return
+        self._shifted += by
+        self._listed_from = since
+        self._unsure = True
+        while self._samples and self._samples[-1][0] >= since:
+            self._samples.pop()
+
+    def add(self, at: float, depth: int | None, listed_at: float = math.inf) -> None:
+        """Takes one sample a second. None (not visible, or only a lower bound) breaks the series: a slope across the gap would be
+        wrong. ``listed_at`` is when the box was listed."""
+        if depth is None:
+            self._samples.clear()
+            return
+        unsure, self._unsure = self._unsure, False
+        if unsure or listed_at < self._listed_from:
+            return
+        depth -= self._shifted
+        if len(self._samples) > 1 and at - self._samples[-2][0] < 1.0:
+            self._samples.pop()
+        self._samples.append((at, float(depth)))
+        while self._samples[0][0] < at - _SLOPE_WINDOW:
+            self._samples.popleft()
+
+    def trend(self) -> Trend:
+        samples = list(self._samples)
+        window = samples[-1][0] - samples[0][0] if samples else 0.0
+        if window < SLOPE_FROM or len(samples) < _FEWEST_SAMPLES:
+            return Trend(window=window)
+        slope, noise = least_squares(samples)
+        middle = samples[0][0] + window / 2
+        later = [sample for sample in samples if sample[0] >= middle]
+        growing = (
+            slope * window >= max(10.0, 3 * noise)
+            and samples[-1][1] - samples[0][1] >= 10
+            and len(later) > 1
+            and least_squares(later)[0] > slope / 4  # one big put that is worked off, or stands, is no growth
+        )
+        return Trend(slope, window, growing)
+
+
+def least_squares(samples: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Fits a straight line to (x, y): its slope, and the standard deviation of the residuals. The slope is 0 for a single x.
+
+    >>> least_squares([(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)])
+    (2.0, 0.0)
+    """
+    n = len(samples)
+    mean_x = sum(x for x, _ in samples) / n
+    mean_y = sum(y for _, y in samples) / n
+    spread = sum((x - mean_x) ** 2 for x, _ in samples)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in samples) / spread if spread else 0.0
+    left = sum((y - mean_y - slope * (x - mean_x)) ** 2 for x, y in samples)
+    return slope, math.sqrt(left / n)
+
+
+# Flow over time: what came, was done and was retried a second, in the cells of the last five minutes.
+
+_LEAST = 1.0
+"""Seconds of a cell that must have been watched: a rate over less would jump with each message."""
+_ARRIVED, _RETRIED, _DONE = range(3)
+
+
+class FlowHistory:
+    """The same cells as ``DepthHistory``, so that rates and depths stand below each other. A flow that reaches over several cells
+    counts in each by its share of the time."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[int, int], float] = {}
+        self._watched: dict[tuple[int, int], float] = {}
+        self._before: float | None = None
+        """Start of the last flow, in which what the next one counts as done has left."""
+
+    def clear(self) -> None:
+        self._counts.clear()
+        self._watched.clear()
+        self._before = None
+
+    def add(self, flow: Flow) -> None:
+        """Takes the flow of a look. What was not measured stays unwatched."""
+        if not flow.measured or flow.until <= flow.since:
+            self._before = None
+            return
+        self._spread(_ARRIVED, flow.arrived, flow.since, flow.until)
+        self._spread(_RETRIED, flow.retried, flow.since, flow.until)
+        if self._before is not None:
+            self._spread(_DONE, flow.done, self._before, flow.since)
+        self._before = flow.since
+        oldest = int(flow.until // CELL) - CELLS
+        for known in (self._counts, self._watched):
+            for old in [key for key in known if key[1] <= oldest]:
+                del known[old]
+
+    def _spread(self, what: int, count: int, since: float, until: float) -> None:
+        for cell, seconds in _shares(max(since, until - CELL * CELLS), until):
+            key = what, cell
+            self._counts[key] = self._counts.get(key, 0.0) + count * seconds / (until - since)
+            self._watched[key] = self._watched.get(key, 0.0) + seconds
+
+    def cells(self, now: float) -> RateHistory:
+        """Returns the rates, oldest first; None if not watched."""
+        last = int(now // CELL)
+        arrived, retried, done = (
+            tuple(self._rate((what, cell)) for cell in range(last - CELLS + 1, last + 1)) for what in (_ARRIVED, _RETRIED, _DONE)
+        )
+        return RateHistory(arrived, done, retried)
+
+    def _rate(self, key: tuple[int, int]) -> float | None:
+        watched = self._watched.get(key, 0.0)
+        return self._counts[key] / watched if watched >= _LEAST else None
+
+
+def _shares(since: float, until: float) -> Iterator[tuple[int, float]]:
+    """Returns the cells between two times, each with its seconds.
+
+    >>> list(_shares(10.0, 40.0))
+    [(0, 5.0), (1, 15.0), (2, 10.0)]
+    """
+    for cell in range(int(since // CELL), int(until // CELL) + 1):
+        if (seconds := min(until, (cell + 1) * CELL) - max(since, cell * CELL)) > 0:
+            yield cell, seconds
+
+
+# Rates and percentiles over the last minute of flow.
+
+WINDOW = 60.0
+"""Seconds over which rates are computed."""
+FEWEST = 20
+"""Least number of samples for percentiles."""
+ENOUGH = 10.0
+"""Seconds of exact flow that are preferred to a longer window with a gap."""
+_MOST_COMPLETIONS = 5000
+_SLOW_SPOOL = 3600.0
+_PLENTY = 1000
+"""Number of samples from which on percentiles are cached for ``_KEPT`` seconds."""
+_KEPT = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    waited: Percentiles
+    worked: Percentiles
+
+
+class RateWindow:
+    """Keeps the flow of the last minute, and the completions for the percentiles."""
+
+    def __init__(self) -> None:
+        self._flows: deque[Flow] = deque()
+        self._before: float | None = None
+        """Start of the flow before the first one, if that was measured."""
+        self._completions: deque[Completion] = deque(maxlen=_MOST_COMPLETIONS)
+        self._cached_at = 0.0
+        self._cached: tuple[tuple[float, float, int] | None, _Measured] | None = None
+
+    def clear(self) -> None:
+        """Forgets everything, after a clock jump or a break in watching."""
+        self._flows.clear()
+        self._before = None
+        self._completions.clear()
+        self._cached = None
+
+    def add(self, flow: Flow) -> None:
+        if not flow.measured or flow.until < flow.since:
+            self._flows.clear()  # a gap: what came and went in it is not known, so no window may reach across it
+            self._before = None
+            return
+        self._flows.append(flow)
+        self._completions.extend(flow.completions)
+        while len(self._flows) > 1 and self._flows[0].since < flow.until - WINDOW:
+            self._before = self._flows.popleft().since
+        self._prefer_exact(flow.until)
+
+    def _prefer_exact(self, now: float) -> None:
+        """Drops inexact flows if the exact ones after them suffice: a shorter exact window says more. Flows are inexact just
+        after watching began, and after events were lost."""
+        last = max((place for place, flow in enumerate(self._flows) if not flow.exact), default=-1)
+        if 0 <= last < len(self._flows) - 1 and now - self._flows[last + 1].since >= ENOUGH:
+            for _ in range(last + 1):
+                self._before = self._flows.popleft().since
+
+    def rates(self, now: float, *, new_per_s: float | None, slope_window: float) -> Rates:
+        """Computes the rates. ``window`` is the time that was really watched: flows are kept whole, so it is at most a minute
+        unless one look took longer."""
+        measured = self._percentiles(now)
+        if not self._flows:
+            return Rates(new_per_s=new_per_s, slope_window=slope_window, waited=measured.waited, worked=measured.worked)
+        done, done_window = self._done()
+        return Rates(
+            window=self._flows[-1].until - self._flows[0].since,
+            arrived=sum(flow.arrived for flow in self._flows),
+            done=done,
+            done_window=done_window,
+            requeued=sum(flow.requeued for flow in self._flows),
+            retried=sum(flow.retried for flow in self._flows),
+            lower_bound=not all(flow.exact for flow in self._flows),
+            new_per_s=new_per_s,
+            slope_window=slope_window,
+            waited=measured.waited,
+            worked=measured.worked,
+        )
+
+    def _done(self) -> tuple[int, float]:
+        """Returns how many were done in how many seconds. Each flow counts what left during the previous one: the first counts
+        what left before the window, over a time that may have been much longer or not watched at all."""
+        flows = list(self._flows)
+        seconds = flows[-1].since - flows[0].since
+        if seconds <= 0:
+            only = flows[-1]
+            return only.done, only.until - only.since if self._before is None else only.since - self._before
+        return sum(flow.done for flow in flows[1:]), seconds
+
+    def _percentiles(self, now: float) -> _Measured:
+        known = self._cached
+        if known is not None and known[1].worked.samples >= _PLENTY and 0 <= now - self._cached_at < _KEPT:
+            return known[1]  # so many move slowly, and to sort them at each look would be most of what a look costs
+        while self._completions and self._completions[0].gone_at < now - _SLOW_SPOOL:
+            self._completions.popleft()
+        recent = [one for one in self._completions if one.gone_at >= now - WINDOW]
+        if len(recent) < FEWEST:  # a slow spool: the last few say more than nothing, and their number is shown
+            recent = list(self._completions)[-FEWEST:]
+        key = (recent[0].gone_at, recent[-1].gone_at, len(recent)) if recent else None
+        if self._cached is None or self._cached[0] != key:
+            waited = [p.claimed_at - p.put_at for p in recent if p.claimed_at is not None and p.put_at is not None]
+            worked = [p.gone_at - p.claimed_at for p in recent if p.claimed_at is not None]
+            self._cached_at = now
+            self._cached = (key, _Measured(percentiles(waited), percentiles(worked)))
+        return self._cached[1]
+
+
+def percentiles(durations: Sequence[float]) -> Percentiles:
+    """Computes nearest-rank percentiles. Negative durations (two clocks) are ignored.
+
+    >>> percentiles([float(n) for n in range(1, 101)])
+    Percentiles(samples=100, p50=50.0, p95=95.0, p99=99.0)
+    """
+    ordered = sorted(seconds for seconds in durations if seconds >= 0)
+    if len(ordered) < FEWEST:
+        return Percentiles(len(ordered), None, None, None)
+
+    def rank(share: int) -> float:
+        return ordered[math.ceil(len(ordered) * share / 100) - 1]
+
+    return Percentiles(len(ordered), rank(50), rank(95), rank(99))
+
+
+# Rates of single consumers over the last minute of flow.
+
+_CELL = 2.0
+"""Seconds of flow that are kept together."""
+_MOST = 4_000
+"""Consumers whose last claim is remembered."""
+
+
+@dataclass(slots=True)
+class _Cell:
+    """Counts of what left ``cur`` from ``since`` to ``until``."""
+
+    since: float
+    until: float
+    exact: bool
+    done: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+
+
+class HolderRates:
+    """Keeps what each consumer did in the last minute."""
+
+    def __init__(self) -> None:
+        self._cells: deque[_Cell] = deque()
+        self._before: tuple[float, bool] | None = None
+        """Start of the last flow, and whether it was exact: the next one counts what left during it."""
+        self._claimed_at: dict[str, float] = {}
+
+    def clear(self) -> None:
+        """Forgets everything, after a clock jump or a break in watching."""
+        self._cells.clear()
+        self._before = None
+        self._claimed_at.clear()
+
+    def add(self, flow: Flow) -> None:
+        """Takes the flow of one look."""
+        if not flow.measured or not flow.holders_counted or flow.until < flow.since:
+            self._cells.clear()
+            self._before = None
+            return
+        if self._before is not None:
+            self._count(self._before[0], flow.since, flow.by_holder, exact=self._before[1] and flow.exact)
+        self._before = (flow.since, flow.exact)
+        for holder, one in flow.by_holder.items():
+            if one.last_claim_at is not None:
+                self._claimed_at.pop(holder, None)  # the newest stand last
+                self._claimed_at[holder] = one.last_claim_at
+        while len(self._claimed_at) > _MOST:
+            del self._claimed_at[next(iter(self._claimed_at))]
+        while len(self._cells) > 1 and self._cells[1].since <= flow.since - WINDOW:
+            self._cells.popleft()
+
+    def _count(self, since: float, until: float, found: Mapping[str, HolderFlow], *, exact: bool) -> None:
+        last = self._cells[-1] if self._cells else None
+        if last is None or until - last.since > _CELL:
+            last = _Cell(since, until, exact)
+            self._cells.append(last)
+        last.until, last.exact = until, last.exact and exact
+        for holder, one in found.items():
+            if one.done:
+                last.done[holder] += one.done
+            if one.failed:
+                last.failed[holder] += one.failed
+
+    def measured(self, found: ConsumerList) -> ConsumerList:
+        """Adds to ``found`` the rates and the last claim of each consumer."""
+        from spooltop.model.look.consumers import ConsumerRate  # only while somebody looks at them
+
+        window = self._cells[-1].until - self._cells[0].since if self._cells else 0.0
+        if window <= 0:
+            return replace(found, consumers=tuple(map(self._with_last_claim, found.consumers)))
+        done, failed = Counter[str](), Counter[str]()
+        for cell in self._cells:
+            done.update(cell.done)
+            failed.update(cell.failed)
+
+        def rate(one: ConsumerRow) -> ConsumerRate:
+            seconds = _watched(one, window, self._cells[-1].until)
+            # A consumer of another program does not say how an attempt ended.
+            return ConsumerRate(done[one.holder] / seconds, None if one.token is None else failed[one.holder] / seconds)
+
+        consumers = tuple(replace(self._with_last_claim(one), rate=rate(one)) for one in found.consumers)
+        return replace(found, consumers=consumers, window=window, lower_bound=not all(cell.exact for cell in self._cells))
+
+    def _with_last_claim(self, one: ConsumerRow) -> ConsumerRow:
+        seen = self._claimed_at.get(one.holder)
+        if seen is None or (one.last_claim_at is not None and one.last_claim_at >= seen):
+            return one
+        return replace(one, last_claim_at=seen)
+
+
+def _watched(one: ConsumerRow, window: float, until: float) -> float:
+    """The part of the last ``window`` seconds that a consumer has been running for, a second at least."""
+    lived = window if one.owner.start is None else until - one.owner.start
+    return max(1.0, lived) if 0 < lived < window else window

@@ -1,1 +1,0 @@
-"""Flow and depth over time: rates, percentiles, trends and histories."""
