@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
+    from spooltop.control import Control
+
     from .cli.context import Dashboard, SpoolsDashboard
-    from .control import Control
     from .monitor.spools_watch import SpoolsWatch
     from .startup.supervisor import Leave
     from .tui.options import Options
-
-__all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             signal.signal(signal.SIGTERM, splash.end_by_signal)
             signal.signal(signal.SIGHUP, splash.end_by_signal)
-        from .cli.main import run
+        from spooltop.cli.main import run
+
         from .cli.terminal import Terminal
 
         terminal = Terminal(before_words=splash.hide)

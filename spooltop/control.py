@@ -12,27 +12,25 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
-from spooltop.records import replace
-
+from .engine.arguments import closed
 from .errors import Closed, Refused
 from .model.vocabulary import Action
-from .open_calls import OpenCalls, while_open, while_watched
+from .records import replace
 from .run_each import call_watched
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from spooltop.model.look.snapshot import Snapshot
-    from spooltop.model.operations.plan import Item, OperationRecord, Plan, Result
-    from spooltop.model.operations.results import AuditTrail, TrackedMessage
-
     from .model.filters.selection import Selection
     from .model.kept_view import KeptView
     from .model.look.consumers import ConsumerList
     from .model.look.locks import Holders
+    from .model.look.snapshot import Snapshot
+    from .model.operations.plan import Item, OperationRecord, Plan, Result
+    from .model.operations.results import AuditTrail, TrackedMessage
     from .model.protocols import Listing, ListProgress, ListQuery
     from .model.row import Payload
     from .model.vocabulary import Json, Key
@@ -40,6 +38,91 @@ if TYPE_CHECKING:
     from .observe.mutes import MuteFile
     from .opening import ControlParts
     from .operate.operations import Operations
+
+
+# Keeps the files of an object open while it is called, also if another thread closes it meanwhile.
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class OpenCalls:
+    """Running calls of an object, each a ``with`` block that raises ``Closed`` after ``close``. ``path`` is named in the error;
+    ``release`` closes the files, once, when the object is closed and the last call has ended. Thread-safe. ``patience``: seconds
+    after which a call that is ``while_watched`` and hangs is left behind; ``step`` names what it is at."""
+
+    def __init__(
+        self, path: str, what: str, release: Callable[[], None], *, patience: float = math.inf, step: Callable[[], str] = str
+    ) -> None:
+        self.path = path
+        self.patience = patience
+        self.step = step
+        self._what = what
+        self._release = release
+        self._counting = threading.RLock()
+        self._running = 0
+        self._closed = False
+
+    def __enter__(self) -> None:
+        with self._counting:
+            if self._closed:
+                raise closed(self.path, self._what)
+            self._running += 1
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        with self._counting:
+            self._running -= 1
+            last = self._closed and self._running == 0
+        if last:
+            self._release()
+
+    def close(self, interrupt: Callable[[], None]) -> None:
+        """Closes the object: ``interrupt`` ends calls that wait, and the last running call releases the files. A second call does
+        nothing."""
+        with self._counting:
+            if self._closed:
+                return
+            self._closed = True
+            self._running += 1
+        try:
+            interrupt()
+        finally:
+            self.__exit__(None, None, None)
+
+
+class HasCalls(Protocol):
+    """Object whose methods are decorated with ``while_open``."""
+
+    @property
+    def _calls(self) -> OpenCalls: ...
+
+
+T = TypeVar("T", bound=HasCalls)
+
+
+def while_open(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+    """Makes a method of a closed object raise ``Closed``, and keeps its files open during a call."""
+
+    @wraps(method)
+    def called(self: T, /, *arguments: P.args, **options: P.kwargs) -> R:
+        with self._calls:
+            return method(self, *arguments, **options)
+
+    return called
+
+
+def while_watched(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+    """As ``while_open``, for a method that reads a file system, which may never answer: raises ``DoesNotAnswer`` then, where the
+    object has not endless patience."""
+    is_open = while_open(method)
+
+    @wraps(method)
+    def called(self: T, /, *arguments: P.args, **options: P.kwargs) -> R:
+        calls = self._calls
+        return call_watched(partial(is_open, self, *arguments, **options), calls.patience, calls.path, calls.step)
+
+    return called
+
 
 __all__ = ["Control", "open_control"]
 
@@ -277,7 +360,7 @@ class Control:
     @while_watched
     def audit(self, operation: str) -> AuditTrail:
         """Returns the audit lines of one operation, oldest first. Raises ``Unreadable`` if the log cannot be read."""
-        from spooltop.model.operations.results import AuditTrail
+        from .model.operations.results import AuditTrail
 
         operations = self._operations()
         return AuditTrail() if operations is None else operations.audited(operation)
@@ -312,9 +395,8 @@ class Control:
 
     def _operator(self, action: Action, id: str = "ID") -> Operations:
         if self._read_only is not None:
-            from spooltop.model.text import escape
-
-            from .model.capabilities import command_for
+            from .model.backend import command_for
+            from .model.text import escape
 
             command = command_for(self._identified.commands.get(action, ""), escape(id))
             raise Refused(f"{action}: {self._read_only}", path=self.target, advice=command)
@@ -372,9 +454,8 @@ def open_control(
     servers have limits of their own.
     Raises ``NotASpool`` or ``Unreadable`` with the hint that fits, ``DoesNotAnswer``. Creates nothing.
     """
-    from spooltop.model.target import has_scheme
-
     from .model.backend import OpenAs
+    from .model.target import has_scheme
     from .opening import Wanted, open_parts
 
     asked = OpenAs(as_kind, locks, tuple(cursor_files))

@@ -8,27 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-__all__ = [
-    "AuditFailed",
-    "ClaimLost",
-    "Closed",
-    "CursorMismatch",
-    "CursorUnreadable",
-    "DoesNotAnswer",
-    "LockTimedOut",
-    "MailFolder",
-    "NoSuchOperation",
-    "NotASpool",
-    "PutUnknown",
-    "Refused",
-    "SpoolFull",
-    "SpooltopError",
-    "Stopped",
-    "Unavailable",
-    "Unreadable",
-    "UsageError",
-]
-
 
 class SpooltopError(Exception):
     """Base of all errors of spooltop.

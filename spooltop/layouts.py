@@ -7,22 +7,18 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 
+from spooltop.backends.directory.liveness.processes import Processes
+from spooltop.backends.directory.standalone_reader import LocalSurroundings
+from spooltop.backends.layouts.definition import Layout
+from spooltop.backends.layouts.load import SHIPPED, LayoutFile, find_layout, layout_files, read_layout
+from spooltop.backends.layouts.queue_dirs import MOST
+from spooltop.backends.layouts.reader import RowMaker
+from spooltop.backends.layouts.sort_files import Conditions, fact_of, open_root, sort_files, why_not
+from spooltop.backends.layouts.verdicts import judged_rows
 from spooltop.records import dataclass
 
-from .backends.directory.liveness.processes import Processes
-from .backends.directory.surroundings import LocalSurroundings
-from .backends.layouts.conditions import Conditions
-from .backends.layouts.definition.layout import Layout
-from .backends.layouts.definition.library import SHIPPED, LayoutFile, find_layout, layout_files, read_layout
-from .backends.layouts.detect import open_root, why_not
-from .backends.layouts.inside import MOST
-from .backends.layouts.row_maker import RowMaker
-from .backends.layouts.sort_files import fact_of, sort_files
-from .backends.layouts.verdicts import judged_rows
 from .errors import NotASpool, Unreadable
 from .model.row import Row
-
-__all__ = ["KnownLayout", "SortedFile", "form_text", "known_layouts", "layout_text", "layout_warnings", "try_layout"]
 
 _FORM = os.path.join(os.path.dirname(SHIPPED), "form.toml")
 

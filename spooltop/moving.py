@@ -15,8 +15,6 @@ from spooltop.records import dataclass, field
 
 from .errors import ClaimLost, SpooltopError, Unavailable
 
-__all__ = ["Moved", "forget_ended", "move_messages", "to_move"]
-
 
 @dataclass(frozen=True, slots=True)
 class Moved:

@@ -1,5 +1,6 @@
 """Opens the parts of a ``Control``: finds the backend of a target, and combines its reader and operator with what holds for every
-kind of queue."""
+kind of queue.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +9,87 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spooltop.records import dataclass, replace
-
 from .backends.registry import identify, lock_source
+from .errors import UsageError
 from .model.backend import OpenAs, OpenSettings
+from .model.look.snapshot import Problem, Severity
 from .model.redact import Redactor
-from .snapshot_maker import SnapshotMaker
+from .records import dataclass, replace
 
 if TYPE_CHECKING:
-    from spooltop.model.target import Target
-    from spooltop.observe.observer import Observer
-
     from .model.backend import LockSource, OpenedOperator, SideWatch
+    from .model.cursors import Poll
+    from .model.look.observation import Observation
+    from .model.look.snapshot import Snapshot
     from .model.protocols import Reader
+    from .model.target import Target
     from .observe.mutes import MuteFile
+    from .observe.observer import Observer
     from .operate.operations import Operations
-    from .settings import Settings
+    from .settings import Settings, SettingsFiles
 
-__all__ = ["ControlParts", "Wanted", "open_parts"]
+
+# Makes a snapshot of what a reader observed: adds what is not the backend's, hides what the user wants hidden, has it judged.
+
+class SnapshotMaker:
+    """Makes the snapshots of one target. ``polls`` reads the logs of pollers at each look, ``locks`` are shown among the target's
+    own. ``settings_files`` are read again when they change, by ``use_changed_settings``."""
+
+    def __init__(
+        self,
+        observer: Observer,
+        redactor: Redactor,
+        *,
+        mutes: MuteFile | None = None,
+        polls: Callable[[Observation], tuple[Poll, ...]] | None = None,
+        locks: Sequence[LockSource] = (),
+        settings_files: SettingsFiles | None = None,
+    ) -> None:
+        self._observer = observer
+        self._redactor = redactor
+        self._mutes = mutes
+        self._polls = polls
+        self._locks = tuple(locks)
+        self._settings_files = settings_files
+        self._settings_trouble = ""
+
+    def use_changed_settings(self) -> Settings | None:
+        """Uses the thresholds of settings files that changed since the last look. Returns the settings, None if none changed or
+        they cannot be used; the snapshots say so then."""
+        try:
+            found = None if self._settings_files is None else self._settings_files.changed()
+            if found is None:
+                return None
+            from .observe.thresholds import Thresholds
+
+            with found.blaming():
+                self._observer.use(Thresholds.from_settings(found.words))
+            self._settings_trouble = ""
+        except UsageError as error:
+            self._settings_trouble = str(error)
+            return None
+        return found
+
+    def make(self, observation: Observation) -> Snapshot:
+        """Judges an observation, which counts as the one after those that were given before."""
+        if self._polls is not None:
+            observation = replace(observation, polls=self._polls(observation))
+        if self._redactor:
+            from .observe.redaction import redacted
+
+            observation = redacted(observation, self._redactor)
+        if self._locks:
+            elsewhere = (lock for one in self._locks for lock in one.look())
+            observation = replace(observation, locks=(*observation.locks, *elsewhere))
+        snapshot = self._observer.add(observation)
+        if self._settings_trouble:
+            note = Problem("settings", Severity.NOTE, f"changed settings are not used: {self._settings_trouble}")
+            snapshot = replace(snapshot, problems=(*snapshot.problems, note))
+        if self._mutes is None:
+            return snapshot
+        from .observe.mutes import apply_mutes
+
+        return apply_mutes(snapshot, *self._mutes.ends())
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +141,9 @@ def open_parts(spec: str, wanted: Wanted) -> ControlParts:
 
 
 def _open_parts(spec: str, wanted: Wanted, found: Settings) -> ControlParts:
-    from spooltop.model.cursors import cursor_fields
-    from spooltop.observe.observer import Observer
-
+    from .model.cursors import cursor_fields
     from .observe.mutes import MuteFile, state_folder
+    from .observe.observer import Observer
     from .observe.thresholds import Thresholds
     from .settings import SettingsFiles
 
@@ -99,7 +162,7 @@ def _open_parts(spec: str, wanted: Wanted, found: Settings) -> ControlParts:
     files = (*(() if settings_files is None else settings_files.paths), *mutes.paths) if watch else ()
     side_files = tuple(map(_as_glob, files))
     if logs:
-        from spooltop.observe.cursors.polls import LogGlob, poll_reader
+        from .observe.cursors.polls import LogGlob, poll_reader
 
         polls = poll_reader(logs, words)
         side_files = (*(LogGlob.parse(one).pattern for one in logs), *side_files)
@@ -132,8 +195,7 @@ def _operations(
     open_operator: Callable[[], OpenedOperator], target: Target, settings: OpenSettings, *, syslog: bool
 ) -> Operations:
     """Opens the operator of a target, and what holds for the changes of every kind."""
-    from .operate.consumers_note import at_work
-    from .operate.operations import Operations
+    from .operate.operations import Operations, at_work
 
     opened = open_operator()
     consumers, clock = opened.consumers, settings.clock

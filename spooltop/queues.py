@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from spooltop.model.backend import OpenAs
 from spooltop.model.queue import Queue, QueueOptions
 
 from .backends.registry import identify
 from .errors import Refused
-from .model.backend import OpenAs
 
 __all__ = ["open_queue"]
 

@@ -11,8 +11,6 @@ from typing import Generic, TypeVar
 
 from .errors import DoesNotAnswer
 
-__all__ = ["call_watched", "is_thread_left", "run_each"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -24,11 +24,6 @@ from spooltop.records import dataclass, field, fields
 from .errors import UsageError
 from .observe.thresholds import PREFIX, Thresholds
 
-__all__ = [
-    "LISTS", "NAMES", "SECRET", "SYSTEM_FILE", "Settings", "SettingsFiles", "files_of", "from_environ", "load",
-    "why_not_read",
-]  # fmt: skip
-
 SYSTEM_FILE = "/etc/spooltop.toml"
 _MOST_BYTES = 1 << 20
 

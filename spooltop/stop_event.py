@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import threading
 
-__all__ = ["StopEvent"]
-
 
 class StopEvent(threading.Event):
     """Can be passed to select(2) and poll(2): ``fileno`` is readable once the event is set."""

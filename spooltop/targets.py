@@ -7,17 +7,15 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from spooltop.model.backend import OpenAs
 from spooltop.model.target import Target, has_scheme
 
 from .backends import registry
 from .errors import SpooltopError
-from .model.backend import OpenAs
 
 if TYPE_CHECKING:
     from .model.vocabulary import Box
     from .settings import Settings
-
-__all__ = ["conceal", "count_boxes", "find_targets", "identify_target", "is_spool_at"]
 
 
 def identify_target(spec: str, *, as_kind: str = "", environ: Mapping[str, str] | None = None) -> Target:
@@ -54,7 +52,8 @@ def find_targets(words: Iterable[str], as_kind: str = "", *, strict: bool = Fals
     names = [name for word in words for name in (_expanded(word, strict) if has_scheme(word) else (word,))]
     if all(map(has_scheme, names)):
         return list(dict.fromkeys(names))  # what finds directories takes as long to load as a server takes to look at
-    from .backends.directory.find_targets import find_targets
+    from spooltop.backends.directory.detect import find_targets
+
     from .settings import load
 
     found = load(os.environ)
@@ -74,7 +73,7 @@ def is_spool_at(path: str) -> bool:
     """True if ``path`` looks like a spool: a tenth of the work of ``identify_target``, which may know better."""
     if has_scheme(path):
         return False
-    from .backends.directory.scan.peek import is_spool_at
+    from spooltop.backends.directory.scan.boxes import is_spool_at
 
     return is_spool_at(path)
 

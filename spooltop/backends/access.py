@@ -10,8 +10,6 @@ from functools import cache
 
 from spooltop.model.text import escape
 
-__all__ = ["closed_words", "group_name", "quoted", "sudo_name", "user_name"]
-
 
 @cache
 def user_name(uid: int) -> str:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from .surroundings import Surroundings
 
-__all__ = ["conceal", "expand", "identify", "is_queue", "lock_source", "register", "unregister"]
-
 
 @cache
 def _directory() -> Backend:
@@ -47,9 +45,8 @@ def _named_layouts() -> Backend:
 
 def _surroundings(pids: str) -> Surroundings:
     """Answers of this machine about processes. ``pids`` is the setting ``claims.pids``."""
-    from .directory.liveness.pid_liveness import check_pids
-    from .directory.liveness.processes import Processes
-    from .directory.surroundings import LocalSurroundings
+    from .directory.liveness.processes import Processes, check_pids
+    from .directory.standalone_reader import LocalSurroundings
 
     return LocalSurroundings(Processes(), pids_here=check_pids(pids))
 

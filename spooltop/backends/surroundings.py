@@ -7,12 +7,10 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.look.locks import Holders
 from spooltop.model.look.observation import Disk, Viewer
 from spooltop.model.vocabulary import Verdict
-
-__all__ = ["Connection", "LocalClient", "Surroundings", "Users"]
 
 Connection = tuple[str, str]
 """A TCP connection: its end at the client and its end at the server, ``ADDRESS:PORT`` each."""

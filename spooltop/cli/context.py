@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from spooltop.model.look.snapshot import Snapshot
     from spooltop.monitor.spools_watch import SpoolsWatch
 
-__all__ = ["PATIENCE", "Context", "Dashboard", "Opener", "SpoolsDashboard", "answered", "here_or", "targets_of", "watching"]
-
 R = TypeVar("R")
 
 PATIENCE = 10.0

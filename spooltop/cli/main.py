@@ -7,19 +7,71 @@ import importlib
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from spooltop import __version__
 from spooltop.errors import DoesNotAnswer, NotASpool, SpooltopError, Unreadable, UsageError
 from spooltop.model.text import escape
+from spooltop.patterns import pattern
 from spooltop.records import replace
 
 from .context import Context, Dashboard, Opener, SpoolsDashboard, targets_of, watching
 from .parser import COMMANDS, Command, command_of, near_command, overview, parser_of
 from .terminal import OutputFailed, Terminal
 
-__all__ = ["Dashboard", "run", "show_help", "show_version"]
+# The version of spooltop, and those of what it stands on, for bug reports and for whoever compares two machines. The names of
+# the directories of installed packages tell their versions. ``importlib.metadata`` reads the same names, but takes 48 ms to
+# load, more than everything else that ``spooltop --version`` does.
+
+_NEEDED = ("textual", "watchfiles", "psutil", "filelock")
+_EXTRAS = {"redis": "redis", "prometheus_client": "metrics"}
+"""Packages that only an extra of spooltop needs, with the extra."""
+_PACKAGE = pattern(r"([A-Za-z0-9_.]+?)-([0-9][^-]*)(?:-py[0-9.]+)?\.(?:dist|egg)-info")
+
+
+def versions() -> Iterator[str]:
+    """Yields lines: first ``spooltop VERSION``, which scripts read, then one for each thing below it."""
+    yield f"spooltop {__version__}"
+    yield f"python {'.'.join(map(str, sys.version_info[:3]))} ({sys.executable})"
+    found = installed((*_NEEDED, *_EXTRAS), sys.path)
+    yield from (f"{name} {found.get(name, 'not found')}" for name in _NEEDED)
+    yield from (f"{name} {found.get(name) or missing(extra)}" for name, extra in _EXTRAS.items())
+    system = os.uname()
+    yield f"{system.sysname} {system.release} {system.machine}: {', '.join(_calls())}"
+
+
+def missing(extra: str) -> str:
+    return f"not installed: pip install '.[{extra}]' in the checkout"
+
+
+def installed(names: Sequence[str], folders: Iterable[str]) -> dict[str, str]:
+    """Returns the versions of the packages ``names`` in ``folders``, of each the first one, as Python would import it."""
+    found: dict[str, str] = {}
+    for folder in folders:
+        try:
+            entries = os.listdir(folder or ".")
+        except OSError:
+            continue  # a zip file, or a folder that is not there, which sys.path may well name
+        for entry in entries:
+            match = _PACKAGE.fullmatch(entry)
+            name = match[1].lower().replace(".", "_") if match else ""
+            if match and name in names:
+                found.setdefault(name, match[2])
+    return found
+
+
+def _calls() -> Iterator[str]:
+    """Says which of the system calls are there on which a guarantee rests."""
+    import fcntl
+
+    from spooltop.engine.system.syscalls import HAS_INOTIFY, HAS_RENAMEAT2
+
+    ofd_locks = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
+    for name, there in (("renameat2", HAS_RENAMEAT2), ("OFD locks", ofd_locks), ("inotify", HAS_INOTIFY)):
+        yield f"{name} yes" if there else f"{name} NO"
+
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -174,7 +226,6 @@ def _is_misspelt_url(word: str) -> bool:
 
 def show_version(args: Namespace, context: Context) -> int:
     """Prints the version on the first line, and below it those of what spooltop stands on."""
-    from .versions import versions
 
     for line in versions():
         context.terminal.out(line)
@@ -197,7 +248,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
         if args.syslog:
             more["syslog"] = True
         if len(targets) > 1:
-            from .several import spools_watch
+            from .commands.status import spools_watch
 
             with spools_watch(targets, args, context, more) as spools:
                 return context.spools(spools, args)
@@ -209,7 +260,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
         try:
             control = replace(context, patience=_OPENS_WITHIN).reach(path, opened)
         except DoesNotAnswer:
-            from .several import spools_watch
+            from .commands.status import spools_watch
 
             # Its line in the Spools view says so, keys answer, and it opens from there once it does.
             with spools_watch(targets, args, context, more) as spools:

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 
-__all__ = [
-    "bench", "check", "common", "completion", "config", "consumers", "cursors", "dashboard", "demo", "doctor",
-    "events", "help", "hold", "init", "inject", "layouts", "listed", "ls", "metrics", "move", "nothing", "ops", "pause",
-    "purge", "put", "release", "requeue", "restore", "resume", "show", "status", "undo", "unlock", "work",
-]  # fmt: skip
-
 BOXES = ("tmp", "new", "cur", "held", "rejected", "trash", "delivered")
 VIEWS = ("overview", "new", "claims", "tmp", "cursors", "locks", "aside", "consumers")
 COLUMNS = ("age", "held", "size", "source", "tries", "verdict", "name")

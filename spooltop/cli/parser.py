@@ -11,8 +11,6 @@ from spooltop.records import dataclass
 
 from . import options
 
-__all__ = ["COMMANDS", "Command", "command_of", "dashboard_parser", "near_command", "overview", "parser_of"]
-
 _EXAMPLE = "example:"
 _YES = "--yes="
 

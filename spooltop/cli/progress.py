@@ -22,8 +22,6 @@ from .terminal import Terminal
 if TYPE_CHECKING:
     from spooltop.model.row import Row
 
-__all__ = ["ListingProgress", "ProgressLine", "progress_text", "while_waiting"]
-
 FIRST_AFTER = 1.0
 EVERY = 0.1
 _RATE_OVER = 5.0

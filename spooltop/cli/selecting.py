@@ -15,8 +15,6 @@ from spooltop.model.vocabulary import Box, Verdict
 from .options import COLUMNS
 from .terminal import Terminal
 
-__all__ = ["id_of", "path_of", "selection_of", "sort_of"]
-
 
 def selection_of(args: argparse.Namespace, terminal: Terminal, *, box_from_lines: bool = False) -> Selection:
     """Builds the selection that the arguments describe.

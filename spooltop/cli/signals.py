@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["interrupted_by_signals", "signal_group", "signal_name", "signals_handled", "signals_to", "wait_for_wakeup"]
-
 
 def wait_for_wakeup(pipe: int, timeout: float) -> None:
     """Waits until the pipe ``pipe`` is readable, at most ``timeout`` seconds."""

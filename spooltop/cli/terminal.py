@@ -12,8 +12,6 @@ from typing import BinaryIO, TextIO, cast
 from spooltop.errors import SpooltopError, UsageError
 from spooltop.model.text import escape, plain_locale
 
-__all__ = ["OutputFailed", "Terminal", "printable"]
-
 _ASCII = str.maketrans(
     {
         "✗": "x", "✓": "+", "▌": ">", "→": "->", "·": "-", "…": "...", "—": "-", "≥": ">=", "≤": "<=", "×": "x", "↑": "^",

@@ -13,11 +13,6 @@ from .arguments import check_bytes, check_text
 from .system.files import Files, is_inode
 from .system.syscalls import translate
 
-__all__ = [
-    "discard", "drafts_of", "drop_drafts", "make_file", "open_shared", "publish", "publish_new", "write_atomic",
-    "write_atomic_text", "write_new",
-]  # fmt: skip
-
 
 def write_atomic(path: str | os.PathLike[str], data: bytes | bytearray | memoryview, *, files: Files | None = None) -> None:
     """Replaces the content of a file by ``data`` in one step, or creates the file.

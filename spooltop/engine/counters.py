@@ -23,10 +23,6 @@ from .atomic import drop_drafts, open_shared
 from .cursors import timeouts_since
 from .system.files import Files, lock_within, read_small
 
-__all__ = [
-    "ACQUIRED", "COUNTERS", "DUPLICATE", "TIMED_OUT", "Count", "add", "locks_used", "read", "total",
-]  # fmt: skip
-
 COUNTERS = "counters"
 """The counter file of a spool, in ``.spooltop``."""
 ACQUIRED, TIMED_OUT, DUPLICATE = "lock-acquired", "lock-timed-out", "duplicate"

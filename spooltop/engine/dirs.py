@@ -17,8 +17,6 @@ from .atomic import publish, write_new
 from .system.files import Files, close_all, read_small
 from .system.host import file_system, mount_number
 
-__all__ = ["FORMAT", "OWN", "STAGE", "OpenBoxes", "SpoolDirs", "make_dir"]
-
 OWN = ".spooltop"
 """The directory beside the boxes."""
 STAGE = "stage"

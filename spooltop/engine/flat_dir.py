@@ -17,8 +17,6 @@ from spooltop.errors import Unreadable
 from .system.files import Files, close_all, lock_within, open_regular
 from .system.host import this_machine
 
-__all__ = ["available", "read_and_delete"]
-
 _LOCK = ".lock"
 _SOFT_CAP = 1024
 

@@ -14,8 +14,6 @@ from spooltop.patterns import pattern
 from .dirs import OWN, SpoolDirs
 from .names import has_own_tail, is_mail_name, may_be_mail_name, parse
 
-__all__ = ["LOOKED_AT", "MailSign", "looks_like_mail", "refuse_mail"]
-
 LOOKED_AT = 4096
 """Maximum number of names of a directory that are examined."""
 _MAIL_ROOT = pattern(r"dovecot|courier|(?:maildirfolder|maildirsize)\Z")

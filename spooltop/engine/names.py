@@ -19,37 +19,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from spooltop.model.vocabulary import DIED
 from spooltop.patterns import pattern
-
-__all__ = [
-    "DIED",
-    "GROWTH",
-    "LATEST",
-    "MAX_ENDED",
-    "MAX_NAME",
-    "MAX_NEW",
-    "MAX_SOURCE",
-    "TAIL_ROOM",
-    "Name",
-    "claimable",
-    "decode_value",
-    "encode_host",
-    "encode_value",
-    "ended_value",
-    "enqueued_us",
-    "has_own_tail",
-    "in_cur",
-    "in_new",
-    "is_mail_name",
-    "is_own_id",
-    "may_be_mail_name",
-    "new_id",
-    "not_before",
-    "parse",
-    "requeued_name",
-    "reset_attempts",
-]  # fmt: skip
 
 MAX_NAME = 255
 """Longest name a directory takes, in bytes."""

@@ -16,8 +16,6 @@ from spooltop.model.vocabulary import Json
 from .dirs import SpoolDirs
 from .system.files import read_small
 
-__all__ = ["CHECK_EVERY", "PAUSED", "PauseCheck", "encode_pause", "pause_from", "pause_of", "read_pause"]
-
 PAUSED = "paused"
 CHECK_EVERY = 0.25
 """Seconds after which a consumer checks again if the spool is paused."""

@@ -25,19 +25,6 @@ from .system.file_locks import OFD_LOCKS
 from .system.files import Files, mode_like, open_regular
 from .system.host import MOUNTED_ONCE, Machine, command_line, is_network, process_start, this_machine
 
-__all__ = [
-    "ANY_MACHINE",
-    "CONSUMERS",
-    "THIS_MACHINE",
-    "Presence",
-    "PresenceLock",
-    "Vantage",
-    "check_hosts",
-    "judge",
-    "look",
-    "new_token",
-]  # fmt: skip
-
 CONSUMERS = "consumers"
 ANY_MACHINE = "any"
 THIS_MACHINE = "this-machine"

@@ -26,20 +26,6 @@ from .dirs import SpoolDirs
 from .names import MAX_NAME, encode_value, parse
 from .system.files import Files, read_small
 
-__all__ = [
-    "Entry",
-    "entries",
-    "folder",
-    "folders",
-    "meta_name",
-    "read_meta",
-    "read_metadata",
-    "read_shared",
-    "reject",
-    "remove_meta",
-    "set_aside",
-]  # fmt: skip
-
 _META_CAP = 64 * 1024
 
 

@@ -8,8 +8,6 @@ from spooltop.records import dataclass, field
 
 from .protocols import Sort
 
-__all__ = ["KeptView"]
-
 
 @dataclass(frozen=True, slots=True)
 class KeptView:

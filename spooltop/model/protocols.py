@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .row import Payload, Row
     from .vocabulary import Action, Box, Json, Key
 
-__all__ = ["FIRST_SORT", "ListProgress", "ListQuery", "Listing", "Operator", "Reader", "Sort"]
-
 
 @dataclass(frozen=True, slots=True)
 class Sort:

@@ -14,8 +14,6 @@ from spooltop.patterns import pattern
 
 from .vocabulary import Json
 
-__all__ = ["REDACTED", "Redactor", "redact", "unredact"]
-
 REDACTED = "‹redacted›"
 
 _MARKED = pattern("‹redacted( [0-9a-f]{6})?›")
@@ -102,6 +100,7 @@ def unredact(value: Json, original: Json) -> Json:
         olds = original if isinstance(original, list) and len(original) == len(value) else [None] * len(value)
         return [unredact(one, old) for one, old in zip(value, olds, strict=True)]
     return value
+
 
 _KEY = pattern(rb'"((?:[^"\\]|\\.)*+)"\s*+:\s*+', re.DOTALL)
 _STRING = pattern(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)

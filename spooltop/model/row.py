@@ -6,8 +6,6 @@ from spooltop.records import dataclass
 
 from .vocabulary import Box, Key, Owner, Verdict
 
-__all__ = ["Payload", "Row"]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:

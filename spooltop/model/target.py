@@ -12,6 +12,7 @@ from .vocabulary import Action
 # Facts about the place that a target is in: its file system, folders, locks, limits. ``spooltop doctor`` judges them. None
 # means that it is not known, or not visible to this user.
 
+
 @dataclass(frozen=True, slots=True)
 class MountState:
     """The mount of the target. ``options`` are those of the mount and of the file system, mount(8)."""

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from spooltop.patterns import pattern
 
-__all__ = ["PLACEHOLDERS", "fill"]
-
 PLACEHOLDERS = ("n", "count", "id", "source", "time")
 """The message's number from 1, their total, its id, its source ("" without one), the time (epoch seconds, whole)."""
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from spooltop.patterns import pattern
 
-__all__ = ["parse_toml"]
-
 _DEEPEST = 32
 _PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.){0,200}"|'[^'\n]{0,200}')"""
 """Part of a key. What is quoted has an end, as the search begins at each quotation mark; of longer parts a file has few."""

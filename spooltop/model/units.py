@@ -15,11 +15,6 @@ from spooltop.patterns import pattern
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-__all__ = [
-    "age", "at_least", "at_most", "cells", "clock_time", "count", "duration", "fit", "interval", "parse_age",
-    "parse_rate", "percent", "rate", "rate_limit", "size", "span",
-]  # fmt: skip
-
 MINUTE = 60.0
 HOUR = 3600.0
 DAY = 86400.0

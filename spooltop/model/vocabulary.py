@@ -6,10 +6,6 @@ from collections.abc import Hashable
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-__all__ = [
-    "ASIDE", "DIED", "EXITED", "LIVE", "NOT_A_CLAIM", "RUNNING", "Action", "Box", "Json", "Key", "Owner", "Ref", "Verdict"
-]  # fmt: skip
-
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 Key: TypeAlias = Hashable

@@ -679,7 +679,7 @@ _CODES = {Health.OK: 0, Health.WARNING: 1, Health.PROBLEM: 2}
 def examined(control: Control, *, write: bool, watch: float = 0.0, demos: Sequence[str] = ()) -> Examined:
     """Looks at the target, for ``watch`` seconds if that is not 0, and collects the facts. With ``write`` it tries what can only
     be tried. Raises ``Refused`` for ``write`` on a target that is read-only."""
-    from spooltop.backends.directory.facts.collect import collect
+    from spooltop.backends.directory.facts import collect
 
     if has_scheme(control.target):
         advice = "spooltop check looks at what holds for every queue"

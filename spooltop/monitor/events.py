@@ -13,8 +13,6 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 from spooltop.records import dataclass, field, replace
 
-__all__ = ["EventKind", "QueueEvent", "TargetEvents", "as_json", "as_text"]
-
 _GONE_FOR = 10.0
 """Seconds without a problem after which it has ended: one that comes and goes with each look is one problem."""
 _REMEMBERED = 10_000

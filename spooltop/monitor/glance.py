@@ -16,8 +16,6 @@ from spooltop.model.units import span
 from spooltop.model.vocabulary import ASIDE, Box
 from spooltop.records import dataclass
 
-__all__ = ["Glance", "Level", "natural", "worst_first"]
-
 _NUMBER = re.compile(r"([0-9]+)")
 _DIGITS = 20
 """Digits that numbers in names are compared by; longer ones are compared as text."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-__all__ = ["Latencies", "shown"]
-
 _BITS = 7
 """Significant bits that are kept of each time, so that a percentile is at most 1.6 % too low."""
 _FEW = 20

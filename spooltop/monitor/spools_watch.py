@@ -30,8 +30,6 @@ from .glance import Glance
 if TYPE_CHECKING:
     from spooltop.control import Control
 
-__all__ = ["SpoolsWatch"]
-
 _EVERY = 1.0
 """Seconds between two steps of a target. They are due at whole multiples of it, so that the thread wakes once for all."""
 _AGAIN = 15.0

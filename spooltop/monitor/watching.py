@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from spooltop.model.look.snapshot import Snapshot
     from spooltop.model.operations.plan import OperationRecord
 
-__all__ = ["OperationFeed", "Sink", "Watching", "require_one", "stopped_by_signals"]
-
 _AGAIN = 15.0
 """Seconds after which a target that cannot be opened is tried again, and after which one without changes is looked at again."""
 _BUSY = 1.0

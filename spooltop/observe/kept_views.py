@@ -16,8 +16,6 @@ from spooltop.model.kept_view import KeptView
 from spooltop.model.protocols import Sort
 from spooltop.model.text import escape, unescape
 
-__all__ = ["MOST", "NAME", "ViewFile", "decode_views", "encode_views"]
-
 MOST = 200
 """Targets that are kept; the one that changed longest ago is dropped first."""
 NAME = "views.json"

@@ -21,8 +21,6 @@ from spooltop.model.text import escape, unescape
 from spooltop.model.units import clock_time
 from spooltop.records import replace
 
-__all__ = ["LONGEST", "MuteFile", "apply_mutes", "decode", "encode", "state_folder"]
-
 LONGEST = 366 * 86_400.0
 """Longest mute in seconds: a mute has an end that somebody will see."""
 

@@ -10,8 +10,6 @@ from spooltop.model.redact import Redactor
 from spooltop.model.vocabulary import Json
 from spooltop.records import replace
 
-__all__ = ["redacted"]
-
 
 def redacted(observation: Observation, redactor: Redactor) -> Observation:
     """Returns the observation with the values of cursors and the lines of poll logs hidden as ``redactor`` says."""

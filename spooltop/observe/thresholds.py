@@ -8,8 +8,6 @@ from spooltop.errors import UsageError
 from spooltop.model.units import parse_age
 from spooltop.records import dataclass, fields, replace
 
-__all__ = ["Thresholds"]
-
 PREFIX = "SPOOLTOP_"
 
 

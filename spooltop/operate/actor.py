@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from spooltop.model.vocabulary import Json
 from spooltop.records import dataclass
 
-__all__ = ["Actor"]
-
 
 def _terminal() -> str | None:
     try:

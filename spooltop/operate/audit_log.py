@@ -13,9 +13,12 @@ counted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Self
 
-from spooltop.model.operations.plan import Item, ItemResult, Outcome, item_columns
+from spooltop.errors import AuditFailed, SpooltopError
+from spooltop.model.operations.plan import BATCH, Item, ItemResult, Outcome, Plan, item_columns
 from spooltop.model.operations.results import (
     AuditLine,
     AuditLog,
@@ -25,10 +28,12 @@ from spooltop.model.operations.results import (
     encode_line,
     encode_names,
 )
-from spooltop.model.text import unescape
+from spooltop.model.protocols import Operator
+from spooltop.model.target import full_name
+from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Box, Json
 
-__all__ = ["after_line", "before_line", "trail_of"]
+from .actor import Actor
 
 _LATEST = 253_402_300_800
 """Upper limit of times (the end of the year 9999) and of all other numbers in a line."""
@@ -150,3 +155,154 @@ def _list(record: dict[str, object], field: str) -> list[object]:
     if not isinstance(value, list):
         raise ValueError(f"{field} is not a list")
     return value
+
+
+# Audit trail of one operation: a line before each batch, without which nothing is changed, and a line after it.
+
+class OperationAudit:
+    """Yields the ``batches`` of an operation and writes their audit lines around them. A context manager: at its end it closes
+    the batches, and writes the line for what was announced and did not happen.
+
+    ``options`` are those of the plan as they may be logged. ``copies`` receives a copy of each line without its items (syslog
+    lines are limited in length); ``syslog`` receives warnings.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        batches: Iterator[Sequence[ItemResult]],
+        operator: Operator,
+        *,
+        options: Mapping[str, Json],
+        who: Actor | None,
+        clock: Callable[[], float],
+        syslog: Callable[[str], None],
+        copies: Callable[[str], None] | None,
+    ) -> None:
+        self._plan = plan
+        self._batches = batches
+        self._operator = operator
+        self._options = options
+        self._who = who or Actor.here()
+        self._clock = clock
+        self._syslog = syslog
+        self._copies = copies
+        self._announced = 0
+        self._tried = 0
+        self._waiting = False
+        """True while a line before has no line after."""
+        self.notes: list[str] = []
+        """Notes for the result: what could not be audited, remarks on what was deleted."""
+
+    def __iter__(self) -> Iterator[Sequence[ItemResult]]:
+        """Yields each batch after its line is written, and also where that fails: raises ``AuditFailed`` then."""
+        while True:
+            # The next batch may reach so far; where it is slow it is small, and no divisor of a thousand.
+            while self._announced == 0 or self._more():
+                self._unless_full(self._announce)
+                self._announced += BATCH
+                self._waiting = True
+            batch = next(self._batches, None)
+            if batch is None:
+                return
+            self._tried += len(batch)
+            self._waiting = self._more() or min(self._announced, self._plan.count) > self._tried
+            try:
+                self._unless_full(self._report, batch)
+            except AuditFailed:
+                yield batch
+                raise
+            if self._plan.works_when_full:
+                for reason in {one.reason for one in batch if one.outcome is Outcome.DONE and one.reason}:
+                    self._warn(reason)
+            yield batch
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+        if self._waiting:
+            self._conclude("" if error is None else str(error) if isinstance(error, SpooltopError) else repr(error))
+
+    def _more(self) -> bool:
+        return self._announced < min(self._plan.count, self._tried + BATCH)
+
+    def _unless_full(self, write: Callable[..., None], *what: object) -> None:
+        """Writes an audit line. If the disk is full, an operation that works then continues without the line, and a note says
+        so."""
+        try:
+            write(*what)
+        except AuditFailed as error:
+            if not (self._plan.works_when_full and error.full):
+                raise
+            self._warn(f"not in the audit log: {error.what}")
+
+    def _warn(self, words: str) -> None:
+        if words not in self.notes:
+            self.notes.append(words)
+            who, plan = self._who, self._plan
+            self._syslog(
+                f"{who.user} (uid {who.uid}): {plan.action} {plan.operation} of {plan.count} in {escape(plan.target)}: {words}"
+            )
+
+    def _announce(self) -> None:
+        """Writes the line before a change: the messages that are about to be changed."""
+        options: dict[str, Json] = {
+            name: value if not isinstance(value, str) else escape(value[:200]) for name, value in self._options.items()
+        }
+        head = {**self._head("before"), "count": self._plan.count, "options": options}
+        self._write(head, before_line(head, self._plan.items[self._announced : self._announced + BATCH]))
+
+    def _report(self, batch: Sequence[ItemResult]) -> None:
+        """Writes the line after a change: the outcome of each item."""
+        tried, count = self._tried, self._plan.count
+        head = {**self._head("after"), "tried": tried, "count": count}
+        outcomes = columns_of_results(batch).outcomes
+        counts = {str(outcome): outcomes.count(outcome) for outcome in Outcome}
+        try:
+            # Where more is announced at once, the sync of that line is this one's too.
+            self._write(head, after_line(head, batch), counts, sync=not self._more())
+        except AuditFailed as error:
+            raise AuditFailed(
+                f"{tried} of {count} were attempted, but their outcome could not be audited: {error.what}",
+                path=error.path,
+                advice=error.advice,
+                full=error.full,
+            ) from error
+
+    def _conclude(self, ended: str) -> None:
+        """Writes the line after a change that was announced and never begun, or was cut short."""
+        tried, count = self._tried, self._plan.count
+        why = escape(ended) or ("stopped" if tried < count else "nothing to do")
+        head: dict[str, Json] = {**self._head("after"), "tried": tried, "count": count, "ended": why}
+        try:
+            self._write(head, after_line(head, ()), {str(outcome): 0 for outcome in Outcome})
+        except SpooltopError:
+            return  # most likely it ended for the same reason, which is reported
+
+    def _head(self, event: str) -> dict[str, Json]:
+        plan = self._plan
+        return {
+            "schema": 1,
+            "time": self._clock(),
+            "event": event,
+            "operation": plan.operation,
+            "action": str(plan.action),
+            "target": escape(full_name(plan.target)),
+            "force": plan.force,
+            **self._who.words(),
+        }
+
+    def _write(
+        self, head: Mapping[str, Json], line: bytes, counts: Mapping[str, Json] | None = None, *, sync: bool = True
+    ) -> None:
+        """Writes an audit line. ``head`` is ``line`` without its items; in the copy, ``counts`` is added in their place, the
+        number of items by outcome."""
+        self._operator.audit(line, sync=sync)
+        if self._copies is not None:
+            self._copies(json.dumps({**head, **(counts or {})}, separators=(",", ":")))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from spooltop.model.operations.plan import Confirm
 
-__all__ = ["LARGE_FROM", "NUMBER_FROM", "accepts", "confirm_for", "confirm_words"]
-
 LARGE_FROM = 10
 NUMBER_FROM = 100
 

@@ -8,8 +8,6 @@ from spooltop.model.vocabulary import Action, Box
 from spooltop.patterns import pattern
 from spooltop.records import replace
 
-__all__ = ["PURGE_AGE", "with_defaults"]
-
 PURGE_AGE = 3600.0
 """Minimum age in the box, in seconds, for a purge by condition, unless an age or ALL is given."""
 

@@ -12,8 +12,6 @@ from spooltop.errors import UsageError
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 
-__all__ = ["MOST_BYTES", "with_file"]
-
 MOST_BYTES = 16 << 20
 
 

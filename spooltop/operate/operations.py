@@ -8,31 +8,165 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, UsageError
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Result, verdicts_of
-from spooltop.model.operations.results import AuditLine, AuditTrail
+from spooltop.model.look.observation import Observation
+from spooltop.model.operations.chunked import CHUNK, Chunked, Column, column_of, expand, pack
+from spooltop.model.operations.plan import (
+    Item,
+    ItemResult,
+    NotDone,
+    OperationRecord,
+    Outcome,
+    Plan,
+    Progress,
+    Result,
+    verdicts_of,
+)
+from spooltop.model.operations.results import AuditLine, AuditTrail, Results, columns_of_results
 from spooltop.model.protocols import Operator
 from spooltop.model.redact import Redactor
 from spooltop.model.target import full_name
 from spooltop.model.text import escape
-from spooltop.model.units import duration
+from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import Action, Json, Verdict
 from spooltop.records import replace
 
 from .actor import Actor
-from .audit_log import trail_of
+from .audit_log import OperationAudit, trail_of
 from .confirm import confirm_for
 from .defaults import with_defaults
 from .inject_file import with_file
-from .operation_audit import OperationAudit
-from .packed_results import PackedResults
 from .shell_command import command_words, undo_words
 from .syslog import to_syslog
 
-__all__ = ["Operations"]
+# Words for what a plan will do: the first sentence before a plan is confirmed, for every kind of queue.
+
+_WHAT = {
+    Action.REQUEUE: ("moves back to new with the same id; claimed next.",
+                     "move back to new with the same ids, oldest first; claimed next."),
+    Action.PURGE: ("moves to the trash.", "move to the trash."),
+    Action.HOLD: ("is set aside into held, where no consumer takes it, until released.",
+                  "are set aside into held, where no consumer takes them, until released."),
+    Action.RELEASE: ("moves back to new with the same id.", "move back to new with the same ids."),
+    Action.RESTORE: ("moves back to the box it came from; a claim moves to new.",
+                     "move back to the boxes they came from; claims move to new."),
+    Action.EMPTY: ("is deleted permanently.", "are deleted permanently."),
+}  # fmt: skip
+
+_WHATEVER = {
+    Action.INJECT: "Test messages are put into new; running consumers claim them.",
+    Action.UNDO: "Each message moves back to the box it was in, unless it was changed since.",
+    Action.SET_CURSOR: "The value is set in its own section; nothing else in the file changes.",
+    Action.UNLOCK: "Locks of exited holders are removed; undo restores them where the path is free.",
+    Action.PAUSE: "Pauses the spool: consumers of spooltop claim nothing until it is resumed. Claims that are held end as usual; "
+    "messages are still put.",
+    Action.RESUME: "Resumes the spool: consumers claim again, the oldest message first.",
+}
+
+_UNDONE = {
+    Action.INJECT: "Each waiting test message moves to the trash.",
+    Action.SET_CURSOR: "The earlier value is set again, unless it was written since.",
+    Action.UNLOCK: "The lock file is restored, if its path is free.",
+    Action.PAUSE: "The spool is resumed, unless it was resumed or paused again since.",
+    Action.RESUME: "The spool is paused again, with who paused it, when and why.",
+}
+
+
+def poison_words(plan: Plan) -> str:
+    """``hold 1, requeue 3``: messages whose consumers died too often are held."""
+    left = plan.count - plan.poison
+    return f"hold {plan.poison:,}, requeue {left:,}" if left else f"hold {plan.poison:,}"
+
+
+def holds_poison(plan: Plan) -> bool:
+    return bool(plan.options.get("hold_poison")) and plan.poison > 0
+
+
+def effect_of(plan: Plan) -> str:
+    """Returns the effect on the messages, in a sentence: the operator's own, else the one that its boxes have anywhere."""
+    if plan.effect:
+        return plan.effect
+    if plan.action is Action.UNDO and plan.undone in _UNDONE:
+        return _UNDONE[plan.undone]
+    if plan.action in _WHATEVER:
+        return _WHATEVER[plan.action]
+    if holds_poison(plan):
+        held = "1 is" if plan.poison == 1 else f"{plan.poison:,} are"
+        left = plan.count - plan.poison
+        goes = f"; the other {left:,} {'moves' if left == 1 else 'move'} back to new, claimed next" if left else ""
+        it = "it" if plan.poison == 1 else "them"
+        return f"{held} set aside into held, where no consumer takes {it}, until released{goes}."
+    one, many = _WHAT[Action.EMPTY if plan.options.get("now") else plan.action]
+    return f"It {one}" if plan.count == 1 else f"They {many}"
+
+
+# Outcomes of the items so far, packed, so that a million moved messages are not a million objects in memory.
+
+class PackedResults(Chunked[ItemResult]):
+    """Results in the order of their items."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.not_done = NotDone()
+        self.reasons: Counter[str] = Counter()
+        """Remarks on items that are done, with the number of items for each."""
+
+    def add(self, batch: Sequence[ItemResult]) -> None:
+        """Adds a batch; items that can be computed again are not kept."""
+        _, _, outcomes, reasons, _ = columns_of_results(batch)
+        self.not_done.note(len(self), outcomes, reasons)
+        if any(reasons):
+            self.reasons.update(
+                [reason for reason, outcome in zip(reasons, outcomes, strict=True) if reason and outcome is Outcome.DONE]
+            )
+        if isinstance(batch, Results) and batch.again is not None and len(batch) == CHUNK and not self._open:
+            self._chunks.append(batch.again)
+            return
+        self._open = [*self._open, *batch]
+        while len(self._open) >= CHUNK:
+            whole, self._open = self._open[:CHUNK], self._open[CHUNK:]
+            self._chunks.append(_packed(whole))
+
+    def unpacked(self, packed: list[Column]) -> list[ItemResult]:
+        ids, names, outcomes, reasons, became = (expand(column, CHUNK) for column in packed)
+        return list(map(ItemResult, ids, names, map(_OUTCOME.__getitem__, outcomes), reasons, became))
+
+
+def _packed(chunk: Sequence[ItemResult]) -> bytes:
+    ids, names, outcomes, reasons, became = columns_of_results(chunk)
+    return pack([column_of(values) for values in (ids, names, [one.value for one in outcomes], reasons, became)])
+
+
+_OUTCOME = {outcome.value: outcome for outcome in Outcome}
+
+
+# Note about the consumers that would take requeued or released messages; the last line of such a plan.
+
+RECENT = 60.0
+"""Seconds after a claim during which a consumer of which there is no other sign may still be running."""
+_NAMED_AT_MOST = 3
+
+
+def at_work(observation: Observation, now: float, last_claim_at: float | None = None) -> str:
+    """Builds the note: ``At work now: 1 consumer (5201), last claim 4s ago.`` ``now`` and ``last_claim_at`` (from an observer
+    that has watched for longer) are epoch seconds. Consumers that are visible only by their claims count while they hold one."""
+    claimed = max((at for at in (observation.last_claim_at, last_claim_at) if at is not None), default=None)
+    last = "" if claimed is None else f", last claim {age(max(0.0, now - claimed))} ago"
+    living = [row.owner for row in observation.claims if row.verdict is Verdict.ALIVE and row.owner is not None]
+    processes = list(dict.fromkeys((one.host, one.pid or one.name) for one in living if one.pid or one.name))
+    count = max(observation.consumers or 0, len(processes))
+    if count:
+        pids = ", ".join(str(pid) for _, pid in processes)
+        named = f" ({escape(pids)})" if processes and len(processes) == count <= _NAMED_AT_MOST else ""
+        return f"At work now: {count:,} {'consumer' if count == 1 else 'consumers'}{named}{last or ', last claim not known'}."
+    if claimed is not None and now - claimed <= RECENT:
+        return f"Nobody is seen at work now{last}."
+    return f"Nobody is at work now{last}: they will wait in new."
+
 
 _UNPROVEN = (Verdict.UNKNOWN, Verdict.ALIVE, Verdict.WRITING)
 _ASKS_WHEN_FORCED = (Action.RESTORE, Action.SET_CURSOR)

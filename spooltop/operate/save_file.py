@@ -7,8 +7,6 @@ import os
 from spooltop.errors import Refused
 from spooltop.model.text import escape
 
-__all__ = ["save_file"]
-
 
 def save_file(path: str, data: bytes) -> str:
     """Writes ``data`` into a new file that only its owner may read; returns its absolute path. Raises ``Refused`` where the file

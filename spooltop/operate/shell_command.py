@@ -14,8 +14,6 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 from spooltop.records import replace
 
-__all__ = ["MOST_IDS", "command_words", "id_word", "shell_lines", "undo_words"]
-
 MOST_IDS = 200
 """Maximum number of ids on the command line, whose length is limited; more ids are read from stdin (``-``)."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["to_syslog"]
-
 
 def to_syslog(words: str, *, notice: bool = False) -> None:
     """Writes a warning, or a notice, with ``syslog(3)``. If no syslog daemon is running, the message is lost without an error."""

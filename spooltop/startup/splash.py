@@ -15,8 +15,6 @@ TYPE_CHECKING = False  # typing takes as long to load as all of this takes to ru
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Splash", "target", "targets", "wanted"]
-
 _PLAIN = ("-h", "--help", "-V", "--version", "--json", "--headless")
 """Words that keep the dashboard from opening, whatever the other words are."""
 _WITH_VALUE = ("--as", "--cursor-file", "--filter", "--poll-log", "--redis-tickets", "--sort", "--theme", "--view")

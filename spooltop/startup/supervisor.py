@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     Leave = Callable[[int], object]
     """Reports to the supervisor that nothing is left to do (the terminal is restored), with the exit code."""
 
-__all__ = ["fork_if_fs_may_hang", "may_hang"]
-
 _REMOTE = ("fuse", "nfs", "cifs", "smb", "9p", "virtiofs", "ceph", "afs", "lustre", "gpfs", "autofs")
 """Names, or beginnings of names, of file systems that ask another process or machine."""
 _PLAIN = frozenset(("-h", "--help", "-V", "--version"))

@@ -38,8 +38,6 @@ from .threads.worker import outcome
 if TYPE_CHECKING:
     from .screens.spools import SpoolsScreen
 
-__all__ = ["SpooltopApp"]
-
 MOMENT = 0.4
 """Seconds that a plan must have been shown, with no key typed that has no meaning there, before a key confirms it: a typed word
 must not confirm a plan."""

@@ -12,51 +12,6 @@ from spooltop.model.vocabulary import Action, Box, Verdict
 from .context import CommandContext, View
 from .draw.operating.plan import plan_words
 
-__all__ = [
-    "READING",
-    "always",
-    "among_spools",
-    "anything_marked",
-    "applying",
-    "at_the_top",
-    "can_go_back",
-    "confirmable",
-    "copyable",
-    "empty",
-    "empty_expired",
-    "followable",
-    "forceable",
-    "has_aside",
-    "has_consumers",
-    "has_cursors",
-    "has_file",
-    "has_locks",
-    "has_problem_rows",
-    "has_rows",
-    "has_tmp",
-    "hold",
-    "holds_poison",
-    "inject",
-    "not_applying",
-    "on_a_source",
-    "openable",
-    "own_command",
-    "pause",
-    "plan_there",
-    "purge",
-    "rate_limitable",
-    "release",
-    "requeue",
-    "restore",
-    "resume",
-    "searchable",
-    "set_cursor",
-    "sortable",
-    "undo",
-    "unlock",
-    "which_key",
-]  # fmt: skip
-
 READING = "the list is still being read"
 
 

@@ -7,8 +7,6 @@ from collections.abc import Hashable
 
 from spooltop.model.look.snapshot import Snapshot
 
-__all__ = ["CLOCK", "TICK", "ChangeFilter", "signature"]
-
 TICK = 10.0
 """Seconds after which ages are painted again although nothing else changed: their step below a minute."""
 SOON = 1.0

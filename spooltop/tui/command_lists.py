@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from spooltop.operate.effect import poison_words
+from spooltop.operate.operations import poison_words
 
 from .commands import COMMANDS, COUNTED, GROUPS, TABS, KeyCommand, by_id, commands_in, only_in
 from .context import CommandContext, View
 from .draw.operating.plan import plan_words
-
-__all__ = ["footer", "help_lines", "label", "palette", "tabs"]
 
 
 def footer(context: CommandContext) -> list[tuple[str, str]]:

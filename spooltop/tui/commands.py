@@ -17,8 +17,6 @@ from . import availability as why
 from .context import LISTS, CommandContext, View
 from .keys import shown
 
-__all__ = ["COMMANDS", "GROUPS", "KeyCommand", "by_id", "command_for", "commands_in", "only_in"]
-
 ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE, View.CONSUMERS})
 PANELS = frozenset({View.OPERATIONS, View.OPERATION, View.HELP, View.PLAN, View.RESULT, View.HOLDERS, View.FOLLOW})
 MOVING = ROOTS | PANELS | {View.MESSAGE, View.CURSOR, View.SPOOLS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import Cursor
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.consumers import ConsumerRow
@@ -17,8 +17,6 @@ from spooltop.model.protocols import Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import ASIDE, Box, Key, Verdict
 from spooltop.records import dataclass, field
-
-__all__ = ["BOX_OF", "LISTS", "CommandContext", "ListState", "View"]
 
 
 class View(StrEnum):

@@ -17,8 +17,6 @@ from spooltop.model.row import Payload
 from spooltop.model.target import Labels
 from spooltop.model.vocabulary import Action, Json, Key
 
-__all__ = ["PAYLOAD_LIMIT", "ControlProtocol"]
-
 PAYLOAD_LIMIT = 65536
 """Bytes of a message that are read."""
 

@@ -18,8 +18,6 @@ from .threads.pace import Pace
 from .threads.snapshot_thread import SnapshotThread
 from .threads.worker import Worker, outcome
 
-__all__ = ["STALE_AFTER", "OpenTarget"]
-
 STALE_AFTER = 5.0
 """Seconds after which a look that has not finished is called stale."""
 

@@ -8,8 +8,6 @@ from spooltop.model.protocols import Sort
 from spooltop.model.text import plain_locale
 from spooltop.records import dataclass
 
-__all__ = ["Options"]
-
 
 @dataclass(frozen=True, slots=True)
 class Options:

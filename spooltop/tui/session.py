@@ -18,8 +18,6 @@ from .terminal.driver import TerminalDriver
 from .threads.snapshot_thread import SnapshotThread
 from .threads.worker import Worker
 
-__all__ = ["AppSession", "Session", "SessionState"]
-
 
 @dataclass(slots=True)
 class SessionState:

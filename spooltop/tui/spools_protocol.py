@@ -9,8 +9,6 @@ from spooltop.monitor.glance import Glance
 
 from .control_protocol import ControlProtocol
 
-__all__ = ["SpoolsProtocol"]
-
 
 class SpoolsProtocol(Protocol):
     """The part of ``spooltop.monitor.spools_watch.SpoolsWatch`` that the dashboard uses. ``open`` may block."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spooltop.backends.journal.log_files import LogFiles
+from spooltop.backends.journal.log_store import LogFiles
 
 Interpose = Callable[..., None]
 

@@ -15,11 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from spooltop.backends.directory.journal.journal import MOVES, BatchJournal
-from spooltop.backends.directory.journal.moves import MoveColumns
-from spooltop.backends.directory.journal.outcomes import BatchOutcome
-from spooltop.backends.journal.log_files import LogFiles
-from spooltop.backends.journal.log_store import SpoolLogs
+from spooltop.backends.directory.journal import MOVES, BatchJournal, BatchOutcome, MoveColumns
+from spooltop.backends.journal.log_store import LogFiles, SpoolLogs
 from spooltop.backends.journal.record_log import RecordLog
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.filters.selection import Selection

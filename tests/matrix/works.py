@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from spooltop.backends.directory.facts.trials import try_all
-from spooltop.backends.journal.log_files import LogFiles
+from spooltop.backends.directory.trials import try_all
+from spooltop.backends.journal.log_store import LogFiles
 from spooltop.engine import Claim, CursorFile, FileTicketQueue, Spool, read_and_delete
 from spooltop.engine.system.files import Files
 from spooltop.errors import Refused, SpooltopError

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from spooltop.errors import Refused
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.look.observation import BoxState, Disk, Observation, VerdictCounts
 from spooltop.model.look.snapshot import Problem, Rates, Severity, Snapshot
 from spooltop.model.target import (  # fmt: skip

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.layouts.definition.library import SHIPPED, read_layout
-from spooltop.backends.layouts.detect import has_layout, open_root
+from spooltop.backends.layouts.load import SHIPPED, read_layout
 from spooltop.backends.layouts.reader import LayoutReader
+from spooltop.backends.layouts.sort_files import has_layout, open_root
 
 from ..backends.layouts.queues import Around
 from .spools import MAKERS

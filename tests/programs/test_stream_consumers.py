@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spooltop.backends.redis.operator import opening
+from spooltop.backends.redis.operator import operator
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.control import Control, open_control
 from spooltop.model.filters.selection import Selection
@@ -57,7 +57,7 @@ def _stopped(server: Any, actors: Sequence[Actor]) -> Iterator[None]:
 
 @pytest.mark.parametrize("driver", WORDS)
 def test_all_messages_are_done(driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "STATE_DIR", str(tmp_path))  # where the journal of root lies
+    monkeypatch.setattr(operator, "STATE_DIR", str(tmp_path))  # where the journal of root lies
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="spooltop-streams-"))
         socket = stack.enter_context(running("redis", Path(folder)))

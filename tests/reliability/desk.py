@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spooltop.backends.directory.operator.operator import DirectoryOperator
-from spooltop.backends.directory.operator.planning.chunks import Judged
-from spooltop.backends.directory.options import OpenOptions
-from spooltop.backends.directory.world import World
-from spooltop.backends.journal.log_files import LogFiles
+from spooltop.backends.directory.operator.planning import Judged
+from spooltop.backends.directory.world import OpenOptions, World
+from spooltop.backends.journal.log_store import LogFiles
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.operations.chunked import CHUNK

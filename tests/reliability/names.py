@@ -25,7 +25,7 @@ from spooltop.cli.main import run as command
 from spooltop.cli.terminal import Terminal
 from spooltop.engine import Spool
 from spooltop.engine import names as grammar
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import CursorSection
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Holders, Holding, Lock, LockHolder
@@ -38,6 +38,7 @@ from spooltop.model.vocabulary import Action, Box, Owner, Verdict
 from spooltop.operate.shell_command import id_word
 from spooltop.tui.command_lists import palette
 from spooltop.tui.context import CommandContext, View
+from spooltop.tui.draw.columns import columns_for
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail
 from spooltop.tui.draw.elements.glyphs import ASCII
@@ -46,7 +47,7 @@ from spooltop.tui.draw.every_screen.header import header
 from spooltop.tui.draw.every_screen.notices import notice_lines, palette_lines
 from spooltop.tui.draw.follow import follow_lines
 from spooltop.tui.draw.holders import holders_lines
-from spooltop.tui.draw.lists import columns_for, list_header, row_line
+from spooltop.tui.draw.lists import list_header, row_line
 from spooltop.tui.draw.locks import lock_table
 from spooltop.tui.draw.operating.plan import plan_lines
 from spooltop.tui.draw.operating.result import result_lines

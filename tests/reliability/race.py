@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from spooltop.backends.redis.operator import opening
+from spooltop.backends.redis.operator import operator
 from spooltop.backends.redis.stream_names import StreamNames
 from spooltop.control import Control, open_control
 from spooltop.model.filters.selection import Selection
@@ -78,8 +78,8 @@ def work(path: str, number: int) -> None:
 def operate(path: str, folder: Path, number: int, wanted: int) -> None:
     """Operates at random, through the same API that the dashboard and the command line use, until ``wanted`` messages were
     changed. Leaves its counts in a file."""
-    opening.STATE_DIR = str(folder / f"state{number}")  # where the journal of root lies
-    state = {"XDG_STATE_HOME": opening.STATE_DIR}
+    operator.STATE_DIR = str(folder / f"state{number}")  # where the journal of root lies
+    state = {"XDG_STATE_HOME": operator.STATE_DIR}
     counts: Counter[str] = Counter()
     done: list[str] = []
     with open_control(f"unix://{path}#jobs/work", watch=False, settings=state) as control:

@@ -17,8 +17,7 @@ from pathlib import Path
 from spooltop.backends.directory.liveness.processes import Processes
 from spooltop.backends.directory.locks.operator import LockOperator
 from spooltop.backends.directory.world import World as Around
-from spooltop.backends.journal.log_files import LogFiles
-from spooltop.backends.journal.log_store import SpoolPathLogs
+from spooltop.backends.journal.log_store import LogFiles, SpoolPathLogs
 from spooltop.engine import CursorFile, Spool
 from spooltop.engine.consuming.consumer import Claim
 from spooltop.model.filters.selection import Selection

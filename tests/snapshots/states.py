@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.look.observation import BoxState, Disk, VerdictCounts, Viewer, Watch

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from spooltop.backends.row_listing import RowListing
 from spooltop.errors import Refused, Unreadable
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import Cursor
 from spooltop.model.filters.selection import Selection
 from spooltop.model.kept_view import KeptView

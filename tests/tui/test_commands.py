@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.vocabulary import Action, Box
 from tests.keys import COMMANDS
 

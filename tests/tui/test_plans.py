@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 
 import pytest
 
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.operations.plan import EVERY, Confirm, Item, ItemResult, NotDone, Outcome, Plan, Result
 from spooltop.model.vocabulary import Box, Verdict
 

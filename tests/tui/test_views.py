@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from spooltop.errors import Unreadable
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import CursorSection
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.observation import BoxState

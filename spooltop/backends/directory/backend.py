@@ -14,8 +14,7 @@ from spooltop.model.backend import OpenedOperator, OpenedTarget
 from spooltop.model.target import Target
 from spooltop.model.vocabulary import Action
 
-from .options import OpenOptions
-from .world import World
+from .world import OpenOptions, World
 
 if TYPE_CHECKING:
     from spooltop.model.backend import OpenAs, OpenSettings
@@ -27,10 +26,8 @@ if TYPE_CHECKING:
     from .detect import IdentifiedPath, Kind
     from .liveness.processes import Processes
     from .locks.operator import LockOperator
-    from .pausing.operator import PauseOperator
+    from .pausing import PauseOperator
     from .reader import DirectoryReader
-
-__all__ = ["DirectoryBackend"]
 
 
 class _Place(NamedTuple):
@@ -69,7 +66,7 @@ class DirectoryBackend:
         opened = _open(_Place(target.display_name, found.path, options, world, settings.state), writers)
         if not settings.watch:
             return opened
-        from .events.side_watch import side_watch
+        from .events.folder_watch import side_watch
 
         beside = side_watch(found.path, settings.side_files, options.cursor_files, opened.reader.wake)
         return OpenedTarget(opened.reader, opened.operator, beside)
@@ -119,10 +116,8 @@ def _spool_operator(place: _Place, reader: DirectoryReader) -> OpenedOperator:
     """Opens the operator on the spool of ``reader``."""
     from spooltop.records import replace
 
-    from ..journal.log_files import STATE_DIR
-    from ..journal.log_store import SpoolPathLogs
-    from .operator.chain import OperatorChain
-    from .operator.operator import DirectoryOperator
+    from ..journal.log_store import STATE_DIR, SpoolPathLogs
+    from .operator.operator import DirectoryOperator, OperatorChain
     from .rescan import FreshLook
 
     options, world = place.options, place.world
@@ -145,7 +140,7 @@ def _spool_operator(place: _Place, reader: DirectoryReader) -> OpenedOperator:
         return LockOperator(reader.path, logs, options, world)
 
     def pauses() -> PauseOperator:
-        from .pausing.operator import PauseOperator
+        from .pausing import PauseOperator
 
         return PauseOperator(reader.path, logs, fresh.observation, options, world, given=place.path)
 
@@ -159,11 +154,10 @@ def _spool_operator(place: _Place, reader: DirectoryReader) -> OpenedOperator:
 def _standalone_operator(place: _Place) -> OpenedOperator:
     """Opens the operator on cursors, tickets or lock files without a spool. Their journal is kept in root's state or in this
     user's own."""
-    from ..journal.log_files import STATE_DIR
-    from ..journal.log_store import StateLogs
+    from ..journal.log_store import STATE_DIR, StateLogs
     from .cursors.operator import CursorOperator
     from .locks.operator import LockOperator
-    from .operator.chain import OperatorChain
+    from .operator.operator import OperatorChain
 
     folder, options, world = place.folder, place.options, place.world
     logs = StateLogs(folder, world.files, state_dir=STATE_DIR if os.geteuid() == 0 else place.state)

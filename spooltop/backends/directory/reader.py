@@ -6,39 +6,41 @@ It writes nothing. A change event is a reason to look; the scan is the truth. Wh
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import CursorSource
-from spooltop.model.look.observation import BoxState, Disk, Observation, Watch
+from spooltop.model.look.locks import Holders, Lock, LockHolder
+from spooltop.model.look.observation import BoxState, Disk, Observation, Pause, Watch
 from spooltop.model.operations.plan import Progress
-from spooltop.model.vocabulary import LIVE, Action, Box, Key, Verdict
+from spooltop.model.row import Payload, Row
+from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Key, Verdict
+from spooltop.records import dataclass, field, replace
 
-from .box_lists import BoxLists, LookResult
+from .cursors.files import CursorFiles, cursor_rights, named_folders
 from .detect import with_layout
-from .events.change_waiter import ChangeWaiter
-from .events.flow_meter import FlowMeter
-from .events.listener import EventListener
+from .events.flow import FlowMeter
 from .events.tracker import MessageTracker
-from .locks.lock_files import LockTableCache
-from .operator.permission import can_change
-from .options import OpenOptions
-from .row_judge import RowJudge
-from .scan.age_histogram import AgeCounter
-from .scan.box_states import count_verdicts
-from .scan.boxes import Boxes, irregular_rows
+from .events.watcher import ChangeWaiter, EventListener
+from .locks.lock_files import LockFiles, LockTableCache, device_of, message_locks
+from .operator.rules import can_change
+from .pausing import PauseReader
+from .rescan import JudgedRows, RowJudge
+from .scan.boxes import AgeCounter, Boxes, count_verdicts, irregular_rows
+from .scan.scan import BoxScan
 from .scan.set_aside import SetAsideBoxes
-from .side_files import SideFiles
-from .storage.disk import disk_of, who_am_i
-from .storage.filesystem import changes_unseen
+from .storage.disk import Mount, changes_unseen, disk_of, who_am_i
 from .storage.open_spool import OpenSpool
-from .storage.rows import tried_of
-from .world import World
+from .storage.rows import mail_row, new_row, tried_of
+from .world import OpenOptions, World
 
 if TYPE_CHECKING:
     from spooltop.model.look.consumers import ConsumerList
@@ -47,11 +49,228 @@ if TYPE_CHECKING:
     from spooltop.model.protocols import Listing, ListProgress, ListQuery
     from spooltop.model.row import Payload
 
+    from .cursors.watcher import CursorWatcher
     from .cursors.writers import WriterWatch
     from .events.watcher import Source
+    from .listing import NameListing, Order
     from .liveness.consumers import ConsumerGatherer
 
-__all__ = ["DirectoryReader"]
+
+# Reads the files beside the boxes: the lock files and the cursors of a spool, its pause, and the counters of the engine.
+
+LOCKS_FOR = 300.0
+"""Seconds for which the uses of the engine's own locks are counted."""
+
+
+class Counted(NamedTuple):
+    """How often the engine's own locks were acquired and given up in the last five minutes, and how often a wait for one of the
+    spool's own timed out ever; the puts that were suppressed because their message was already there, by source."""
+
+    locks_had: int
+    locks_given_up: int
+    lock_timeouts: int
+    suppressed: Mapping[str, int]
+
+
+class SideFiles:
+    """Lock files and cursors in the directory of the spool and in the one above it. ``changed`` is set when a cursor file was
+    replaced, if the options say ``watch``. ``writers`` is closed with it."""
+
+    def __init__(
+        self,
+        spool: OpenSpool,
+        world: World,
+        options: OpenOptions,
+        table: LockTableCache,
+        *,
+        writers: WriterWatch | None,
+        changed: threading.Event,
+    ) -> None:
+        self._spool = spool
+        self._world = world
+        self._table = table
+        self._named = options.cursor_files
+        self._writers = writers
+        self._cursor_watcher: CursorWatcher | None = None
+        if options.watch:
+            from .cursors.watcher import CursorWatcher  # only for those who look more than once
+
+            self._cursor_watcher = CursorWatcher(changed, clock=world.clock, handles=writers is not None)
+        self._lock_files = LockFiles(world)
+        self._pause = PauseReader()
+        self._cursor_files = CursorFiles(world, writers=writers, named=self._named, watcher=self._cursor_watcher)
+        self._locks_in_boxes: dict[Box, tuple[int, tuple[str, ...]]] = {}
+
+    @property
+    def writers_watched(self) -> bool:
+        """True if the kernel reports who writes the cursors."""
+        return self._writers is not None
+
+    def close(self) -> None:
+        if self._cursor_watcher is not None:
+            self._cursor_watcher.close()
+        if self._writers is not None:
+            self._writers.close()
+
+    def locks(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> tuple[Lock, ...]:
+        """Returns the locks in the directory of the spool, in the one above it, and in the boxes."""
+        device = mount.device if mount is not None else None
+        boxes = self._spool.boxes(dirs)
+        within = {path: self._in_box(box, scans[box]) for box, (path, _) in boxes.items()}
+        folders = [(path, fd, device) for path, fd in (*self._spool.folders(dirs), *boxes.values())]
+        return self._lock_files.look(folders, self._table.read, within)
+
+    def _in_box(self, box: Box, scan: BoxScan) -> tuple[str, ...]:
+        number, names = self._locks_in_boxes.get(box, (-1, ()))
+        if number != scan.number:
+            names = message_locks(chunk for _, chunk in scan.names.chunks())
+            self._locks_in_boxes[box] = (scan.number, names)
+        return names
+
+    def pause(self, dirs: SpoolDirs) -> Pause | None:
+        """Returns the pause of the spool, None if it is not paused."""
+        return self._pause.look(dirs)
+
+    def counted(self, dirs: SpoolDirs) -> Counted:
+        """Sums up what the engine has counted, also where cursor files are."""
+        try:
+            own = dirs.private_dir()
+        except OSError:
+            own = None  # closed to this user: what cannot be seen is not an error of the locks
+        counts = [] if own is None else counters.read(dirs.files, own, counters.COUNTERS)
+        with self._folders(dirs) as folders:
+            since = self._world.clock() - LOCKS_FOR
+            had, given_up = counters.locks_used(dirs.files, counts, (fd for _, fd in folders), since=since)
+        timeouts = sum(counters.total(counts, counters.TIMED_OUT).values())
+        return Counted(had, given_up, timeouts, counters.total(counts, counters.DUPLICATE))
+
+    def cursors(self, dirs: SpoolDirs) -> tuple[CursorSource, ...]:
+        """Returns the cursors in the directory of the spool or in the one above it, or those that were named."""
+        with self._folders(dirs) as folders:
+            fds = [fd for _, fd in folders]
+            return self._cursor_files.look(folders, lambda found: self._cursor_lock_holders(found, fds))
+
+    def why_not_set(self, dirs: SpoolDirs, cursors: tuple[CursorSource, ...]) -> str | None:
+        """Returns why this user may not set the cursors, or None. Raises ``OSError``."""
+        with self._folders(dirs) as folders:
+            return cursor_rights(cursors, folders)
+
+    def holders(self, dirs: SpoolDirs, path: str) -> Holders:
+        """Finds the processes that have a lock or a cursor file open or locked. Raises ``Unreadable``."""
+        with self._folders(dirs) as folders:
+            known = [*folders, *self._spool.folders(dirs), *self._spool.boxes(dirs).values()]
+            from .liveness.users import who_has_path  # asked for one file at a time, never by a look
+
+            return who_has_path(path, known, self._world.processes)
+
+    @contextmanager
+    def _folders(self, dirs: SpoolDirs) -> Iterator[list[tuple[str, int]]]:
+        """Opens the folders whose cursors are shown, as (path, descriptor)."""
+        with named_folders(self._named) as opened:
+            yield opened or self._spool.folders(dirs)
+
+    def _cursor_lock_holders(self, file: os.stat_result, folders: list[int]) -> tuple[LockHolder, ...]:
+        """Returns the holders of a lock on a cursor file, or on the lock file beside it."""
+        files = [file]
+        for fd in folders:
+            try:
+                files.append(os.stat(".cursors.lock", dir_fd=fd, follow_symlinks=False))
+            except OSError:
+                continue  # nobody locks there
+        table = self._table.read()
+        lines = {line for one in files for line in table.of([device_of(one)], one.st_ino) if not line.waits}
+        return tuple(LockHolder(line.pid if line.pid > 0 else None, since=self._world.clock()) for line in lines)
+
+
+# Lists of the boxes and single messages, from what the last look found. The modules that make lists are loaded with the first
+# list: a status has none.
+
+@dataclass(frozen=True, slots=True)
+class LookResult:
+    """Result of one look, as far as lists depend on it. ``others`` are values that change with the lists of the set-aside boxes.
+    ``generation`` changes when a list may have changed."""
+
+    scans: Mapping[Box, BoxScan] = field(default_factory=dict)
+    judged: JudgedRows = field(default_factory=JudgedRows)
+    irregular: tuple[Row, ...] = ()
+    others: tuple[object, ...] = ()
+    generation: int = 0
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """Values that are equal in two looks if all their lists are."""
+        return [scan.number for scan in self.scans.values()], self.judged.claims, self.judged.tmp, self.others
+
+
+class BoxLists:
+    """Makes lists from the last look. The order of a box is kept until its next scan."""
+
+    def __init__(self, spool: OpenSpool, boxes: Boxes, set_aside: SetAsideBoxes, world: World, *, mail: bool) -> None:
+        self._spool = spool
+        self._boxes = boxes
+        self._set_aside = set_aside
+        self._clock = world.clock
+        self._by_name = {Box.NEW: new_row, Box.CUR: mail_row} if mail else {Box.NEW: new_row}
+        """Boxes that are listed by name alone, because nothing in them is judged."""
+        self._orders: dict[Box, tuple[int, str, Order]] = {}
+        self.last = LookResult()
+
+    def update(self, look: LookResult) -> None:
+        """Makes ``look`` the last look, with the generation that follows from the look before."""
+        self.last = replace(look, generation=self.last.generation + (look.state != self.last.state))
+
+    def clear(self) -> None:
+        """Forgets the last look: nothing can be seen now."""
+        self.last = LookResult(generation=self.last.generation + 1)
+
+    def listing(self, query: ListQuery, cancelled: Callable[[], bool], progress: ListProgress | None) -> Listing:
+        """Lists one box as the last look saw it. The list is empty and not complete if it did not see the box."""
+        last, box = self.last, query.box
+        rows: list[Row] = []
+        complete = False
+        if (scan := last.scans.get(box)) is not None and box in self._by_name:
+            return self._names(query, scan, cancelled, progress)
+        if scan is not None:
+            judged, complete = (
+                (last.judged.claims, last.judged.all_claims) if box is Box.CUR else (last.judged.tmp, last.judged.all_tmp)
+            )
+            known = {row.key for row in judged} if last.irregular else set()
+            rows = [*judged, *(row for row in last.irregular if row.box is box and row.key not in known)]
+            complete = complete and scan.complete
+        elif box in ASIDE and self._spool.dirs is not None:
+            rows, complete = self._set_aside.rows(self._spool.dirs, box, cancelled)
+        from ..row_listing import RowListing
+
+        return RowListing(query, rows, now=self._clock(), complete=complete, generation=last.generation)
+
+    def _names(
+        self, query: ListQuery, scan: BoxScan, cancelled: Callable[[], bool], progress: ListProgress | None
+    ) -> NameListing:
+        from .listing import NamedBox, NameListing
+
+        box, column = query.box, query.sort.column
+        named = NamedBox(
+            scan.names, partial(self._spool.status, box), dict(self._boxes.times(box)), box, self._by_name[box],
+            scan.complete and not scan.error, self.last.generation,
+        )  # fmt: skip
+        before = self._orders.get(box)
+        known = before[2] if before is not None and before[:2] == (scan.number, column) else None
+        listing = NameListing(query, named, now=self._clock(), cancelled=cancelled, known=known, progress=progress)
+        if listing.order is not None:
+            self._orders[box] = (scan.number, column, listing.order)
+        return listing
+
+    def read(self, key: Key, limit: int) -> Payload:
+        """Returns the first ``limit`` bytes of a message, and the facts about it. Raises ``Unreadable``."""
+        dirs = self._spool.dirs
+        if dirs is None:
+            raise Unreadable("the spool cannot be opened", path=self._spool.path)
+        from .message import read_message, split_key
+
+        box, operation, name = split_key(key)
+        row = self._set_aside.row(dirs, box, operation, name) if box in ASIDE else self.last.judged.find(box, key)
+        return read_message(dirs, key, limit, row, self.last.judged.sentences)
+
 
 _GLANCE = 1.75
 """Seconds of a longer wait after which the directories are asked whether they changed: ``tmp`` and those below ``.spooltop`` send
@@ -219,7 +438,7 @@ class DirectoryReader:
             raise Unreadable("the spool cannot be opened", path=self.path)
         if isinstance(key, str):
             return self._side_files.holders(dirs, key)
-        from .liveness.users_of import who_has  # asked for one file at a time, never by a look
+        from .liveness.users import who_has  # asked for one file at a time, never by a look
 
         return who_has(dirs, key, self._world.processes)
 

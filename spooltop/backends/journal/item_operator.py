@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress
 from spooltop.model.operations.results import AuditLog
@@ -17,12 +18,65 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Json
 
 from ..access import user_name
-from .log_files import AUDIT
-from .log_store import LogStore, audit_logs
-from .operation_list import newest_records, operation_record, undone_operations, undos_of, why_not_undo
+from .log_store import AUDIT, LogStore, audit_logs
 from .record_log import Intent, ItemOutcome, LoggedOperation, RecordLog, RecordType, write_failed
 
-__all__ = ["ItemIntent", "ItemOperator", "Skipped", "changed", "check_folder", "folder_id", "one_step_record", "outcome_of"]
+# The entries of the list of operations, made of what a log holds, and which operation is undone by which.
+
+_Logged = TypeVar("_Logged", bound=LoggedOperation[Any, Any])
+
+
+def undos_of(operations: Mapping[str, _Logged]) -> dict[str, list[_Logged]]:
+    """The operations that undo each operation, in the order of the log."""
+    found: dict[str, list[_Logged]] = {}
+    for logged in operations.values():
+        if logged.undoes is not None:
+            found.setdefault(logged.undoes, []).append(logged)
+    return found
+
+
+def undone_by(undos: Sequence[_Logged], changed: Callable[[_Logged], bool]) -> str | None:
+    """The last of ``undos`` that ``changed`` something, None where none did."""
+    return next((logged.operation for logged in reversed(undos) if changed(logged)), None)
+
+
+def undone_operations(operations: Mapping[str, _Logged], changed: Callable[[_Logged], bool]) -> dict[str, str]:
+    """The operations that were undone, each with the last one that ``changed`` something to undo it."""
+    undos = undos_of(operations)
+    return {operation: by for operation, found in undos.items() if (by := undone_by(found, changed)) is not None}
+
+
+def newest_records(records: Sequence[OperationRecord], *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
+    """The newest ``most`` of ``records``, which are in the order of the log, among those whose ids begin with ``begins``."""
+    return [record for record in newest_first(records) if record.operation.startswith(begins)][:most]
+
+
+def why_not_undo(*, changed: bool, undone: str | None, other: str | None) -> str | None:
+    """Why an operation cannot be undone, None where it can: it ``changed`` nothing, it is ``undone`` by another already, or
+    ``other``."""
+    if not changed:
+        return "it changed nothing"
+    return other if undone is None else f"already undone by {undone}"
+
+
+def operation_record(
+    logged: LoggedOperation[Any, Any], outcomes: Iterable[Outcome] | Mapping[Outcome, int], *, count: int, found: int = 0,
+    unfinished: bool, undone: str | None, why_not: str | None, words: str,
+) -> OperationRecord:  # fmt: skip
+    """The entry of ``logged`` in the list of operations. ``found``: steps without a result that were found done by looking."""
+    first, many = logged.first, Counter(outcomes)
+    return OperationRecord(
+        operation=first.operation, action=first.action, at=first.at, user=first.user, count=count,
+        done=many[Outcome.DONE] + found, skipped=many[Outcome.SKIPPED], failed=many[Outcome.FAILED], open=unfinished,
+        undone_by=undone, why_not_undo=why_not, words=words,
+    )  # fmt: skip
+
+
+def newest_first(records: Sequence[OperationRecord]) -> list[OperationRecord]:
+    """``records``, which are in the order of the log, newest first; those of one moment backwards."""
+    in_order = sorted(records, key=lambda record: record.at)
+    in_order.reverse()
+    return in_order
 
 
 class ItemIntent(Intent, ABC):

@@ -10,22 +10,376 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
+from os import stat_result
 from typing import NamedTuple, Protocol
 
+from spooltop.engine.atomic import discard, drafts_of, drop_drafts, make_file, publish_new
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.names import encode_value
+from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode
+from spooltop.engine.system.syscalls import fallocate
 from spooltop.errors import AuditFailed
 from spooltop.model.operations.results import AuditLog
+from spooltop.model.target import has_scheme
+from spooltop.patterns import pattern
 
-from .append_log import AppendLog
-from .log_files import AUDIT, FULL, STATE_DIR, LogFiles, open_path, state_of
-from .log_lines import LogLines
-from .log_parts import NextPart
+# Names of the logs and of operations, and the file operations that they need beyond those of messages. They are methods of the
+# same object as the others, so that a test that ends the process at the k-th operation, or lets it fail, covers them too.
 
-__all__ = ["LogPlace", "LogStore", "PathLogs", "SpoolLogs", "SpoolPathLogs", "StateLogs", "StoredLog", "audit_logs"]
+STATE_DIR = "/var/lib/spooltop"
+"""Root's own directory, for the logs of other users' spools."""
+
+AUDIT = "audit.jsonl"
+"""The name of every audit log, which is never divided into parts: nothing of it goes but by the hand of the administrator."""
+
+JOURNAL = "journal.jsonl"
+"""The name of every journal of messages."""
+
+OPERATION = pattern(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}\Z")
+"""Valid names for an operation, which may be the name of its folder, or for a staging directory, below ``.spooltop``."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Error numbers that stop every change but those that free space."""
+
+RESERVED = 256 * 1024
+"""Bytes kept allocated behind the end of the file, so that a full disk does not stop the last lines."""
+
+
+def state_of(state_dir: str, path: str) -> str:
+    """The directory below ``state_dir`` for the logs of ``path``, by its real path; a URL is itself."""
+    from hashlib import sha256  # loads OpenSSL: only for root on the spool of somebody else
+
+    real = path if has_scheme(path) else os.path.realpath(path)
+    mark = sha256(os.fsencode(real)).hexdigest()[:16]
+    return os.path.join(state_dir, f"{encode_value(os.path.basename(real))[:40]}-{mark}")
+
+
+class LogFiles(Files):
+    """The real operations. Thread-safe."""
+
+    rotate_at = 32 << 20
+    """Bytes of a log from which on a new part begins."""
+    read_at_most = 1 << 30
+    """Bytes from the end of a log that are read back."""
+
+    def reserve(self, fd: int, offset: int, length: int) -> None:
+        """Calls ``fallocate(2)`` for ``length`` bytes from ``offset`` on; the size of the file stays as it is."""
+        fallocate(fd, offset, length)
+
+    def read_at(self, fd: int, length: int, offset: int) -> bytes:
+        """Reads up to ``length`` bytes from ``offset`` on; fewer only at the end of the file."""
+        parts: list[bytes] = []
+        while length > 0 and (part := os.pread(fd, length, offset)):
+            parts.append(part)
+            length -= len(part)
+            offset += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def plain(found: os.stat_result, name: str) -> None:
+    """Raises ``OSError`` for what is no regular file with one name: whoever may write the directory can put something else
+    there, a link to a file of ours, a FIFO."""
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        raise OSError(errno.EINVAL, "is not a regular file; look who put it there", name)
+
+
+def plain_now(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
+    """Checks the open file ``name`` as ``plain`` does, after removing the draft that ``make_file``, cut off between link and
+    unlink, has left as its second name."""
+    found = drop_drafts(files, fd, dir_fd, name)
+    plain(found, name)
+    return found
+
+
+def plain_but_for_draft(files: Files, fd: int, dir_fd: int, name: str) -> os.stat_result:
+    """Checks as ``plain_now`` does, for readers: it removes nothing."""
+    found = files.fstat(fd)
+    if not drafts_of(files, found, dir_fd, name):
+        plain(found, name)
+    return found
+
+
+def open_path(files: Files, path: str) -> int:
+    """Opens the directory ``path``. It is made where it is missing, as are its parents, each closed to other users."""
+    try:
+        return files.open_dir(path, follow=True)
+    except FileNotFoundError:
+        above, name = os.path.split(path)
+        parent = open_path(files, above)
+    opened = -1
+    try:
+        with suppress(FileExistsError):  # made meanwhile
+            files.mkdir(name, parent, 0o700)
+            files.sync_dir(parent)
+        opened = files.open_dir(name, parent)
+    finally:
+        try:
+            files.close(parent)
+        except OSError:
+            if opened >= 0:
+                files.close(opened)
+            raise
+    return opened
+
+
+@contextmanager
+def with_above(path: str, files: Files, *, above: bool) -> Iterator[list[tuple[str, int]]]:
+    """Opens a directory and, with ``above``, its parent where that is open to this user, as (path, descriptor)."""
+    opened: list[tuple[str, int]] = []
+    try:
+        opened.append((path, files.open_dir(path, follow=True)))
+        parent = os.path.dirname(path)
+        if above and parent != path:
+            try:
+                opened.append((parent, files.open_dir(parent, follow=True)))
+            except PermissionError:
+                pass  # closed to us: what lies there is not shown either
+        yield opened
+    finally:
+        for _, fd in opened:
+            files.close(fd)
+
+
+# The parts of a log: its file is set apart when it has become large, and a new one begins. ``journal.jsonl`` is the newest
+# part; ``journal.000001.jsonl`` was the first. A part begins with the intents that had no result yet, so that whoever looks for
+# interrupted steps reads the two newest files only. Each step of a rotation leaves a log that can be read and continued: the
+# next part is made under its number, and then swapped with the newest. There is no lock that a writer waits for. A line that
+# was written to a file which is no longer the newest is written again (``AppendLog.append``): of two lines about one step the
+# first counts.
+
+MOST_PARTS = 32
+"""Parts that are kept besides the newest, 1 GiB. Older ones go, also where something in them could be undone."""
+_UNLOCKABLE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+def parts_of(files: LogFiles, dir_fd: int, name: str) -> list[str]:
+    """The parts of the log ``name`` besides the newest, the oldest first. Raises ``OSError``."""
+    stem, _, ending = name.rpartition(".")
+    part = re.compile(rf"{re.escape(stem)}\.([0-9]{{6,12}})\.{re.escape(ending)}")
+    found = [(int(match[1]), other) for other in files.list(dir_fd) if (match := part.fullmatch(other)) is not None]
+    return [other for _, other in sorted(found)]
+
+
+class NextPart(NamedTuple):
+    """The lines that a new part begins with, and those of the earlier parts, the oldest first, that are no longer needed."""
+
+    carried: Callable[[], bytes]
+    ended: Callable[[Sequence[str]], Iterable[str]] = lambda parts: ()
+
+
+def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, following: NextPart) -> bool:
+    """Begins a new part of the log ``name``, which is open as ``fd`` for writing. False where that is not possible: another
+    process is doing it, there is no room or no permission, or locks are not supported."""
+    try:
+        if not files.lock_write(fd):
+            return False
+        inode = files.fstat(fd).st_ino
+        if not is_inode(files, name, dir_fd, inode):
+            return True  # done meanwhile
+        older = parts_of(files, dir_fd, name)
+        stem, _, ending = name.rpartition(".")
+        number = int(older[-1].split(".")[-2]) + 1 if older else 1
+        part = f"{stem}.{number:06}.{ending}"
+        carried = following.carried()
+        if not publish_new(files, dir_fd, part, carried, like):
+            return False
+        if not _reserved(files, dir_fd, part):
+            discard(files, part, dir_fd)
+            return False
+        try:
+            files.swap(part, dir_fd, name, dir_fd)
+        except OSError as error:
+            if error.errno not in UNSUPPORTED:
+                if not is_inode(files, part, dir_fd, inode, unseen=True):  # else a server has done it all the same
+                    discard(files, part, dir_fd)
+                raise
+            files.rename(name, dir_fd, part, dir_fd)
+            publish_new(files, dir_fd, name, carried, like)  # unless another process makes it now, with its next line
+        files.sync(fd)  # also the lines that were to be synced with a later one
+        files.sync_dir(dir_fd)
+    except OSError as error:
+        if error.errno in (errno.EPERM, errno.EACCES, *FULL, *_UNLOCKABLE):
+            return False
+        raise
+    for old in {*following.ended(older), *older[: max(0, len(older) + 1 - MOST_PARTS)]}:
+        _drop(files, dir_fd, old)
+    return True
+
+
+def _drop(files: LogFiles, dir_fd: int, part: str) -> None:
+    """Removes a part, if that is permitted. Raises ``OSError``."""
+    try:
+        files.unlink(part, dir_fd)
+    except FileNotFoundError:
+        return  # another process was quicker
+    except PermissionError:
+        return  # the file of another user in a sticky directory, who will remove it
+
+
+def _reserved(files: LogFiles, dir_fd: int, part: str) -> bool:
+    """Allocates room behind the end of a part. False if there is none."""
+    fd = files.open_lasting(part, dir_fd, append=True, mode=0o600)
+    try:
+        files.reserve(fd, files.fstat(fd).st_size, RESERVED)
+    except OSError as error:
+        return error.errno not in FULL  # elsewhere there may be no such call
+    finally:
+        files.close(fd)
+    return True
+
+
+# Reads the lines of a log from its end, a block at a time, however large it is.
+
+_BLOCK = 1 << 20
+_LONGEST = 64 << 20
+"""Bytes of a line; what is longer is none of ours, and nothing before it is read."""
+
+
+class LogLines:
+    """The lines of the log ``name`` in an open directory, newest first, without their newlines; empty ones are left out.
+    ``folder`` returns its descriptor, None if there is no such directory. ``latest``: only the newest so many parts are read.
+
+    Once all is read that is wanted, ``torn`` tells that the newest line was cut off (it is left out then), and ``unread`` how
+    many bytes before the others are not read, because there are more than ``files.read_at_most``. Raises ``OSError`` while it is
+    read.
+    """
+
+    def __init__(self, files: LogFiles, folder: Callable[[], int | None], name: str, *, latest: int | None = None) -> None:
+        self._files = files
+        self._folder = folder
+        self._name = name
+        self._latest = latest
+        self._left = 0
+        self.torn = False
+        self.unread = 0
+
+    def __iter__(self) -> Generator[bytes, None, None]:
+        self._left, self.torn, self.unread = self._files.read_at_most, False, 0
+        folder = self._folder()
+        if folder is None:
+            return
+        with closing(self._opened(folder)) as opened:
+            for name, fd, size in opened:
+                if self.unread:
+                    self.unread += size
+                    continue
+                start = self.unread = max(0, size - self._left)
+                self._left -= size - start
+                with closing(self._backwards(fd, start, size)) as lines:
+                    last = next(lines, b"")
+                    if name == self._name:
+                        self.torn = bool(last)
+                    elif last:
+                        yield last  # cut off before the next part began: a bad line
+                    yield from filter(None, lines)
+
+    def _opened(self, folder: int) -> Generator[tuple[str, int, int], None, None]:
+        """Opens the files of the log one by one, the newest first: name, descriptor, size."""
+        files = self._files
+        names = [self._name]
+        while names:
+            name = names.pop(0)
+            try:
+                fd = files.open_read(name, folder)
+            except FileNotFoundError:
+                if name == self._name:
+                    names = self._older(folder, None)
+                continue  # a part was dropped meanwhile
+            try:
+                found = plain_but_for_draft(files, fd, folder, name)
+                if name == self._name:
+                    names = self._older(folder, found.st_ino)
+                yield name, fd, found.st_size
+            finally:
+                files.close(fd)
+
+    def _older(self, folder: int, newest: int | None) -> list[str]:
+        """The parts before the file with the inode ``newest``, which may have become a part itself since it was opened. The
+        newest comes first."""
+        parts = parts_of(self._files, folder, self._name)[::-1]
+        for place, part in enumerate(parts):
+            if newest is not None and is_inode(self._files, part, folder, newest):
+                parts = parts[place + 1 :]
+                break
+        return parts if self._latest is None else parts[: self._latest - 1]
+
+    def _backwards(self, fd: int, start: int, end: int) -> Generator[bytes, None, None]:
+        """Yields what is between the newlines from byte ``start`` to ``end`` of a file, the last first, which is empty where the
+        file ends with a newline. A line that begins before ``start`` is left out."""
+        parts: list[bytes] = []
+        length = 0
+        while end > start:
+            begin = max(start, end - _BLOCK)
+            block = self._files.read_at(fd, end - begin, begin)
+            end, until = begin, len(block)
+            while (newline := block.rfind(b"\n", 0, until)) >= 0:
+                parts.append(block[newline + 1 : until])
+                yield parts[0] if len(parts) == 1 else b"".join(reversed(parts))
+                parts, length, until = [], 0, newline
+            parts.append(block[:until])
+            length += until
+            if length > _LONGEST:
+                start = end
+        self.unread = start
+        if not start:
+            yield b"".join(reversed(parts))
+
+
+# The append-only log file: one object a line, with room kept for a full disk.
+
+class AppendLog:
+    """The log file ``name`` in the directory ``dir_fd``: one object a line, one write(2) a line. It takes owner, group and mode
+    of ``like`` when made. All methods raise ``OSError``."""
+
+    def __init__(self, files: LogFiles, dir_fd: int, name: str, like: os.stat_result) -> None:
+        self._files = files
+        self._dir_fd = dir_fd
+        self._name = name
+        self._like = like
+
+    def append(self, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
+        """Appends ``line``, which ends with a newline; an empty line only syncs. It is synced when this returns, unless
+        ``sync`` is off and a later line will be. After an error a part of it may be in the file. A log that has become large
+        continues in the part ``following``; without one in the same file."""
+        while not self._append(line, sync=sync, following=following):
+            following = None
+
+    def _append(self, line: bytes, *, sync: bool, following: NextPart | None) -> bool:
+        """False where the log continues in another file, so that the line has to be written there."""
+        files = self._files
+        try:
+            files.stat(self._name, self._dir_fd)
+        except FileNotFoundError:
+            make_file(files, self._dir_fd, self._name, self._like)
+        fd = files.open_lasting(self._name, self._dir_fd, append=True, mode=0o600)
+        try:
+            found = plain_now(files, fd, self._dir_fd, self._name)
+            size = found.st_size
+            large = size >= files.rotate_at
+            if following and large and rotate(files, self._dir_fd, self._name, fd, self._like, following):
+                return False
+            if found.st_blocks * 512 < size + len(line) + RESERVED // 2:
+                self._reserve(fd, size, len(line) + RESERVED)
+            if line and size and files.read_at(fd, 1, size - 1) != b"\n":
+                line = b"\n" + line  # a line was cut off here: it stays one bad line, not two
+            if line and files.write(fd, line) != len(line):
+                raise OSError(errno.ENOSPC, "the line was cut off", self._name)
+            if sync:
+                files.sync(fd)
+        finally:
+            files.close(fd)
+        return is_inode(files, self._name, self._dir_fd, found.st_ino)
+
+    def _reserve(self, fd: int, offset: int, length: int) -> None:
+        try:
+            self._files.reserve(fd, offset, length)
+        except OSError:
+            return  # no such call here, or a full disk: the write itself says what there is to say
 
 
 class StoredLog(NamedTuple):

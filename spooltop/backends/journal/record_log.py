@@ -25,14 +25,7 @@ from spooltop.model.vocabulary import Action, Json
 from spooltop.patterns import pattern
 from spooltop.records import dataclass, field
 
-from .log_files import OPERATION
-from .log_parts import NextPart
-from .log_store import LogStore
-
-__all__ = [
-    "HEAD_AT_MOST", "Head", "Intent", "ItemOutcome", "LoggedOperation", "RecordLog", "RecordType", "StepResult", "decode",
-    "encode", "gather", "intent_head", "is_time", "step_of", "unfinished", "write_failed",
-]  # fmt: skip
+from .log_store import OPERATION, LogStore, NextPart
 
 IntentT = TypeVar("IntentT", bound="Intent")
 ResultT = TypeVar("ResultT")

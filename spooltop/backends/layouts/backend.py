@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from spooltop.model.queue import Queue, QueueOptions
 
     from ..surroundings import Surroundings
-    from .definition.layout import Layout
-
-__all__ = ["LayoutsBackend", "layout_of"]
+    from .definition import Layout
 
 _LEVELS = 3
 """Directories above a path of which it may be a part."""
@@ -80,7 +78,7 @@ def _check_above(path: str, environ: Mapping[str, str]) -> None:
 def _named_layout(path: str, asked: OpenAs) -> Layout | None:
     """Returns the layout that ``asked`` names, else the one that the directory ``path`` itself does; None where none is named, or
     there is no such directory. Raises ``UsageError`` for a name of no layout."""
-    from .definition.library import find_layout
+    from .load import find_layout
 
     if not asked.as_kind:
         return _known_layout(path, asked.environ, kept=True)
@@ -98,9 +96,9 @@ def layout_of(path: str, environ: Mapping[str, str]) -> Layout | None:
 
 
 def _known_layout(path: str, environ: Mapping[str, str], *, kept: bool = False) -> Layout | None:
-    from .definition.library import layout_files
-    from .detect import first_layout, open_root
-    from .kept_name import kept_layout
+    from .load import layout_files
+    from .queue_dirs import kept_layout
+    from .sort_files import first_layout, open_root
 
     try:
         root = open_root(path)

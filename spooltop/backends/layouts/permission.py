@@ -6,15 +6,13 @@ import errno
 import os
 import stat
 
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.vocabulary import ASIDE, Action, Box
 
 from ..access import closed_words
-from .cross_checks import LOCK_STALE
-from .definition.layout import Layout
+from .definition import Layout
 from .queue_dirs import QueueDirs
-
-__all__ = ["BUILT_IN", "absent_views", "can_change", "sources_of"]
+from .verdicts import LOCK_STALE
 
 BUILT_IN = {Action.RELEASE: (Box.HELD,), Action.RESTORE: (Box.TRASH, Box.HELD), Action.EMPTY: (Box.TRASH,)}
 """Actions that every layout has which sets messages aside, and the boxes that they take from."""

@@ -7,16 +7,189 @@ journal, the audit log and what was set aside lie: ``//trash/OPERATION/0/queue/7
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from typing import NamedTuple
 
+from spooltop.engine.atomic import publish
 from spooltop.engine.dirs import make_dir
-from spooltop.engine.system.files import Files, close_all
+from spooltop.engine.system.files import REAL_FILES, Files, close_all, open_regular, read_small
+from spooltop.model.text import escape
+from spooltop.records import dataclass
 
-__all__ = [
-    "ASIDE", "QueueDirs", "aside", "in_queue", "is_aside", "is_location", "own_name",
-    "shown_location",
-]  # fmt: skip
+from .definition import Layout
+
+# Access to what lies in the directory of a queue, by descriptors: no link is followed and no path leads out of it.
+
+MOST = 200_000
+"""Maximum number of names of one walk."""
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+"""Flags that open a directory for reading its names, and nothing else."""
+_LOOK_UP: int = getattr(os, "O_PATH", os.O_RDONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class PathEntry:
+    """A name below the root: ``path`` relative to it; ``directory``: it is one."""
+
+    path: str
+    directory: bool
+
+
+@contextmanager
+def parent(root: int, path: str) -> Iterator[tuple[int, str]]:
+    """The descriptor of the directory in which ``path`` lies, and its last name. Raises ``OSError``, also for a link on the
+    way."""
+    *folders, name = path.removesuffix("/").split("/")
+    with ExitStack() as stack:
+        at = root
+        for folder in folders:
+            at = os.open(folder, _LOOK_UP | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            stack.callback(os.close, at)
+        yield at, name
+
+
+def status(root: int, path: str) -> os.stat_result:
+    """The status of ``path``, of a link itself. Raises ``OSError``."""
+    with parent(root, path) as (at, name):
+        return os.stat(name, dir_fd=at, follow_symlinks=False)
+
+
+def exists(root: int, path: str) -> bool:
+    """True where something has that name; False also where it cannot be known."""
+    try:
+        status(root, path)
+    except OSError:
+        return False
+    return True
+
+
+def read(root: int, path: str, limit: int) -> bytes:
+    """The first ``limit`` bytes of a regular file. Raises ``OSError``."""
+    with parent(root, path) as (at, name):
+        return read_small(name, at, limit=limit).data
+
+
+def read_end(root: int, path: str, limit: int) -> bytes:
+    """The last ``limit`` bytes of a regular file. Raises ``OSError``."""
+    with parent(root, path) as (at, name):
+        fd, found = open_regular(name, at)
+        try:
+            return os.pread(fd, limit, max(0, found.st_size - limit))
+        finally:
+            os.close(fd)
+
+
+def walk(
+    root: int, depth: int, most: int = MOST, *, without: str = "", unread: Callable[[str, OSError], object] = lambda *_: None
+) -> Iterator[PathEntry]:
+    """Yields at most ``most`` names of the first ``depth`` levels, each directory before what lies in it, and leaves out the name
+    ``without`` in the root. A directory that cannot be read is passed over and given to ``unread``, one that has gone is not; the
+    root raises ``OSError``."""
+    left = most
+    waiting: list[tuple[str, int]] = [("", depth)]
+    while waiting and left > 0:
+        folder, levels = waiting.pop()
+        try:
+            entries = _entries(root, folder, left)
+        except OSError as error:
+            if not folder:
+                raise
+            if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+                unread(folder, error)
+            continue
+        if not folder:
+            entries = [entry for entry in entries if entry[0] != without]
+        left -= len(entries)
+        prefix = f"{folder}/" if folder else ""
+        deeper = []
+        for name, directory in sorted(entries):
+            yield PathEntry(prefix + name, directory)
+            if directory and levels > 1:
+                deeper.append((prefix + name, levels - 1))
+        waiting += reversed(deeper)
+
+
+def _entries(root: int, folder: str, most: int) -> list[tuple[str, bool]]:
+    if not folder:
+        return _names(os.open(".", DIRECTORY, dir_fd=root), most)
+    with parent(root, folder) as (at, name):
+        return _names(os.open(name, DIRECTORY, dir_fd=at), most)
+
+
+def _names(fd: int, most: int) -> list[tuple[str, bool]]:
+    try:
+        with os.scandir(fd) as entries:
+            found = []
+            for entry in entries:
+                found.append((entry.name, entry.is_dir(follow_symlinks=False)))
+                if len(found) >= most:
+                    break
+            return found
+    finally:
+        os.close(fd)
+
+
+# The bytes of a message: of its file, or of the files of its directory, where a program keeps a file for each part, as dirq
+# does in a normal queue.
+
+_PARTS_AT_MOST = 100
+"""Files of one message that are read. A directory with more is not measured: somebody may have filled it to hang a look."""
+
+
+class MessageBytes(NamedTuple):
+    """The beginning of a message, the bytes that the whole has, and the names of its files where it is a directory."""
+
+    data: bytes
+    size: int
+    parts: str
+
+
+def size_of_directory(folder: int, name: str) -> int | None:
+    """The bytes of all files of a message; None where they are too many. Raises ``OSError``."""
+    with _opened(folder, name) as directory:
+        parts, complete = _parts(directory)
+    return sum(size for _, size in parts) if complete else None
+
+
+def read_message(folder: int, name: str, limit: int) -> MessageBytes:
+    """Reads the first ``limit`` bytes. Several files follow one another, each below a line with its name, which does not count.
+    Only regular files are read, and no link is followed. Raises ``OSError``."""
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if not stat.S_ISDIR(found.st_mode):
+        return MessageBytes(read_small(name, folder, limit=limit).data, found.st_size, "")
+    data, left = b"", limit
+    with _opened(folder, name) as directory:
+        parts, complete = _parts(directory)
+        for part, size in parts:
+            if left <= 0:
+                break
+            heading = b"" if len(parts) == 1 else b"\n" * (data != b"") + b"[" + os.fsencode(part) + b"]\n"
+            content = read_small(part, directory, limit=min(left, size)).data
+            data += heading + content
+            left -= len(content)
+    words = ", ".join(f"{escape(part)} {size:,}B" for part, size in parts) or "no file"
+    return MessageBytes(data, sum(size for _, size in parts), words if complete else f"{words}, and more")
+
+
+@contextmanager
+def _opened(folder: int, name: str) -> Iterator[int]:
+    directory = os.open(name, DIRECTORY, dir_fd=folder)
+    try:
+        yield directory
+    finally:
+        os.close(directory)
+
+
+def _parts(directory: int) -> tuple[Sequence[tuple[str, int]], bool]:
+    """Regular files in it with their sizes, by name, and true where these are all. Raises ``OSError``."""
+    with os.scandir(directory) as entries:
+        files = [(entry.name, entry.stat(follow_symlinks=False)) for entry in islice(entries, _PARTS_AT_MOST + 1)]
+    regular = sorted((part, found.st_size) for part, found in files[:_PARTS_AT_MOST] if stat.S_ISREG(found.st_mode))
+    return regular, len(files) <= _PARTS_AT_MOST
+
 
 ASIDE = "//"
 """Beginning of a location in spooltop's own directory."""
@@ -154,3 +327,46 @@ class QueueDirs:
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+
+# The name of its layout, kept in spooltop's own directory beside a queue: a drained queue has no file left to be known by.
+# Whoever may write the queue may have written the name. So it is only compared with the names of known layouts.
+
+KEPT = "layout"
+_LIMIT = 1024
+
+
+def keep_name(dirs: QueueDirs, name: str) -> None:
+    """Writes the name of the layout by which the queue is changed, unless it stands there. Raises ``OSError``."""
+    if _kept_name(dirs) == name:
+        return
+    own = dirs.private_dir(create=True)
+    assert own is not None  # create=True makes it or raises
+    publish(dirs.files, own, KEPT, f"{name}\n".encode(), dirs.files.fstat(own))
+
+
+def kept_layout(path: str, layouts: Iterable[Layout], *, by_owner: bool = False) -> Layout | None:
+    """Returns the layout whose name is kept beside the queue at ``path``; None for a name that none of ``layouts`` has, and
+    with ``by_owner`` for one that neither its owner wrote, nor root or this user. Raises ``OSError`` where the queue cannot be
+    opened."""
+    names: dict[str, str | None] = {}
+    for layout in layouts:
+        if layout.side_dir not in names:
+            with QueueDirs(path, layout.side_dir, REAL_FILES) as dirs:
+                names[layout.side_dir] = _kept_name(dirs, by_owner=by_owner)
+        if names[layout.side_dir] == layout.name:
+            return layout
+    return None
+
+
+def _kept_name(dirs: QueueDirs, *, by_owner: bool = False) -> str | None:
+    try:
+        own = dirs.private_dir()
+        if own is None:
+            return None
+        found = read_small(KEPT, own, limit=_LIMIT, whole=True)
+        if by_owner and found.status.st_uid not in (0, os.geteuid(), dirs.owner_model.st_uid):
+            return None
+        return found.data.decode().removesuffix("\n")
+    except (OSError, UnicodeDecodeError):
+        return None  # what cannot be read names no layout: the files may still show which it is

@@ -2,19 +2,181 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from collections.abc import Mapping
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+from spooltop.engine.system.files import read_small
+from spooltop.model.operations.results import encode_line
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass
 
-from .conditions import TAIL, Conditions, last_line
-from .definition.layout import Fact, Layout, Match
-from .definition.units import DOMAIN, domain_of, time_of
-from .inside import MOST, PathEntry, read, read_end, status, walk
-from .queue_file import ENVELOPE, record
+from ..surroundings import Users
+from .definition import DOMAIN, Fact, FileCondition, Layout, Match, Sign, domain_of, time_of
+from .queue_dirs import MOST, PathEntry, QueueDirs, aside, exists, read, read_end, status, walk
 
-__all__ = ["QueueFile", "fact_of", "sort_files"]
+# Reads the envelope of a queue file of Postfix: records of a letter, a length of seven bits a byte, and that many bytes. A file
+# comes from anywhere. Only its beginning is read. A record that is longer than the rest of it ends the search, and so does the
+# message itself, which comes behind the envelope.
+
+ENVELOPE = 4096
+"""Bytes that are read. Size, time and sender stand before the recipients, of which there may be thousands."""
+_MESSAGE = ord("M")
+_LONGEST = 5
+"""Maximum number of bytes of a length."""
+
+
+def record(data: bytes, letter: str) -> str | None:
+    """Returns the text of the first record with this letter; None where the envelope has none, or is cut off before it."""
+    at, wanted = 0, ord(letter)
+    while at < len(data):
+        kind = data[at]
+        at += 1
+        length = shift = 0
+        for _ in range(_LONGEST):
+            if at >= len(data):
+                return None
+            byte = data[at]
+            at += 1
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        else:
+            return None
+        if at + length > len(data):
+            return None
+        if kind == wanted:
+            return data[at : at + length].decode("utf-8", "replace")
+        if kind == _MESSAGE:
+            return None
+        at += length
+    return None
+
+
+# Further conditions on files of a queue: another path is there, the file is executable, is locked, or ends with a line.
+
+TAIL = 512
+"""Bytes at the end of a file that are read for its last line."""
+_State = tuple[int, int, int]
+
+
+class Conditions:
+    """Judges conditions on the files below ``root`` (a descriptor), look after look. ``read_locks`` is asked once for a look, by
+    the first condition on a lock, after all names were read; what it returns tells who holds flock(2) on a file. Without it
+    nobody does. The end of a file is read once, until the file changes; those of files that were not asked for in the last look
+    are forgotten."""
+
+    def __init__(self, root: int, read_locks: Callable[[], Callable[[os.stat_result], Users]] | None = None) -> None:
+        self._root = root
+        self._read_locks = read_locks
+        self._locks: Callable[[os.stat_result], Users] | None = None
+        self._ends: dict[str, tuple[_State, str]] = {}
+        self._before: dict[str, tuple[_State, str]] = {}
+
+    def next_look(self) -> None:
+        """Begins a look."""
+        self._before, self._ends = self._ends, {}
+        self._locks = None
+
+    def hold(self, when: FileCondition, path: str, fields: Mapping[str, str]) -> bool:
+        """True where ``when`` holds for the file; False also where the file is gone."""
+        other = path
+        if when.path is not None:
+            filled = when.path.path_of({**fields, "path": path, "name": os.path.basename(path)})
+            if filled is None:
+                return False
+            other = filled
+        try:
+            if when.kind == "exists":
+                return exists(self._root, other)
+            found = status(self._root, other)
+            if when.kind == "mode":
+                return bool(found.st_mode & stat.S_IXUSR)
+            if when.kind == "flock":
+                return self._may_be_locked(found)
+            return when.text is not None and when.text.match(self._end(other, found)) is not None
+        except OSError:
+            return False
+
+    def _may_be_locked(self, found: os.stat_result) -> bool:
+        """True also where it cannot be seen."""
+        if self._read_locks is None:
+            return False
+        if self._locks is None:
+            self._locks = self._read_locks()
+        users = self._locks(found)
+        return bool(users.pids) or not users.complete
+
+    def _end(self, path: str, found: os.stat_result) -> str:
+        state = found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+        known = self._before.get(path) or self._ends.get(path)
+        if known is None or known[0] != state:
+            known = state, last_line(read_end(self._root, path, TAIL))
+        self._ends[path] = known
+        return known[1]
+
+
+def last_line(data: bytes) -> str:
+    """The last line that is not empty."""
+    lines = data.decode("utf-8", "replace").split("\n")
+    return next((line for line in reversed(lines) if line.strip()), "")
+
+
+# Tells which layout a directory has, by its names alone. Reads few of them, however many there are.
+
+_SAMPLE = 4096
+"""Maximum number of names that are read to find one that fits."""
+
+
+def has_layout(layout: Layout, root: int) -> bool:
+    """True where the directory ``root`` (a descriptor) has all signs of the layout. Raises ``OSError``."""
+    return why_not(layout, root) is None
+
+
+def why_not(layout: Layout, root: int) -> str | None:
+    """Says what the directory ``root`` lacks; None where it has the layout. Raises ``OSError`` where it cannot be read."""
+    for sign in layout.detect:
+        if not sign.optional and not _has(sign, root):
+            return f"there is no {sign.template.text} in it (detect)"
+    needs = layout.needs_any
+    if not needs or any(
+        template.directory == entry.directory and template.match(entry.path) is not None
+        for template in needs
+        for entry in walk(root, template.depth + 1, _SAMPLE)
+    ):
+        return None
+    return f"there is no {' or '.join(template.text for template in needs)} in it (needs_any)"
+
+
+def _has(sign: Sign, root: int) -> bool:
+    template = sign.template
+    if not template.types and "*" not in template.text:
+        try:
+            mode = status(root, template.text).st_mode
+        except OSError:
+            return False
+        return stat.S_ISDIR(mode) or not template.directory
+    entries = walk(root, template.depth + 1, _SAMPLE)
+    return any(template.match(entry.path) is not None and (entry.directory or not template.directory) for entry in entries)
+
+
+def open_root(path: str) -> int:
+    """Opens the directory of a queue; links are followed, since a person named it. Raises ``OSError``."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except ValueError as error:  # a NUL byte
+        raise FileNotFoundError(errno.ENOENT, str(error), path) from error
+
+
+def first_layout(layouts: Iterable[Layout], root: int) -> Layout | None:
+    """The first of ``layouts`` that the directory has."""
+    return next((layout for layout in layouts if has_layout(layout, root)), None)
+
 
 _JSON_LIMIT = 65_536
 _SMALL = 4096
@@ -129,3 +291,107 @@ def _of_last_line(data: bytes, fact: Fact) -> str | None:
     """The piece ``reason``, or the first one, in the last line that is not empty."""
     fields = fact.text.match(last_line(data)) if fact.text is not None else None
     return None if not fields else fields.get("reason") or next(iter(fields.values()))
+
+
+# Messages of another program's queue that spooltop has set aside: held, or in the trash. ``held/OPERATION/NUMBER/`` holds one
+# message under the path that it had in the queue, with everything of it that was set aside together. ``held/OPERATION/.meta``
+# says who did it, when and by which action. Somebody else may have put all of this there.
+
+BOXES = (Box.HELD, Box.TRASH)
+META = ".meta"
+_META_AT_MOST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class AsideMessage:
+    """A message that was set aside. ``file`` is what it was in the queue; ``locations`` are all files of it, its own last.
+    ``reason`` says who did it; ``at`` is when, in epoch seconds, None if that is not known."""
+
+    box: Box
+    file: QueueFile
+    locations: tuple[str, ...]
+    reason: str
+    at: float | None
+
+    @property
+    def location(self) -> str:
+        return self.locations[-1]
+
+
+def encode_meta(action: str, user: str, at: float) -> bytes:
+    """The content of ``.meta``."""
+    return encode_line({"action": action, "user": escape(user), "time": at})
+
+
+def messages_aside(layout: Layout, dirs: QueueDirs, most: int = MOST) -> Iterator[tuple[int, AsideMessage]]:
+    """Yields at most ``most`` messages that were set aside, each with the descriptor of the directory that stands for the queue
+    there, which is valid until the next. What cannot be read is passed over."""
+    for box in BOXES:
+        for operation in _names(dirs, aside(box.value)):
+            reason, at = _noted(dirs, aside(box.value, operation))
+            for number in _names(dirs, aside(box.value, operation)):
+                if most <= 0:
+                    return
+                fd = _opened(dirs, aside(box.value, operation, number))
+                if fd is None:
+                    continue
+                try:
+                    found = _message(layout, fd)
+                    if found is not None:
+                        most -= 1
+                        file, paths = found
+                        locations = tuple(aside(box.value, operation, number, path) for path in paths)
+                        yield fd, AsideMessage(box, file, locations, reason, at)
+                finally:
+                    os.close(fd)
+
+
+def _opened(dirs: QueueDirs, location: str) -> int | None:
+    try:
+        with dirs.parent(location) as (at, name):
+            return dirs.files.open_dir(name, at)
+    except OSError:
+        return None
+
+
+def _names(dirs: QueueDirs, location: str) -> Sequence[str]:
+    fd = _opened(dirs, location)
+    if fd is None:
+        return ()
+    try:
+        return sorted((name for name in os.listdir(fd) if not name.startswith(".")), key=_by_number)
+    except OSError:
+        return ()
+    finally:
+        os.close(fd)
+
+
+def _by_number(name: str) -> tuple[int, str]:
+    return (int(name), "") if name.isascii() and name.isdigit() and len(name) < 12 else (1 << 40, name)
+
+
+def _message(layout: Layout, root: int) -> tuple[QueueFile, list[str]] | None:
+    """The message below ``root``, and the paths of all files there, its own last; None where there is none. A register or a lock
+    that was removed alone counts as one."""
+    try:
+        files, _ = sort_files(layout, root)
+        paths = [entry.path for entry in walk(root, layout.depth) if not entry.directory]
+    except OSError:
+        return None
+    if not files:
+        return None
+    message = next((file for file in files if file.match is not None), files[0])
+    others = [path for path in paths if path != message.path and not path.startswith(f"{message.path}/")]
+    return message, [*others, message.path]
+
+
+def _noted(dirs: QueueDirs, location: str) -> tuple[str, float | None]:
+    try:
+        with dirs.parent(f"{location}/{META}") as (at, name):
+            value: Mapping[str, Any] = json.loads(read_small(name, at, limit=_META_AT_MOST, whole=True).data)
+        action, user, time = value["action"], value["user"], value["time"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return "", None
+    if not (isinstance(action, str) and isinstance(user, str) and isinstance(time, (int, float))) or not 0 <= time < 1e12:
+        return "", None
+    return f"{escape(action[:20])} by {escape(user[:40])}", float(time)

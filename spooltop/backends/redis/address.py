@@ -2,16 +2,118 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
-from urllib.parse import quote, unquote
+import ssl
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 from spooltop.errors import UsageError
+from spooltop.model.text import escape
 from spooltop.records import dataclass
 
 from .client import Endpoint
-from .urls import Login, as_redis, endpoint, parse_url, without_secrets
 
-__all__ = ["StreamAddress"]
+# URLs of Redis servers.
+
+_OPTIONS = frozenset({"db", "username", "password"})
+_TLS_OPTIONS = frozenset({"ssl_ca_certs", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile"})
+_ALIASES = {"valkey": "redis", "valkeys": "rediss"}
+
+
+def as_redis(url: str) -> str:
+    """Returns the URL with the scheme that all programs know.
+
+    >>> as_redis("valkeys://host#a"), as_redis("unix:///s#a")
+    ('rediss://host#a', 'unix:///s#a')
+    """
+    scheme, mark, rest = url.partition("://")
+    return _ALIASES.get(scheme, scheme) + mark + rest
+
+
+def parse_url(url: str, *, queue: str) -> SplitResult:
+    """Parses a URL whose fragment names a ``queue``, as the advice of the error writes it. Raises ``UsageError`` for anything
+    else than ``redis://``, ``rediss://``, ``valkey://``, ``valkeys://`` and ``unix://``, and for an option that is not known."""
+    # The complaint goes without the URL, which may have a password in it.
+    bad = UsageError("not the URL of a Redis server", advice=f"write redis://HOST:6379/0#{queue}, or unix:///SOCKET#{queue}")
+    try:
+        parts = urlsplit(as_redis(url))
+        port = parts.port
+    except ValueError:
+        raise bad from None
+    if parts.scheme not in ("redis", "rediss", "unix") or port == 0 or not _db(parts).isdecimal():
+        raise bad
+    if not (parts.path if parts.scheme == "unix" else parts.hostname):
+        raise bad
+    known = _OPTIONS | _TLS_OPTIONS if parts.scheme == "rediss" else _OPTIONS
+    for name in parse_qs(parts.query, keep_blank_values=True):
+        if name not in known:
+            others = ", ".join(sorted(_OPTIONS | _TLS_OPTIONS))
+            advice = "write rediss:// for TLS" if name in _TLS_OPTIONS else f"there are {others}"
+            raise UsageError(f"no option {escape(name)} in the URL of a server", path=without_secrets(parts), advice=advice)
+    return parts
+
+
+class Login(NamedTuple):
+    """User and password for a server whose URL has none: an argument is seen by everybody in the list of processes."""
+
+    user: str = ""
+    password: str = ""
+
+    @classmethod
+    def from_settings(cls, words: Mapping[str, str]) -> Login:
+        """Reads ``redis_user`` and ``redis_password`` from all settings, as the environment writes them."""
+        return cls(words.get("SPOOLTOP_REDIS_USER", ""), words.get("SPOOLTOP_REDIS_PASSWORD", ""))
+
+    def __repr__(self) -> str:
+        return f"Login({self.user!r}, …)"
+
+
+def endpoint(parts: SplitResult, login: Login = Login()) -> Endpoint:  # noqa: B008  immutable
+    """Returns where the client connects. Of ``login`` counts what the URL has not."""
+    given = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    user = unquote(parts.username or "") or given.get("username", "") or login.user
+    password = unquote(parts.password or "") or given.get("password", "") or login.password
+    db = int(_db(parts))
+    if parts.scheme == "unix":
+        return Endpoint(path=unquote(parts.path), db=db, user=user, password=password)
+    tls = (lambda: _tls(given)) if parts.scheme == "rediss" else None
+    return Endpoint(host=parts.hostname or "", port=parts.port or 6379, db=db, user=user, password=password, tls=tls)
+
+
+def check_ca_file() -> None:
+    """Raises ``OSError`` where SSL_CERT_FILE names no file: OpenSSL would trust nobody, and not say why."""
+    named = os.environ.get("SSL_CERT_FILE")
+    if named and not os.access(named, os.R_OK):
+        raise OSError(errno.ENOENT, f"SSL_CERT_FILE names a file that cannot be read: {named}")
+
+
+def _tls(given: dict[str, str]) -> ssl.SSLContext:
+    """Makes the context from URL options that redis-py takes too. Raises ``OSError`` for a file that cannot be loaded."""
+    check_ca_file()
+    context = ssl.create_default_context(cafile=given.get("ssl_ca_certs"), capath=given.get("ssl_ca_path"))
+    if given.get("ssl_cert_reqs") == "none" or given.get("ssl_check_hostname", "").lower() in ("false", "0", "no"):
+        context.check_hostname = False
+    if given.get("ssl_cert_reqs") == "none":
+        context.verify_mode = ssl.CERT_NONE
+    if "ssl_certfile" in given:
+        context.load_cert_chain(given["ssl_certfile"], given.get("ssl_keyfile"))
+    return context
+
+
+def _db(parts: SplitResult) -> str:
+    return parse_qs(parts.query).get("db", ["0"])[-1] if parts.scheme == "unix" else parts.path.strip("/") or "0"
+
+
+def without_secrets(parts: SplitResult) -> str:
+    """Returns the URL of the server without user, password and options."""
+    db = _db(parts)
+    if parts.scheme == "unix":
+        return f"unix://{parts.path}" + (f"?db={db}" if db != "0" else "")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" + (f"/{db}" if db != "0" else "")
+
 
 _FORM = "STREAM/GROUP"
 

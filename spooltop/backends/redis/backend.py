@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from spooltop.errors import NotASpool, Unavailable, UsageError
-from spooltop.model.backend import OpenedOperator, OpenedTarget
+from spooltop.errors import NotASpool, SpooltopError, Unavailable, UsageError
+from spooltop.model.backend import Capabilities, OpenedOperator, OpenedTarget
 from spooltop.model.target import Labels, Target
 from spooltop.model.text import escape
 
-from .address import StreamAddress
+from .address import Login, StreamAddress
+from .client import Endpoint
+from .operator.connection import can_change, connection_to
 from .stream_names import StreamNames
-from .urls import Login
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +25,38 @@ if TYPE_CHECKING:
 
     from ..surroundings import Surroundings
 
-__all__ = ["RedisBackend", "find_targets"]
+
+# Rights of a user of the server, asked now and then and kept meanwhile.
+
+_KEPT = 30.0
+"""Seconds for which the rights of a user are not asked again."""
+
+
+class PermissionProbe:
+    """Finds out now and then what a user of the server may do to a group. For one thread."""
+
+    def __init__(
+        self, endpoint: Endpoint, names: StreamNames, shown: str, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._server = connection_to(endpoint, shown)
+        self._names = names
+        self._monotonic = monotonic
+        self._found: Capabilities | None = None
+        self._until = 0.0
+
+    def found(self) -> Capabilities:
+        """Returns what may be done, as of some seconds ago."""
+        if self._found is not None and self._monotonic() < self._until:
+            return self._found
+        self._found = None
+        try:
+            self._found = can_change(self._server, self._names)
+            self._until = self._monotonic() + _KEPT
+            return self._found
+        except SpooltopError as error:  # that passes: it is asked again at the next look
+            return Capabilities.nothing(f"{error.what.removeprefix('look: ')}; {error.advice}")
+        finally:
+            self._server.close()
 
 
 _THIS_HOST = "this-host"
@@ -49,9 +83,8 @@ class RedisBackend:
     def open(self, target: Target, settings: OpenSettings) -> OpenedTarget:
         from socket import gethostname
 
-        from .permission_probe import PermissionProbe
         from .streams.reader import StreamReader
-        from .streams.server.find import resolved
+        from .streams.server import resolved
         from .streams.verdicts import PidJudge
 
         login = Login.from_settings(settings.words)
@@ -66,7 +99,7 @@ class RedisBackend:
         )  # fmt: skip
 
         def operator() -> OpenedOperator:
-            from .operator.opening import open_operator
+            from .operator.operator import open_operator
 
             made = open_operator(
                 endpoint, names, address.shown, judge, clock=settings.clock, state=settings.state,
@@ -100,14 +133,14 @@ def find_targets(spec: str, words: Mapping[str, str]) -> list[str]:
     address = StreamAddress.parse(spec)
     if address.group is not None and not address.pattern:
         return [spec]
-    from .streams.server.find import find_groups
+    from .streams.server import find_groups
 
     return [one.spec for one in find_groups(address, Login.from_settings(words))]
 
 
 def _with_group(address: StreamAddress, words: Mapping[str, str]) -> StreamAddress:
     """Returns the address with the only group of its stream; as it is where that cannot be known: whoever opens it is told."""
-    from .streams.server.find import resolved
+    from .streams.server import resolved
 
     try:
         return resolved(address, Login.from_settings(words))

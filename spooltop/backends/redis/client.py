@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["Endpoint", "ErrorReply", "NoHandshake", "Nonsense", "RedisClient", "Reply", "WrongPassword"]
-
 _DEEPEST = 2
 """Maximum nesting of arrays: the answers to SCAN and ZRANGE have at most one array inside an array."""
 _MOST = 10_000

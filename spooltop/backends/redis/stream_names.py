@@ -9,8 +9,6 @@ from spooltop.model.text import json_object
 from spooltop.model.units import age
 from spooltop.records import dataclass
 
-__all__ = ["HANDED_BACK", "HANDED_IDLE", "LATER", "LeaseRecord", "StreamNames", "gone_words"]
-
 HANDED_BACK = "~spooltop"
 """Consumer of each group that is no program: it holds what was handed back, which may be claimed at once."""
 HANDED_IDLE = 86_400.0

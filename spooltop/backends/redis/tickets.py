@@ -15,13 +15,11 @@ from spooltop.errors import Refused, SpooltopError, Unreadable
 from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.text import escape
 
+from .address import endpoint, parse_url, without_secrets
 from .client import ErrorReply, Nonsense, RedisClient, Reply, WrongPassword
-from .urls import endpoint, parse_url, without_secrets
 
 if TYPE_CHECKING:
     from spooltop.model.vocabulary import Action, Key
-
-__all__ = ["RedisTickets"]
 
 _UNKNOWN = "Redis records no process: its holder cannot be checked"
 _LEAST = 1.0

@@ -14,8 +14,6 @@ from spooltop.model.text import escape
 
 from .client import NoHandshake
 
-__all__ = ["Kind", "Trouble", "error_of", "trouble_of_connection", "trouble_of_nonsense", "trouble_of_reply"]
-
 _LOGIN = "set SPOOLTOP_REDIS_USER and _PASSWORD, or redis_user and redis_password in a config.toml of mode 0600"
 _RIGHTS = "give this user of the server the rights that spooltop -h names, or use another user"
 _STREAM = "name a stream and one of its groups: redis://HOST/0#STREAM/GROUP"

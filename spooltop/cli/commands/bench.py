@@ -23,8 +23,6 @@ from ..terminal import Terminal
 if TYPE_CHECKING:
     from spooltop.monitor.bench.bench import Figure
 
-__all__ = ["bench"]
-
 _SHORTEST, _LONGEST = 2.0, 3600.0
 _RATE, _TIME, _SAMPLES = 10, 8, 10
 _HEADS = {
@@ -44,7 +42,7 @@ _NOTES = {
 
 def bench(args: argparse.Namespace, context: Context) -> int:
     """Prints a table for each section as soon as it is measured. 1 if something could not be measured or a lock failed."""
-    from spooltop.backends.directory.facts.trial_dir import trial_parent
+    from spooltop.backends.directory.trials import trial_parent
     from spooltop.monitor.bench.bench import Bench, check_room
 
     terminal = context.terminal
@@ -118,7 +116,7 @@ def _check_writable(parent: str) -> None:
 
 
 def _announce(path: str, parent: str, seconds: float, as_json: bool, terminal: Terminal) -> None:
-    from spooltop.backends.directory.storage.filesystem import mount_of
+    from spooltop.backends.directory.storage.disk import mount_of
     from spooltop.monitor.bench.bench import BYTES_AT_MOST, FILES_AT_MOST
 
     fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -15,8 +15,6 @@ from spooltop.run_each import run_each
 from ..context import Context, targets_of
 from .status import watched
 
-__all__ = ["check", "failed"]
-
 _LEAST = 0.5
 """Seconds that the looks have at least, however long it took to find the targets."""
 

@@ -11,8 +11,6 @@ from .. import options
 from ..context import Context
 from ..parser import COMMANDS, Command
 
-__all__ = ["completion", "script"]
-
 
 class _Option(NamedTuple):
     """An option: its spellings, its help in one line, whether a value follows, and the values that there are."""

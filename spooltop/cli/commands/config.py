@@ -14,8 +14,6 @@ from spooltop.settings import NAMES, SECRET, Settings, files_of, load, why_not_r
 from ..context import Context
 from ..render import snapshot_json
 
-__all__ = ["config"]
-
 _NONE = "—"
 _SECRETS = re.compile(r"(?<=://)\S*@|(?<=\?)[^#\s]+")
 """The user and password of a URL, and its options, among which a password may be too."""

@@ -15,8 +15,6 @@ from ..context import Context, answered, here_or
 from ..render import snapshot_json
 from ..terminal import printable
 
-__all__ = ["consumers"]
-
 NOTHING_MATCHED = 4
 
 

@@ -21,8 +21,6 @@ from ..selecting import id_of
 if TYPE_CHECKING:
     from spooltop.model.queue import Queue
 
-__all__ = ["init", "open_for", "put"]
-
 SOME = 1
 
 

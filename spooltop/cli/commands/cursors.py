@@ -17,8 +17,6 @@ from ..render import snapshot_json, snapshot_text
 from .change import change
 from .status import watched
 
-__all__ = ["cursors"]
-
 MUTED_FOR = "1h"
 
 

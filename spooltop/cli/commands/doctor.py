@@ -19,8 +19,6 @@ from ..terminal import Terminal, printable
 if TYPE_CHECKING:
     from spooltop.monitor.doctor import Diagnosis
 
-__all__ = ["doctor"]
-
 _LONGEST = 86400.0
 _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
 _COLOURS = {"ok": "32", "warning": "33", "problem": "31"}

@@ -19,8 +19,6 @@ from ..context import Context, targets_of
 from ..render import snapshot_json
 from ..terminal import Terminal
 
-__all__ = ["events"]
-
 _MOST_OPERATIONS = 100
 _SOON, _AGAIN = 0.5, 5.0
 """Seconds after which a target without changes is looked at again, at least and at most, besides the second between two looks:

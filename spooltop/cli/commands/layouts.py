@@ -17,8 +17,6 @@ from spooltop.model.text import escape
 from ..context import Context
 from ..render import snapshot_json, snapshot_text
 
-__all__ = ["layouts"]
-
 NOTHING_MATCHED = 4
 _NEEDS = {"form": ("nothing more", ""), "show": ("a layout", "NAME"), "try": ("a layout and a directory", "FILE PATH")}
 """Needs of each word, in English and as they are written."""

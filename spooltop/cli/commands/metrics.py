@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from spooltop.control import Control
     from spooltop.monitor.metrics import Metrics, TargetMetrics
 
-__all__ = ["address", "close_idle", "metrics"]
-
 _LOOPBACK = "127.0.0.1"
 _IDLE = 10.0
 """Seconds after which a connection on which nothing comes is closed: a scrape is one request, sent at once."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from spooltop.model.queue import Queue, QueueCounts
     from spooltop.moving import Moved
 
-__all__ = ["move"]
-
 DONE, LEFT, NOTHING_MATCHED, INTERRUPTED = 0, 1, 4, 130
 
 

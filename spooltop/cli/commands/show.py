@@ -23,8 +23,6 @@ from ..progress import ListingProgress, ProgressLine, while_waiting
 from ..render import changes_json, changes_text, snapshot_json, snapshot_text
 from ..selecting import id_of, selection_of
 
-__all__ = ["locks", "ls", "ops", "show", "tickets"]
-
 NOTHING_MATCHED = 4
 _WINDOW = 1000
 _OPERATIONS = 1000

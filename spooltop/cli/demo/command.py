@@ -3,26 +3,99 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import signal
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from spooltop.errors import Refused, UsageError
 from spooltop.model.operations.plan import OperationRecord
+from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action
+from spooltop.records import dataclass, field
 
 from ..context import Context
 from ..render import snapshot_json, snapshot_text
-from . import demo_dir, speed, stages
+from . import demo_dir
+from .actors import LOGS, SETTINGS, TICK, begin
 from .process_group import ProcessGroup
-from .stages import Stage
+from .scenario import Act
 
 if TYPE_CHECKING:
     from spooltop.control import Control
     from spooltop.model.look.snapshot import Snapshot
 
-__all__ = ["demo", "goodbye"]
+
+# Stages of the demo: a directory with a spool, or a server of its own with a stream.
+
+BANNER = " DEMO, deleted on exit · try 4 d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
+BANNER_KEPT = " DEMO, kept on exit · try 4 d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
+STREAM_BANNER = " DEMO, deleted on exit · try 3 d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """``target`` is what the dashboard opens, with ``settings``; ``act`` starts all actors, and ``errors`` is the file for what
+    goes wrong in them. ``end`` and ``yours`` are parts of the last words of the demo."""
+
+    target: str
+    act: Act
+    errors: str
+    banner: str
+    end: str
+    yours: str = "spooltop PATH, or make one: spooltop init PATH"
+    settings: Mapping[str, str] = field(default_factory=lambda: SETTINGS)
+    poll_logs: tuple[str, ...] = ()
+
+
+@contextmanager
+def spool_stage(path: str | None) -> Iterator[Stage]:
+    """A spool in a directory that is removed at the end; with ``path`` a spool there that is kept."""
+    from .scenario import play_on_spool
+
+    directory = demo_dir.make() if path is None else demo_dir.keep(path)
+    try:
+        begin(directory.spool)
+        logs = os.path.join(directory.spool, LOGS)
+        kept = directory.base is None
+        end = f"the spool is kept: spooltop {escape(shlex.quote(path))}" if path is not None else "the spool is removed"
+        yield Stage(
+            directory.spool, play_on_spool(directory.spool, kept=kept), os.path.join(logs, "demo.log"),
+            BANNER_KEPT if kept else BANNER, end, poll_logs=(os.path.join(logs, "poll-*.log"),),
+        )  # fmt: skip
+    finally:
+        directory.close()
+
+
+@contextmanager
+def stream_stage() -> Iterator[Stage]:
+    """A stream on a server that is ended and removed at the end. Raises ``UsageError`` where there is no program of a server, or
+    the package redis is missing."""
+    from .stream_scenario import DemoServer, check_client, find_program, make_groups, play_on_stream
+
+    program = find_program()
+    check_client()
+    directory = demo_dir.make_empty()
+    try:
+        assert directory.base is not None
+        server = DemoServer.start(program, directory.base)
+        try:
+            address = demo_dir.stream_address(directory.base)
+            make_groups(address)
+            settings = {**SETTINGS, "XDG_STATE_HOME": directory.base}
+            yield Stage(
+                address, play_on_stream(address, settings), os.path.join(directory.base, "demo.log"), STREAM_BANNER,
+                "the server and its stream are removed", "spooltop 'redis://HOST/0#STREAM/GROUP'", settings,
+            )  # fmt: skip
+        finally:
+            server.close()
+    finally:
+        directory.close()
+
 
 HUNG_UP = 128 + signal.SIGHUP
 """Exit code if the terminal was closed: nobody can read a message."""
@@ -38,7 +111,7 @@ def demo(args: argparse.Namespace, context: Context) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
     demo_dir.sweep()
-    with stages.stream_stage() if args.redis else stages.spool_stage(args.dir) as stage:
+    with stream_stage() if args.redis else spool_stage(args.dir) as stage:
         group = ProcessGroup.begin("spooltop-demo", stage.act, errors=stage.errors)
         try:
             with context.open(stage.target, watch=True, settings=stage.settings, poll_logs=stage.poll_logs) as control:
@@ -73,7 +146,7 @@ def _watched(control: Control, seconds: float) -> Snapshot:
     end = time.monotonic() + seconds
     snapshot = control.look()
     while time.monotonic() < end:
-        time.sleep(min(speed.TICK, max(0.0, end - time.monotonic())))
+        time.sleep(min(TICK, max(0.0, end - time.monotonic())))
         snapshot = control.look()
     return snapshot
 

@@ -13,18 +13,13 @@ import stat
 import tempfile
 from urllib.parse import quote
 
-from spooltop.backends.journal.log_files import STATE_DIR, state_of
+from spooltop.backends.journal.log_store import STATE_DIR, state_of
 from spooltop.engine import Spool
 from spooltop.engine.system.files import REAL_FILES, open_regular
 from spooltop.engine.system.host import flock_holders
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.text import escape
 from spooltop.records import dataclass
-
-__all__ = [
-    "MARKER", "PREFIX", "STREAM", "WORKING", "DemoDir", "keep", "left_behind", "make", "make_empty", "remove_logs", "socket_in",
-    "stream_address", "sweep",
-]  # fmt: skip
 
 PREFIX = "spooltop-demo-"
 MARKER = ".spooltop-demo"

@@ -18,8 +18,6 @@ from collections.abc import Callable
 from spooltop.engine.system.syscalls import end_with_parent, overwrite_memory, set_process_name
 from spooltop.records import dataclass
 
-__all__ = ["Child", "ProcessGroup", "fork", "own_streams"]
-
 _KILLED_AFTER = 3.0
 
 

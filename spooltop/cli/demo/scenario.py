@@ -7,12 +7,36 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from . import speed
-from .process_group import Child, fork
+from spooltop.engine import Spool, names
 
-__all__ = ["WORKERS", "Act", "HeldMessage", "Scenario"]
+from .actors import (
+    CRASH_AGAIN,
+    FIRST_CRASH,
+    FIRST_LITTER,
+    LAST_WORK,
+    LITTER_AGAIN,
+    MOST_DEAD,
+    MOST_LITTER,
+    NEWEST,
+    NEXT_CRASH,
+    NEXT_LITTER,
+    POISON_AGAIN,
+    RESTART,
+    TICK,
+    dying_writer,
+    holder,
+    poison,
+    poller_acts,
+    row,
+    slow_worker,
+    slow_writer,
+    waiter,
+    worker,
+)
+from .process_group import Child, fork
 
 WORKERS = ("worker-1.py", "worker-2.py")
 
@@ -41,7 +65,7 @@ class Scenario(ABC):
     def run(self, *, kept: bool) -> None:
         """Plays until the demo is over. ``kept``: consumers then give their claims back."""
         self.began = time.monotonic()
-        self._crash_at = self.began + speed.FIRST_CRASH
+        self._crash_at = self.began + FIRST_CRASH
         self._acts = self.acts()
         self.before()
         self.due = dict.fromkeys(self._acts, self.began)
@@ -53,7 +77,7 @@ class Scenario(ABC):
                 self.start(title, self._acts[title])
             self._casualties(now)
             self.further(now)
-            if not self.child.wait(speed.TICK):
+            if not self.child.wait(TICK):
                 break
         self._end(gently=kept)
 
@@ -96,16 +120,16 @@ class Scenario(ABC):
             title = self.running.pop(pid)
             self.dead.add(pid)
             if title in self._acts:
-                self.due[title] = now + speed.RESTART
+                self.due[title] = now + RESTART
 
     def _casualties(self, now: float) -> None:
         claims = self.held()
         self.dead.intersection_update(claim.pid for claim in claims)
         self._count({claim.name for claim in claims if claim.pid in self.dead})
         if not self._counted:
-            self._crash_at = min(self._crash_at, now + speed.CRASH_AGAIN)
+            self._crash_at = min(self._crash_at, now + CRASH_AGAIN)
         poisoned = any(claim.poison for claim in claims if claim.pid not in self.dead) or self.poison_waits(now)
-        if now < self._crash_at or len(self._counted) + poisoned >= speed.MOST_DEAD:
+        if now < self._crash_at or len(self._counted) + poisoned >= MOST_DEAD:
             return
         for claim in claims:
             if self.running.get(claim.pid) in WORKERS and not claim.poison:
@@ -123,13 +147,13 @@ class Scenario(ABC):
         os.waitid(os.P_PID, claim.pid, os.WEXITED | os.WNOWAIT)
         if self.is_held(claim.name):
             self._count(self._counted | {claim.name})
-            self._crash_at = now + speed.NEXT_CRASH
+            self._crash_at = now + NEXT_CRASH
         self._reap(now)
 
     def _end(self, *, gently: bool) -> None:
         """Waits for the actors, which have all read the end of the demo from the lifeline. If the queue is not kept, they are
         killed at once, as their work is not needed."""
-        end = time.monotonic() + (speed.LAST_WORK if gently else 0.0)
+        end = time.monotonic() + (LAST_WORK if gently else 0.0)
         while self.running:
             if time.monotonic() >= end:
                 for pid in self.running:
@@ -139,3 +163,82 @@ class Scenario(ABC):
                 del self.running[pid]
             else:
                 time.sleep(0.02)
+
+
+# The scenario in a directory: producers with cursors, consumers, writers that die, and programs that share a lock.
+
+LITTERER = "fetch_mail.py"
+
+
+def play_on_spool(spool: str, *, kept: bool) -> Act:
+    """Runs the whole demo on ``spool`` until it is over. ``kept``: consumers then give their claims back."""
+    return lambda child: SpoolScenario(child, spool).run(kept=kept)
+
+
+class SpoolScenario(Scenario):
+    """Scenario on the directory ``spool``. ``poison`` is the id of the message that kills each of its consumers."""
+
+    def __init__(self, child: Child, spool: str) -> None:
+        super().__init__(child)
+        self.spool = spool
+        self.poison = ""
+        self._poison_at = float("inf")
+        self._litterers: set[int] = set()
+
+    def acts(self) -> Mapping[str, Act]:
+        self._litter_at = self.began + FIRST_LITTER
+        queue = partial(Spool, self.spool, durable=False)
+        return {
+            **poller_acts(self.spool, self.began),
+            WORKERS[0]: worker(queue, 0.4, 0.8),
+            WORKERS[1]: worker(queue, 0.3, 0.6),
+            "indexer.py": slow_worker(queue),
+            "export_mail.py": slow_writer(self.spool),
+            "import.py": holder(self.spool),
+            "backup.py": waiter(self.spool),
+        }
+
+    def before(self) -> None:
+        with Spool(self.spool, durable=False) as box:
+            self.poison = box.put(poison(77119), source="teams")
+            for _ in range(2):
+                os.waitpid(fork(WORKERS[0], self._die_with_it), 0)
+                box.recover()
+            for source in ("email", "signal"):
+                newest = NEWEST[source]
+                box.put_many([row(source, newest - back) for back in range(6)], source=source)
+
+    def _die_with_it(self) -> None:
+        with Spool(self.spool, durable=False) as box:
+            box.claim()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def held(self) -> Sequence[HeldMessage]:
+        claims = [names.parse(name, claimed=True) for name in os.listdir(os.path.join(self.spool, "cur"))]
+        return [HeldMessage(one.raw, one.pid, one.id == self.poison) for one in claims if one.pid is not None]
+
+    def is_held(self, name: str) -> bool:
+        return os.path.lexists(os.path.join(self.spool, "cur", name))
+
+    def poison_waits(self, now: float) -> bool:
+        boxes = [set(os.listdir(os.path.join(self.spool, box))) for box in ("new", "cur")]
+        waits, claimed = (any(raw.startswith(self.poison) for raw in box) for box in boxes)
+        if waits or claimed:
+            self._poison_at = now + POISON_AGAIN
+        elif now >= self._poison_at:
+            with Spool(self.spool, durable=False) as box:
+                self.poison = box.put(poison(77119), source="teams")
+            return True
+        return waits
+
+    def further(self, now: float) -> None:
+        files = os.listdir(os.path.join(self.spool, "tmp"))
+        writing = {pid for pid, title in self.running.items() if title == LITTERER}
+        left = sum(pid in writing or any(f".P{pid}R" in raw for raw in files) for pid in self._litterers)
+        if not left:
+            self._litter_at = min(self._litter_at, now + LITTER_AGAIN)
+        if now < self._litter_at:
+            return
+        self._litter_at = now + NEXT_LITTER
+        if left < MOST_LITTER:
+            self._litterers.add(self.start(LITTERER, dying_writer(self.spool)))

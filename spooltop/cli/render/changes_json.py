@@ -10,8 +10,6 @@ from spooltop.model.text import escape
 
 from .snapshot_json import SCHEMA, named
 
-__all__ = ["audited", "operation", "outcome"]
-
 
 def outcome(plan: Plan, result: Result | None, *, dry_run: bool) -> dict[str, Any]:
     """The plan of a change as a JSON object and, if it was applied, the outcome of each item."""

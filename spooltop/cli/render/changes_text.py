@@ -15,8 +15,6 @@ from spooltop.model.vocabulary import Action, Verdict
 from ..terminal import printable
 from .snapshot_text import date, held, tries, verdict
 
-__all__ = ["audited", "operations", "plan", "result"]
-
 SAMPLE = 10
 """Maximum number of items of a plan that are listed; ``--json`` lists all of them."""
 

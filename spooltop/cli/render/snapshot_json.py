@@ -20,10 +20,6 @@ from spooltop.model.target import full_name
 from spooltop.model.text import escape, escape_text
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key
 
-__all__ = [
-    "SCHEMA", "cursors", "dumps", "holders", "locks", "message", "named", "put", "row", "selection", "status", "status_head",
-]  # fmt: skip
-
 SCHEMA = 1
 """Schema version in every object."""
 _BOXES = (*LIVE, *ASIDE)

@@ -16,10 +16,6 @@ from spooltop.model.vocabulary import EXITED, RUNNING, Action, Box, Verdict
 
 from ..terminal import printable
 
-__all__ = [
-    "cursors", "date", "held", "holders", "locks", "message", "rows", "rows_head", "status", "tickets", "tries", "verdict",
-]  # fmt: skip
-
 _CHANGES_ALONE = {"cursors": Action.SET_CURSOR, "tickets": Action.UNLOCK, "locks": Action.UNLOCK}
 """Available change in layouts without messages, by layout."""
 _SIGNS = {Severity.CRITICAL: "✗", Severity.WARNING: "!", Severity.NOTE: " "}

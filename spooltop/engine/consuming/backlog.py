@@ -15,8 +15,6 @@ from heapq import heappop, heappush
 from ..names import MAX_NEW, claimable, enqueued_us, not_before
 from ..system.files import Files
 
-__all__ = ["Backlog", "listing"]
-
 LIMIT = 200_000
 """Maximum number of names that are kept; about 25 MB; half as many for names that do not begin with a time."""
 _FUTURE = 1_000_000

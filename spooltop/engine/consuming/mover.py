@@ -20,8 +20,6 @@ from ..system.syscalls import translating
 from .consumer import Claim, Consumer
 from .recovery import has_other_name
 
-__all__ = ["SpoolMover"]
-
 
 class SpoolMover:
     """Implements ``model.moves.MessageMover`` with ``consumer``, whose presence file says where the messages go."""

@@ -7,15 +7,13 @@ import os
 import stat
 from collections.abc import Callable
 
-from spooltop.model.vocabulary import ASIDE, Box, Verdict
+from spooltop.model.vocabulary import ASIDE, DIED, Box, Verdict
 
 from ..dirs import SpoolDirs
-from ..names import DIED, Name, parse, requeued_name
+from ..names import Name, parse, requeued_name
 from ..presence import ANY_MACHINE, CONSUMERS, Presence, Vantage, judge, look
 from ..set_aside import entries, folder, reject
 from ..system.files import is_inode
-
-__all__ = ["has_other_name", "recover"]
 
 _GOING = ".gone-"
 """Prefix of a presence file's name while the file is being removed."""

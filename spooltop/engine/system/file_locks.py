@@ -8,8 +8,6 @@ import os
 import struct
 import sys
 
-__all__ = ["OFD_LOCKS", "FileLocks"]
-
 _LOCK = fcntl.LOCK_EX | fcntl.LOCK_NB
 _flock = fcntl.flock
 

@@ -18,6 +18,7 @@ from ..system.host import file_system, is_network, sees_all_pids
 
 # Interface of all ticket queues.
 
+
 class BaseTicketQueue(abc.ABC):
     """A first-come-first-served queue: ``register``, wait until ``is_head``, work, ``remove``."""
 

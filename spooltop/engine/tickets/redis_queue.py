@@ -9,8 +9,6 @@ from typing import Any
 
 from .file_queue import BaseTicketQueue, log, parse_redis_ticket
 
-__all__ = ["RedisTicketQueue"]
-
 _REGISTER = """
 local ticket = redis.call('INCR', KEYS[1])
 local top = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')

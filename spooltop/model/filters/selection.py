@@ -10,8 +10,6 @@ from ..row import Row
 from ..text import escape
 from ..vocabulary import Box, Key, Verdict
 
-__all__ = ["Selection"]
-
 
 @dataclass(frozen=True, slots=True)
 class Selection:

@@ -9,8 +9,6 @@ from ..filters.selection import Selection
 from ..text import escape
 from ..vocabulary import Box, Owner, Verdict
 
-__all__ = ["ConsumerList", "ConsumerRate", "ConsumerRow", "Usage", "nameless_words"]
-
 _RANKS = {"DEAD": 5, "stopped": 4, "unknown": 3, "running": 2, "exited": 0}
 
 

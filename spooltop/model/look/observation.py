@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from spooltop.records import dataclass, field
 
-from ..capabilities import Capabilities
+from ..backend import Capabilities
 from ..cursors import CursorSource, Poll
 from ..row import Row
 from ..text import escape
@@ -19,6 +19,7 @@ from ..vocabulary import DIED, Box, Key
 from .locks import Lock
 
 # Capacity: how much is left of what a queue needs, the space of a file system or the memory of a server.
+
 
 @dataclass(frozen=True, slots=True)
 class Capacity:

@@ -11,8 +11,6 @@ from typing import Any, TypeVar, overload
 
 from .plan import BATCH
 
-__all__ = ["CHUNK", "Chunked", "Column", "column_of", "columns_of", "cut", "expand", "joined", "pack"]
-
 CHUNK = BATCH
 """Items per chunk. A batch is announced, done and reported together, so it is unpacked once."""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import spooltop
-from spooltop.backends.directory.facts.trial_dir import TrialDir, remove_tree, sweep
+from spooltop.backends.directory.trials import TrialDir, remove_tree, sweep
 from spooltop.engine import Spool
 from spooltop.errors import Refused, SpooltopError
 from spooltop.records import dataclass

@@ -17,8 +17,6 @@ from spooltop.engine import Spool
 from spooltop.engine.system.syscalls import rename_noreplace
 from spooltop.records import dataclass, field
 
-__all__ = ["BATCH", "CONTENDERS", "FILES", "LOCKS", "PAYLOAD", "Measured", "run_files", "run_lock", "run_reader", "run_writer"]
-
 PAYLOAD = 1024
 """Bytes of a file or a message."""
 BATCH = 200

@@ -18,8 +18,6 @@ from spooltop.engine.system.syscalls import end_with_parent
 from ..latency import Latencies
 from .tasks import Measured, run_files, run_lock, run_reader, run_writer
 
-__all__ = ["main"]
-
 
 def main() -> None:
     parent = int(sys.argv[1])

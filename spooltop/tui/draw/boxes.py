@@ -13,8 +13,6 @@ from spooltop.model.vocabulary import ASIDE, LIVE, Box
 from .elements.glyphs import BARS, UNWATCHED
 from .elements.spans import Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, shown, text_width
 
-__all__ = ["box_table", "boxes_in_a_line", "flow_lines", "percentile_line", "spark", "suppressed_line"]
-
 _CELLS = 20
 
 

@@ -18,11 +18,6 @@ from .elements.apart import ALONE, Ends, cut_apart
 from .elements.spans import Span, Style, clip_left, safe, shown, text_width
 from .every_screen.freshness import Times
 
-__all__ = [
-    "COLUMNS", "GAP", "MARGIN", "Column", "Moment", "age_text", "columns_for", "fitting", "owner_text", "short_id",
-    "verdict_span",
-]  # fmt: skip
-
 GAP = 2
 MARGIN = 3
 """Cells at the left of each row: the cursor, the mark, and a gap."""

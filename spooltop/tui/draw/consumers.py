@@ -32,8 +32,6 @@ from .elements.spans import (
 from .every_screen.freshness import Freshness, Times, freshness_line, when
 from .lists import row_line, title_line
 
-__all__ = ["COLUMNS", "columns_of", "consumer_header", "consumer_lines", "consumer_name", "list_width", "ranked"]
-
 _STYLES = {"DEAD": Style.BAD, "stopped": Style.WARN, "unknown": Style.WARN, "exited": Style.DIM}
 _SIDE_BY_SIDE = 120
 _DETAIL = 11

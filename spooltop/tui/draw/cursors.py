@@ -32,8 +32,6 @@ from .elements.spans import (
 from .every_screen.freshness import when
 from .one_cursor import LOUD, cursor_detail, verdict_words
 
-__all__ = ["cursor_glance", "cursor_table"]
-
 _TITLED = 12
 """Lines from which on the list has a title."""
 _CLAUSE = re.compile(r"[,;] |(?<=\?) ")

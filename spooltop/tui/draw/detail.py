@@ -31,8 +31,6 @@ from .elements.spans import (
 )
 from .every_screen.freshness import when
 
-__all__ = ["PayloadLines", "detail", "labelled", "message_lines"]
-
 _LABEL = 9
 _DRAWN = ("enqueued", "waits", "source", "holder", "writer")
 """Facts of a reader that are drawn from the row, or at a place of their own."""

@@ -10,8 +10,6 @@ from .elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, pad
 from .every_screen.freshness import when
 from .every_screen.panel_frame import WIDEST, inner_width, panel_frame
 
-__all__ = ["follow_lines"]
-
 _TIME = 10
 _ID = 16
 

@@ -8,8 +8,6 @@ from spooltop.records import dataclass
 
 from .elements.spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, pad, plain, shown, text_width, wrap
 
-__all__ = ["LEGEND", "MOUSE", "HelpEntry", "HelpSection", "help_lines"]
-
 _TWO_COLUMNS = 76
 
 

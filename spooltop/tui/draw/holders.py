@@ -12,8 +12,6 @@ from .elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, pad
 from .every_screen.freshness import when
 from .every_screen.panel_frame import WIDEST, inner_width, panel_frame
 
-__all__ = ["holders_lines"]
-
 _NARROW = 56
 """Inner width in cells from which on the user has a column."""
 

@@ -10,7 +10,7 @@ from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import Sort
 from spooltop.model.vocabulary import Box
 
-from .columns import COLUMNS, GAP, MARGIN, Column, Moment, columns_for, sort_title
+from .columns import GAP, MARGIN, Column, Moment, sort_title
 from .elements.apart import ALONE, Ends
 from .elements.spans import (
     Line,
@@ -32,8 +32,6 @@ from .elements.spans import (
     text_width,
 )
 from .every_screen.freshness import Freshness, Times, freshness_line
-
-__all__ = ["COLUMNS", "Column", "columns_for", "list_header", "row_line", "title_line"]
 
 
 def list_header(

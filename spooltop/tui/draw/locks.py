@@ -27,8 +27,6 @@ from .elements.spans import (
     wrap,
 )
 
-__all__ = ["holder_info", "lock_facts", "lock_lines", "lock_table", "locks_used", "ranked"]
-
 _STYLES = {"STALE": Style.WARN, "BLOCKED": Style.BAD}
 _STALE = "; the file is the lock: nobody can take it"
 _INDENT = 11

@@ -34,8 +34,6 @@ from .elements.spans import (
 from .every_screen.freshness import when
 from .locks import holder_info
 
-__all__ = ["LOUD", "cursor_detail", "verdict_words", "written"]
-
 LOUD = {
     "reverted": Style.BAD, "rewound": Style.BAD, "unreadable": Style.BAD, "missing": Style.BAD,
     "stalled": Style.WARN, "stopped": Style.WARN,

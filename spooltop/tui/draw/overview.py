@@ -19,8 +19,6 @@ from .panels.overview import PANELS_HIGH, PANELS_WIDE, overview_panels
 from .panels.ranked import depth_chart, side_claims
 from .problems import top_problems
 
-__all__ = ["overview", "problem_rows"]
-
 _TINY = 14
 """Lines from which on space is reserved for problems that do not exist."""
 

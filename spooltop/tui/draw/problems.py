@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from spooltop.model import units
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.look.snapshot import Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 from .elements.spans import BLANK, Line, Span, Style, clip, crop, join, safe, select, shown, spread, text_width, wrap
-
-__all__ = ["SIGNS", "problem_block", "problem_hint", "problem_keys", "problem_lines", "problem_title", "top_problems"]
 
 SIGNS = {
     Severity.CRITICAL: Span("✗", Style.BAD),

@@ -33,10 +33,6 @@ from .elements.spans import (
 )
 from .every_screen.freshness import when
 
-__all__ = [
-    "SORTS", "Frame", "chosen_line", "column_at", "frame", "in_order", "matching", "spool_line", "spools_header", "title_line",
-]  # fmt: skip
-
 _SIGNS = {
     Level.SILENT: Span("✗", Style.BAD), Level.CRITICAL: Span("✗", Style.BAD), Level.UNKNOWN: Span("?", Style.WARN),
     Level.WARNING: Span("!", Style.WARN), Level.NOTE: Span("·", Style.DIM), Level.FINE: Span("✓", Style.GOOD),

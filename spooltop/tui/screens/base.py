@@ -22,8 +22,6 @@ from ..widgets import WHEEL, LinesView
 from .footer import footer_line
 from .input import LineEdit
 
-__all__ = ["ANYWHERE", "CONFIRMING", "LEAST", "LEAVING", "TableScreen", "early_words", "too_small"]
-
 T = TypeVar("T")
 
 LEAST = (40, 10)

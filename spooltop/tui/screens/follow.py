@@ -18,8 +18,6 @@ from .scrolling import ScrollingScreen
 if TYPE_CHECKING:
     from ..threads.messages import Found
 
-__all__ = ["FollowScreen"]
-
 
 class FollowScreen(ScrollingScreen[None]):
     """``since``: claims that began before it do not count (epoch seconds; 0: a present claim counts). ``keep``: the screen below

@@ -8,8 +8,6 @@ from ..command_lists import tabs
 from ..context import View
 from ..draw.elements.spans import Line, Span, Style, join, line_width
 
-__all__ = ["ALWAYS", "footer_line", "tab_line"]
-
 ALWAYS = ("/", "z", "?", "q", "Esc")
 """Keys that are shown next to the views."""
 _SHORT = {"consumers": "Cons", "cursors": "Curs"}

@@ -20,8 +20,6 @@ from .scrolling import ScrollingScreen
 if TYPE_CHECKING:
     from ..threads.messages import Found
 
-__all__ = ["HelpScreen"]
-
 
 def sections(context: CommandContext, *, mouse: bool) -> list[HelpSection]:
     """The table's help of one view, as sections to draw; ``mouse``: the mouse is on."""

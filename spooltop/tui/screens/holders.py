@@ -17,8 +17,6 @@ from ..session import Session
 from ..threads.deliver import deliver
 from .text import TextScreen
 
-__all__ = ["HoldersScreen"]
-
 
 class HoldersScreen(TextScreen[None]):
     """``key`` is a row's key, or the path of a lock or cursor file; ``name`` is what users call it."""

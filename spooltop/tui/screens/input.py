@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from spooltop.records import dataclass
 
-__all__ = ["LineEdit"]
-
 
 @dataclass(slots=True)
 class LineEdit:

@@ -13,8 +13,6 @@ from ..widgets import LinesView
 from .input import LineEdit
 from .scrolling import ChoosingScreen
 
-__all__ = ["PaletteScreen"]
-
 
 class PaletteScreen(ChoosingScreen[str | None]):
     """Returns the id of the chosen command, None where it was left."""

@@ -10,8 +10,6 @@ from textual.strip import Strip
 
 from ..widgets import LinesView
 
-__all__ = ["Panel"]
-
 
 class Panel(LinesView):
     """``painted_at`` is the time (of the event clock) at which the present lines were painted for a window of this size, None

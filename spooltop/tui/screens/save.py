@@ -19,8 +19,6 @@ from ..threads.deliver import deliver
 from .base import TableScreen
 from .input import LineEdit
 
-__all__ = ["SaveScreen"]
-
 _WIDEST = 100
 _ADVICE = (
     "The whole payload, with fields redacted as they are shown. The file must not exist yet; only you may read it. "

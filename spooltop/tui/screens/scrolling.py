@@ -12,8 +12,6 @@ from ..session import AppSession
 from .base import ANYWHERE, TableScreen
 from .input import LineEdit
 
-__all__ = ["ChoosingScreen", "ScrollingScreen", "SteppingScreen"]
-
 
 class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
     """A screen that defines what a step is and how many lines there are."""

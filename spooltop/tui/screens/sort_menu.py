@@ -9,8 +9,6 @@ from ..draw.elements.spans import Line, Span, Style, join, plain, restyle
 from ..session import AppSession
 from .scrolling import ChoosingScreen
 
-__all__ = ["SortScreen"]
-
 
 class SortScreen(ChoosingScreen[str | None]):
     """Returns the id of the chosen column, None where it was left. ``columns`` are (id, title)."""

@@ -36,8 +36,6 @@ from .footer import footer_line
 from .input import LineEdit
 from .sort_menu import SortScreen
 
-__all__ = ["SpoolsScreen"]
-
 _ASCENDING = ("name",)
 """The orders that begin with the smallest, as they are chosen."""
 

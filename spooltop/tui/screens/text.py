@@ -9,8 +9,6 @@ from textual.screen import ScreenResultType
 from ..draw.elements.spans import Line, line_text
 from .scrolling import ScrollingScreen
 
-__all__ = ["TextScreen"]
-
 
 class TextScreen(ScrollingScreen[ScreenResultType], Generic[ScreenResultType]):
     """Subclasses give the text; this class scrolls it."""

@@ -22,8 +22,6 @@ from spooltop.stop_event import StopEvent
 from .image import TerminalImage
 from .writer import ScreenWriter
 
-__all__ = ["TerminalDriver"]
-
 _SCREEN = 2
 """The descriptor that is drawn on: stdout may be redirected."""
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"

@@ -13,8 +13,6 @@ from typing import TypeAlias
 
 from rich.cells import get_character_cell_size
 
-__all__ = ["TerminalImage"]
-
 Cell: TypeAlias = tuple[str, str] | None
 """The characters of a cell (none in the right half of a wide character) and its SGR parameters; None where nobody drew it."""
 

@@ -13,8 +13,6 @@ from spooltop.model.operations.plan import Outcome, Result
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action
 
-__all__ = ["catch_signals", "goodbye", "printable", "require_descriptors", "shell", "silence_output", "terminal_gone"]
-
 
 def catch_signals(leave: Callable[[int], object]) -> None:
     """Calls ``leave`` with 128 + the number on SIGTERM and SIGHUP, so that the terminal is restored."""

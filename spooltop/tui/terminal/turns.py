@@ -6,8 +6,6 @@ import asyncio
 import sys
 from selectors import DefaultSelector, SelectorKey
 
-__all__ = ["event_loop"]
-
 LONG = 0.01
 """Seconds for which the thread that draws may go on while others wait: most of what a key takes."""
 SHORT = 0.001

@@ -12,8 +12,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["ScreenWriter"]
-
 _AT_MOST = 32_768
 """Bytes that may wait before further output is left out."""
 _STEP = 512

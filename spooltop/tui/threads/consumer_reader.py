@@ -10,8 +10,6 @@ from spooltop.model.look.consumers import ConsumerList, ConsumerRow
 from ..control_protocol import ControlProtocol
 from .messages import ConsumersRead, Found
 
-__all__ = ["ConsumerReader"]
-
 
 class ConsumerReader:
     """Reads the consumers after each look, and posts them where a screen would show something else than before."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["CurrentStep"]
-
 
 class CurrentStep:
     """The present work of a thread. May be read from any thread."""

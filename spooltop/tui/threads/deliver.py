@@ -9,8 +9,6 @@ from typing import TypeVar
 from textual.message import Message
 from textual.message_pump import MessagePump
 
-__all__ = ["deliver", "now_and_then"]
-
 T = TypeVar("T")
 
 EVERY = 0.2

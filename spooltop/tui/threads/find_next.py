@@ -9,8 +9,6 @@ from spooltop.records import replace
 
 from .messages import ListRequest, Search
 
-__all__ = ["match"]
-
 
 def match(list_anew: Callable[[ListQuery], Listing], listing: Listing, request: ListRequest, search: Search) -> int | None:
     """The place of the match in ``listing``; None where there is none in that direction. Both lists have the same order, so a

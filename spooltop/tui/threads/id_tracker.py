@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from ..control_protocol import ControlProtocol
 from .messages import Found, MessagesTracked
 
-__all__ = ["IdTracker"]
-
 
 class IdTracker:
     """Posts the places of the followed messages after each look."""

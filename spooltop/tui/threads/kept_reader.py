@@ -11,8 +11,6 @@ from spooltop.model.kept_view import KeptView
 from ..control_protocol import ControlProtocol
 from .worker import outcome
 
-__all__ = ["KeptReader", "kept_view"]
-
 _PATIENCE = 0.3
 """Seconds for which a home that does not answer is waited for."""
 

@@ -14,8 +14,6 @@ from ..control_protocol import ControlProtocol
 from .list_progress import IntervalProgress
 from .messages import Found, ListAdvanced, ListRequest, Page, RowsRead
 
-__all__ = ["ListMaker"]
-
 TIMED = 100
 """Factor of its duration for which a list is kept when nothing changed but the time: ages in a list of a million cost 1 %."""
 

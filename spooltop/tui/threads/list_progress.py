@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 
 from spooltop.model.row import Row
 
-__all__ = ["IntervalProgress"]
-
 FIRST = 0.1
 """Seconds before the first drawing: a faster listing is shown when it is complete."""
 LONGER = 4.0

@@ -16,8 +16,6 @@ from .find_next import match
 from .list_maker import ListMaker
 from .messages import ClockMoved, Found, KeysRead, ListRequest, LookFailed, MatchFound, Page, RowsRead, SnapshotTaken
 
-__all__ = ["MARGIN", "ListServer"]
-
 MARGIN = 50
 """Rows read above and below the window, so that a step beyond its edge shows rows at once."""
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from .messages import Found, KeysRead, MatchFound
 
-__all__ = ["Mailbox"]
-
 _ANSWERS = (KeysRead, MatchFound)
 """Answers to single requests about the list that precedes them."""
 

@@ -12,24 +12,6 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Key
 from spooltop.records import dataclass
 
-__all__ = [
-    "ClockMoved",
-    "ConsumersRead",
-    "Found",
-    "KeysRead",
-    "ListAdvanced",
-    "ListRequest",
-    "LookFailed",
-    "MatchFound",
-    "MessagesTracked",
-    "Page",
-    "PayloadRead",
-    "Requested",
-    "RowsRead",
-    "Search",
-    "SnapshotTaken",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Search:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from spooltop.model.look.observation import Observation
 
-__all__ = ["FRESH", "ORDINARY", "Pace", "rest_after"]
-
 QUIET = 1.0
 """Seconds to wait for an event before the next look: a consumer that dies causes none."""
 CALM = 5

@@ -10,8 +10,6 @@ from spooltop.model.vocabulary import Key
 from ..control_protocol import PAYLOAD_LIMIT, ControlProtocol
 from .messages import Found, PayloadRead
 
-__all__ = ["PayloadReader"]
-
 
 class PayloadReader:
     """Reads one payload again after each look, and posts it where it differs from what was read before."""

@@ -27,8 +27,6 @@ from .pace import Pace
 from .payloads import PayloadReader
 from .worker import outcome
 
-__all__ = ["SnapshotThread"]
-
 T = TypeVar("T")
 
 

@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from spooltop.errors import SpooltopError
 
-__all__ = ["Worker", "outcome"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from spooltop.model.vocabulary import Owner, Verdict
 from spooltop.monitor.events import EventKind, QueueEvent, TargetEvents
 from spooltop.records import dataclass
 
-__all__ = ["EventLog", "LoggedEvent"]
-
 _KEPT = 200
 """Events that are kept."""
 _RESULTS = 20

@@ -16,10 +16,6 @@ from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict
 
 from ..threads.messages import MessagesTracked
 
-__all__ = [
-    "FOLLOWED_AT_MOST", "FOLLOWS", "CursorSet", "cursor_set", "cursor_since", "followed_ids", "since_then", "waiting",
-]  # fmt: skip
-
 FOLLOWS = frozenset({Action.REQUEUE, Action.RELEASE, Action.RESTORE, Action.INJECT, Action.UNDO})
 """Actions whose messages move on by themselves."""
 

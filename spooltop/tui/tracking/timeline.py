@@ -13,8 +13,6 @@ from spooltop.records import dataclass
 
 from ..threads.messages import MessagesTracked
 
-__all__ = ["Timeline", "TimelineStep"]
-
 _HELD = {
     Box.HELD: "set aside in held", Box.REJECTED: "set aside in rejected", Box.TRASH: "in the trash", Box.DELIVERED: "delivered",
 }  # fmt: skip

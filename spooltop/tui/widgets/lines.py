@@ -15,8 +15,6 @@ from spooltop.tui.draw.elements.spans import Line, Style, line_text, text_width
 
 from .styles import COLOURED, UNCOLOURED, line_strip
 
-__all__ = ["LinesView"]
-
 CHOSEN = "▌"
 """The first character of the chosen line."""
 

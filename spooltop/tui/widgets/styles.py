@@ -10,8 +10,6 @@ from textual.strip import Strip
 
 from spooltop.tui.draw.elements.spans import Line, Style
 
-__all__ = ["COLOURED", "UNCOLOURED", "line_strip"]
-
 # Only the foreground is set, and most text keeps the terminal's own colour: yellow text alone is hard to read on white.
 COLOURED: Mapping[Style, RichStyle] = {
     Style.NORMAL: RichStyle(),

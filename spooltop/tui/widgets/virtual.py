@@ -18,8 +18,6 @@ from spooltop.tui.draw.elements.spans import Line, Style, plain
 from .styles import COLOURED, UNCOLOURED, line_strip
 from .window import Window
 
-__all__ = ["WHEEL", "VirtualList"]
-
 T = TypeVar("T")
 
 WHEEL = 3

@@ -16,7 +16,7 @@ from spooltop.backends.layouts.operator.operator import LayoutOperator
 from spooltop.backends.layouts.reader import LayoutReader
 from spooltop.backends.surroundings import Users
 from spooltop.control import Control, open_control
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.look.locks import Holders
 from spooltop.model.look.observation import Disk, Viewer
 from spooltop.model.operations.plan import Result
@@ -96,7 +96,7 @@ def outcomes(result: Result) -> list[tuple[str, str]]:
 
 def use_own_layouts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the layouts in ``folder`` known, for root too."""
-    monkeypatch.setattr("spooltop.backends.layouts.definition.library.folders", lambda environ, uid=None: (str(folder),))
+    monkeypatch.setattr("spooltop.backends.layouts.load.folders", lambda environ, uid=None: (str(folder),))
 
 
 def set_default(monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:

@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from spooltop import open_queue
-from spooltop.backends.layouts.definition.library import SHIPPED, folders, layout_files, read_layout
-from spooltop.backends.layouts.definition.load import parse_layout
-from spooltop.backends.layouts.definition.templates import Template
-from spooltop.backends.layouts.definition.units import time_of
+from spooltop.backends.layouts.definition import Template, time_of
+from spooltop.backends.layouts.load import SHIPPED, folders, layout_files, parse_layout, read_layout
 from spooltop.control import open_control
 from spooltop.errors import SpooltopError, UsageError
 from spooltop.model.vocabulary import Action, Box

@@ -215,7 +215,7 @@ def test_ages_by_the_domain_of_senders(queue: Path) -> None:
 
 
 def test_a_large_queue_is_read_by_an_even_sample_first(queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spooltop.backends.layouts.row_maker._READ_AT_MOST", 100)
+    monkeypatch.setattr("spooltop.backends.layouts.reader._READ_AT_MOST", 100)
     for number in range(400):
         put(queue, number, f"a@{'first' if number < 200 else 'second'}.example", 30)
     ages, _ = looked(queue)

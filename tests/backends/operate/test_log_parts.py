@@ -22,7 +22,7 @@ PARTS = [f"journal.{number:06}.jsonl" for number in range(1, 6)]
 @pytest.fixture
 def small(world: SpoolWorld, monkeypatch: pytest.MonkeyPatch) -> SpoolWorld:
     """World with the messages a to f in new, in which a part begins once there is a line."""
-    monkeypatch.setattr("spooltop.backends.journal.log_files.LogFiles.rotate_at", 1)
+    monkeypatch.setattr("spooltop.backends.journal.log_store.LogFiles.rotate_at", 1)
     for name in "abcdef":
         world.put(name)
     return world
@@ -104,7 +104,7 @@ def test_a_part_that_begins_while_the_journal_is_read_is_not_mixed_with_what_is_
 def test_only_so_many_parts_are_kept_and_none_of_another_user_in_a_sticky_directory_goes(
     small: SpoolWorld, before_call: Interpose, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spooltop.backends.journal.log_parts.MOST_PARTS", 2)
+    monkeypatch.setattr("spooltop.backends.journal.log_store.MOST_PARTS", 2)
     done = [hold(small, name) for name in "abcde"]
     assert journals(small) == [*PARTS[2:4], LOG] and operations(small) == done[:1:-1]
     before_call("unlink", fails(errno.EACCES), PARTS[2])

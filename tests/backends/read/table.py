@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from spooltop.backends.directory import backend, options, world
-from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes, ProcessUse
-from spooltop.backends.directory.liveness.procfs import ProcOwner
+from spooltop.backends.directory import backend, world
+from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes, ProcessUse, ProcOwner
 from spooltop.control import Control
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.presence import PresenceLock
@@ -28,7 +27,7 @@ __all__ = ["FakeProcesses", "ProcOwner", "Process", "ProcessUse", "presence", "s
 def surround(monkeypatch: pytest.MonkeyPatch, around: Mapping[str, Any], **limits: float) -> None:
     """Has directories that are opened from now on look at ``around``, a process table and clocks, within ``limits``."""
     monkeypatch.setattr(backend, "World", partial(world.World, **around))
-    monkeypatch.setattr(backend, "OpenOptions", partial(options.OpenOptions, **limits))
+    monkeypatch.setattr(backend, "OpenOptions", partial(world.OpenOptions, **limits))
 
 
 @contextmanager

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from spooltop.backends.directory.facts import trials
-from spooltop.backends.directory.facts.host_facts import shares
-from spooltop.backends.directory.facts.trials import try_all
+from spooltop.backends.directory import trials
+from spooltop.backends.directory.facts import shares
+from spooltop.backends.directory.trials import try_all
 from spooltop.engine import Spool
 from spooltop.engine.system.files import Files
 from tests.cli.streams import spooltop

@@ -16,11 +16,19 @@ from typing import Any
 
 import pytest
 
-from spooltop.backends.directory.liveness.pid_liveness import Certainty, judge_pid
-from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes, Watchers
-from spooltop.backends.directory.liveness.procfs import ProcFs, ProcOwner
-from spooltop.backends.directory.storage.filesystem import Mount, changes_unseen, is_local, sends_no_events
-from spooltop.backends.directory.surroundings import LocalSurroundings
+from spooltop.backends.directory.liveness.processes import (
+    Certainty,
+    Descriptor,
+    Descriptors,
+    Process,
+    Processes,
+    ProcFs,
+    ProcOwner,
+    Watchers,
+    judge_pid,
+)
+from spooltop.backends.directory.standalone_reader import LocalSurroundings
+from spooltop.backends.directory.storage.disk import Mount, changes_unseen, is_local, sends_no_events
 from spooltop.model.vocabulary import Verdict
 from tests.builders import GONE
 from tests.needs import needs

@@ -16,8 +16,8 @@ import pytest
 
 from spooltop.backends.directory.events import watcher
 from spooltop.backends.directory.events.inotify import Events, inotify_source, parsed
+from spooltop.backends.directory.scan.boxes import BoxScanner
 from spooltop.backends.directory.scan.scan import scan_box
-from spooltop.backends.directory.scan.scheduler import BoxScanner
 from spooltop.backends.directory.world import World
 from spooltop.model.vocabulary import Box
 from spooltop.stop_event import StopEvent

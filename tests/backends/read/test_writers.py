@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.backends.directory.cursors.version import handle_of
+from spooltop.backends.directory.cursors.files import handle_of
 from spooltop.backends.directory.cursors.writers import WriterWatch, parse_events
 from spooltop.control import Control, open_control
 from spooltop.model.look.locks import LockHolder

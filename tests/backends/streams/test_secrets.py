@@ -69,7 +69,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in [name for name in os.environ if name.startswith(("SPOOLTOP_", "XDG_", "SSL_CERT"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("spooltop.backends.redis.operator.opening.STATE_DIR", str(tmp_path / "state"))  # root's own
+    monkeypatch.setattr("spooltop.backends.redis.operator.operator.STATE_DIR", str(tmp_path / "state"))  # root's own
     return tmp_path
 
 

@@ -7,29 +7,328 @@ what is left out (``left_out``, ``cut``, ``unread``).
 
 from __future__ import annotations
 
+import errno
+import itertools
+import json
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from spooltop.engine.cursors import FILE_MAX, LOCK
+from spooltop.engine.cursors import FILE_MAX, JOURNAL, JOURNAL_MAX, LOCK
+from spooltop.engine.system import syscalls
+from spooltop.engine.system.files import open_regular
 from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
 from spooltop.model.look.locks import LockHolder
+from spooltop.model.text import escape, finite, json_object
 from spooltop.model.vocabulary import Json
 from spooltop.records import dataclass, replace
 
+from ...access import closed_words
 from ..world import World
-from .folders import named_folders
-from .journal import CursorJournal
-from .parsing import parse_sections, parse_value, within_budget
-from .version import Version, read_version
 
 if TYPE_CHECKING:
     from .watcher import CursorWatcher
     from .writers import WriterWatch
 
-__all__ = ["CursorFiles"]
+
+# Parses the content of cursor files, which may be large or hostile, and keeps as much as a budget of memory allows. A file
+# whose values would take over 48 MB is not parsed. At most 2,000 sources of a shared file are kept; a section over 4 kB keeps
+# its short fields only.
+
+_IN_MEMORY = 48 << 20
+_SOURCES_AT_MOST = 2_000
+_NAME_AT_MOST = 512
+SECTION_AT_MOST = 4 << 10
+_SMALL = 64 << 10
+"""Bytes of a file up to which every section may be kept as it is."""
+_FIELD = 256
+_FIELDS_AT_MOST = 8
+"""The number of fields that are kept of a section that is too large; names and values have at most ``_FIELD`` characters."""
+_BEGUN = ("true", "false", "null", "-", ".", "e+", "e-", "E+", "E-")
+
+
+def parse_value(data: bytes) -> tuple[Json, str]:
+    """Parses a file that belongs to one source: the value, and why it does not parse ("")."""
+    if not data.strip():
+        return None, "it is empty"
+    if len(data) > _SMALL and _size_in_memory(data) > _IN_MEMORY:
+        return None, f"its values would take over {_IN_MEMORY >> 20} MB of memory, not read"
+    try:
+        return json.loads(data), ""
+    except (ValueError, RecursionError) as problem:
+        where = getattr(problem, "pos", None)
+        if isinstance(problem, json.JSONDecodeError) and _cut_off(problem):
+            return None, "it is cut off"
+        return None, f"not JSON at byte {where}" if where is not None else "not JSON"
+
+
+def _size_in_memory(data: bytes) -> int:
+    """An upper estimate of the bytes that the values in this JSON take."""
+    return 3 * len(data) + 184 * data.count(b"{") + 64 * data.count(b"[") + 40 * data.count(b",") + 32 * data.count(b'"')
+
+
+def within_budget(sections: dict[str, Json], size: int) -> tuple[dict[str, Json], int, frozenset[str]]:
+    """The sections of a file of ``size`` bytes that are kept, how many sources are left out, and those whose value was cut."""
+    if size <= _SMALL and len(sections) <= _SOURCES_AT_MOST and all(len(name) <= _NAME_AT_MOST for name in sections):
+        return sections, 0, frozenset()
+    kept: dict[str, Json] = {}
+    cut = set()
+    for name, value in sections.items():
+        if len(name) > _NAME_AT_MOST:
+            continue
+        if len(kept) == _SOURCES_AT_MOST:
+            break
+        kept[name] = value
+        if size > _SMALL and isinstance(value, str | list | dict | int) and len(json.dumps(value)) > SECTION_AT_MOST:
+            kept[name] = _shortened(value)
+            cut.add(name)
+    return kept, len(sections) - len(kept), frozenset(cut)
+
+
+def _shortened(value: Json) -> Json:
+    """The short fields of an object, its cursor among them. For any other value only its length and a hash, since any
+    part of it may be secret."""
+    fields = value.items() if isinstance(value, dict) else ()
+    short = {name: item for name, item in fields if not isinstance(item, str | list | dict | int) or _is_short(item)}
+    short = dict(itertools.islice(((name, item) for name, item in short.items() if len(name) <= _FIELD), _FIELDS_AT_MOST))
+    if short:
+        return short
+    from hashlib import blake2b  # loads OpenSSL: only for large sections
+
+    text = json.dumps(value)
+    return f"({len(text):,} characters, {blake2b(text.encode(), digest_size=6).hexdigest()})"
+
+
+def _is_short(item: str | list[Json] | dict[str, Json] | int) -> bool:
+    return isinstance(item, str | int) and len(json.dumps(item)) <= _FIELD
+
+
+def _cut_off(problem: json.JSONDecodeError) -> bool:
+    """True if the text is wrong only because it ends: within a string, a word or a number, or where more is expected."""
+    rest = problem.doc[problem.pos :].rstrip()
+    if problem.msg.startswith("Unterminated string"):
+        return True
+    if problem.msg.startswith("Invalid \\u"):
+        return len(rest) <= len("uXXX")
+    return problem.msg != "Extra data" and (not rest or any(word.startswith(rest) for word in _BEGUN))
+
+
+def parse_sections(data: bytes) -> tuple[dict[str, Json] | None, str]:
+    """Parses a shared file: its sections, and why it does not parse ("")."""
+    value, error = parse_value(data)
+    if error:
+        return None, error
+    return (value, "") if isinstance(value, dict) else (None, "not an object: one section for each source is expected")
+
+
+# Versions of a cursor file: each content that was read, with what identifies it.
+
+Handle = tuple[int, bytes]
+"""Identifies a file on its file system, also after its inode number was used again: (type, bytes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A content of a cursor file, or why it could not be read. ``at`` is when it was read, in epoch seconds. ``unread`` is how
+    many writes between the version before and this one were not read."""
+
+    at: float
+    state: tuple[int, int, int] = (0, 0, 0)
+    """Inode, time of the last change in ns, size."""
+    mtime: float = 0.0
+    data: bytes = b""
+    error: str = ""
+    handle: Handle | None = None
+    unread: int | None = 0
+
+
+def read_version(name: str, folder: int, at: float, *, handles: bool = False) -> Version | None:
+    """Reads the file now; None if there is none. ``handles``: the version gets the handle by which ``WriterWatch``
+    identifies it."""
+    try:
+        own, found = open_regular(name, folder)
+    except OSError as problem:
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError as gone:
+            return None if isinstance(gone, FileNotFoundError) else Version(at, error=str(gone.strerror))
+        why = f"you may not read it ({problem.strerror})" if stat.S_ISREG(found.st_mode) else "not a plain file"
+        return _version(at, found, error=why)
+    try:
+        if found.st_size > FILE_MAX:
+            return _version(at, found, error=f"over {FILE_MAX >> 20} MB, not read")
+        data = os.read(own, found.st_size + 1)
+        while len(data) <= FILE_MAX and (part := os.read(own, FILE_MAX + 1 - len(data)) if len(data) != found.st_size else b""):
+            data += part
+        if len(data) > FILE_MAX:
+            return _version(at, found, error=f"over {FILE_MAX >> 20} MB, not read")
+        return _version(at, found, data=data, handle=handle_of(own) if handles else None)
+    except OSError as problem:
+        return Version(at, error=str(problem.strerror))
+    finally:
+        os.close(own)
+
+
+def _version(
+    at: float, found: os.stat_result, *, data: bytes = b"", error: str = "", handle: Handle | None = None
+) -> Version:
+    return Version(at, (found.st_ino, found.st_mtime_ns, found.st_size), found.st_mtime, data, error, handle)
+
+
+def handle_of(fd: int) -> Handle | None:
+    """The handle of an open file, None if its file system has none."""
+    try:
+        return syscalls.file_handle(fd)
+    except OSError:
+        return None
+
+
+# The engine's journal beside the cursors, ``.cursors.journal``, read from the end of the look before.
+
+REMEMBERED = 3600.0
+"""Seconds before the first look from which writes count."""
+
+
+def parse_journal(data: bytes) -> list[tuple[str, CursorWrite]]:
+    """The (file name, write) of each valid line. Other lines are left out: whoever may write beside the cursors may have
+    written them."""
+    found: list[tuple[str, CursorWrite]] = []
+    for line in data.split(b"\n"):
+        record = json_object(line)
+        if record.get("cut") or "old" not in record or "new" not in record:
+            continue
+        file, source, pid, command = (record.get(name) for name in ("file", "source", "pid", "command"))
+        at = finite(record.get("time"))
+        if at is None or not isinstance(file, str):
+            continue
+        if not isinstance(source, str) or isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 31:
+            continue
+        writer = LockHolder(pid, command if isinstance(command, str) else None, since=at)
+        found.append((file, CursorWrite(at, source, record["old"], record["new"], writer)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    inode: int
+    offset: int
+    newest: float
+
+
+class CursorJournal:
+    """The journals in some folders. Each write is reported once."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, _Read] = {}
+
+    def since(self, path: str, fd: int, now: float) -> dict[str, tuple[CursorWrite, ...]]:
+        """The writes by file name since the look before (at the first: of the last hour), in the folder ``path``, open as
+        ``fd``."""
+        try:
+            own, found = open_regular(JOURNAL, fd)
+        except OSError:
+            return {}  # nobody here writes through the engine, or it is closed to us
+        try:
+            known = self._read.get(path)
+            on = known is not None and known.inode == found.st_ino and known.offset <= found.st_size
+            start = known.offset if known is not None and on else max(0, found.st_size - 2 * JOURNAL_MAX)
+            if on and start == found.st_size:
+                return {}
+            data = os.pread(own, 2 * JOURNAL_MAX, start)
+        except OSError:
+            return {}  # a file system that fails: the cursors themselves are read
+        finally:
+            os.close(own)
+        whole = data.rfind(b"\n") + 1
+        newest = now - REMEMBERED if known is None else known.newest
+        writes: dict[str, list[CursorWrite]] = {}
+        for name, one in parse_journal(data[:whole]):
+            if on or one.at > newest:  # a rotation keeps lines that were reported already
+                writes.setdefault(name, []).append(one)
+        newest = max([newest, *(min(one.at, now) for these in writes.values() for one in these)])
+        self._read[path] = _Read(found.st_ino, start + whole, newest)
+        return {name: tuple(these) for name, these in writes.items()}
+
+
+# Opens the folders of cursor files, and says if this user may change a cursor in them.
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+@contextmanager
+def named_folders(named: Iterable[str]) -> Iterator[list[tuple[str, int]]]:
+    """Opens each folder in ``named`` and the folder of each file in it, as (path, descriptor). Leaves out what cannot be
+    opened."""
+    opened: dict[str, int] = {}
+    try:
+        for path in map(os.path.abspath, named):
+            for folder in (path, os.path.dirname(path)):
+                try:
+                    if folder not in opened:
+                        opened[folder] = os.open(folder, _FOLDER)
+                    break
+                except OSError:
+                    continue  # a file, or nothing: the folder it lies in is tried
+        yield list(opened.items())
+    finally:
+        for fd in opened.values():
+            os.close(fd)
+
+
+def cursor_rights(sources: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> str | None:
+    """Returns the reason why this user can set no cursor of ``sources``, None if one can be set."""
+    if not sources:
+        return "there is no cursor file here"
+    reasons = []
+    for one in sources:
+        why = blocked_by(one, folders)
+        if why is None:
+            return None
+        reasons.append(why)
+    return reasons[0]
+
+
+def blocked_by(one: CursorSource, folders: list[tuple[str, int]]) -> str | None:
+    """Returns the reason why this user cannot set a cursor in this file, or None. The file is replaced, so the user needs the
+    rights of the directory; without those of the file itself, its owner would be locked out of the new file."""
+    name = os.path.basename(one.path)
+    try:
+        with folder_of(one.path, folders) as folder:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if not stat.S_ISREG(found.st_mode):
+                return f"{escape(one.path)} is not a regular file"
+            if os.fstatvfs(folder).f_flag & os.ST_RDONLY:
+                return f"the file system is read-only ({os.strerror(errno.EROFS)})"
+            above = os.fstat(folder)
+            for what, path, mode, status in (
+                (name, name, os.R_OK | os.W_OK, found),
+                ("its directory", ".", os.R_OK | os.W_OK | os.X_OK, above),
+            ):
+                if not os.access(path, mode, dir_fd=folder, effective_ids=True):
+                    return closed_words(escape(what), status, "cursors", one.path)
+    except OSError as error:
+        return f"{escape(one.path)} cannot be seen: {error.strerror}"
+    return None
+
+
+@contextmanager
+def folder_of(path: str, folders: list[tuple[str, int]]) -> Iterator[int]:
+    """Opens the directory of a cursor file from the open ``folders`` without following a link. Raises ``OSError``."""
+    above = os.path.dirname(path)
+    for folder, fd in folders:
+        below = "." if above in (folder, folder.rstrip("/")) else "cursors" if above == os.path.join(folder, "cursors") else None
+        if below is not None:
+            own = os.open(below, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
+            try:
+                yield own
+            finally:
+                os.close(own)
+            return
+    raise FileNotFoundError(errno.ENOENT, "not below this target", path)
+
 
 _FILES_AT_MOST = 256
 _LIST_AT_MOST = 20_000

@@ -15,9 +15,7 @@ from collections.abc import Callable
 from spooltop.records import dataclass, field, replace
 
 from ..events.inotify import in_order, listening, watch_fd
-from .version import Version, read_version
-
-__all__ = ["CursorWatcher"]
+from .files import Version, read_version
 
 _UNTAKEN = 16 << 20
 """Bytes of versions that wait for a look. Versions beyond that are counted and not read."""

@@ -19,9 +19,7 @@ from spooltop.errors import Refused
 from spooltop.model.look.locks import LockHolder
 from spooltop.model.text import escape
 
-from .version import Handle
-
-__all__ = ["WriterWatch", "parse_events"]
+from .files import Handle
 
 _CLOEXEC, _NONBLOCK, _UNLIMITED_MARKS = 0x1, 0x2, 0x20
 _REPORT_FID, _REPORT_DIR_FID, _REPORT_NAME, _REPORT_TARGET_FID = 0x200, 0x400, 0x800, 0x1000

@@ -6,20 +6,194 @@ Every count is tied to an id: a message that goes back to ``new`` has not arrive
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from operator import itemgetter
 
 from spooltop.engine import names as grammar
+from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name
-from spooltop.model.look.observation import Completion, Flow, Return
+from spooltop.model.look.observation import Completion, Flow, HolderFlow, Return
+from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
+from spooltop.patterns import pattern
 from spooltop.records import dataclass, field
 
-from .holder_counts import HolderCounts, holder_of
-from .operator_moves import OperatorMoves
-from .report import EventBatch
-from .short_lived import ShortLived, split_short_lived
+from ..scan.scan import BoxScan
+from ..scan.set_aside import SetAsideBoxes
+from .tracker import OperatorMoves
+from .watcher import EventBatch, EventReport
 
-__all__ = ["FlowCounter", "difference"]
+# Messages that were put, claimed and finished within one batch of events: thousands a second where consumers keep up. They are
+# counted together, from their names, without an object for each.
+
+Found = tuple[str, str, str, str, str, str, str]
+"""The claim, the name in ``new``, the id, the source or "", the token and the time (µs) of the claim, both "" where another kind
+of consumer took it, and for such a one the holder, as ``holder_of`` names it, else ""."""
+
+_FIRST_CLAIM = pattern(
+    r"((([0-9]{16}\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?)"
+    r"(?:,c=([0-9a-f]{32})\.([0-9]{16}):2,P[0-9]{1,10}|:(?:2,)?(P[0-9]{1,10})))/|[^/]*+/"
+)
+"""Captures, of each name before a ``/``, the parts of a first claim on one of our own messages in its plain form; nothing of any
+other name. Later attempts are counted one by one, because their names tell how often the message came back."""
+_claim, _name, _source, _token, _claimed_us, _foreign = map(itemgetter, (0, 1, 3, 4, 5, 6))
+
+
+@dataclass(slots=True)
+class ShortLived:
+    """Short-lived messages of one batch, by id. ``turn`` is the number of the next look, ``at`` the time of the batch; ``late``:
+    the times at which its events happened are unknown."""
+
+    turn: int
+    at: float
+    late: bool
+    found: dict[str, Found]
+
+    def among(self, ids: Mapping[str, object]) -> set[str]:
+        return self.found.keys() & ids.keys() if ids else set()
+
+    def take_out(self, id: str) -> tuple[Name, Name]:
+        """Removes a message from these and returns its names in ``new`` and in ``cur``."""
+        claim, name, *_ = self.found.pop(id)
+        return grammar.parse(name, claimed=False), grammar.parse(claim, claimed=True)
+
+    def count(self, *, but: Set[str]) -> int:
+        return len(self.found) - (len(self.found.keys() & but) if but else 0)
+
+    def sources(self, *, but: Set[str]) -> Counter[str]:
+        """Counts the messages of each source. Ids in ``but`` are left out."""
+        counted = Counter(map(_source, self.found.values()))
+        counted -= Counter(self.found[id][3] for id in self.found.keys() & but)
+        del counted[""]
+        return counted
+
+    def holders(self, *, but: Set[str]) -> Counter[str]:
+        """Counts the messages of each holder, as ``holder_of`` names it. Ids in ``but`` are left out."""
+        found: Collection[Found] = self.found.values()
+        if but:
+            found = [one for id, one in self.found.items() if id not in but]
+        counted = Counter(map(_token, found))
+        if counted.pop("", 0):
+            counted.update(map(_foreign, found))
+            del counted[""]
+        return counted
+
+    def last_claims(self) -> dict[str, float]:
+        """The time of the last claim of each holder, as ``holder_of`` names it."""
+        found = self.found.values()
+        foreign = dict.fromkeys(map(_foreign, found), self.at)
+        foreign.pop("", None)
+        last: dict[str, str] = {}
+        for token, claimed_us in zip(map(_token, found), map(_claimed_us, found), strict=True):
+            if claimed_us > last.get(token, ""):  # as text like the numbers, which all have 16 digits
+                last[token] = claimed_us
+        return {token: int(claimed_us) / 1e6 for token, claimed_us in last.items()} | foreign
+
+    def completions(self, step: int, *, but: Set[str]) -> Iterator[Completion]:
+        """Yields a completion for every ``step``-th message. Ids in ``but`` are left out."""
+        for _, _, id, _, _, claimed_us, _ in list(self.found.values())[::step]:
+            if id not in but:
+                # A late batch says nothing about durations, and only a claim tells when within the batch it was made.
+                put_at = None if self.late else int(id[:16]) / 1e6
+                yield Completion(put_at, int(claimed_us) / 1e6 if claimed_us and not self.late else None, self.at)
+
+
+def split_short_lived(batches: Sequence[EventBatch], turn: int) -> list[tuple[ShortLived, list[tuple[bool, set[str], str]]]]:
+    """Separates the messages that arrived and were finished within the batches of one look, each with the batch in which it was
+    finished. Only plain names of the engine are recognised, and only if they came and went once.
+
+    Also returns all other names of each batch, as tuples (claimed, names, name of the attribute of ``_Moves`` that takes them).
+    """
+    if len(batches) > 1 and any(batch.back is None for batch in batches):  # without an order each batch stands alone
+        return [one for batch in batches for one in split_short_lived([batch], turn)]
+    passed, claimed = _came_and_went(batches), set[str]()
+    split: list[ShortLived] = []
+    for batch in batches:
+        taken, ended = batch.added.get(Box.CUR, set()), batch.deleted.get(Box.CUR, set())
+        # Only a claim of our own tells when it was made, once its batch is over.
+        within = (taken & ended) | {name for name in (ended - taken) & claimed if ",c=" in name}
+        within -= batch.back_in_cur
+        claimed |= taken
+        found = [one for one in _FIRST_CLAIM.findall("/".join([*within, ""])) if one[1] in passed]
+        short_lived = ShortLived(turn, batch.at, batch.late, {one[2]: one for one in found})
+        if len(short_lived.found) < len(found):
+            for id, times in Counter(one[2] for one in found).items():
+                if times > 1:
+                    del short_lived.found[id]
+        split.append(short_lived)
+    new = {name for short_lived in split for name in map(_name, short_lived.found.values())}
+    cur = {claim for short_lived in split for claim in map(_claim, short_lived.found.values())}
+    return [
+        (short_lived, [
+            (False, batch.added.get(Box.NEW, set()) - new, "new_added"),
+            (False, batch.deleted.get(Box.NEW, set()) - new, "new_gone"),
+            (True, batch.added.get(Box.CUR, set()) - cur, "cur_added"),
+            (True, batch.deleted.get(Box.CUR, set()) - batch.back_in_cur - cur, "cur_gone"),
+        ])
+        for batch, short_lived in zip(batches, split, strict=True)
+    ]  # fmt: skip
+
+
+def _came_and_went(batches: Iterable[EventBatch]) -> set[str]:
+    """Returns the names that were added to ``new`` once, and after that deleted once."""
+    came, went, again = set[str](), set[str](), set[str]()
+    for batch in batches:
+        added, deleted = batch.added.get(Box.NEW, set()), batch.deleted.get(Box.NEW, set())
+        again.update(came & added, went & added, went & deleted, batch.back or ())
+        again.update(batch.repeats.get(Box.NEW, ()), batch.gone_again.get(Box.NEW, ()))
+        came |= added
+        went |= deleted
+    return (came & went) - again
+
+
+# Counts what each consumer finished and failed at.
+
+_MOST = 4_000
+"""Consumers that are counted between two looks, the busiest."""
+_times = itemgetter(1)
+
+
+def holder_of(name: Name) -> str:
+    """The holder of a claim: its token, else ``P`` and its pid; "" where the name has neither."""
+    return name.token or ("" if name.pid is None else f"P{name.pid}")
+
+
+class HolderCounts:
+    """Counts from ``take`` to ``take``. A failure counts one look later, as it is known only then what was done."""
+
+    def __init__(self) -> None:
+        self._done: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
+        self._failed_now: Counter[str] = Counter()
+        self._claimed_at: dict[str, float] = {}
+
+    def claimed(self, holder: str, at: float) -> None:
+        """Notes a claim."""
+        if at > self._claimed_at.get(holder, 0.0) and (holder in self._claimed_at or len(self._claimed_at) < _MOST):
+            self._claimed_at[holder] = at
+
+    def failed(self, holder: str, *, now: bool) -> None:
+        """Counts an attempt that failed: ``now``, or during the flow before."""
+        (self._failed_now if now else self._failed)[holder] += 1
+
+    def done(self, holders: Mapping[str, int]) -> None:
+        """Counts finished messages by holder."""
+        self._done.update(holders)
+
+    def take(self) -> dict[str, HolderFlow]:
+        """Returns the counts since the last ``take``."""
+        done, failed, claimed = self._done, self._failed, self._claimed_at
+        for counts in (done, failed, self._failed_now):
+            counts.pop("", None)
+        claimed.pop("", None)
+        holders = done.keys() | failed.keys() | claimed.keys()
+        if len(holders) > _MOST:
+            busy = sorted(((holder, done[holder] + failed[holder]) for holder in holders), key=_times, reverse=True)
+            holders = {holder for holder, _ in busy[:_MOST]}
+        found = {holder: HolderFlow(done[holder], failed[holder], claimed.get(holder)) for holder in holders}
+        self._done, self._failed, self._failed_now, self._claimed_at = Counter(), self._failed_now, Counter(), {}
+        return found
+
 
 _REMEMBERED = 50_000
 _RETURNS = 1_000
@@ -355,3 +529,75 @@ def _last(claims: list[Name]) -> Name:
 
 def _seconds(us: int | None) -> float | None:
     return None if us is None else us / 1e6
+
+
+# Measures the flow between two looks: from change events if there are any, else from the difference of two scans.
+
+_COMPARED_AT_MOST = 100_000
+
+
+def changed_at(scan: BoxScan) -> float | None:
+    """Returns when a name was last added to or removed from the box."""
+    return None if scan.generation is None else scan.generation[2] / 1e9
+
+
+class FlowMeter:
+    """Counts the messages that came and went since the last look. ``in_new`` returns whether a name is in ``new`` now."""
+
+    def __init__(self, set_aside: SetAsideBoxes, in_new: Callable[[str], bool]) -> None:
+        self._set_aside = set_aside
+        self._aside_ids: set[str] = set()
+        self._aside_generation = 0
+        self._operators = OperatorMoves()
+        self._counter = FlowCounter(in_new, self._operators)
+        self._compared: tuple[set[str], set[str]] | None = None
+        self._listened = False
+        self._compared_scans = (-1, -1)
+
+    @property
+    def last_claim_at(self) -> float | None:
+        return self._counter.last_claim_at
+
+    @property
+    def unsettled(self) -> bool:
+        """True if a look that comes soon will know more."""
+        return self._counter.unsettled
+
+    def read_operator_moves(self, dirs: SpoolDirs) -> None:
+        """Reads the moves that operators announced in the journal. Call it after the change events were taken and before ``look``
+        counts them."""
+        self._operators.look(dirs)
+
+    def look(
+        self, now: float, report: EventReport, new: BoxScan, cur: BoxScan, claims: Sequence[Row], *, starting: bool, exact: bool
+    ) -> Flow:
+        """Returns the flow since the last look. ``starting``: the listener has started and has received nothing yet. ``exact``:
+        the directories are those of the last look."""
+        before = self._aside_ids
+        if self._set_aside.generation != self._aside_generation:
+            self._aside_ids, self._aside_generation = self._set_aside.ids(), self._set_aside.generation
+        self._counter.add(*report.batches, aside=before)
+        if self._counter.last_claim_at is None and claims and not (self._listened and report.listening):
+            self._counter.adopt(((row.id, row.in_box_since) for row in claims), changed_at(cur))
+        if starting:
+            return self._counter.begin(now)  # the first batch tells what came since
+        self._listened = report.listening  # from now on the events tell of each claim, some after a look has listed it
+        if report.listening and report.until is not None:
+            now = report.until  # what came later has not been received: a rate covers the time for which events were received
+        if report.listening:
+            self._compared, self._compared_scans = None, (-1, -1)
+        elif (new.number, cur.number) != self._compared_scans:
+            self._compare(now, new, cur, before)
+        measured = report.listening or self._compared is not None
+        return self._counter.take(now, exact=exact and report.exact, measured=measured, aside=self._aside_ids)
+
+    def _compare(self, now: float, new: BoxScan, cur: BoxScan, aside: set[str]) -> None:
+        """Adds the difference of two scans. Bounded, because sets of a million names would stall everything."""
+        self._compared_scans = (new.number, cur.number)
+        if len(new.names) + len(cur.names) > _COMPARED_AT_MOST:
+            self._compared = None
+            return
+        current = (set(new.names), set(cur.names))
+        if self._compared is not None:
+            self._counter.add(difference(now, self._compared, current), aside=aside)
+        self._compared = current

@@ -9,11 +9,15 @@ takes anyway cost 2.5 ms a second; with this watch it is 3.0 ms, because the lib
 
 from __future__ import annotations
 
+import glob
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
-__all__ = ["Changes", "FolderWatch", "watchfiles_source"]
+from spooltop.engine.system.syscalls import HAS_INOTIFY
+
+from ..locks.lock_files import is_lock_name
 
 Changes = set[tuple[int, str]]
 """(1 added, 2 modified, 3 deleted; path)"""
@@ -112,3 +116,38 @@ class FolderWatch:
 
     def _existing(self) -> list[str]:
         return [folder for folder in self._wanted if os.path.isdir(folder) and os.access(folder, os.R_OK)]
+
+
+# Names that matter beside the boxes of a directory: lock files, cursor files, settings, the logs of pollers.
+
+def side_watch(
+    target: str, side_files: Sequence[str], cursor_files: Sequence[str], wake: Callable[[], object]
+) -> FolderWatch:
+    """Watches what a look reads besides the boxes, and calls ``wake`` where it changed: lock files in the directory ``target``
+    and above it, ``side_files`` (globs), and cursor files where there is no inotify(7).
+
+    Never ``/etc``: every process that starts opens files there, which on a busy machine wakes the library 30 times a second. Each
+    look checks the settings file there anyway.
+    """
+    from fnmatch import fnmatchcase
+
+    wanted: dict[str, list[Callable[[str], bool]]] = {}
+
+    def add(folder: str, matters: Callable[[str], bool]) -> None:
+        wanted.setdefault(os.path.realpath(folder), []).append(matters)
+
+    own = (target, os.path.join(target, ".."))
+    for folder in own:
+        add(folder, is_lock_name)
+    for folders, pattern in map(os.path.split, side_files):
+        for folder in glob.glob(folders or "."):  # noqa: PTH207  Path.glob takes no absolute ones
+            if folder != "/etc":
+                add(folder, partial(fnmatchcase, pat=pattern))
+    if not HAS_INOTIFY:
+        for folder in (*own, os.path.join(target, "cursors"), *cursor_files, *map(os.path.dirname, cursor_files)):
+            add(folder, lambda name: name.endswith(".json"))
+    return FolderWatch({folder: partial(_any, tests) for folder, tests in wanted.items()}, wake)
+
+
+def _any(tests: Sequence[Callable[[str], bool]], name: str) -> bool:
+    return any(test(name) for test in tests)

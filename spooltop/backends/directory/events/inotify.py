@@ -24,8 +24,6 @@ from spooltop.patterns import pattern
 from spooltop.records import dataclass, field
 from spooltop.stop_event import StopEvent
 
-__all__ = ["Event", "Events", "in_order", "inotify_source", "listening", "parsed", "watch_fd"]
-
 _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x8, 0x40, 0x80, 0x100, 0x200
 _DELETE_SELF, _MOVE_SELF, _UNMOUNT, _OVERFLOW, _IGNORED = 0x400, 0x800, 0x2000, 0x4000, 0x8000
 _ONLYDIR, _DONT_FOLLOW = 0x0100_0000, 0x0200_0000

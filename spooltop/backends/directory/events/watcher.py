@@ -7,21 +7,154 @@ where they are lower bounds.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
+from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.syscalls import HAS_INOTIFY
+from spooltop.model.look.observation import Watch
 from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass, field
 from spooltop.stop_event import StopEvent
 
+from ..storage.disk import Mount, changes_unseen, sends_no_events
+from ..world import World
 from .folder_watch import Changes, watchfiles_source
 from .inotify import Events, inotify_source
-from .report import EventBatch, EventReport
 
-__all__ = ["Source", "Watcher", "kernel_source"]
+# Change events of the boxes, as a look takes them. A command that looks once takes an empty report and loads no watcher.
+
+
+@dataclass(frozen=True, slots=True)
+class EventBatch:
+    """Names added and deleted at about one moment (``at``: epoch seconds), by box and unordered. ``back`` holds the names that
+    were both added to ``new`` and deleted from it and are there at the end; None where that is not known. ``late``: all of it may
+    have happened seconds earlier, because this process was stopped or not scheduled."""
+
+    at: float
+    added: Mapping[Box, set[str]]
+    deleted: Mapping[Box, set[str]]
+    back: Set[str] | None = None
+    late: bool = False
+    back_in_cur: Set[str] = frozenset()
+    """The same for ``cur``; empty where that is not known."""
+    repeats: Mapping[Box, Mapping[str, int]] = field(default_factory=dict)
+    """Number of times each name was added after the first time, by box."""
+    gone_again: Mapping[Box, Mapping[str, int]] = field(default_factory=dict)
+    """Number of times each name was deleted after the first time, by box."""
+
+    def times_added(self, box: Box, name: str) -> int:
+        """Returns how often ``name``, one of ``added``, was added."""
+        return 1 + self.repeats.get(box, {}).get(name, 0)
+
+    def times_deleted(self, box: Box, name: str) -> int:
+        """Returns how often ``name``, one of ``deleted``, was deleted."""
+        return 1 + self.gone_again.get(box, {}).get(name, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class EventReport:
+    """Events since the last ``take``. ``exact`` is False if some may be missing. ``listening`` is False if nothing listens now:
+    ``reason`` says why, and is empty while listening begins. ``restarted``: something was lost, so everything has to be listed
+    again. ``until``: the events up to then are included (epoch seconds); None before listening began."""
+
+    batches: tuple[EventBatch, ...] = ()
+    exact: bool = False
+    listening: bool = False
+    reason: str = ""
+    restarted: bool = False
+    until: float | None = None
+
+
+# Waits until the next look is due.
+
+class ChangeWaiter:
+    """Waits for a change, for ``wake``, or for the time at which a look is due. Thread-safe. Listeners set ``changed``."""
+
+    def __init__(self, world: World) -> None:
+        self.changed = threading.Event()
+        self._monotonic = world.monotonic
+        self._due: float | None = None
+
+    def set_due(self, due: float | None, *, within: float | None = None) -> None:
+        """Makes a look due at ``due`` (monotonic seconds; None: not by time), and in ``within`` seconds at the latest."""
+        soon = None if within is None else self._monotonic() + within
+        self._due = min((at for at in (due, soon) if at is not None), default=None)
+
+    def wait(self, timeout: float) -> bool:
+        """Returns True if a look is due, False after ``timeout`` seconds."""
+        due = self._due
+        changed = self.changed.wait(timeout if due is None else max(0.0, min(timeout, due - self._monotonic())))
+        self.changed.clear()
+        return changed or (due is not None and self._monotonic() >= due)
+
+    def wake(self) -> None:
+        """Ends a ``wait`` in another thread."""
+        self.changed.set()
+
+
+# Listens for changes in the boxes of a spool, where that works, and says how changes are noticed.
+
+class EventListener:
+    """Listens to ``new`` and ``cur``. ``changed`` is set whenever an event was received. Without ``wanted`` it does nothing and
+    loads no watcher, and each look stands alone. ``source`` yields the events; None: the kernel."""
+
+    def __init__(
+        self,
+        path: str,
+        changed: threading.Event,
+        world: World,
+        *,
+        wanted: bool,
+        source: Source | None,
+    ) -> None:
+        self._path = path
+        self._changed = changed
+        self._wanted = wanted
+        self._world = world
+        self._source = source
+        self._watcher: Watcher | None = None
+
+    def take(self, dirs: SpoolDirs, mount: Mount | None) -> EventReport:
+        """Returns the events since the last call; the first call begins to listen."""
+        if not self._wanted or sends_no_events(mount):
+            return EventReport()
+        if self._watcher is None:
+
+            there = [box for box, fd in ((Box.NEW, dirs.new), (Box.CUR, dirs.cur)) if fd is not None]
+            if not there:
+                return EventReport(reason="there is no box to watch")
+            paths = {box: os.path.join(self._path, box.value) for box in there}
+            clock, monotonic = self._world.clock, self._world.monotonic
+            source = self._source or kernel_source
+            self._watcher = Watcher(paths, self._changed, clock=clock, monotonic=monotonic, source=source)
+            self._watcher.start()
+        return self._watcher.take()
+
+    def starting(self, report: EventReport) -> bool:
+        """True if it has begun to listen and has received nothing yet."""
+        return self._watcher is not None and not report.listening and not report.reason
+
+    def describe(self, report: EventReport, mount: Mount | None, *, period: float, since: float) -> Watch:
+        """Describes how changes are noticed: by events, or by a listing every ``period`` seconds."""
+        if not self._wanted:
+            return Watch("once", "", None, since)
+        if sends_no_events(mount):
+            kind = mount.fs_type if mount is not None else "?"
+            return Watch("scan", f"{kind} sends no events", period, since)
+        if report.listening or not report.reason:
+            return Watch("live", "overlay", period, since) if changes_unseen(mount) else Watch("live", "", None, since)
+        return Watch("scan", report.reason, period, since)
+
+    def close(self) -> None:
+        """Stops listening. The next ``take`` begins anew, in the directories that have these names then."""
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
+
 
 _SUSPICIOUS = 8_192
 _FORGET = 200_000

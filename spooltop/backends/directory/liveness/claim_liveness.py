@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from sys import intern
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from spooltop.engine import names as grammar
 from spooltop.engine import presence
@@ -22,18 +22,243 @@ from spooltop.engine.presence import Presence
 from spooltop.engine.system.files import REAL_FILES, is_inode
 from spooltop.model.operations.plan import Progress
 from spooltop.model.row import Row
-from spooltop.model.vocabulary import NOT_A_CLAIM, Owner, Verdict
+from spooltop.model.text import escape
+from spooltop.model.units import age
+from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Verdict
 from spooltop.patterns import pattern
-from spooltop.records import dataclass
+from spooltop.records import dataclass, replace
 
-from ..storage.name_forms import tokens_of
-from ..storage.rows import claim_row
-from .idle_claims import Idle
-from .pid_liveness import BootClock, Certainty, judge_pid, later
-from .processes import Process, Processes
-from .token_liveness import TokenHolder, TokenJudge, also
+from ..storage.rows import claim_row, tokens_of
+from .processes import BootClock, Certainty, Process, Processes, judge_pid, later
 
-__all__ = ["ClaimJudge", "JudgedClaim", "TestedTokens"]
+# Detects living holders of old claims that do nothing: their CPU time is sampled every few seconds.
+
+_EVERY = 10.0
+_TOLD_FROM = 60.0
+_ASKED_AT_MOST = 200
+
+_Used = tuple[tuple[int, float, float], ...]
+
+
+class Idle:
+    """Remembers of each process since when it and its children have used no CPU (``Processes.cpu``)."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._asked_at = float("-inf")
+        self._since: dict[int, tuple[_Used, float]] = {}
+
+    def look(self, pids: Iterable[int]) -> None:
+        """Asks for ``pids``, at most every 10 s; who is not among them is forgotten."""
+        now = self._processes.boottime()
+        if now - self._asked_at < _EVERY:
+            return
+        self._asked_at = now
+        seen: dict[int, tuple[_Used, float]] = {}
+        for pid in sorted(set(pids))[:_ASKED_AT_MOST]:
+            used = self._processes.cpu(pid)
+            if used is not None:
+                before = self._since.get(pid)
+                seen[pid] = before if before is not None and before[0] == used else (used, now)
+        self._since = seen
+
+    def words(self, pid: int | None) -> str:
+        """"no CPU for 5m", in steps as ages are; empty until that was watched for a minute."""
+        known = None if pid is None else self._since.get(pid)
+        idle = 0.0 if known is None else self._asked_at - known[1]
+        return f"no CPU for {age(idle)}" if idle >= _TOLD_FROM else ""
+
+
+# Finds the process that holds the presence lock of a claim where it is not the process that the presence file names. A child
+# that inherits the descriptor keeps the lock after its parent has ended, and anyone who may write the file can lock it too.
+# Descriptors (proc(5): fd, fdinfo) distinguish the two cases: parent and child share one open file, so the file offset of the
+# child is where the parent stopped writing. The result names a process to look at; the verdict depends on the lock alone.
+
+_AGAIN_AFTER = 5.0
+"""Seconds after which the descriptors of all processes are read again; for tokens not seen before after one."""
+_SOON = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Holder of the lock. ``process`` is None where it is not visible. ``words`` says who it is, "" for the consumer
+    itself."""
+
+    process: Process | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    pid: int
+    inherited: bool
+
+
+class ClaimHolders:
+    """Remembers from look to look what was found, and asks again only for what is not known."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._verified: set[tuple[str, int]] = set()
+        self._found: dict[str, tuple[_Found, ...]] = {}
+        self._looked = float("-inf")
+
+    def look(self, held: Mapping[str, Presence]) -> dict[str, Holder]:
+        """The holder of each token in ``held``, whose locks were just met."""
+        here = self._processes.machine()
+        named: dict[str, Process | None] = {}
+        asked: dict[str, Presence] = {}
+        opened: dict[int, set[tuple[int, int]] | None] = {}
+        for token, seen in held.items():
+            ours = bool(seen.boot_id) and (seen.boot_id, seen.pid_ns) == (here.boot_id, here.pid_ns)
+            process = self._named(seen) if ours else None
+            named[token] = process
+            if process is None or not self._is_holder(token, seen, process, opened):
+                asked[token] = seen
+        self._verified = {one for one in self._verified if one[0] in held}
+        if asked:
+            self._find(asked)
+        out = {token: Holder(process, "") for token, process in named.items() if token not in asked}
+        for token, seen in asked.items():
+            ours = bool(seen.boot_id) and (seen.boot_id, seen.pid_ns) == (here.boot_id, here.pid_ns)
+            out[token] = self._holder(seen, named[token], self._found.get(token, ()), ours=ours)
+        return out
+
+    def _named(self, seen: Presence) -> Process | None:
+        """The process that the file names, while it is the same one; a zombie has let go of everything."""
+        if seen.pid is None or not self._processes.exists(seen.pid):
+            return None
+        process = self._processes.process(seen.pid)
+        if process is None:
+            return Process(seen.pid)  # hidden (hidepid), but there
+        same = seen.start is None or process.started is None or abs(process.started - self._processes.seconds(seen.start)) < 0.02
+        return process if same and not process.zombie else None
+
+    def _is_holder(
+        self, token: str, seen: Presence, process: Process, opened: dict[int, set[tuple[int, int]] | None]
+    ) -> bool:
+        """True where it has the file open, or its descriptors cannot be read: it lives, and the lock is held. ``opened`` is what
+        processes have open, as far as this look has asked."""
+        key = (token, process.pid)
+        if key not in self._verified:
+            if process.pid not in opened:
+                opened[process.pid] = self._processes.files_of(process.pid)
+            files = opened[process.pid]
+            if files is not None and seen.file not in files:
+                return False
+            self._verified.add(key)
+        return True
+
+    def _find(self, asked: Mapping[str, Presence]) -> None:
+        now = self._processes.boottime()
+        if now - self._looked < (_AGAIN_AFTER if asked.keys() <= self._found.keys() else _SOON):
+            return
+        self._looked = now
+        files = {seen.file: token for token, seen in asked.items() if seen.file is not None}
+        self._found = dict.fromkeys(asked, ())
+        opened = self._processes.descriptors(set(files)).by_file
+        for file, descriptors in opened.items():
+            token = files[file]
+            found: dict[int, _Found] = {}
+            for one in descriptors:
+                at = self._processes.locked_at(one.pid, one.number, file[1])
+                if at is not None:
+                    found[one.pid] = _Found(one.pid, at == asked[token].size)
+            self._found[token] = tuple(found.values())
+
+    def _holder(self, seen: Presence, named: Process | None, found: tuple[_Found, ...], *, ours: bool) -> Holder:
+        itself = next((one for one in found if seen.pid in self._processes.numbers(one.pid)[1:]), None) if not ours else None
+        if itself is not None:
+            return Holder(self._processes.process(itself.pid), "")
+        exited = f"worker {seen.pid} has exited; " if ours and named is None and seen.pid is not None else ""
+        # The first that inherited it; the others mostly are its children.
+        one = min(found, key=lambda one: (not one.inherited, one.pid), default=None)
+        if one is None:
+            return Holder(None, f"{exited}held; holder not visible")
+        process = self._processes.process(one.pid, described=True) or Process(one.pid)
+        who = f"{one.pid} ({escape(process.command)})" if process.command else str(one.pid)
+        if not one.inherited:
+            stranger = "not its child" if exited else "not its consumer"
+            return Holder(process, f"{exited}{who}, {stranger}, holds its presence lock; stop {one.pid}")
+        if exited:
+            return Holder(process, f"{exited}its command {who} still runs and holds the claim; stop {one.pid}")
+        return Holder(process, f"its command {who} holds the claim; stop {one.pid}")
+
+
+# Judges the holders that own a presence file: whether each is alive, who it is, and the evidence.
+
+_BEFORE_RESTART = f"{EXITED}, ran before the restart"
+_DESCRIBED = 100
+"""Descriptions that are kept of processes, whether or not they hold something."""
+
+TokenHolder: TypeAlias = tuple[Verdict, str, Owner, str, bool]
+"""Verdict, evidence, owner, the same evidence as a sentence, and whether it runs under its pid here."""
+
+
+def also(evidence: str, more: str) -> str:
+    """Returns the evidence with one thing more, if there is one."""
+    return f"{evidence} · {more}" if more else evidence
+
+
+class TokenJudge:
+    """Remembers from look to look who the holders are. ``brief`` are pids of holders that need no description yet."""
+
+    def __init__(self, processes: Processes, hosts: str = presence.ANY_MACHINE) -> None:
+        self._processes = processes
+        self._only_here = hosts == presence.THIS_MACHINE
+        self._claim_holders = ClaimHolders(processes)
+        self._described: dict[tuple[int, float | None], Process] = {}
+        self.brief: set[int | None] = set()
+
+    def vantage(self, certainty: Certainty) -> presence.Vantage:
+        """The point of view from which presence locks are judged."""
+        return presence.Vantage(self._processes.machine(), certainty.local, self._only_here)
+
+    def judge(self, looked: Mapping[str, Presence], certainty: Certainty) -> dict[str, TokenHolder]:
+        """Judges the holders of the tokens whose presence files were just ``looked`` at."""
+        vantage = self.vantage(certainty)
+        here_is = vantage.machine
+        holders: dict[str, TokenHolder] = {}
+        lock_holders = self._claim_holders.look({token: seen for token, seen in looked.items() if seen.state == "held"})
+        for token, seen in looked.items():
+            verdict, sentence = presence.judge(seen, vantage)
+            words = EXITED if verdict is Verdict.DEAD else sentence
+            if verdict is Verdict.DEAD and seen.boot_id != here_is.boot_id:
+                words = _BEFORE_RESTART
+            if seen.moves_to is not None and verdict is not Verdict.ALIVE:
+                words = also(words, "left to the next move")
+            owner, here = seen.owner, False
+            holder = lock_holders.get(token)
+            if holder is not None:
+                words = holder.words or RUNNING
+                sentence = holder.words or sentence
+                process = holder.process
+                described = self.describe(process) if process is not None and process.started is not None else None
+                if described is not None:
+                    here, words = True, also(words, described.halted)
+                    known = owner if not holder.words else Owner(host=owner.host)
+                    owner = known._replace(
+                        pid=described.pid, start=described.since or known.start,
+                        command=described.command or known.command, user=described.user,
+                    )  # fmt: skip
+            holders[token] = (verdict, words, owner, sentence, here)
+        return holders
+
+    def describe(self, process: Process | None) -> Process | None:
+        """Adds command and user to what is visible of a process; they are read once."""
+        if process is None or process.zombie or process.pid in self.brief:
+            return process
+        key = (process.pid, process.started)
+        if key not in self._described:
+            self._described[key] = self._processes.process(process.pid, described=True) or process
+        return replace(self._described[key], stopped=process.stopped)
+
+    def forget(self, but: Iterable[int | None]) -> None:
+        """Forgets the descriptions of processes, ``but`` those with these pids."""
+        if len(self._described) > _DESCRIBED:
+            pids = set(but)
+            self._described = {key: described for key, described in self._described.items() if key[0] in pids}
+
 
 _TOKEN = pattern(r"[0-9a-f]{32}")
 _TOKENS_AT_MOST = 1_000

@@ -17,12 +17,9 @@ from spooltop.model.vocabulary import Owner, Verdict
 from spooltop.patterns import pattern
 from spooltop.records import dataclass, replace
 
-from ..storage.name_forms import tokens_of_claims
-from .pid_liveness import Certainty
-from .processes import Processes, ProcessUse
-from .token_liveness import TokenJudge
-
-__all__ = ["ConsumerGatherer", "claiming"]
+from ..storage.rows import tokens_of_claims
+from .claim_liveness import TokenJudge
+from .processes import Certainty, Processes, ProcessUse
 
 _TOKEN = pattern(r"[0-9a-f]{32}")
 _IDS = 8

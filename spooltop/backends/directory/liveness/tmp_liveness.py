@@ -30,12 +30,9 @@ from spooltop.records import dataclass
 
 from ...access import user_name
 from ..locks.lock_files import LockTable, device_of
-from ..storage.folders import Folders
+from ..storage.location import Folders
 from ..storage.rows import tmp_row
-from .pid_liveness import Certainty
-from .processes import Descriptor, Descriptors, Process, Processes
-
-__all__ = ["TmpJudge", "Writer", "writer_of"]
+from .processes import Certainty, Descriptor, Descriptors, Process, Processes
 
 _WRITER = pattern(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)
 _SETTLED = 1.0

@@ -2,37 +2,467 @@
 
 from __future__ import annotations
 
+import base64
+import errno
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeGuard
 
-from spooltop.engine.tickets.file_queue import file_tickets, freshen_next
-from spooltop.model.capabilities import Capabilities
+from spooltop.engine.atomic import publish_new, write_new
+from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode, read_small
+from spooltop.engine.tickets.file_queue import file_tickets, freshen_next, parse_file_ticket
+from spooltop.errors import UsageError
+from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Lock
 from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
 from spooltop.model.row import Row
-from spooltop.model.vocabulary import LIVE, Action, Box, Json
-from spooltop.records import replace
+from spooltop.model.text import escape, unescape
+from spooltop.model.units import age, count, duration
+from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
+from spooltop.patterns import pattern
+from spooltop.records import dataclass, replace
 
-from ...journal.item_operator import ItemOperator, Skipped, changed, check_folder, outcome_of
-from ...journal.log_files import with_above
-from ...journal.log_store import LogStore
-from ...journal.operation_list import operation_record, why_not_undo
-from ...journal.record_log import ItemOutcome, LoggedOperation
-from ..options import OpenOptions
-from ..storage.filesystem import is_local, mount_of
-from ..world import World
-from .lock_files import LockFiles, message_locks, read_table
-from .lock_record import LOCKS, LockRecord
-from .lock_rules import chosen_locks
-from .pinning import LockPinner, LockRef
-from .removal import check_same, opened_below, put_back, take_away
-from .restoring import LockRestorer
-from .soft_lock_liveness import Judge
-from .ticket_queues import orphaned, ticket_queue
+from ...access import closed_words, quoted
+from ...journal.item_operator import (
+    ItemIntent,
+    ItemOperator,
+    Skipped,
+    changed,
+    check_folder,
+    folder_id,
+    operation_record,
+    outcome_of,
+    why_not_undo,
+)
+from ...journal.log_store import LogFiles, LogStore, with_above
+from ...journal.record_log import Head, ItemOutcome, LoggedOperation, RecordType, encode, intent_head, is_time
+from ..storage.disk import is_local, mount_of
+from ..storage.location import Pin, pinned
+from ..world import OpenOptions, World
+from .lock_files import KIND, LockFiles, message_locks, read_table
+from .soft_locks import Judge, orphaned, read_marker, soft_lock, ticket_queue
 
-__all__ = ["LockOperator"]
+# The log of locks, which holds all that it takes to put a lock back, one JSON object a line. intent schema line operation item
+# action time user undoes path folder below names content link element mode uid gid mtime words result schema line operation
+# item time outcome reason An undo reads the user's own log only; records that somebody else may have written are only shown.
+
+CONTENT_MAX = 1_024
+"""Bytes of a lock's content that are kept; a lock holds less."""
+_SAFE = pattern(r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}\Z")
+_TEXTS = ("user", "path", "folder", "below", "link", "element", "words")
+_NUMBERS = ("mode", "uid", "gid")
+
+
+@dataclass(frozen=True, slots=True)
+class LockRecord(ItemIntent):
+    """The intent to remove one lock or to put it back: ``names`` in the directory ``below`` of ``folder`` (its real path),
+    names of one file with ``content``; or a symbolic link with the text ``link``; or a second name of ``element``. ``path`` is
+    the lock as it is shown; ``mtime`` is in epoch seconds."""
+
+    path: str
+    folder: str
+    below: str
+    names: tuple[str, ...]
+    content: bytes
+    link: str
+    element: str
+    mode: int
+    uid: int
+    gid: int
+    mtime: float
+    words: str
+
+    @property
+    def is_ticket(self) -> bool:
+        """True for a ticket of a queue, which is not the thing that it queues for."""
+        return self.words.startswith("ticket ")
+
+    def encode(self) -> bytes:
+        members: dict[str, Json] = {
+            "item": self.step, "action": str(self.action), "time": self.at, "user": escape(self.user), "undoes": self.undoes,
+            "path": escape(self.path), "folder": escape(self.folder), "below": escape(self.below),
+            "names": [escape(name) for name in self.names], "content": base64.b64encode(self.content).decode(),
+            "link": escape(self.link), "element": escape(self.element), "mode": self.mode, "uid": self.uid, "gid": self.gid,
+            "mtime": self.mtime, "words": escape(self.words),
+        }  # fmt: skip
+        return encode("intent", self.operation, members)
+
+    @classmethod
+    def decode(cls, head: Head) -> LockRecord:
+        value = head.value
+        action, undoes = intent_head(head, Action.UNLOCK, Action.UNDO)
+        names, mtime = value.get("names"), value.get("mtime")
+        if not all(isinstance(value.get(name), str) for name in (*_TEXTS, "content")):
+            raise ValueError("a field is missing")
+        if not all(_is_whole(value.get(name)) for name in _NUMBERS) or not is_time(mtime):
+            raise ValueError("a number is missing")
+        if not isinstance(names, list) or not 1 <= len(names) <= 2 or not all(isinstance(name, str) for name in names):
+            raise ValueError("no names")
+        user, path, folder, below, link, element, words = (unescape(value[name]) for name in _TEXTS)
+        own = tuple(unescape(name) for name in names)
+        parts = [*own, *(below.split("/") if below else ()), *([element] if element else ())]
+        if not all(_SAFE.match(part) for part in parts) or not os.path.isabs(folder):
+            raise ValueError("a name that leads elsewhere")
+        content = base64.b64decode(value["content"], validate=True)
+        if len(content) > CONTENT_MAX:
+            raise ValueError("more than a lock holds")
+        return cls(
+            head.operation, head.step, action, head.at, user, undoes, path, folder, below, own, content, link, element,
+            value["mode"] & 0o777, value["uid"], value["gid"], float(mtime), words,
+        )  # fmt: skip
+
+
+LOCKS = RecordType("locks", "the journal of locks", "item", LockRecord.decode, ItemOutcome.decode)
+"""The record type of the log of locks."""
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < 1 << 32
+
+
+# Selects the locks that an unlock means, and gives the reason why one is not removed.
+
+_NEVER = "a kernel lock ends when its holder exits; without its file, two processes could hold it"
+
+
+def chosen_locks(selection: Selection, locks: tuple[Lock, ...]) -> tuple[list[Lock], tuple[str, ...]]:
+    """The named locks, and the names that no lock has. Raises ``UsageError``."""
+    if selection.everything:
+        return [lock for lock in locks if lock.verdict == "stale"], ()
+    names = [str(name) for name in (*(selection.ids or ()), *(selection.keys or ()))]
+    if not names:
+        raise UsageError("unlock: which lock?", advice="name it as spooltop locks lists it, or ALL for all that are stale")
+    named: dict[str, Lock] = {}
+    missing: list[str] = []
+    for name in names:
+        found = [lock for lock in locks if name == lock.path or os.path.abspath(name) == lock.path]
+        found = found or [lock for lock in locks if name == os.path.basename(lock.path)]
+        if len(found) > 1:
+            there = ", ".join(escape(lock.path) for lock in found)
+            raise UsageError(f"unlock: {escape(name)} stands in several places: {there}", advice="name one by its path")
+        if found:
+            named[found[0].path] = found[0]
+        else:
+            missing.append(name)
+    return list(named.values()), tuple(missing)
+
+
+def blocked_by(lock: Lock, now: float, stale_after: float) -> tuple[str, bool]:
+    """Returns the reason why a lock is not removed ("" if it may be), and True if force removes it anyway."""
+    head = lock.holders[0] if lock.holders else None
+    who = f"pid {head.pid}" if head is not None and head.pid is not None else "somebody"
+    if lock.kind == "mkdir":
+        return f"{lock.evidence}; a directory is not removed here: if its holder has exited, rm -r {quoted(lock.path)}", False
+    if lock.kind == KIND:
+        return f"{lock.evidence}: filelock itself evicts a holder whose heartbeat stays away", False
+    if lock.kind == "none" and lock.verdict == "unknown":
+        return f"{lock.evidence}; if so, and its holder has exited, rm {quoted(lock.path)}", False
+    if lock.kind not in ("soft", "ticket"):
+        return (f"{who} holds it ({lock.kind}); {_NEVER}" if lock.holders else f"nobody holds it; {_NEVER}"), False
+    if lock.verdict == "free":
+        return f"{lock.evidence}: there is nothing to remove", False
+    if lock.verdict == "unknown":
+        return f"{lock.evidence}; its holder cannot be checked from here", True
+    if lock.verdict != "stale":
+        has = "has the first ticket" if lock.kind == "ticket" else "has it"
+        return (f"{who} is running and {has}" if head is not None and head.alive else f"it is held: {lock.evidence}"), False
+    stood = None if head is None or head.since is None else now - head.since
+    if lock.kind == "soft" and (stood is None or stood <= stale_after):
+        held = "?" if stood is None else age(max(0.0, stood))
+        return f"{lock.evidence}, but it is only {held} old; it counts as stale after {duration(stale_after)}", True
+    return "", False
+
+
+def removal_refused(own: int, name: str, row: Row, target: str, files: LogFiles) -> Refusal | None:
+    """Why this user may not take ``name`` out of the directory ``own`` (rename(2), unlink(2)), or None."""
+    above = os.fstat(own)
+    if os.fstatvfs(own).f_flag & os.ST_RDONLY:
+        return Refusal(row, f"the file system is read-only ({os.strerror(errno.EROFS)})")
+    file = files.stat(name, own)
+    sticky = above.st_mode & stat.S_ISVTX and os.geteuid() not in (0, above.st_uid, file.st_uid)
+    if not sticky and os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=own, effective_ids=True):
+        return None
+    what, found = ("it", file) if sticky else ("its directory", above)
+    return Refusal(row, closed_words(what, found, "unlock", target, row.id))
+
+
+# Removes a lock and puts it back: each step refuses if the lock is no longer the pinned one.
+
+def check_same(one: LockRecord, folder: int, pin: Pin, files: Files) -> os.stat_result:
+    """The status of a lock that is still the pinned one. Raises ``Skipped``. A ticket's name is never used twice, and its file
+    may be touched, so only its inode counts."""
+    name, own = one.names[0], slice(1 if one.is_ticket else len(pin))
+    try:
+        found = files.stat(name, folder)
+    except FileNotFoundError:
+        raise Skipped("it was removed meanwhile") from None
+    if pinned(found)[own] != pin[own]:
+        raise Skipped("it was taken again since the list was made")
+    return found
+
+
+@contextmanager
+def opened_below(folder: int, path: str, files: Files) -> Iterator[int]:
+    """Opens the directory ``path`` below ``folder`` without following a link; gives ``folder`` itself for "". Raises
+    ``OSError``."""
+    opened: list[int] = []
+    try:
+        at = folder
+        for part in path.split("/") if path else ():
+            at = files.open_dir(part, at)
+            opened.append(at)
+        yield at
+    finally:
+        for fd in opened:
+            files.close(fd)
+
+
+def take_away(one: LockRecord, folder: int, pin: Pin, who: bytes, files: Files) -> None:
+    """Removes the lock in the open directory ``folder`` and syncs it. ``who`` is the content of a lock of this process. Raises
+    ``Skipped`` where another lock is there now, and ``OSError``.
+
+    A name that every process uses can be taken again between the last check and the unlink. So the file is exchanged for a lock
+    of our own, which excludes others meanwhile, and the file that was got is checked; a wrong one is exchanged back.
+    """
+    first = one.names[0]
+    found = check_same(one, folder, pin, files)
+    # A ticket's or a claim's name is never used twice, and a second name of an element is that element's whoever made it.
+    if not one.below and not one.element:
+        if _exchanged(first, folder, found, who, files):
+            files.sync_dir(folder)
+            return
+        check_same(one, folder, pin, files)  # to try the exchange took time
+    for name in reversed(one.names):  # the first one last: while it stands, the lock is seen
+        try:
+            files.unlink(name, folder)
+        except FileNotFoundError:
+            if name == first:
+                raise Skipped("it was removed meanwhile") from None
+    files.sync_dir(folder)
+
+
+def _exchanged(name: str, folder: int, found: os.stat_result, who: bytes, files: Files) -> bool:
+    """Removes the file by an exchange. False if the file system cannot exchange; nothing was done then."""
+    draft = f".{name}.{os.urandom(8).hex()}"
+    # Synced: if it were empty after a power cut, nothing would show that its holder is gone.
+    ours = write_new(files, folder, draft, who, found if stat.S_ISREG(found.st_mode) else None, create_mode=0o600)
+    try:
+        files.swap(draft, folder, name, folder)
+    except OSError as error:
+        if is_inode(files, draft, folder, ours):  # else a server has done it all the same
+            files.unlink(draft, folder)
+            if isinstance(error, FileNotFoundError):
+                raise Skipped("it was removed meanwhile") from None
+            if error.errno not in UNSUPPORTED:
+                raise
+            return False
+    try:
+        if pinned(files.stat(draft, folder))[:-1] != pinned(found)[:-1]:  # but for ctime, which the exchange moves
+            raise Skipped("it was taken again since the list was made")
+        files.unlink(name, folder)
+    except BaseException:
+        # Else a lock of this process would stay in its place. Where this fails too both stay: the other may be held by now.
+        files.swap(draft, folder, name, folder)
+        files.unlink(draft, folder)
+        raise
+    files.unlink(draft, folder)
+    return True
+
+
+def put_back(one: LockRecord, folder: int, files: Files) -> None:
+    """Makes the lock again, complete when it appears, with owner, mode and mtime as before. Raises ``Skipped`` where the name
+    is taken, and ``OSError``."""
+    first = one.names[0]
+    try:
+        if one.element:
+            files.link(one.element, folder, first, folder)
+        elif one.link:
+            files.symlink(one.link, first, folder)
+        else:
+            like = os.stat_result((one.mode, 0, 0, 1, one.uid, one.gid, 0, 0, 0, 0))
+            *others, last = one.names
+            made = publish_new(files, folder, last, one.content, like, one.mode, mtime=one.mtime)
+            # Of a lock with several names, an undo that was cut off has left the last one.
+            if not made and (not others or read_small(last, folder, files=files).data != one.content):
+                raise FileExistsError(last)
+            for other in reversed(others):
+                files.link(last, folder, other, folder)
+    except FileExistsError:
+        raise Skipped("the path is taken: another process has that lock now") from None
+    files.sync_dir(folder)
+
+
+# Pins the locks and the tickets that are to be removed.
+
+@dataclass(frozen=True, slots=True)
+class LockRef:
+    """The pin of a lock in a plan: the lock as it was read, what identifies it, its directory (device, inode), and the pid that
+    had it. ``pin`` is None for a lock that is to be put back."""
+
+    record: LockRecord
+    pin: Pin | None
+    folder_id: tuple[int, int]
+    pid: int | None
+
+
+class LockPinner:
+    """Pins locks of the target ``path`` for a plan of ``user``. ``stale_after``: seconds that a lock exists after its holder
+    exited before it counts as stale."""
+
+    def __init__(self, path: str, user: str, world: World, stale_after: float) -> None:
+        self._path = path
+        self._user = user
+        self._files = world.files
+        self._processes = world.processes
+        self._stale_after = stale_after
+
+    def pin(
+        self, lock: Lock, folders: list[tuple[str, int]], *, force: bool, now: float
+    ) -> tuple[list[Item], list[Refusal]]:
+        """Pins a lock, or says why it is not removed. ``folders`` are (path, descriptor), that of the target first."""
+        row = _row_of(lock)
+        why, forceable = blocked_by(lock, now, self._stale_after)
+        if why and not (forceable and force):
+            return [], [Refusal(row, why, forceable)]
+        try:
+            if lock.kind == "ticket":
+                return self._tickets_of(lock, folders, row, force=forceable)
+            folder, fd = next((path, fd) for path, fd in folders if os.path.dirname(lock.path) == path)
+            name = os.path.basename(lock.path)
+            marker = read_marker(name, fd)
+            if marker is None:
+                return [], [Refusal(row, "it was removed meanwhile, or is no lock any more")]
+            with opened_below(fd, marker.below, self._files) as own:
+                refusal = removal_refused(own, marker.names[0] if marker.names else name, row, self._path, self._files)
+                if refusal is not None:
+                    return [], [refusal]
+                ref = self._ref(lock, folder, fd, own, marker.below, marker.names or (name,), marker.element, marker.pid)
+        except FileNotFoundError:
+            return [], [Refusal(row, "it was removed meanwhile")]
+        except OSError as error:
+            return [], [Refusal(row, f"it cannot be seen: {error.strerror}")]
+        return [Item(row, ref, lock.evidence if forceable else "", ref.record.words)], []
+
+    def _tickets_of(
+        self, lock: Lock, folders: list[tuple[str, int]], row: Row, *, force: bool
+    ) -> tuple[list[Item], list[Refusal]]:
+        """The tickets of dead processes before the first of a running one: each would be the head next. By force only the head.
+        """
+        own_queue = lock.path == folders[0][0]
+        folder, fd = folders[0] if own_queue else next(one for one in folders if os.path.dirname(lock.path) == one[0])
+        path = "" if own_queue else os.path.basename(lock.path)
+        items: list[Item] = []
+        with opened_below(fd, path, self._files) as own:
+            for number, name, pid in file_tickets(self._files.list(own)):
+                if not (force and not items) and self._processes.exists(pid) is not False:
+                    break
+                refusal = removal_refused(own, name, row, self._path, self._files)
+                if refusal is not None:
+                    return [], [refusal]
+                ref = self._ref(lock, folder, fd, own, path, (name,), "", pid)
+                ticket = f"{escape(os.path.basename(lock.path))}/{number}"
+                items.append(Item(replace(row, id=ticket, name=name), ref, lock.evidence if force else "", ref.record.words))
+                if force:
+                    break
+        return items, [] if items else [Refusal(row, "its head has gone by itself")]
+
+    def _ref(
+        self, lock: Lock, folder: str, fd: int, own: int, path: str, names: tuple[str, ...], element: str, pid: int | None
+    ) -> LockRef:
+        """Pins the files ``names`` in the open directory ``own``, which is ``path`` below ``folder`` (open as ``fd``). Raises
+        ``OSError``."""
+        found = self._files.stat(names[0], own)
+        content, link = b"", ""
+        if stat.S_ISLNK(found.st_mode):
+            link = os.readlink(names[0], dir_fd=own)
+        elif not element:
+            opened = self._files.open_read(names[0], own)
+            try:
+                content = self._files.read(opened, CONTENT_MAX)
+            finally:
+                self._files.close(opened)
+        record = LockRecord(
+            "", 0, Action.UNLOCK, 0.0, self._user, None, lock.path, os.path.realpath(folder), path, names, content, link, element,
+            stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, found.st_mtime, _words_of(lock, names[0], pid, element),
+        )  # fmt: skip
+        return LockRef(record, pinned(found), folder_id(fd), pid)
+
+
+def _row_of(lock: Lock) -> Row:
+    verdict = {"stale": Verdict.DEAD, "held": Verdict.ALIVE, "blocked": Verdict.ALIVE}.get(lock.verdict, Verdict.UNKNOWN)
+    since = min((one.since for one in lock.holders if one.since is not None), default=None)
+    return Row(
+        key=lock.path, box=Box.CUR, id=lock.path, name=lock.path, verdict=verdict, evidence=lock.evidence, in_box_since=since
+    )
+
+
+def _words_of(lock: Lock, name: str, pid: int | None, element: str) -> str:
+    """The lock in words, in the list of a plan and in the log."""
+    if lock.kind == "ticket":
+        return f"ticket {int(name.partition('.')[0])} of pid {pid} in {escape(lock.path)}"
+    of = f" of pid {pid}" if pid is not None else f" on {escape(element)}" if element else ""
+    return f"soft lock {escape(lock.path)}{of}"
+
+
+# Plans the undo of an unlock: which locks can be put back, and why one cannot.
+
+class LockRestorer:
+    """Pins locks that were removed, to be put back."""
+
+    def __init__(self, world: World) -> None:
+        self._files = world.files
+        self._clock = world.clock
+        self._processes = world.processes
+
+    def pin(self, one: LockRecord, row: Row, folders: list[tuple[str, int]]) -> Item | Refusal | None:
+        fd = next((fd for path, fd in folders if os.path.realpath(path) == one.folder), None)
+        if fd is None:
+            return Refusal(row, f"{escape(one.folder)} no longer belongs to this target")
+        try:
+            with opened_below(fd, one.below, self._files) as own:
+                why = self.blocked(one, fd, own)
+                waiting = len(file_tickets(self._files.list(own))) if one.is_ticket else 0
+        except OSError as error:
+            return Refusal(row, f"its directory no longer exists: {error.strerror}")
+        if why:
+            return Refusal(row, why)
+        words = f"{one.words}, put back"
+        wait = "1 waits" if waiting == 1 else f"{count(waiting)} wait"
+        warning = f"{wait} in that queue: it goes before them, and blocks them" if waiting else ""
+        return Item(row, LockRef(replace(one, words=words), None, folder_id(fd), None), warning, words)
+
+    def blocked(self, one: LockRecord, folder: int, own: int) -> str:
+        """Why a lock cannot be put back now, or ""."""
+        try:
+            self._files.stat(one.names[0], own)
+            return "the path is taken: another process has that lock now"
+        except FileNotFoundError:
+            pass  # as it should be
+        if one.is_ticket:
+            try:
+                fd = self._files.open_read("seq", own)
+            except FileNotFoundError:
+                return "the queue was started again since, and its number may be another's now"
+            try:
+                last = self._files.read(fd, 64).strip()
+            finally:
+                self._files.close(fd)
+            ticket = parse_file_ticket(one.names[0])
+            if not last.isdigit() or ticket is None or int(last) < ticket.number:
+                return "the queue was started again since, and its number may be another's now"
+        elif one.below:
+            lock = soft_lock(one.path, os.path.basename(one.path), folder, Judge(self._processes), self._clock())
+            if lock is not None and lock.verdict != "free":
+                return "the path is taken: another process has that lock now"
+        elif one.element:
+            try:
+                self._files.stat(one.element, own)
+            except FileNotFoundError:
+                return f"{escape(one.element)}, which it locked, has gone"
+        return ""
 
 
 class LockOperator(ItemOperator[LockRecord]):

@@ -17,10 +17,7 @@ from spooltop.model.text import escape_text
 from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import Box, Json
 
-from ..journal.moves import MoveColumns
-from ..journal.outcomes import BatchOutcome, MoveOutcome
-
-__all__ = ["InjectedContent", "PutBatch", "put_batch", "put_batches"]
+from ..journal import BatchOutcome, MoveColumns, MoveOutcome
 
 _MOST_BYTES = 1 << 30
 _SHOWN = 60

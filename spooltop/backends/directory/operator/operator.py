@@ -4,43 +4,156 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache, partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.system.files import is_inode
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import BATCH, Candidates, ItemResult, OperationRecord, Plan, Progress, boxes_of
 from spooltop.model.operations.results import AuditLog
+from spooltop.model.protocols import Operator
 from spooltop.model.text import escape, program
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 from spooltop.records import replace
 
 from ...access import user_name
-from ...journal.log_files import AUDIT, FULL, STATE_DIR
-from ...journal.log_store import SpoolLogs, audit_logs
-from ...journal.record_log import LoggedOperation, RecordLog, RecordType
+from ...journal.log_store import AUDIT, FULL, STATE_DIR, SpoolLogs, audit_logs
+from ...journal.record_log import LoggedOperation, RecordLog, RecordType, decode, step_of
 from ..detect import identify
-from ..journal.journal import MOVES, BatchJournal, MoveIntent, MoveLog, MoveOperation
-from ..journal.summaries import SUMMARIES
-from ..options import OpenOptions
-from ..world import World
-from .ended_parts import ended_parts
+from ..journal import MOVES, SUMMARIES, BatchJournal, MoveColumns, MoveIntent, MoveLog, MoveOperation
+from ..storage.location import folders_dir
+from ..world import OpenOptions, World
+from .batches import batches_of
 from .inject import InjectedContent, put_batch, put_batches
-from .moving.batches import batches_of
-from .moving.mover import Mover
-from .moving.recheck import JudgeAgain, Recheck
-from .moving.repair import Repaired, finish_half_moves, half_moved
-from .permission import can_change
-from .planning.candidates import find_candidates
-from .planning.selected import BoxNames, Look
+from .moving import JudgeAgain, Mover, Recheck, Repaired, finish_half_moves, half_moved
+from .planning import BoxNames, Look, find_candidates
+from .rules import can_change
 from .undo import records, undo_candidates
 
-__all__ = ["DirectoryOperator"]
+if TYPE_CHECKING:
+    from spooltop.model.filters.selection import Selection
+    from spooltop.model.operations.plan import Candidates, ItemResult, OperationRecord, Plan, Progress
+    from spooltop.model.operations.results import AuditLog
+
+
+# Chains the operator of a spool's messages with those of its cursors, its locks and its pause. Each side operator has its own
+# actions and undoes its own operations; everything else goes to the main one. A side operator is made when it is first needed.
+
+class SideOperator(Operator, Protocol):
+    """Operator that keeps nothing open between two calls."""
+
+    def knows(self, operation: str) -> bool:
+        """True where this operation was its own."""
+        ...
+
+
+class OperatorChain:
+    """Implements ``model.protocols.Operator``: ``side`` makes the operator that has ``actions``; ``main`` has the rest and the
+    audit log of both."""
+
+    def __init__(self, main: Operator, side: Callable[[], SideOperator], *actions: Action) -> None:
+        self._main = main
+        self._side = cache(side)
+        self._actions = actions
+
+    def why_not(self, action: Action) -> str | None:
+        return (self._side() if action in self._actions else self._main).why_not(action)
+
+    def candidates(
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
+    ) -> Candidates:
+        which = self._of(action, options)
+        return which.candidates(action, selection, force=force, options=options, now=now, progress=progress)
+
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
+        return self._of(plan.action, plan.options).perform(plan, stop)
+
+    def audit(self, line: bytes, *, sync: bool = True) -> None:
+        self._main.audit(line, sync=sync)
+
+    def audit_logs(self, operation: str) -> list[AuditLog]:
+        return self._main.audit_logs(operation)
+
+    def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
+        both = [one for which in (self._main, self._side()) for one in which.operations(progress, begins=begins, most=most)]
+        return sorted(both, key=lambda record: -record.at)[:most]
+
+    def close(self) -> None:
+        self._main.close()
+
+    def _of(self, action: Action, options: Mapping[str, Json]) -> Operator:
+        if action in self._actions or (action is Action.UNDO and self._side().knows(str(options.get("undoes", "")))):
+            return self._side()
+        return self._main
+
+
+# Finds the parts of the journal by which nothing can be undone any more, so that they can go. A part is kept while a message is
+# still where an operation in it has moved it. When all were claimed, moved on or deleted since, it goes. A part that ends or
+# undoes what an earlier part began stays as long as any earlier part does. The two newest files stay in any case, and
+# ``log_parts.MOST_PARTS`` bounds the others.
+
+def ended_parts(dirs: SpoolDirs, logs: SpoolLogs, parts: Sequence[str]) -> Iterator[str]:
+    """Yields those of ``parts`` of the journal, the oldest first, that nothing needs."""
+    earlier = False
+    for part in parts:
+        try:
+            with closing(iter(logs.part(part))) as lines:
+                needed = _is_needed(dirs, lines, earlier)
+        except OSError:
+            needed = True  # what cannot be read or looked at may be needed
+        if needed:
+            earlier = True
+        else:
+            yield part
+
+
+def _is_needed(dirs: SpoolDirs, lines: Iterable[bytes], earlier: bool) -> bool:
+    """Tells of a part by its lines, the newest first. ``earlier``: an earlier part is kept."""
+    ended: set[tuple[str, int]] = set()
+    for line in lines:
+        try:
+            is_result, operation, step = step_of(line, MOVES)
+            record = None if is_result else decode(line, MOVES)
+        except (ValueError, RecursionError):
+            continue  # what is no line cannot be undone
+        if not isinstance(record, MoveIntent):
+            ended.add((operation, step))
+            continue
+        ended.discard((operation, step))
+        if (earlier and record.undoes is not None) or any(_is_there(dirs, run) for run in record.runs):
+            return True
+    return earlier and bool(ended)
+
+
+def _is_there(dirs: SpoolDirs, run: MoveColumns) -> bool:
+    """True where a message is still at its target. Raises ``OSError`` where that cannot be seen."""
+    if run.target is None:
+        return False
+    box, folder = run.target
+    if not folder:
+        return _any_of(run.to_names, dirs, dirs.box(box))
+    above = dirs.private_dir(folders_dir(box))
+    if above is None:
+        return False
+    try:
+        fd = dirs.files.open_dir(folder, above)  # apart from those that the operation in progress has open in ``dirs``
+    except FileNotFoundError:
+        return False
+    try:
+        return _any_of(run.to_names, dirs, fd)
+    finally:
+        dirs.files.close(fd)
+
+
+def _any_of(names: Iterable[str], dirs: SpoolDirs, fd: int) -> bool:
+    return any(is_inode(dirs.files, name, fd, None, unseen=True) for name in names)
+
 
 ResultT = TypeVar("ResultT")
 

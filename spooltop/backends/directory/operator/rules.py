@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
+from contextlib import closing
+from itertools import chain, islice
+
+from spooltop.engine.dirs import OWN, SpoolDirs
+from spooltop.engine.pausing import PAUSED
+from spooltop.model.backend import Capabilities
 from spooltop.model.vocabulary import Action, Box
 from spooltop.records import dataclass
 
-__all__ = ["FORCEABLE", "RULES", "Rule"]
+from ...access import closed_words
 
 FORCEABLE = frozenset({Action.REQUEUE, Action.HOLD})
 """The actions that may take a claim from a running holder, where they are forced."""
@@ -29,3 +38,132 @@ RULES: dict[Action, Rule] = {
     Action.EMPTY: Rule((Box.TRASH,), None),
 }
 """Undo is no row of this table: it reverses the moves of the journal, to the exact places."""
+
+
+# The rights of this user on a spool, and where one is missing, why and what would help.
+
+_ASIDE_OF = {
+    Action.PURGE: (Box.TRASH,), Action.HOLD: (Box.HELD,), Action.RELEASE: (Box.HELD,), Action.EMPTY: (Box.TRASH,),
+}  # fmt: skip
+_OFFERED = (*RULES, Action.INJECT, Action.UNDO, Action.PAUSE, Action.RESUME)
+_NEEDS_NO_BOX = (Action.PAUSE, Action.RESUME)
+_LOOKED_AT = 64
+"""Messages whose owners are looked at in a sticky box."""
+_OF_LOCKS = (Action.UNLOCK,)
+"""Actions whose rights are checked for each lock: some locks lie beside the spool."""
+
+
+def can_change(dirs: SpoolDirs) -> Capabilities:
+    """Asks the kernel about each directory that an action writes. Root may do everything that the file system allows."""
+    refusals: dict[Action, str] = {
+        action: "this version has no such action for a directory spool"
+        for action in Action
+        if action not in (*_OFFERED, *_OF_LOCKS)
+    }
+    boxes = {box: _why_not(dirs, box) for box in (Box.TMP, Box.NEW, Box.CUR)}
+    sticky = {box: _sticky(dirs, box) for box in (Box.NEW, Box.CUR)}
+    own_dir_reason = _why_not_own_dir(dirs)
+    aside = {} if own_dir_reason else {box: _why_not_aside(dirs, box) for box in set(chain.from_iterable(_ASIDE_OF.values()))}
+    for action in _OFFERED:
+        # Emptying the trash writes nothing into new; but without it nothing here is a spool any more.
+        needed = [boxes[Box.NEW]] if action not in (Action.EMPTY, *_NEEDS_NO_BOX) or Box.NEW in dirs.errors else []
+        if action in (Action.REQUEUE, Action.PURGE, Action.HOLD):
+            needed += [boxes[Box.CUR], sticky[Box.CUR]]
+        if action in (Action.PURGE, Action.HOLD):
+            needed.append(sticky[Box.NEW])
+        if action is Action.RESUME and own_dir_reason is None:
+            needed.append(_why_not_resume(dirs))
+        if action is Action.INJECT:
+            needed.append(boxes[Box.TMP])
+        needed += [aside[box] for box in _ASIDE_OF.get(action, ()) if box in aside]
+        reason = next((why for why in (*needed, own_dir_reason) if why), None)
+        if reason is not None:
+            refusals[action] = reason
+    return Capabilities(refusals)
+
+
+def _why_not(dirs: SpoolDirs, box: Box) -> str | None:
+    if box in dirs.errors:
+        error = dirs.errors[box]
+        return f"{box} is missing" if isinstance(error, FileNotFoundError) else f"{box} cannot be opened: {error.strerror}"
+    return _refusal(dirs, box.value)
+
+
+def _sticky(dirs: SpoolDirs, box: Box) -> str | None:
+    """Why this user may not move messages out of ``box``, or None; None also where one of those that are looked at is this
+    user's."""
+    fd, user = dirs.new if box is Box.NEW else dirs.cur, os.geteuid()
+    if fd is None or not (found := dirs.files.fstat(fd)).st_mode & stat.S_ISVTX or user in (0, found.st_uid):
+        return None
+    with closing(dirs.files.inodes(fd)) as entries:
+        names = [name for name, _ in islice(entries, _LOOKED_AT)]
+    if not names or any(_belongs_to(dirs, name, fd, user) for name in names):
+        return None
+    return closed_words(f"{box} is sticky, so that only its owner moves the messages of others; it", found, dirs.path)
+
+
+def _belongs_to(dirs: SpoolDirs, name: str, fd: int, user: int) -> bool:
+    try:
+        return dirs.files.stat(name, fd).st_uid == user
+    except FileNotFoundError:
+        return False
+
+
+def _why_not_own_dir(dirs: SpoolDirs) -> str | None:
+    try:
+        found = dirs.files.stat(OWN, dirs.root)
+    except FileNotFoundError:
+        why = _refusal(dirs, ".")
+        return None if why is None else f"{OWN}, which holds the journal, cannot be made: {why}"
+    except OSError as error:
+        return f"{OWN} cannot be accessed: {error.strerror}"
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{OWN} is not a directory; find out who created it"
+    return _refusal(dirs, OWN)
+
+
+def _why_not_resume(dirs: SpoolDirs) -> str | None:
+    """Why this user may not remove the pause, or None; None also if there is none."""
+    own = dirs.private_dir()
+    if own is None or not (folder := dirs.files.fstat(own)).st_mode & stat.S_ISVTX:
+        return None
+    try:
+        found = dirs.files.stat(PAUSED, own)
+    except FileNotFoundError:
+        return None
+    if os.geteuid() in (0, folder.st_uid, found.st_uid):
+        return None
+    return closed_words(f"{OWN} is sticky, so that only its owner removes the files of others; {PAUSED}", found, dirs.path)
+
+
+def _why_not_aside(dirs: SpoolDirs, box: Box) -> str | None:
+    """Why this user may not write the folders of ``box``, or None; None also where nothing was ever set aside there: then it
+    can be made, or there is nothing to take from."""
+    name = f"{OWN}/{box.value}"
+    try:
+        own = dirs.private_dir()
+        found = None if own is None else dirs.files.stat(box.value, own)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{name} cannot be accessed: {error.strerror}"
+    if own is None or found is None:
+        return None
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{name} is not a directory; find out who created it"
+    return _refusal(dirs, box.value, own, name)
+
+
+def _refusal(dirs: SpoolDirs, name: str, above: int | None = None, shown: str = "") -> str | None:
+    """Why ``name`` in the directory ``above`` (the spool), called ``shown``, cannot be written by this user, or None."""
+    above = dirs.root if above is None else above
+    shown = shown or ("the spool" if name == "." else name)
+    try:
+        if os.access(name, os.R_OK | os.W_OK | os.X_OK, dir_fd=above, effective_ids=True):
+            return None
+        found = os.stat(name, dir_fd=above, follow_symlinks=False)
+    except OSError as error:
+        return f"{shown} cannot be accessed: {error.strerror}"
+    if os.fstatvfs(dirs.root).f_flag & os.ST_RDONLY:
+        return f"the file system is read-only ({os.strerror(errno.EROFS)})"
+    return closed_words(shown, found, dirs.path)

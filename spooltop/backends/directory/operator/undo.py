@@ -18,18 +18,12 @@ from spooltop.model.operations.plan import Candidates, OperationRecord, Outcome,
 from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.records import dataclass
 
-from ...journal.operation_list import newest_first, operation_record, undone_by, undos_of, why_not_undo
-from ..journal.journal import MoveOperation
-from ..journal.moves import LoggedMove, MoveColumns
-from ..journal.summaries import MoveSummary
-from ..storage.folders import Folders
-from ..storage.location import Place, kind_of
-from ..storage.name_forms import NameForms, tokens_of_claims
-from ..storage.name_lookup import NameLookup
-from .moving.recheck import forgotten_words
-from .planning.packed_items import KEEP, Message, MessageColumns, PackedItems, TargetColumns, is_claimed
-
-__all__ = ["records", "undo_candidates"]
+from ...journal.item_operator import newest_first, operation_record, undone_by, undos_of, why_not_undo
+from ..journal import LoggedMove, MoveColumns, MoveOperation, MoveSummary
+from ..storage.location import Folders, NameLookup, Place, kind_of
+from ..storage.rows import NameForms, tokens_of_claims
+from .moving import forgotten_words
+from .packed_items import KEEP, Message, MessageColumns, PackedItems, TargetColumns, is_claimed
 
 
 class _Made(NamedTuple):

@@ -10,8 +10,6 @@ from spooltop.model.vocabulary import LIVE, Box
 
 from . import getdents
 
-__all__ = ["count_boxes"]
-
 
 def count_boxes(path: str) -> Mapping[Box, int | None]:
     """Returns the number of names in each box of ``path``, without those that begin with a dot; None where a box cannot be

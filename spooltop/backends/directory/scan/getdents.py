@@ -14,8 +14,6 @@ from itertools import chain
 from spooltop.engine.system.syscalls import directory_blocks
 from spooltop.patterns import pattern
 
-__all__ = ["OTHER", "REGULAR", "UNKNOWN", "blocks", "count", "counted", "entries"]
-
 _BLOCK = 1 << 17
 _LARGE = 1 << 20
 """Block size for use where each return to the interpreter has to wait for another thread."""

@@ -8,9 +8,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.vocabulary import Box
 
 from ..world import World
-from .filesystem import Mount, mount_of
-
-__all__ = ["OpenSpool"]
+from .disk import Mount, mount_of
 
 _MOUNT_FOR = 5.0
 

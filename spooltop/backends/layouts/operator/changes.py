@@ -12,8 +12,6 @@ from spooltop.records import dataclass, replace
 
 from ..queue_dirs import is_aside, is_location
 
-__all__ = ["FileChange", "Pin", "Verb", "decode_changes", "decode_pins", "encode_changes", "encode_pins", "inverse"]
-
 Pin = tuple[int, int, int]
 """Identifies a file: device, inode, ctime in ns. All are 0 where no file is expected."""
 

@@ -5,38 +5,40 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from spooltop.engine.atomic import publish_new
 from spooltop.errors import AuditFailed
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 from spooltop.records import replace
 
 from ...journal.item_operator import ItemOperator, Skipped, changed, outcome_of
-from ...journal.log_files import FULL, STATE_DIR, LogFiles
+from ...journal.log_store import FULL, STATE_DIR, LogFiles, PathLogs
 from ...journal.record_log import ItemOutcome, LoggedOperation
 from ...surroundings import Surroundings
-from ..definition.layout import Layout
-from ..kept_name import keep_name
+from ..definition import Layout
 from ..permission import can_change
-from ..queue_dirs import ASIDE, QueueDirs, aside, is_aside, shown_location
+from ..queue_dirs import ASIDE, QueueDirs, aside, is_aside, keep_name, shown_location
 from ..reader import LayoutReader
-from ..set_aside import META, encode_meta
-from ..sort_files import QueueFile
+from ..sort_files import META, QueueFile, encode_meta
 from ..verdicts import judge
-from .candidates import Chooser, location_of, match_of
 from .changes import Verb
-from .finish import finished, remove_drafts
-from .locking import Patience, own_turn, program_locked
-from .logs import QueueLogs
-from .performer import HalfDone, Performer
-from .planning import MessagePlan, placed
-from .record import MESSAGES, MessageIntent
-from .undo import entries, undo_candidates
+from .performer import MESSAGES, HalfDone, MessageIntent, Patience, Performer, own_turn, program_locked
+from .planning import Chooser, MessagePlan, location_of, match_of, placed
+from .undo import entries, finished, remove_drafts, undo_candidates
 
-__all__ = ["LayoutOperator"]
+# The journal and the audit log of another program's queue.
+
+
+class QueueLogs(PathLogs):
+    """The logs in spooltop's own directory of the queue at ``path``, which is opened for each call: a ``LogStore``."""
+
+    def __init__(self, path: str, side_dir: str, files: LogFiles, *, state_dir: str) -> None:
+        super().__init__(path, partial(QueueDirs, path, side_dir, files), files, state_dir=state_dir)
+
 
 PATIENCE = 10.0
 """Seconds that a change waits for a lock; after that nothing is changed."""

@@ -8,18 +8,137 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from spooltop.engine.atomic import discard, write_new
+from spooltop.engine.atomic import discard, open_shared, write_new
 from spooltop.engine.system.files import is_inode, read_small
-from spooltop.model.text import escape
+from spooltop.errors import Refused
+from spooltop.model.text import escape, unescape
+from spooltop.model.vocabulary import Json
+from spooltop.records import dataclass
 
-from ...journal.item_operator import Skipped
-from ..queue_dirs import ASIDE, QueueDirs, aside, is_aside
-from ..set_aside import META
-from .changes import FileChange, Pin, Verb, inverse
+from ...journal.item_operator import ItemIntent, Skipped
+from ...journal.record_log import Head, ItemOutcome, RecordType, encode, intent_head
+from ..queue_dirs import ASIDE, QueueDirs, aside, is_aside, is_location
+from ..sort_files import META
+from .changes import FileChange, Pin, Verb, decode_changes, decode_pins, encode_changes, encode_pins, inverse
 
-__all__ = ["DRAFT", "NOTHING", "HalfDone", "Performer", "pin_of", "read_text"]
+# Locks that are held around a change: the one of the queue's own program, and the one between operators.
+
+OPERATE_LOCK = "operate.lock"
+"""The file in spooltop's own directory that an operator locks while it changes a message."""
+_TICK = 0.05
+
+
+class Patience:
+    """Waits for a lock for ``seconds`` at most, and no longer once ``stop`` says so. ``wait`` sleeps some seconds."""
+
+    def __init__(self, seconds: float, wait: Callable[[float], None], stop: Callable[[], bool]) -> None:
+        self.seconds = seconds
+        self._wait = wait
+        self._stop = stop
+
+    def until(self, done: Callable[[], bool]) -> bool:
+        """Waits until ``done``; False where that takes too long."""
+        left = self.seconds
+        while not done():
+            if left <= 0 or self._stop():
+                return False
+            self._wait(_TICK)
+            left -= _TICK
+        return True
+
+
+@contextmanager
+def own_turn(dirs: QueueDirs, patience: Patience) -> Iterator[None]:
+    """Keeps other operators out, so that a message whose record has no result was cut off, and is not being changed. Raises
+    ``Refused``, ``OSError``."""
+    own = dirs.private_dir(create=True)
+    assert own is not None  # create=True makes it or raises
+    fd = open_shared(dirs.files, OPERATE_LOCK, own, dirs.files.fstat(own))
+    try:
+        if not patience.until(lambda: dirs.files.lock(fd)):
+            why = f"another spooltop has been changing this queue for {patience.seconds:.0f} s"
+            raise Refused(why, path=dirs.path, advice=f"try again; {dirs.own_name}/{OPERATE_LOCK} is its lock")
+        yield
+    finally:
+        dirs.files.close(fd)
+
+
+@contextmanager
+def program_locked(dirs: QueueDirs, path: str, patience: Patience) -> Iterator[None]:
+    """Holds the lock ``path`` of the queue's program, which takes it around each change of its own. No lock where ``path`` is
+    empty. Raises ``Skipped`` where it cannot be had, ``OSError``."""
+    if not path:
+        yield
+        return
+    with dirs.parent(path) as (at, name):
+        fd = dirs.files.reopen(name, at)
+    try:
+        if not patience.until(lambda: dirs.files.lock(fd)):
+            raise Skipped(f"{escape(path)} has been locked by its program for {patience.seconds:.0f} s")
+        yield
+    finally:
+        dirs.files.close(fd)
+
+
+# The record of one message whose change is about to begin, as the journal of a queue holds it.
+
+_MOST = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class MessageIntent(ItemIntent):
+    """The intent to change one message. ``count`` messages are in the whole operation; ``id`` is that of the message, and
+    ``message`` its location before the first change. ``reverses`` is the step of the operation ``undoes`` that it reverses."""
+
+    count: int
+    id: str
+    message: str
+    changes: tuple[FileChange, ...]
+    pins: Mapping[str, Pin]
+    reverses: int | None = None
+
+    def encode(self) -> bytes:
+        members: dict[str, Json] = {
+            "action": str(self.action), "item": self.step, "time": self.at, "user": escape(self.user), "undoes": self.undoes,
+            "count": self.count, "id": escape(self.id), "message": escape(self.message), "changes": encode_changes(self.changes),
+            "pins": encode_pins(self.pins), "reverses": self.reverses,
+        }  # fmt: skip
+        return encode("intent", self.operation, members)
+
+    @classmethod
+    def decode(cls, head: Head) -> MessageIntent:
+        action, undoes = intent_head(head)
+        value = head.value
+        user, id, message = (unescape(_text(value, key)) for key in ("user", "id", "message"))
+        if not is_location(message):
+            raise ValueError("the message lies outside")
+        reverses = None if value.get("reverses") is None else _number(value, "reverses")
+        return cls(
+            head.operation, head.step, action, head.at, user, undoes, _number(value, "count"), id, message,
+            decode_changes(value.get("changes")), decode_pins(value.get("pins")), reverses,
+        )  # fmt: skip
+
+
+def _text(value: Mapping[str, object], key: str) -> str:
+    found = value.get(key)
+    if not isinstance(found, str):
+        raise ValueError(f"{key} is no text")
+    return found
+
+
+def _number(value: Mapping[str, object], key: str) -> int:
+    found = value.get(key)
+    if type(found) is not int or not 0 <= found < _MOST:
+        raise ValueError(f"{key} is no number")
+    return found
+
+
+MESSAGES = RecordType("messages", "the journal", "item", MessageIntent.decode, ItemOutcome.decode)
+"""The record type of the journal of another program's queue."""
+
 
 NOTHING: Pin = (0, 0, 0)
 """The pin of a location where no file is expected."""
@@ -339,3 +458,81 @@ class Performer:
         except OSError:
             return False  # not empty, or gone already: it is only tidied
         return True
+
+
+# Tells from the files how many of its changes a message has behind it, for what a crash cut off and for an undo.
+
+_ANY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """A file that is expected at a location: by its inode, 0 for none and -1 for any, or by its text."""
+
+    ino: int
+    text: str | None = None
+
+
+def stage_of(
+    dirs: QueueDirs, changes: Sequence[FileChange], pins: Mapping[str, Pin], *, latest: bool = False
+) -> tuple[int, bool] | None:
+    """The number of changes that are in effect: the lowest that agrees with the files, or the highest (``latest``); and True if
+    a move was cut off between link and unlink, so that the file has two names. It is the next move, or with ``latest`` the last.
+    None where no number agrees: something else has happened since. Raises ``OSError``."""
+    stages = expected_after(changes, pins)
+    found: dict[str, int] = {}
+    for location in {location for stage in stages for location in stage}:
+        found[location] = pin_of(dirs.status(location))[1]
+    order = range(len(stages))
+    for number in reversed(order) if latest else order:
+        at = number - 1 if latest else number
+        change = changes[at] if 0 <= at < len(changes) else None
+        half = ""
+        if change is not None and change.verb is Verb.MOVE and found[change.path] == found[change.to] != 0:
+            half = change.path if latest else change.to
+        if all(one == half or _agrees(dirs, one, found[one], expected) for one, expected in stages[number].items()):
+            return number, bool(half)
+    return None
+
+
+def _agrees(dirs: QueueDirs, location: str, ino: int, expected: _Expected) -> bool:
+    if expected.text is not None:
+        try:
+            return bool(ino) and read_text(dirs, location) == expected.text
+        except OSError:
+            return False
+    return bool(ino) if expected.ino == _ANY else ino == expected.ino
+
+
+def expected_after(changes: Sequence[FileChange], pins: Mapping[str, Pin]) -> list[dict[str, _Expected]]:
+    """The files that are expected before the first change and after each, by location."""
+    touched = {one for change in changes for one in (change.path, change.to) if one and change.verb is not Verb.POKE}
+    now = {location: _Expected(pins[location][1] if location in pins else 0) for location in touched}
+    stages = [dict(now)]
+    for change in changes:
+        _apply(change, now)
+        stages.append(dict(now))
+    return stages
+
+
+def _apply(change: FileChange, now: dict[str, _Expected]) -> None:
+    nothing = _Expected(0)
+    match change.verb:
+        case Verb.MOVE:
+            inside = f"{change.path}/"
+            for location in [one for one in now if one == change.path or one.startswith(inside)]:
+                moved = now[location]
+                now[location] = nothing
+                to = change.to + location[len(change.path) :]
+                if location == change.path or to in now:
+                    now[to] = moved
+        case Verb.LINK:
+            now[change.to] = now[change.path]
+        case Verb.UNLINK | Verb.RMDIR | Verb.DELETE:
+            now[change.path] = nothing
+        case Verb.MKDIR:
+            now[change.path] = _Expected(_ANY)
+        case Verb.WRITE:
+            now[change.path] = nothing if change.text is None else _Expected(_ANY, change.text)
+        case Verb.TOUCH | Verb.POKE:
+            return

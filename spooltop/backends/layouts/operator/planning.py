@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from spooltop.errors import Refused, UsageError
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Candidates, Item, Progress, Refusal
+from spooltop.model.row import Row
 from spooltop.model.text import escape
+from spooltop.model.vocabulary import Action, Box, Verdict
 from spooltop.records import dataclass, replace
 
-from ..definition.layout import LayoutAction
+from ..definition import Layout, LayoutAction, Match
+from ..permission import BUILT_IN, sources_of
 from ..queue_dirs import QueueDirs, aside, in_queue, is_aside
+from ..reader import LayoutReader
 from .changes import FileChange, Pin, Verb
 from .performer import NOTHING, pin_of, read_text
-
-__all__ = ["MessagePlan", "NotPlanned", "Planner", "deleted", "moved_back", "placed", "removed"]
 
 _HERE = "?"
 """Stands for the operation and the number of the item, which are not known while a plan is made."""
@@ -214,3 +219,194 @@ def deleted(dirs: QueueDirs, id: str, message: str) -> MessagePlan:
     folder = aside(*message.removeprefix("//").split("/")[:3])
     pins = ((folder, pin_of(dirs.status(folder))),)
     return MessagePlan(id, folder, dirs.identity, (FileChange(Verb.DELETE, folder),), pins)
+
+
+# Makes a pinned list of a selection: the messages that are meant, which of them may go, and why the others may not.
+
+_PROVED = (Verdict.DEAD, Verdict.ABANDONED)
+_HELD = (Verdict.ALIVE, Verdict.WRITING)
+_TWICE = "nobody can be shown to have left it: it may be processed twice"
+
+
+def match_of(layout: Layout, row: Row) -> tuple[Match, Mapping[str, str]] | None:
+    """The rule that a message fits, in the queue or where it lay before it was set aside, and the pieces of its path."""
+    path = in_queue(location_of(row))
+    for match in layout.matches:
+        if match.box == row.box.value or is_aside(location_of(row)):
+            fields = match.template.match(path)
+            if fields is not None:
+                return match, fields
+    return None
+
+
+def location_of(row: Row) -> str:
+    """The location of the file of a message."""
+    assert isinstance(row.key, tuple)
+    return str(row.key[1])
+
+
+class Chooser:
+    """Pins messages of the queue that ``reader`` has just looked at."""
+
+    def __init__(self, layout: Layout, dirs: QueueDirs, reader: LayoutReader, *, at: float) -> None:
+        self._layout = layout
+        self._dirs = dirs
+        self._reader = reader
+        self._at = at
+        self._next: dict[str, int] = {}
+        self._waiting: dict[str, list[str]] | None = None
+
+    def choose(self, action: Action, selection: Selection, *, force: bool, now: bool, progress: Progress) -> Candidates:
+        """Raises ``Refused`` for a box that ``action`` does not apply to, ``UsageError`` for a filter that makes no sense,
+        ``OSError``, ``Stopped``."""
+        if action is Action.UNLOCK:
+            return self._unlock(selection)
+        sources = sources_of(self._layout, action)
+        if selection.box is Box.CUR and action is Action.REQUEUE and Box.CUR not in sources:
+            selection = replace(selection, box=None)  # what a requeue means where nothing else is said
+            sources = tuple(box for box in sources if box is not Box.HELD)
+        if selection.box is not None and selection.box not in sources:
+            advice = f"choose {', '.join(sorted(sources))}"
+            raise Refused(f"{action} is not possible for messages in {selection.box}", path=self._dirs.path, advice=advice)
+        if selection.empty:
+            return Candidates(())
+        items: list[Item] = []
+        refused: list[Refusal] = []
+        named: set[str] = set()
+        notes: dict[str, None] = {}
+        effects: dict[str, None] = {}
+        matches = selection.matcher(self._at)
+        for row in progress.each(self._rows(action, selection.box, sources)):
+            if not matches(row):
+                continue
+            named |= {row.id, row.name}
+            rule = self._rule(action, row)
+            found = self._pinned(action, rule, row, force=force, now=now)
+            if isinstance(found, Item):
+                items.append(found)
+                effects["" if rule is None else rule.effect] = None
+                if rule is not None and rule.note:
+                    notes[rule.note] = None
+            else:
+                refused.append(found)
+        missing = tuple(id for id in dict.fromkeys(selection.ids or ()) if id not in named)
+        if action is Action.PURGE:
+            items += [self._lost(id) for id in missing if id in self._reader.lost]
+            missing = tuple(id for id in missing if id not in self._reader.lost)
+        effect = next(iter(effects)) if len(effects) == 1 else ""
+        if effect:
+            effect = f"{'It' if len(items) == 1 else 'Each'} {effect}."
+        return Candidates(items, refused, tuple(f"{_sentence(note)}" for note in notes), missing, effect=effect)
+
+    def _lost(self, id: str) -> Item:
+        """Pins an entry of a register whose message is nowhere."""
+        path = self._reader.lost[id]
+        row = Row(key=(Box.NEW.value, path), box=Box.NEW, id=id, name=path, note="its message is nowhere")
+        return Item(row, removed(self._dirs, id, path), warning=f"only {escape(path)} is left of it, which moves to the trash")
+
+    def _unlock(self, selection: Selection) -> Candidates:
+        """Pins locks whose message is not there, named by their path or file name, or all of them."""
+        chosen = [str(one) for one in (*(selection.ids or ()), *(selection.keys or ()))]
+        if not chosen and not selection.everything:
+            raise UsageError("unlock: which lock?", advice="name it as spooltop locks lists it, or ALL for all that are stale")
+        items, named = [], set()
+        for path, (message, words) in self._reader.alone.items():
+            shown = os.path.join(os.path.abspath(self._dirs.path), path)
+            names = {one for one in chosen if one in (path, os.path.basename(path)) or os.path.abspath(one) == shown}
+            if names or selection.everything:
+                named |= names
+                row = Row(key=shown, box=Box.CUR, id=shown, name=path)
+                items.append(Item(row, removed(self._dirs, path, path, without=message), words=f"{escape(path)}: {words}"))
+        return Candidates(items, missing=tuple(one for one in chosen if one not in named))
+
+    def _rows(self, action: Action, box: Box | None, sources: Sequence[Box]) -> Iterator[Row]:
+        """The messages in the order in which their queue takes them; those that it holds itself only where a rule says how."""
+        for one in sources if box is None else (box,):
+            rows = [
+                row
+                for row in self._reader.rows(one)
+                if one is not Box.HELD or is_aside(location_of(row)) or self._rule(action, row) is not None
+            ]
+            yield from sorted(rows, key=lambda row: row.enqueued_at or row.in_box_since or 0.0)
+
+    def _rule(self, action: Action, row: Row) -> LayoutAction | None:
+        if action in BUILT_IN and is_aside(location_of(row)):
+            return None
+        found = match_of(self._layout, row)
+        box = row.box.value if found is None else found[0].box
+        return next((one for one in self._layout.actions if one.name == action.value and box in one.boxes), None)
+
+    def _pinned(self, action: Action, rule: LayoutAction | None, row: Row, *, force: bool, now: bool) -> Item | Refusal:
+        if rule is not None and not is_aside(location_of(row)):
+            blocked, forceable = _blocked(rule, row)
+            if blocked and not (forceable and force):
+                return Refusal(row, blocked, forceable)
+        else:
+            blocked = ""
+        try:
+            plan = self._plan(action, rule, row, now=now, proved=rule is not None and rule.needs_dead and not blocked)
+        except NotPlanned as error:
+            return Refusal(row, str(error))
+        except OSError as error:
+            return Refusal(row, f"{error.strerror or error}")
+        if blocked and row.verdict is None:
+            row = row.judged(Verdict.UNKNOWN, blocked, row.owner)
+        return Item(row, plan, warning=_TWICE if blocked else "")
+
+    def _plan(self, action: Action, rule: LayoutAction | None, row: Row, *, now: bool, proved: bool) -> MessagePlan:
+        if action is Action.EMPTY:
+            return deleted(self._dirs, row.id, location_of(row))
+        if action in (Action.RELEASE, Action.RESTORE, Action.REQUEUE) and is_aside(location_of(row)):
+            self._no_other(row)
+            return moved_back(self._dirs, row.id, self._together(row))
+        found = match_of(self._layout, row)
+        if rule is None or found is None:
+            raise NotPlanned(f"its layout does not say how to {action} it")
+        if action in (Action.REQUEUE, Action.RELEASE) and row.box is not Box.NEW:
+            self._no_other(row)
+        planner = Planner(self._dirs, location_of(row), found[1], at=self._at, now=now, next_number=self._next_number)
+        return planner.plan(rule, row.id, proved=proved)
+
+    def _together(self, row: Row) -> Sequence[str]:
+        return self._reader.together(location_of(row))
+
+    def _no_other(self, row: Row) -> None:
+        """Raises ``NotPlanned`` where another message with this id waits. A second name of the file itself is none: a move was
+        cut off, and is finished before this one."""
+        if self._waiting is None:
+            self._waiting = {}
+            for one in self._reader.rows(Box.NEW):
+                self._waiting.setdefault(one.id, []).append(location_of(one))
+        for other in self._waiting.get(row.id, ()):
+            found, own = self._dirs.status(other), self._dirs.status(location_of(row))
+            if found is not None and own is not None and not os.path.samestat(found, own):
+                raise NotPlanned("conflict: another message with this id waits; both are kept")
+
+    def _next_number(self, piece: str) -> int:
+        if piece not in self._next:
+            self._next[piece] = max(self._numbers(piece), default=0)
+        self._next[piece] += 1
+        return self._next[piece]
+
+    def _numbers(self, piece: str) -> Iterator[int]:
+        for box in Box:
+            for row in self._reader.rows(box):
+                found = match_of(self._layout, row)
+                text = "" if found is None else found[1].get(piece, "")
+                if text.isascii() and text.isdigit():
+                    yield int(text)
+
+
+def _blocked(rule: LayoutAction, row: Row) -> tuple[str, bool]:
+    """Why a message may not go, "" where it may, and if force moves it all the same."""
+    if row.verdict in _HELD:
+        return f"{'is being written' if row.verdict is Verdict.WRITING else 'in use'}: {escape(row.evidence)}", False
+    if rule.needs_dead and row.verdict not in _PROVED:
+        return row.evidence or "its holder is not known", True
+    if rule.force:
+        return row.evidence or "what was delivered may be done, running or lost", True
+    return "", False
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"

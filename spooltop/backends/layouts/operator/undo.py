@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from spooltop.engine.atomic import discard
 from spooltop.model.operations.plan import Item, OperationRecord, Outcome, Refusal
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
 
-from ...journal.operation_list import operation_record, why_not_undo
+from ...journal.item_operator import Skipped, operation_record, why_not_undo
 from ...journal.record_log import ItemOutcome, LoggedOperation
-from ..definition.layout import Layout
+from ..definition import Layout
 from ..queue_dirs import QueueDirs, aside, in_queue, is_aside
 from .changes import FileChange, Verb, inverse
-from .performer import NOTHING, pin_of
+from .performer import DRAFT, NOTHING, HalfDone, MessageIntent, Performer, pin_of, stage_of
 from .planning import MessagePlan
-from .record import MessageIntent
-from .stages import stage_of
-
-__all__ = ["DURING", "LoggedMessages", "changed", "entries", "stage_now", "undo_candidates"]
 
 LoggedMessages = LoggedOperation[MessageIntent, ItemOutcome]
 """All that the journal holds of one operation on another program's queue."""
@@ -144,3 +141,48 @@ def entries(
             )
         )
     return records
+
+
+# Completes what a crash cut off: the rest of the changes of a message, or if that is not possible, nothing of them.
+
+def finished(dirs: QueueDirs, intent: MessageIntent) -> ItemOutcome | None:
+    """Completes the changes of ``intent``, which has no result, or else reverses those that were made, and returns the result
+    to log. None where neither is possible now. Raises ``OSError``."""
+    stage = stage_now(dirs, intent, ended=False, latest=False)
+    if stage is None:
+        return ItemOutcome(Outcome.SKIPPED, "cut short, and changed by its program since")
+    number, half = stage
+    if number == 0 and not half:
+        Performer(dirs, {}, intent.message).tidy([change.to for change in intent.changes])
+        return ItemOutcome(Outcome.SKIPPED, "cut short before anything was changed")
+    rest = intent.changes[number:]
+    if not rest:
+        return ItemOutcome(Outcome.DONE, "finished later")
+    message = intent.message
+    for change in intent.changes[:number]:
+        if change.verb is Verb.MOVE and change.path == message:
+            message = change.to
+    locations = [one for change in intent.changes for one in (change.path, change.to) if one]
+    pins = {location: pin for location in locations if (pin := pin_of(dirs.status(location))) != NOTHING}
+    performer = Performer(dirs, pins, message)
+    try:
+        performer.run(rest)
+    except HalfDone:
+        return None
+    except (Skipped, OSError) as error:
+        try:
+            Performer(dirs, pins, message).run(inverse(intent.changes[:number]))
+        except (HalfDone, Skipped, OSError):
+            return None
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        return ItemOutcome(Outcome.SKIPPED, f"cut short and reversed: {why}")
+    return ItemOutcome(Outcome.DONE, "finished later")
+
+
+def remove_drafts(dirs: QueueDirs) -> None:
+    """Removes texts that were not written to their end. Only in a turn: nobody else writes one then. Raises ``OSError``."""
+    own = dirs.private_dir()
+    for name in () if own is None else dirs.files.list(own):
+        if name.startswith(DRAFT):
+            assert own is not None  # else there are no names
+            discard(dirs.files, name, own)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unavailable, Unreadable
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
 from spooltop.model.operations.results import AuditLog
@@ -17,23 +17,19 @@ from spooltop.model.vocabulary import Action, Json
 from spooltop.records import replace
 
 from ...access import user_name
-from ...journal.log_files import AUDIT
-from ...journal.log_store import LogStore, audit_logs
-from ...journal.operation_list import newest_records, undone_operations, undos_of
+from ...journal.item_operator import newest_records, undone_operations, undos_of
+from ...journal.log_store import AUDIT, STATE_DIR, LogFiles, LogStore, StateLogs, audit_logs
 from ...journal.record_log import RecordLog, write_failed
+from ..client import Endpoint
 from ..stream_names import StreamNames
-from .changes import StreamChange, StreamVerb
-from .connection import OperatorConnection
-from .control_plans import inject_plan, pause_item, pause_plan, put_changes, resume_plan, set_item, set_plan
-from .handing import chosen_way
-from .permission import can_change, check_master
-from .planning import GroupChooser
-from .record import BATCHES, BatchIntent, Changed, LoggedChanges, encode_result
-from .rows import GroupRows, Judge, groups_of, leases
-from .sender import StepSender
+from ..streams.look import Looker
+from ..streams.server import ServerTrouble, StreamServer
+from ..streams.verdicts import PidJudge, judged_consumers
+from .changes import BATCHES, BatchIntent, Changed, LoggedChanges, StreamChange, StreamVerb, encode_result
+from .connection import OperatorConnection, StepSender, can_change, check_master, connection_to
+from .planning import GroupChooser, chosen_way, inject_plan, pause_item, pause_plan, put_changes, resume_plan, set_item, set_plan
+from .rows import GroupRows, Judge, JudgedConsumer, groups_of, leases
 from .undo import Reversal, changed, entries, reversals, row_of
-
-__all__ = ["AT_ONCE", "StreamOperator"]
 
 AT_ONCE = 25
 """Changes in one step of the server, which answers nobody else meanwhile: some 40 µs each."""
@@ -290,3 +286,39 @@ def _undo_effect(items: Sequence[Item]) -> str:
     if verbs <= {StreamVerb.ASIDE, StreamVerb.ASIDE_NEW, StreamVerb.MOVE}:
         return "Each message is set aside again, unless it was taken since."
     return ""
+
+
+# Opens the operator of a group.
+
+def open_operator(
+    endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge, *, clock: Callable[[], float],
+    state: str | None, read_only: str | None,
+) -> StreamOperator:  # fmt: skip
+    """Opens the operator of the group ``names.group``, whose address is ``shown``. ``judge`` knows which consumers
+    are processes of this host, as the views do; ``state`` is the folder of this user's own state, for the journal."""
+    store = StateLogs(shown, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
+    looking = _LookingJudge(endpoint, names, shown, judge)
+    return StreamOperator(connection_to(endpoint, shown), names, store, judge=looking.judged, clock=clock, read_only=read_only)
+
+
+class _LookingJudge:
+    """Judges consumers as the views do, by a look of its own."""
+
+    def __init__(self, endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge) -> None:
+        self._endpoint = endpoint
+        self._names = names
+        self._shown = shown
+        self._judge = judge
+
+    def judged(self, consumers: Sequence[str]) -> Mapping[str, JudgedConsumer]:
+        """Raises ``Unavailable``."""
+        server = StreamServer(self._endpoint)
+        try:
+            look = Looker(server, self._names, time.monotonic).look()
+        except ServerTrouble as trouble:
+            raise Unavailable(f"look: {trouble.what}", path=self._shown, advice=trouble.advice) from None
+        finally:
+            server.close()
+        known = judged_consumers(look, self._judge)
+        found = {one: known[one] for one in consumers if one in known}
+        return {name: JudgedConsumer(one.verdict, one.evidence, one.owner, one.ends) for name, one in found.items()}

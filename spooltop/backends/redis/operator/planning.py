@@ -2,26 +2,280 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from spooltop.engine.arguments import MAX_ATTEMPTS
-from spooltop.errors import Refused, UsageError
+from spooltop.engine.pausing import encode_pause, pause_from
+from spooltop.errors import Refused, SpooltopError, Unreadable, UsageError
 from spooltop.model.filters.selection import Selection
+from spooltop.model.look.observation import REASON_AT_MOST, Pause, pause_words
 from spooltop.model.operations.plan import Candidates, Item, Progress, Refusal
 from spooltop.model.queue import again_words
-from spooltop.model.text import escape
+from spooltop.model.row import Row
+from spooltop.model.template import fill
+from spooltop.model.text import escape, escape_text, json_object
+from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Verdict
+from spooltop.patterns import pattern
 from spooltop.records import replace
 
+from ..client import ErrorReply
 from ..stream_names import StreamNames
 from .changes import LEAVES, StreamChange, StreamVerb
-from .connection import OperatorConnection
-from .handing import Way, chosen_way
-from .permission import SOURCES
+from .connection import SOURCES, OperatorConnection, listed, text_of, whole
 from .rows import HANDED_BACK, WAITING, GroupRows, PinnedRow, groups_of
+from .scripts import HANDED
 
-__all__ = ["GroupChooser"]
+# Ways to put a message back to work, and which of them the consumers of a group allow.
+
+_AUTOCLAIMS = re.compile(r"cmdstat_xautoclaim:calls=([0-9]+)")
+
+
+class Way(NamedTuple):
+    """The way that was chosen. ``copies``: a message is put again as a new entry, else it is handed over to ``~spooltop`` with
+    its id. ``words`` tell which it is, and why."""
+
+    copies: bool
+    words: str
+
+
+def chosen_way(server: OperatorConnection, names: StreamNames, *, asked: bool, groups: int) -> Way:
+    """Chooses the best way that the consumers of the group allow. ``asked``: copies are wanted; ``groups`` are those of the
+    stream. Raises as ``OperatorConnection.ask``."""
+    if asked:
+        return Way(True, f"{_COPIED}, as --copy asks: consumers that only read new entries get it.")
+    if _worker_is_running(server, names):
+        return Way(False, f"{_HANDED}: workers of spooltop take it first.")
+    none = "no worker of spooltop is running in the group"
+    taken = _last_was_taken(server, names)
+    if taken:
+        return Way(False, f"{_HANDED}: {none}, but its consumers took what was handed over before.")
+    if taken is None:
+        seen = _autoclaim_was_seen(server)
+        if seen:
+            return Way(
+                False,
+                f"{_HANDED}: consumers that use XAUTOCLAIM take it, some of them only once a new entry came. This server has "
+                f"seen that command; whether from a consumer of this group is not known. {_LATER_BY_COPY}",
+            )
+        if seen is None:
+            why = f"{none}, and the server does not tell who uses XAUTOCLAIM"
+            return Way(False, f"{_HANDED}, but {why}: {_NEVER}. {_LATER_BY_COPY}")
+        why = f"{none}, and nobody was seen to use XAUTOCLAIM"
+    else:
+        why = f"{none}, and what was handed over before still waits while newer entries were delivered"
+    if groups > 1:
+        return Way(
+            False,
+            f"{_HANDED}, but {why}: {_NEVER}. With --copy and --force it is put again as a new entry, which the other groups get "
+            "too.",
+        )
+    return Way(True, f"{_COPIED}: {why}, so its consumers only read new entries.")
+
+
+def _worker_is_running(server: OperatorConnection, names: StreamNames) -> bool:
+    """True if a worker of spooltop in the group has a lease."""
+    at = "0"
+    while True:
+        after, flat = listed(server.ask("look", ("HSCAN", names.consumers, at, "COUNT", 100))[0])
+        known = [text_of(name) for name in listed(flat)[::2]]
+        if known and whole(server.ask("look", ("EXISTS", *map(names.lease, known)))[0]):
+            return True
+        if (at := text_of(after)) == "0":
+            return False
+
+
+def _last_was_taken(server: OperatorConnection, names: StreamNames) -> bool | None:
+    """True if consumers took some of what was handed over last, False if all of it waits and newer entries were delivered since;
+    None where that is not known."""
+    try:
+        found = [text_of(one) for one in listed(server.run("look", HANDED, [names.audit, names.stream], [names.group]))]
+    except Unreadable:  # no such group, or nothing that it was asked for
+        return None
+    return {"taken": True, "passed": False}.get(found[0]) if found else None
+
+
+_COPIED = "Each is replaced by a new entry with the old id in its field ~id, the last in order"
+_HANDED = "Handed over to ~spooltop, with the same id and number of tries"
+_NEVER = "consumers that only read new entries never get it"
+_LATER_BY_COPY = "If it still waits later, --box new --copy puts it again as a new entry, as --copy does now."
+
+
+def _autoclaim_was_seen(server: OperatorConnection) -> bool | None:
+    """True if a client of this server has used XAUTOCLAIM since it was started; None where it does not tell."""
+    try:
+        (stats,) = server.try_all("look", ("INFO", "commandstats"))
+    except SpooltopError:  # this user may not ask
+        return None
+    if isinstance(stats, ErrorReply):
+        return None
+    found = _AUTOCLAIMS.search(text_of(stats))
+    return found is not None and int(found[1]) > 0
+
+
+# Plans of what concerns the whole group: its pause, the messages that are put, and the place where it reads.
+
+_MOST_BYTES = 16 << 20
+_SHOWN = 60
+_COUNTED = 10_000
+_PAGE = 200
+_ID = pattern(r"([0-9]{1,20})(?:-([0-9]{1,20}))?\Z")
+_LAST = """
+local found = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+return found and found[1]
+"""
+_PAGE_END = """
+local found = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])
+return {#found, #found > 0 and found[#found][1] or ''}
+"""
+
+
+def pause_plan(server: OperatorConnection, names: StreamNames, options: Mapping[str, Json], user: str, now: float) -> Candidates:
+    """Pins that the queue is not paused. Raises ``UsageError`` for a reason that is too long."""
+    reason = options.get("reason") or ""
+    if not isinstance(reason, str) or len(reason) > REASON_AT_MOST:
+        raise UsageError(f"pause: the reason has more than {REASON_AT_MOST} characters", advice="say it shorter")
+    found = _pause_record(server, names)
+    row = _row(server)
+    if found is not None:
+        return Candidates((), [Refusal(row, f"it is paused already, {pause_words(_pause(found, now), now)}")])
+    record = encode_pause(Pause(user, now, reason)).decode()
+    note = "Only workers of spooltop read this record: other consumers of the group go on."
+    return Candidates([pause_item(server, StreamChange(StreamVerb.PAUSE, "", to=record), now)], notes=(note,))
+
+
+def resume_plan(server: OperatorConnection, names: StreamNames, now: float) -> Candidates:
+    """Pins the record of the pause that was found."""
+    found = _pause_record(server, names)
+    if found is None:
+        return Candidates((), [Refusal(_row(server), "it is not paused")])
+    return Candidates([pause_item(server, StreamChange(StreamVerb.RESUME, found), now)])
+
+
+def pause_item(server: OperatorConnection, change: StreamChange, now: float) -> Item:
+    """The item of a plan that pauses or resumes."""
+    if change.verb is StreamVerb.PAUSE:
+        words = "Workers of spooltop claim no message until it is resumed"
+    else:
+        words = f"Workers of spooltop claim messages again. Paused {pause_words(_pause(change.id, now), now)}"
+    return Item(_row(server), change, words=words)
+
+
+def _pause(record: str, now: float) -> Pause:
+    return pause_from(json_object(record.encode("utf-8", "surrogateescape")), now)
+
+
+def _pause_record(server: OperatorConnection, names: StreamNames) -> str | None:
+    (found,) = server.ask("look", ("GET", names.paused))
+    return None if found is None else text_of(found)
+
+
+def _row(server: OperatorConnection) -> Row:
+    return Row(server.address, Box.CUR, server.address, server.address)
+
+
+def inject_plan(options: Mapping[str, Json], groups: int, clock: Callable[[], float]) -> Candidates:
+    """Checks the options of test messages: ``text`` with placeholders, or ``size`` in bytes. Raises ``UsageError``."""
+    size = options.get("size")
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _MOST_BYTES):
+        raise UsageError(f"inject: invalid size {size!r}", advice=f"give 0 to {_MOST_BYTES} bytes")
+    if options.get("text") is not None and size is not None:
+        raise UsageError("inject: a text cannot be combined with a size", advice="give one of them")
+    first = _content(options, 1, clock())
+    notes = []
+    if options.get("text") is not None and first:
+        shown = escape_text(first[:_SHOWN], keep_newlines=False)
+        notes.append(f"First message, {size_words(len(first))}: {shown}{' …' if len(first) > _SHOWN else ''}")
+    if groups > 1:
+        notes.append(f"All {groups:,} groups of this stream get it.")
+    effect = "Test messages are put at the end of the stream; running consumers claim them."
+    return Candidates((), notes=tuple(notes), effect=effect)
+
+
+def put_changes(options: Mapping[str, Json], first: int, last: int, clock: Callable[[], float]) -> list[StreamChange]:
+    """Returns the changes that put the messages ``first`` to ``last``, counted from 1."""
+    source = options.get("source")
+    named = source if isinstance(source, str) else ""
+    return [
+        StreamChange(StreamVerb.PUT, "", "new", consumer=named, data=_content(options, number, clock()))
+        for number in range(first, last + 1)
+    ]
+
+
+def _content(options: Mapping[str, Json], number: int, now: float) -> bytes:
+    text, size, source = options.get("text"), options.get("size"), options.get("source")
+    if isinstance(text, str):
+        words = {"n": number, "count": options.get("count", ""), "id": "", "source": source or "", "time": int(now)}
+        return fill(text, {name: str(word) for name, word in words.items()}).encode("utf-8", "surrogateescape")
+    if isinstance(size, int):
+        line = f"test message {number}\n".encode()
+        return (line * (size // len(line) + 1))[:size]
+    return f"test message {number} by spooltop\n".encode()
+
+
+def set_plan(server: OperatorConnection, names: StreamNames, options: Mapping[str, Json]) -> Candidates:
+    """Pins the id last delivered to a group and the one that it gets. Options: ``source``, the group; ``value``, an id, ``0`` or
+    ``$``. Raises ``UsageError``."""
+    source, value = options.get("source"), options.get("value")
+    if not isinstance(source, str) or not isinstance(value, (str, int)) or isinstance(value, bool):
+        raise UsageError("set-cursor: which group, to what id?", advice="spooltop cursors URL --set GROUP=ID")
+    groups = groups_of(server, names)
+    row = Row(source, Box.CUR, source, server.address, source=source)
+    if source not in groups:
+        there = ", ".join(sorted(map(escape, groups)))
+        return Candidates((), [Refusal(row, f"the stream has no group {escape(source)}; it has {there}")])
+    before, after = groups[source], _id(server, names, value)
+    return set_item(server, names, source, before, after)
+
+
+def set_item(server: OperatorConnection, names: StreamNames, group: str, before: str, after: str) -> Candidates:
+    """Pins a group's last delivered id ``before``, to be set to ``after``; says what would be delivered again or skipped."""
+    row = Row(group, Box.CUR, group, server.address, source=group)
+    if before == after:
+        return Candidates((), [Refusal(row, f"it is {after} already")])
+    back = _order(after) < _order(before)
+    count, all_of_them = _counted(server, names, *((after, before) if back else (before, after)))
+    many = f"{'' if all_of_them else '≥ '}{count:,} message{'' if count == 1 else 's'}"
+    what = f"{many} would be delivered again" if back else f"{many} would be skipped"
+    words = f"{escape(group)}: {before} → {after}"
+    deleted = "Messages that were deleted meanwhile are not delivered again. " if back else ""
+    notes = [f"{deleted}Claims stay as they are."]
+    change = StreamChange(StreamVerb.SET, before, to=after, consumer=group)
+    effect = "The group reads on after the new id. Nothing is deleted."
+    return Candidates([Item(row, change, what, words, after)], notes=tuple(notes), effect=effect)
+
+
+def _id(server: OperatorConnection, names: StreamNames, value: str | int) -> str:
+    if value == "$":
+        found = server.run("look", _LAST, [names.stream], ())
+        return "0-0" if found is None else text_of(found)
+    found_id = _ID.match(str(value))
+    if found_id is None:
+        raise UsageError(f"set-cursor: {escape(json.dumps(value))} is no id", advice="write 1763900000123-0, 0 or $")
+    return f"{int(found_id[1])}-{int(found_id[2] or 0)}"
+
+
+def _order(id: str) -> tuple[int, int]:
+    found = _ID.match(id)
+    return (0, 0) if found is None else (int(found[1]), int(found[2] or 0))
+
+
+def _counted(server: OperatorConnection, names: StreamNames, after: str, up_to: str) -> tuple[int, bool]:
+    """Counts the entries between two ids, up to a bound, and says whether these are all."""
+    count = 0
+    while count < _COUNTED:
+        page = listed(server.run("look", _PAGE_END, [names.stream], [f"({after}", up_to, _PAGE]))
+        found = whole(page[0])
+        count += found
+        if found < _PAGE:
+            return count, True
+        after = text_of(page[1])
+    return count, False
+
 
 POISON = 3
 """Deliveries to consumers that died, from which on the message may be the cause."""
@@ -91,7 +345,6 @@ class GroupChooser:
         if not items and not refused and selection.verdict is Verdict.DEAD:
             notes = self._why_none_is_dead(unmatched)
         return Candidates(items, refused, notes, missing, maker.poison, _effect(action, items, options), final)
-
 
     def _why_none_is_dead(self, unmatched: Mapping[tuple[Verdict | None, str], int]) -> tuple[str, ...]:
         """Says who holds the claims that are not those of the dead."""

@@ -15,11 +15,6 @@ from ..stream_names import LeaseRecord, StreamNames
 from . import scripts
 from .connection import OperatorConnection, Word, listed, text_of, whole
 
-__all__ = [
-    "HANDED_BACK", "WAITING", "GroupRows", "Judge", "JudgedConsumer", "PinnedRow", "entered", "groups_of", "leases",
-    "side_stream",
-]  # fmt: skip
-
 HANDED_BACK, WAITING = "~spooltop", "~later"
 """Consumers that are no programs: see ``queue.scripts``."""
 _PAGE = 500

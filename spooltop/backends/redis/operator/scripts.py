@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ACT", "ASIDE_ROWS", "HANDED", "HEADS", "NEW_ROWS", "PENDING_ROWS", "SETTLE", "STEP_KEPT"]
-
 STEP_KEPT = 90 * 86_400
 """Seconds for which the last step of an operation is remembered that was killed: its undo finds out what was done."""
 

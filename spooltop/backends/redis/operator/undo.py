@@ -9,11 +9,8 @@ from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box
 from spooltop.records import dataclass, replace
 
-from ...journal.operation_list import operation_record, why_not_undo
-from .changes import LEAVES, StreamChange, StreamVerb, inverse
-from .record import BatchIntent, Changed, LoggedChanges
-
-__all__ = ["Reversal", "changed", "entries", "reversals", "row_of"]
+from ...journal.item_operator import operation_record, why_not_undo
+from .changes import LEAVES, BatchIntent, Changed, LoggedChanges, StreamChange, StreamVerb, inverse
 
 
 @dataclass(frozen=True, slots=True)

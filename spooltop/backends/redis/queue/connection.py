@@ -2,21 +2,125 @@
 
 from __future__ import annotations
 
+import re
+import socket
+import ssl
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from spooltop.errors import Unavailable, UsageError
+from redis import exceptions as redis_errors
 
-from ..trouble import trouble_of_connection
-from ..urls import Login, check_ca_file
+from spooltop.errors import NotASpool, SpooltopError, Unavailable, UsageError
+
+from ..address import Login, check_ca_file
+from ..trouble import Kind, Trouble, error_of, trouble_of_connection, trouble_of_nonsense, trouble_of_reply
 
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["connect", "messages_expected"]
+
+# Translates errors of redis-py into spooltop's own. Neither texts nor causes may hold a password.
+
+_WORDS: Mapping[type[redis_errors.RedisError], str] = {
+    redis_errors.NoPermissionError: "NOPERM",
+    redis_errors.AuthenticationError: "WRONGPASS",
+    redis_errors.BusyLoadingError: "LOADING",
+    redis_errors.OutOfMemoryError: "OOM",
+    redis_errors.ReadOnlyError: "READONLY",
+    redis_errors.MasterDownError: "MASTERDOWN",
+    redis_errors.ClusterDownError: "CLUSTERDOWN",
+    redis_errors.TryAgainError: "TRYAGAIN",
+    redis_errors.MovedError: "MOVED",
+}
+_IN_PIPELINE = re.compile(r"\ACommand # \d+ \(.*\) of pipeline caused error: ", re.DOTALL)
+"""Words that the client puts before an error, with the command and so the message in them."""
+
+
+@contextmanager
+def translated(address: str, what: str) -> Iterator[None]:
+    """Raises errors of the client as those of spooltop, about ``address``, in the step ``what``."""
+    handled = sys.exception()
+    try:
+        yield
+    except redis_errors.RedisError as error:
+        if error.__context__ is handled:
+            error.__context__ = None  # what the caller is handling is no cause of this error
+        raise failure(error, address, what) from None  # its traceback shows connections and their arguments
+    except (ValueError, OverflowError, RecursionError):  # as the client's parser raises them
+        found = trouble_of_nonsense("no answer of a Redis server")
+        raise Unavailable(f"{what}: {found.what}", path=address, advice=found.advice, answer_lost=True) from None
+
+
+def failure(error: redis_errors.RedisError, address: str, what: str) -> SpooltopError:
+    """Returns the error of spooltop that says what happened. ``Unavailable`` may pass by itself."""
+    trouble = _trouble_of(error)
+    if trouble.kind is Kind.NO_STREAM:
+        return NotASpool(f"{what}: {trouble.what}", path=address, advice=trouble.advice)
+    return error_of(trouble, address, what, answer_lost=trouble.kind is Kind.AWAY and not _never_sent(error))
+
+
+def _trouble_of(error: redis_errors.RedisError) -> Trouble:
+    text = _IN_PIPELINE.sub("", str(error))
+    for kind, word in _WORDS.items():
+        if isinstance(error, kind):  # the client has cut the word off
+            return trouble_of_reply(f"{'NOAUTH' if 'required' in text else word} {text}")
+    if "max number of clients" in text:
+        return trouble_of_reply(text)
+    if isinstance(error, redis_errors.InvalidResponse):
+        too_long = "far too long" in text
+        what = "a far too long answer" if too_long else "no answer of a Redis server"
+        return trouble_of_nonsense(what)._replace(kind=Kind.AWAY)  # it may be mended, and tried again
+    if isinstance(error, (redis_errors.ConnectionError, redis_errors.TimeoutError)):
+        cause = error.__cause__ or error.__context__
+        return trouble_of_connection(cause if isinstance(cause, OSError) else OSError(text))
+    return trouble_of_reply(text)
+
+
+def _never_sent(error: BaseException) -> bool:
+    """True where no connection was made, so that the command reached nobody."""
+    cause = error.__cause__ or error.__context__
+    refused = (ConnectionRefusedError, FileNotFoundError, ssl.SSLCertVerificationError, socket.gaierror)
+    return isinstance(cause, refused) or "connecting to" in str(error)
+
+
+# Durability of what a server has answered, as its settings promise it.
+
+_PATIENCE = 2_000
+"""Milliseconds for the disk of the server."""
+
+
+class Durability(Enum):
+    """``ALWAYS``: the server answers when its log is synced (``appendfsync always``). ``ASKED``: it says so when it is asked,
+    with WAITAOF. ``NONE``: it may lose what it answered, about the last second with ``appendfsync everysec``."""
+
+    ALWAYS = "always"
+    ASKED = "asked"
+    NONE = "none"
+
+
+def durability_of(connection: Any) -> Durability:
+    """Asks the server; one that may not be asked promises nothing. Raises ``redis.RedisError``."""
+    try:
+        if not connection.info("persistence").get("aof_enabled"):
+            return Durability.NONE
+        if connection.config_get("appendfsync").get("appendfsync") == "always":
+            return Durability.ALWAYS
+        known = connection.execute_command("COMMAND", "INFO", "WAITAOF")
+    except redis_errors.NoPermissionError:
+        return Durability.NONE
+    return Durability.ASKED if any(known.values() if isinstance(known, dict) else known) else Durability.NONE
+
+
+def wait_for_disk(pipe: Any) -> None:
+    """Adds to a pipeline the wait until its changes are synced. It must be of the connection that changed: WAITAOF counts only
+    these. The answer is a pair whose first is 1."""
+    pipe.execute_command("WAITAOF", 1, 0, _PATIENCE)
+
 
 _TIMEOUT = 5.0
 """Seconds for a connection, and for an answer; longer than any wait that the queue asks of the server."""

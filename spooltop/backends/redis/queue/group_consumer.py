@@ -16,17 +16,12 @@ from spooltop.model.text import escape
 
 from ..stream_names import HANDED_BACK, LATER, LeaseRecord, StreamNames, gone_words
 from . import scripts
-from .connection import messages_expected
-from .durability import wait_for_disk
-from .failures import translated
-from .lease import ConsumerLease
-from .stream_claim import StreamClaim
+from .connection import messages_expected, translated, wait_for_disk
+from .stream_claim import ConsumerLease, StreamClaim
 from .stream_producer import AT_ONCE
 
 if TYPE_CHECKING:
     from redis import Redis
-
-__all__ = ["GroupConsumer", "lease_records"]
 
 _NO_LEASE = -2
 """Answer to PTTL for a key that is not there."""

@@ -10,8 +10,6 @@ runs on such a server.
 
 from __future__ import annotations
 
-__all__ = ["ACK", "ADOPT", "CLAIM", "COUNT", "LEAVE", "PUT", "PUT_MOVED", "RECOVER", "REJECT", "RELEASE"]
-
 _HELD = """
 local function held(stream, group, id, consumer, deliveries)
   local entry = redis.call('XPENDING', stream, group, id, id, 1)[1]

@@ -14,16 +14,13 @@ from spooltop.model.queue import mover_of
 
 from ..stream_names import StreamNames
 from . import scripts
-from .durability import wait_for_disk
-from .failures import translated
+from .connection import translated, wait_for_disk
 from .stream_claim import DATA, SOURCE
 
 if TYPE_CHECKING:
     from redis import Redis
 
     from spooltop.engine.producing.tmp_writer import Data
-
-__all__ = ["AT_ONCE", "StreamProducer"]
 
 AT_ONCE = 100
 """Messages in one command: the server answers nobody else meanwhile."""

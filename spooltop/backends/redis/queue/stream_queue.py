@@ -3,41 +3,217 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from redis import exceptions as redis_errors
 
 from spooltop.engine.arguments import MAX_ATTEMPTS, check_number, check_seconds
+from spooltop.engine.consuming.waiting import nonblocking_pipe
 from spooltop.engine.pausing import pause_from
 from spooltop.engine.system.host import iterated_by, tell_in_children
-from spooltop.errors import Closed, NotASpool, Unavailable, UsageError
+from spooltop.errors import Closed, NotASpool, SpooltopError, Unavailable, UsageError
 from spooltop.model.look.observation import Pause
-from spooltop.model.queue import Guarantee, OthersClaims, QueueIdentity
+from spooltop.model.queue import Guarantee, InterruptedMove, OthersClaims, QueueCounts, QueueIdentity
 from spooltop.model.text import escape, json_object
 
-from ..stream_names import StreamNames
+from ..stream_names import HANDED_BACK, LATER, StreamNames
 from . import scripts
-from .arrivals import LONGEST, StreamArrivals
-from .durability import Durability, durability_of
-from .failures import translated
-from .group_consumer import GroupConsumer
+from .connection import Durability, durability_of, messages_expected, translated
+from .group_consumer import GroupConsumer, lease_records
 from .stream_claim import StreamClaim
-from .stream_producer import StreamProducer
+from .stream_producer import AT_ONCE, StreamProducer
 
 if TYPE_CHECKING:
     from redis import Redis
 
     from spooltop.engine.producing.tmp_writer import Data
 
-    from .mover import StreamMover
 
-__all__ = ["KEY_WINDOW", "LEASE", "StreamQueue"]
+# Waiting for entries of a stream: a thread reads behind its end and wakes whoever waits.
+
+LONGEST = 1.0
+"""Longest single wait in seconds. A message that is handed back adds no entry, so that only another try finds it."""
+
+
+class StreamArrivals:
+    """Wakes up when an entry is added to ``stream``, or when ``wake`` is called. ``address`` names it in errors. Closing it may
+    take as long as the longest wait."""
+
+    def __init__(self, connection: Redis, stream: str, address: str) -> None:
+        self._redis: Any = connection
+        self._stream = stream
+        self._address = address
+        self._last: bytes | str = "$"
+        self._woken, self._waker = nonblocking_pipe()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="arrivals", daemon=True)
+        self._thread.start()
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """Descriptor that becomes readable when there is a reason to try again."""
+        return (self._woken,)
+
+    def wait(self, timeout: float) -> None:
+        """Returns when an entry was added, and after ``timeout`` seconds, or the longest wait, at the latest."""
+        poll = select.poll()
+        poll.register(self._woken, select.POLLIN)
+        if poll.poll(max(1, int(min(timeout, LONGEST) * 1000))):
+            self.drain()
+
+    def drain(self) -> None:
+        """Consumes pending wakes without waiting."""
+        try:
+            os.read(self._woken, 65536)
+        except BlockingIOError:
+            return
+
+    def wake(self) -> None:
+        """Ends waits at once. Safe in a signal handler and in any thread."""
+        if self._stop.is_set():
+            return
+        try:
+            os.write(self._waker, b"!")
+        except BlockingIOError:
+            return  # full: whoever waits is woken in any case
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        os.close(self._woken)
+        os.close(self._waker)
+
+    def _listen(self) -> None:
+        wanted = ("XREAD", "COUNT", 1, "BLOCK", int(LONGEST * 1000), "STREAMS", self._stream)
+        while not self._stop.is_set():
+            try:
+                with translated(self._address, "wait"), messages_expected():
+                    found = self._redis.execute_command(*wanted, self._last)
+                    newest = self._redis.xrevrange(self._stream, count=1) if found else []
+                self._last = newest[0][0] if newest else "$" if found else self._last
+            except SpooltopError:
+                self._stop.wait(LONGEST)
+                continue
+            if found and not self._stop.is_set():
+                self.wake()
+
+
+# The source's side of ``spooltop move`` on a stream.
+
+class StreamMover:
+    """Implements ``model.moves.MessageMover`` with ``consumer``, whose record beside the stream says where the messages go.
+    ``begin`` is the beginning of its keys; ``depth`` counts what waits."""
+
+    def __init__(
+        self, connection: Redis, names: StreamNames, address: str, consumer: GroupConsumer, begin: str, depth: Callable[[], int]
+    ) -> None:
+        self._redis: Any = connection
+        self._names = names
+        self._address = address
+        self._consumer = consumer
+        self._begin = begin
+        self._depth = depth
+
+    def counts(self) -> QueueCounts:
+        names = self._names
+        with translated(self._address, "move"):
+            members = self._redis.xinfo_consumers(names.stream, names.group)
+            seconds, micros = self._redis.time()
+            due = self._redis.zcount(names.later, "-inf", seconds * 1000 + micros // 1000)
+            pending = {one["name"].decode(errors="surrogateescape"): int(one["pending"]) for one in members if one["pending"]}
+            delayed = max(0, pending.pop(LATER, 0) - due)
+            pending.pop(HANDED_BACK, None)
+            pending.pop(self._consumer.name, None)
+            leased = lease_records(self._redis, names)
+            running = dead = unknown = 0
+            ends: list[float] = []
+            for name, count in pending.items():
+                left = self._redis.pttl(names.lease(name)) if name in leased else None
+                if left is None:
+                    unknown += count
+                elif left > 0:
+                    running += count
+                    ends.append(left / 1000)
+                elif leased[name].moves_to is None:
+                    dead += count
+        return QueueCounts(self._depth() - delayed, delayed, 0, running, dead, unknown, max(ends, default=None))
+
+    def interrupted(self) -> Sequence[InterruptedMove]:
+        with translated(self._address, "move"):
+            return list(self._interrupted())
+
+    def _interrupted(self) -> Iterator[InterruptedMove]:
+        names = self._names
+        for name, record in lease_records(self._redis, names).items():
+            target = record.moves_to
+            if target is None or name == self._consumer.name or self._redis.exists(names.lease(name)):
+                continue
+            mover = _mover(record.begin, name)
+            claims = [(f"{name},{id},{tries}", _key(mover, id, tries)) for id, tries in self._pending(name)]
+            yield InterruptedMove(mover, target, claims)
+
+    def _pending(self, consumer: str) -> Iterator[tuple[str, int]]:
+        names, start = self._names, "-"
+        while found := self._redis.xpending_range(names.stream, names.group, start, "+", AT_ONCE, consumername=consumer):
+            yield from ((entry["message_id"].decode(), int(entry["times_delivered"])) for entry in found)
+            start = f"({found[-1]['message_id'].decode()}"
+
+    def claim(self) -> StreamClaim | None:
+        return self._consumer.take()
+
+    def adopt(self, name: str) -> StreamClaim | None:
+        return self._consumer.adopt(*_parts(name))
+
+    def discard(self, name: str) -> None:
+        self._consumer.discard(*_parts(name))
+
+    def key(self, claim: StreamClaim) -> str:
+        return _key(_mover(self._begin, self._consumer.name), *claim.token)
+
+    def holds(self, _claim: StreamClaim) -> bool:
+        return self._consumer.is_leased
+
+    def give_back(self, claim: StreamClaim) -> None:
+        self._consumer.give_back(claim)
+
+    def leave(self, claim: StreamClaim) -> None:
+        claim.end()
+
+    def end(self, move: InterruptedMove) -> None:
+        self._consumer.dismiss(move.mover.rpartition("/")[2])
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _exception: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _mover(begin: str, consumer: str) -> str:
+    return f"{begin}/{consumer}"
+
+
+def _key(mover: str, id: str, deliveries: int) -> str:
+    return f"{mover}.{id}:{deliveries}"
+
+
+def _parts(name: str) -> tuple[str, str, int]:
+    """Splits the name of a claim into its consumer, its id and the number of deliveries."""
+    consumer, id, deliveries = name.rsplit(",", 2)
+    return consumer, id, int(deliveries)
+
 
 LEASE = 10.0
 """Seconds after which the claims of a consumer that does not renew its lease are recovered."""
@@ -237,7 +413,6 @@ class StreamQueue:
 
     def mover(self, target: QueueIdentity) -> StreamMover:
         """Opens a consumer that moves messages into ``target``; the caller closes it. It takes nothing before its first claim."""
-        from .mover import StreamMover  # only for those who move
 
         self._check_open()
         begin = f"move:{next(self._marks(), self.name)}:{self._names.group}"

@@ -12,11 +12,21 @@ from ...surroundings import Connection
 from ..client import ErrorReply, Reply
 from ..stream_names import StreamNames
 from ..trouble import Kind, Trouble, trouble_of_reply
-from .server import scripts
-from .server.replies import entry_time, fields_of, id_order, list_of, number_of, section, text_of
-from .server.requests import Command, ServerTrouble, StreamServer, told
-
-__all__ = ["ConsumerState", "GroupState", "KeptAnswers", "Look", "Looker", "ServerFacts", "SideState"]
+from .server import (
+    FIRST,
+    STREAM,
+    Command,
+    ServerTrouble,
+    StreamServer,
+    entry_time,
+    fields_of,
+    id_order,
+    list_of,
+    number_of,
+    section,
+    text_of,
+    told,
+)
 
 _FACTS_EVERY = 5.0
 """Seconds between two questions about the server itself."""
@@ -161,7 +171,7 @@ class Looker:
         names = self._names
         due = self._facts_at is None or self._monotonic() - self._facts_at >= _FACTS_EVERY
         asks = [key for key in (names.stream, *self._aside.values()) if self.kept.due(key)]
-        stream: Command = ("EVAL_RO", scripts.STREAM, 1, names.stream) if self._scripts else ("XINFO", "STREAM", names.stream)
+        stream: Command = ("EVAL_RO", STREAM, 1, names.stream) if self._scripts else ("XINFO", "STREAM", names.stream)
         first: list[Command] = [
             ("TIME",), stream if names.stream in asks else ("XLEN", names.stream),
             ("XINFO", "GROUPS", names.stream), ("XINFO", "CONSUMERS", names.stream, names.group),
@@ -169,7 +179,7 @@ class Looker:
         ]  # fmt: skip
         first += [("XLEN", key) for key in self._aside.values()]
         sides = [key for key in self._aside.values() if key in asks]
-        first += [("EVAL_RO", scripts.FIRST, 1, key, "-") for key in sides]
+        first += [("EVAL_RO", FIRST, 1, key, "-") for key in sides]
         known = self._known
         leases: list[Command] = [("PTTL", names.lease(name)) for name in known]
         facts_too: list[Command] = [*_FACTS, ("MEMORY", "USAGE", names.stream)]

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
 from spooltop.backends.access import user_name
-from spooltop.backends.row_listing import RowListing
 from spooltop.engine.pausing import pause_from
 from spooltop.errors import Unreadable
-from spooltop.model.capabilities import Capabilities
+from spooltop.model.backend import Capabilities
 from spooltop.model.filters.query import HeldBy, IsVerdict, MessageFacts, Pid, parse
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.locks import Holders, Holding
@@ -25,34 +24,31 @@ from spooltop.model.units import age, count
 from spooltop.model.vocabulary import ASIDE, Action, Box, Key, Verdict
 from spooltop.records import replace
 
+from ...row_listing import RowListing
 from ..client import Endpoint
 from ..stream_names import HANDED_BACK, LATER, StreamNames
-from .boxes import (
+from .claims import (  # fmt: skip
     BOXES,
     CounterFlow,
+    SeenClaims,
+    Undelivered,
+    UndeliveredCounter,
     box_states,
     capacities,
+    consumer_list,
     cursor_source,
     hidden_facts,
     lag_of,
     pending_of,
+    see_claims,
     verdict_counts,
     warnings,
-)  # fmt: skip
-from .claims import SeenClaims, see_claims
-from .consumers import consumer_list
-from .fetch import StreamFetcher
-from .listing import PagedListing, in_order_of_ids
+)
+from .listing import ClaimPart, EntryPart, PagedListing, Part, StreamFetcher, WaitingPart, in_order_of_ids
 from .look import Look, Looker
-from .parts import ClaimPart, EntryPart, Part, WaitingPart
 from .rows import PendingEntry, aside_row, claim_row
-from .server.changes import StreamChanges
-from .server.replies import entry_time, id_order
-from .server.requests import ServerTrouble, StreamServer
-from .undelivered import Undelivered, UndeliveredCounter
+from .server import ServerTrouble, StreamChanges, StreamServer, entry_time, id_order
 from .verdicts import JudgedMember, PidJudge, judged_consumers
-
-__all__ = ["LISTED_AT_MOST", "StreamReader"]
 
 LISTED_AT_MOST = 20_000
 """Messages among which a filter or an order looks that the server has no list for."""

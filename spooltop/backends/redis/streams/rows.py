@@ -9,10 +9,8 @@ from spooltop.model.vocabulary import Box
 from spooltop.records import dataclass
 
 from ..client import Nonsense, Reply
-from .server.replies import bytes_of, entry_time, list_of, number_of, text_of
+from .server import bytes_of, entry_time, list_of, number_of, text_of
 from .verdicts import JudgedMember
-
-__all__ = ["PendingEntry", "aside_row", "claim_row", "claims_of", "entry_row", "fields_by_name", "heads_of", "waiting_row"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,6 @@ from ...surroundings import LocalClient, Surroundings
 from ..stream_names import HANDED_BACK, LATER, LeaseRecord, gone_words
 from .look import ConsumerState, Look
 
-__all__ = ["JudgedMember", "PidJudge", "judged_consumers"]
-
 _HOST_PID = re.compile(r"(.+?)[-:@.]([1-9][0-9]{0,6})(?:[-:.][0-9a-f]{4,})?\Z")
 
 

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from .spans import clip, clip_left, text_width
 
-__all__ = ["ALONE", "Ends", "common_ends", "cut_apart"]
-
 
 class Ends(NamedTuple):
     """The beginning and the end that all names of a list share, each up to a sign between words: ``/srv/`` and ``-web.json``.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from .spans import Line, Style, line_width, text_width
 
-__all__ = ["changed_rows", "changed_until"]
-
 
 def _cells(line: Line) -> list[tuple[str, Style]]:
     return [(char, span.style) for span in line for char in span.text]

@@ -10,8 +10,6 @@ from spooltop.records import dataclass, field
 
 from .spans import Line, Span, merge
 
-__all__ = ["ASCII", "BARS", "UNICODE", "UNWATCHED", "Glyphs"]
-
 BARS = "▁▂▃▄▅▆▇█"
 UNWATCHED = "·"
 

@@ -18,12 +18,6 @@ from rich.cells import cell_len, get_character_cell_size
 
 from spooltop.model.text import escape
 
-__all__ = [
-    "BLANK", "Line", "Span", "Style", "clip", "clip_left", "crop", "cut", "join", "line_text", "line_width", "merge", "pad",
-    "pad_left", "pieces", "plain", "point_out", "restyle", "safe", "safe_pieces", "select", "shown", "spread", "text_width",
-    "wrap",
-]  # fmt: skip
-
 
 class Style(StrEnum):
     """The meaning of a piece of text. A colour only repeats what a word or a sign next to it says."""

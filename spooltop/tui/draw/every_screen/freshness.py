@@ -11,8 +11,6 @@ from spooltop.records import dataclass
 
 from ..elements.spans import Line, Span, Style, join, shown
 
-__all__ = ["Freshness", "Times", "freshness_line", "freshness_of", "stale", "stale_line", "when"]
-
 
 class Times(StrEnum):
     """The format of times in lists (``t``)."""

@@ -12,8 +12,6 @@ from spooltop.model.vocabulary import Action
 from ..elements.spans import Line, Span, Style, clip, clip_left, crop, join, line_width, restyle, safe, shown, spread, text_width
 from .freshness import Freshness, freshness_line, freshness_of, stale_line, when
 
-__all__ = ["disk_line", "header", "is_mail"]
-
 _WHO = 16
 """Cells of the name of who paused the spool."""
 

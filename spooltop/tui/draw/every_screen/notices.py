@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from ..elements.spans import Line, Span, Style, crop, join, pad, plain, restyle, shown, wrap
 
-__all__ = ["NOTICE_LINES", "notice_lines", "palette_lines"]
-
 NOTICE_LINES = 3
 """Maximum number of lines of a notice."""
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from ..elements.spans import Line, crop, join, plain, shown, wrap
 from ..panels.frame import FramedPanel, frame
 
-__all__ = ["WIDEST", "inner_width", "note_lines", "panel_frame"]
-
 WIDEST = 120
 """Maximum width in cells: longer lines are hard to read."""
 

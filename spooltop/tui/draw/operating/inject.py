@@ -9,8 +9,6 @@ from spooltop.records import dataclass
 from ..elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, shown, text_width
 from ..every_screen.panel_frame import inner_width, panel_frame
 
-__all__ = ["Field", "form_lines"]
-
 _WIDEST, _NAME, _VALUE = 100, 8, 34
 
 

@@ -13,8 +13,6 @@ from ..elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, pa
 from ..every_screen.freshness import when
 from ..every_screen.panel_frame import WIDEST, inner_width, panel_frame
 
-__all__ = ["operation_lines"]
-
 _LABEL = 9
 _BOX = 9
 

@@ -27,8 +27,6 @@ from ..elements.spans import (
 )
 from ..every_screen.freshness import when
 
-__all__ = ["operations_lines"]
-
 _WITH_TIME = 100
 
 

@@ -10,7 +10,7 @@ from spooltop.model import units
 from spooltop.model.operations.plan import Confirm, Item, Plan, Refusal, warnings_of
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Verdict
-from spooltop.operate.effect import effect_of, holds_poison, poison_words
+from spooltop.operate.operations import effect_of, holds_poison, poison_words
 
 from ..columns import owner_text
 from ..elements.spans import (
@@ -33,8 +33,6 @@ from ..elements.spans import (
 )
 from ..every_screen.freshness import when
 from ..every_screen.panel_frame import WIDEST, inner_width, note_lines, panel_frame
-
-__all__ = ["making_lines", "plan_lines", "plan_title", "plan_words"]
 
 _WHOLE = (Action.PAUSE, Action.RESUME)
 """Actions on the spool as a whole: their plans have one item."""

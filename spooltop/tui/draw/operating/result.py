@@ -13,8 +13,6 @@ from ..elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, pl
 from ..every_screen.freshness import when
 from ..every_screen.panel_frame import WIDEST, inner_width, note_lines, panel_frame
 
-__all__ = ["result_lines"]
-
 _DONE = {
     Action.REQUEUE: "Requeued", Action.PURGE: "Purged", Action.INJECT: "Injected", Action.HOLD: "Held",
     Action.RELEASE: "Released", Action.RESTORE: "Restored", Action.EMPTY: "Deleted", Action.UNDO: "Undone",

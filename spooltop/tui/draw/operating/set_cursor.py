@@ -10,8 +10,6 @@ from ..elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, pl
 from ..every_screen.panel_frame import inner_width, panel_frame
 from ..one_cursor import verdict_words
 
-__all__ = ["set_cursor_lines"]
-
 _WIDEST = 100
 _LABEL = 8
 

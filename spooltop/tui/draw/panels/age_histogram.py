@@ -11,8 +11,6 @@ from spooltop.model.look.snapshot import Snapshot
 from ..elements.glyphs import BARS
 from ..elements.spans import BLANK, Line, Span, Style, clip, crop, merge, pad, pad_left, safe, text_width
 
-__all__ = ["HISTOGRAM_LINES", "age_bars", "age_histogram", "histogram_note", "new_age_bars"]
-
 _SOURCE, _TOTAL, _CELL = 12, 10, 9
 _BARS, _SOURCES = 3, 5
 _CLASS = 8

@@ -12,8 +12,6 @@ from spooltop.records import dataclass
 
 from ..elements.spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, text_width
 
-__all__ = ["FramedPanel", "Section", "frame", "rows_for", "stack"]
-
 
 @dataclass(frozen=True, slots=True)
 class FramedPanel:

@@ -11,8 +11,6 @@ from spooltop.model.vocabulary import Box
 from ..elements.glyphs import BARS, UNWATCHED
 from ..elements.spans import Line, Span, Style, crop, join, merge, pad, pad_left
 
-__all__ = ["columns_of", "flow_graphs", "flow_note"]
-
 _LABEL, _SCALE = 7, 7
 """Cells at the left of the columns: the name of the figure, and the values at its upper and its lower edge."""
 _MOST_ROWS = 6

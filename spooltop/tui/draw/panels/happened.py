@@ -15,8 +15,6 @@ from ..every_screen.freshness import when
 from ..one_cursor import written
 from ..problems import SIGNS
 
-__all__ = ["happened_lines"]
-
 _VALUE = 16
 """Cells of a cursor's value."""
 

@@ -21,8 +21,6 @@ from .frame import Section, frame, stack
 from .graphs import flow_graphs, flow_note
 from .ranked import RANK
 
-__all__ = ["LISTS_WIDE", "below_list", "beside_list", "rows_below"]
-
 LISTS_WIDE = 120
 """Cells of a window from which on there is something beside a list."""
 _HIGH, _ROOMY = 30, 40

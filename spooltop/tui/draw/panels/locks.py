@@ -13,8 +13,6 @@ from ..elements.spans import Line, Span, Style, clip_left, crop, join, plain, sa
 from ..locks import holder_info, lock_facts, lock_lines, locks_used, ranked
 from .frame import Section, frame, stack
 
-__all__ = ["LOCKS_HIGH", "LOCKS_WIDE", "lock_panels", "wait_lines"]
-
 LOCKS_WIDE, LOCKS_HIGH = 120, 22
 """Cells and lines from which on there are panels."""
 _FACTS = 9

@@ -22,8 +22,6 @@ from .graphs import flow_graphs, flow_note
 from .happened import happened_lines
 from .ranked import ranked_rows
 
-__all__ = ["PANELS_HIGH", "PANELS_WIDE", "overview_panels"]
-
 PANELS_WIDE, PANELS_HIGH = 120, 24
 """Cells and lines from which on there are panels: a window of 120×30 leaves so many below the header, even with a notice."""
 _TWO_COLUMNS_WIDE, _TWO_COLUMNS_HIGH = 150, 36

@@ -14,8 +14,6 @@ from ..elements.spans import BLANK, Line, Span, Style, crop, join, pad_left, pla
 from ..lists import row_line, title_line
 from .graphs import columns_of
 
-__all__ = ["RANK", "depth_chart", "ranked_rows", "side_claims"]
-
 _CLAIMS, _CHART = 8, 6
 """Rows of the claims, and of the graph at least."""
 _HIGHEST = 16

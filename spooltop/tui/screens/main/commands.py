@@ -21,8 +21,6 @@ from .navigation import show
 from .updates import refine, request, seek, set_sort
 from .view import MainView
 
-__all__ = ["OPENED"]
-
 OPENED = (
     "follow", "holders", "operating.inject", "operating.operations", "operating.plan", "operating.set_cursor", "palette", "save",
     "sort_menu",

@@ -9,8 +9,6 @@ from .state import FilterInput
 from .updates import set_filter
 from .view import MainView
 
-__all__ = ["apply_filter", "open_filter", "type_filter"]
-
 
 def open_filter(view: MainView) -> None:
     """Opens the filter of the view in front for typing."""

@@ -26,8 +26,6 @@ from ..footer import ALWAYS, footer_line, tab_line
 from .state import MainState
 from .view import MainView
 
-__all__ = ["draw_below", "draw_detail", "draw_row", "move_clock", "paint", "sort_column_at"]
-
 TITLES = {View.NEW: "New", View.CLAIMS: "Claims", View.TMP: "Tmp", View.ASIDE: "Aside"}
 _BANNER_HEIGHT = 16
 """Window height from which on the banner has a line of its own below the views; else it replaces them."""
@@ -118,7 +116,6 @@ def sort_column_at(state: MainState, x: int, width: int) -> str | None:
             found[min(abs(x - at), abs(x - at - len(column.title) + 1))] = column.sort
         at += len(column.title)
     return found[min(found)] if found else None
-
 
 
 EMPTY = {

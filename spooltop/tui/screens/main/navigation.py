@@ -9,8 +9,6 @@ from ...context import BOX_OF, LISTS, View
 from . import updates
 from .view import MainView
 
-__all__ = ["show", "step"]
-
 
 def show(view: MainView, root: View) -> None:
     """Shows one of the eight views; its list is as the user left it."""

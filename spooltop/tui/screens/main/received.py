@@ -13,8 +13,6 @@ from ...draw.elements.spans import safe
 from ...threads.messages import ListAdvanced, Page, PayloadRead
 from ...tracking.event_log import EventLog
 
-__all__ = ["Received"]
-
 
 @dataclass(slots=True)
 class Received:

@@ -29,8 +29,6 @@ from ..input import LineEdit
 from . import commands, filtering, layout, navigation, updates
 from .state import MainState
 
-__all__ = ["MainScreen"]
-
 HELD = 0.05
 """Seconds for which the last view stays on the terminal while the list of the next one is made."""
 

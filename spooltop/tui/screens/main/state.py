@@ -28,9 +28,6 @@ from ..input import LineEdit
 from .received import Received
 from .times import TimeDisplay
 
-__all__ = ["FilterInput", "ListWanted", "MainState"]
-
-
 VERDICTS = {
     View.CURSORS: cursor_model.VERDICTS, View.LOCKS: ("held", "blocked", "stale", "free", "unknown"),
     View.CONSUMERS: ("dead", "running", "stopped", "exited", "unknown"),

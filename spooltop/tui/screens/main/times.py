@@ -9,8 +9,6 @@ from spooltop.records import dataclass
 
 from ...draw.every_screen.freshness import Freshness, Times
 
-__all__ = ["TimeDisplay"]
-
 FORMATS = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UTC, "UTC", UTC))
 """The formats of times, in the order of ``t``: the format, its name, and the time zone (None: local)."""
 _SOON = 5.0

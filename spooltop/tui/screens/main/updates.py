@@ -23,8 +23,6 @@ from ...threads.messages import (
 )
 from .view import MainView
 
-__all__ = ["refine", "request", "seek", "set_filter", "set_sort", "take"]
-
 
 def take(view: MainView, found: Found) -> None:
     """Takes what a thread found. Counts and lists on the screen come from one look: they are taken together."""

@@ -15,8 +15,6 @@ from ...session import Session
 from ...widgets import LinesView, VirtualList
 from .state import MainState
 
-__all__ = ["MainView"]
-
 T = TypeVar("T")
 
 

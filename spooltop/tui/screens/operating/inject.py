@@ -18,8 +18,6 @@ from ..footer import footer_line
 from ..input import LineEdit
 from .plan import PlanScreen
 
-__all__ = ["InjectScreen"]
-
 MOST = 100_000
 HINTS = {
     "count": "how many, at most 100,000",

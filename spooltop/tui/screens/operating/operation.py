@@ -21,8 +21,6 @@ from ...terminal.lifecycle import shell
 from ...threads.deliver import deliver
 from ..text import TextScreen
 
-__all__ = ["NO_PLAN", "OperationScreen", "why_not_undo"]
-
 NO_PLAN = "no plan is open; z opens the one that undoes this operation"
 """The notice on a key that would confirm a plan."""
 

@@ -25,8 +25,6 @@ from ..scrolling import ChoosingScreen
 from .operation import NO_PLAN, OperationScreen, why_not_undo
 from .plan import PlanScreen
 
-__all__ = ["OperationsScreen"]
-
 _MOST = 1000
 """Operations in the list: a journal may hold very many."""
 

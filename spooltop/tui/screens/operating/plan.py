@@ -33,8 +33,6 @@ from ..panel import Panel
 from ..scrolling import ScrollingScreen
 from .result import ResultScreen
 
-__all__ = ["PlanScreen"]
-
 
 class PlanScreen(ScrollingScreen[Result | None]):
     """Opens at once and shows how far the plan is, and the first items of a large one; the plan then stays the same while the

@@ -19,8 +19,6 @@ from ..scrolling import ScrollingScreen
 if TYPE_CHECKING:
     from ...threads.messages import Found
 
-__all__ = ["ResultScreen"]
-
 
 class ResultScreen(ScrollingScreen[bool]):
     """Returns True where it is to be undone. ``since``: when the change began, epoch seconds; claims after it count. ``cursor``:

@@ -16,8 +16,6 @@ from ..base import TableScreen
 from ..input import LineEdit
 from .plan import PlanScreen
 
-__all__ = ["SetCursorScreen"]
-
 
 class SetCursorScreen(TableScreen[None]):
     """``cursor`` is the source when the form opened; the plan uses the file as it is then."""

@@ -1,0 +1,318 @@
+"""Facts about the place that a target is in, for ``spooltop doctor``, and a directory in which something can be tried."""
+
+from __future__ import annotations
+
+import grp
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from spooltop.engine.dirs import FORMAT, OWN, SpoolDirs
+from spooltop.engine.presence import CONSUMERS, look
+from spooltop.engine.system import host
+from spooltop.engine.system.file_locks import OFD_LOCKS
+from spooltop.engine.system.host import PROC
+from spooltop.engine.system.syscalls import HAS_INOTIFY, HAS_RENAMEAT2, clock_state
+from spooltop.model.proc import parse_details
+from spooltop.model.target import (
+    ClockState,
+    FolderState,
+    InotifyUse,
+    Leftovers,
+    MountState,
+    PlaceFacts,
+    PresenceFiles,
+    Share,
+    Trial,
+)
+from spooltop.model.vocabulary import Box
+
+from ..access import group_name, user_name
+from .storage.disk import is_local, mount_of
+from .trials import left_behind, trial_parent, try_all
+
+# Facts about the machine: limits of inotify and their use, the clock, ``/proc``, and directories that others may mount.
+
+_EXPORTS = ("/etc/exports", "/etc/exports.d", "/proc/fs/nfsd/exports", "/var/lib/nfs/etab")
+_SAMBA = "/etc/samba/smb.conf"
+_FILE_LIMIT = 1 << 20
+
+
+def inotify_use(uid: int, proc: str = PROC) -> InotifyUse:
+    """Counts what the processes of ``uid`` use, as far as their descriptors are visible, and reads the limits, inotify(7)."""
+    watches = instances = 0
+    for pid in _numbers(proc):
+        try:
+            if os.stat(f"{proc}/{pid}").st_uid != uid:
+                continue
+            fds = [fd for fd in os.listdir(f"{proc}/{pid}/fd") if _is_inotify(f"{proc}/{pid}/fd/{fd}")]
+            instances += len(fds)
+            watches += sum(_text(f"{proc}/{pid}/fdinfo/{fd}").count("inotify wd:") for fd in fds)
+        except OSError:
+            continue  # it has ended, or its descriptors are not visible
+    return InotifyUse(_limit(proc, "watches"), _limit(proc, "instances"), watches, instances)
+
+
+def _limit(proc: str, name: str) -> int | None:
+    """Returns the limit of the machine or that of the user namespace, whichever is lower."""
+    both = (_number(f"{proc}/sys/fs/inotify/max_user_{name}"), _number(f"{proc}/sys/user/max_inotify_{name}"))
+    return min((one for one in both if one is not None), default=None)
+
+
+def clock() -> ClockState:
+    """Asks the kernel whether its clock is synchronised."""
+    try:
+        return ClockState(*clock_state())
+    except OSError:
+        return ClockState()
+
+
+def proc_options(proc: str = PROC) -> frozenset[str]:
+    """Returns the options with which ``proc`` is mounted; of several mounts those of the last, which is the one in sight."""
+    found: frozenset[str] = frozenset()
+    for _, point, kind, _, options in parse_details(_text(f"{proc}/self/mountinfo").splitlines()):
+        if point == proc and kind == "proc":
+            found = options
+    return found
+
+
+def shares(path: str, root: str = "/") -> tuple[tuple[Share, ...], tuple[str, ...]]:
+    """Returns the directories offered to other machines that contain ``path`` or are in it, and the files that list such
+    directories but cannot be read. ``root`` is the directory below which the files are looked for."""
+    found: list[Share] = []
+    unread: list[str] = []
+    for name, service, parse in _listed(root):
+        try:
+            with open(name, encoding="utf-8", errors="surrogateescape") as file:
+                text = file.read(_FILE_LIMIT)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            unread.append(name)
+            continue
+        found += [Share(service, one, name) for one in parse(text) if _related(one, path)]
+    first = {(share.service, share.path): share for share in reversed(found)}
+    return tuple(sorted(first.values(), key=lambda share: (share.service, share.path))), tuple(unread)
+
+
+def _listed(root: str) -> Iterator[tuple[str, str, Callable[[str], Iterator[str]]]]:
+    for one in _EXPORTS:
+        name = os.path.join(root, one.lstrip("/"))
+        if os.path.isdir(name):
+            yield from ((os.path.join(name, each), "NFS", _exported) for each in sorted(os.listdir(name)) if _is_exports(each))
+        else:
+            yield name, "NFS", _exported
+    yield os.path.join(root, _SAMBA.lstrip("/")), "Samba", _samba
+
+
+def _is_exports(name: str) -> bool:
+    return name.endswith(".exports") and not name.startswith(".")
+
+
+def _exported(text: str) -> Iterator[str]:
+    """Yields the directories of exports(5), which the kernel's list has in the same form: the first word of each line."""
+    for line in text.replace("\\\n", " ").splitlines():
+        try:
+            words = shlex.split(_octal(line), comments=True)
+        except ValueError:
+            continue
+        if words and words[0].startswith("/"):
+            yield words[0]
+
+
+def _samba(text: str) -> Iterator[str]:
+    """Yields the values of ``path`` in smb.conf(5)."""
+    for line in text.splitlines():
+        key, equals, value = line.strip().partition("=")
+        if equals and key.strip().lower() in ("path", "directory") and value.strip().startswith("/"):
+            yield value.strip()
+
+
+def _octal(line: str) -> str:
+    """Decodes ``\\040`` and its like, with which exports(5) writes blanks in paths."""
+    first, *rest = line.split("\\")
+    return first + "".join(
+        f"'{chr(int(part[:3], 8))}'{part[3:]}" if part[:3].isdigit() and not set(part[:3]) & set("89") else "\\" + part
+        for part in rest
+    )
+
+
+def _related(one: str, path: str) -> bool:
+    one, path = os.path.realpath(one), os.path.realpath(path)
+    return os.path.commonpath((one, path)) in (one, path)
+
+
+def _numbers(proc: str) -> Sequence[str]:
+    try:
+        return [name for name in os.listdir(proc) if name.isdigit()]
+    except OSError:
+        return ()
+
+
+def _is_inotify(link: str) -> bool:
+    try:
+        return os.readlink(link) == "anon_inode:inotify"
+    except OSError:
+        return False
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _number(path: str) -> int | None:
+    text = _text(path).strip()
+    return int(text) if text.isdigit() else None
+
+
+# Collects all facts about the place of a target. Without ``write`` it changes nothing.
+
+_BOXES = (Box.TMP.value, Box.NEW.value, Box.CUR.value)
+_ASIDE = tuple(f"{OWN}/{box.value}" for box in (Box.HELD, Box.REJECTED, Box.TRASH))
+_PRESENCES = 10_000
+_MEMBERS = 20
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def collect(path: str, layout: str, *, write: bool = False) -> PlaceFacts:
+    """Returns the facts about the target ``path``. With ``write`` it also tries what the guarantees rest on, in a hidden
+    directory in ``tmp``. Raises ``OSError`` if the target cannot be opened."""
+    trials, untried = _tried(path, layout) if write else (None, "")
+    root = os.open(path, _DIRECTORY)
+    try:
+        folders = _folders(root, layout)
+        mount = _mount(root)
+    finally:
+        os.close(root)
+    uid = os.geteuid()
+    found, unread = shares(path)
+    return PlaceFacts(
+        path, layout, mount, folders, inotify_use(uid), clock(), found, unread, _presence(path, layout),
+        Leftovers(tuple(left_behind(trial_parent(path))), _journal_bytes(path)), trials, untried,
+        _format(path), int(FORMAT), _members(folders), user_name(uid), uid, proc_options(), bool(host.boot_id()),
+        host.sees_all_pids(), os.uname().release, HAS_RENAMEAT2, OFD_LOCKS, HAS_INOTIFY,
+    )  # fmt: skip
+
+
+def _tried(path: str, layout: str) -> tuple[Mapping[str, Trial] | None, str]:
+    parent = trial_parent(path)
+    if layout != "spool" or parent == path:
+        return None, "there is no tmp of a spool here, and nothing is written elsewhere"
+    try:
+        return try_all(parent), ""
+    except OSError as error:
+        return None, f"a directory in tmp cannot be made: {error.strerror or error}"
+
+
+def _mount(fd: int) -> MountState:
+    mount = mount_of(fd)
+    if mount is None:
+        return MountState()
+    with open(f"{host.PROC}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+        for number, point, kind, source, options in parse_details(table):
+            if number == mount.number:
+                return MountState(kind, point, source, options, is_local(mount), journal=not host.lacks_journal(fd))
+    return MountState(mount.fs_type, mount.mountpoint, local=is_local(mount))
+
+
+def _folders(root: int, layout: str) -> dict[str, FolderState]:
+    names = (".",) if layout not in ("spool", "mail") else (".", *_BOXES, OWN, *_ASIDE)
+    return {name: _folder(name, root) for name in names}
+
+
+def _folder(name: str, root: int) -> FolderState:
+    try:
+        found = os.stat(name, dir_fd=root, follow_symlinks=False)
+    except FileNotFoundError:
+        return FolderState(name, missing=True)
+    except OSError as error:
+        return FolderState(name, error=error.strerror or str(error))
+    mount: int | None = None
+    error_words = ""
+    try:
+        fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=root)
+        try:
+            mount = host.mount_number(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        error_words = error.strerror or str(error)
+    return FolderState(
+        name, found.st_mode, found.st_uid, found.st_gid, user_name(found.st_uid), group_name(found.st_gid), found.st_dev, mount,
+        error_words,
+    )  # fmt: skip
+
+
+def _members(folders: Mapping[str, FolderState]) -> dict[str, tuple[str, ...]]:
+    """Returns the members of the groups of the folders, as group(5) lists them."""
+    found = {}
+    for gid in {folder.gid for folder in folders.values() if folder.gid >= 0}:
+        try:
+            group = grp.getgrgid(gid)
+        except KeyError:
+            continue
+        found[group.gr_name] = tuple(group.gr_mem[:_MEMBERS])
+    return found
+
+
+def _presence(path: str, layout: str) -> PresenceFiles:
+    """Asks for the lock of each presence file, without taking it."""
+    if layout != "spool":
+        return PresenceFiles()
+    here = host.this_machine()
+    held = stale = unknown = 0
+    hosts: set[str] = set()
+    try:
+        dirs = SpoolDirs(path)
+    except OSError:
+        return PresenceFiles(complete=False)
+    try:
+        consumers = dirs.private_dir(CONSUMERS)
+        names = [] if consumers is None else [name for name in dirs.files.list(consumers) if not name.startswith(".")]
+        claims = _claimed(dirs)
+        for name in names[:_PRESENCES]:
+            found = look(dirs, name)
+            if found.host is not None and found.host != here.host:
+                hosts.add(found.host)
+            held += found.state == "held"
+            unknown += found.state not in ("held", "free", "missing")
+            stale += found.state == "free" and name not in claims
+    except OSError:
+        return PresenceFiles(held, stale, unknown, tuple(sorted(hosts)), complete=False)
+    finally:
+        dirs.close()
+    return PresenceFiles(held, stale, unknown, tuple(sorted(hosts)), complete=len(names) <= _PRESENCES)
+
+
+def _claimed(dirs: SpoolDirs) -> set[str]:
+    """Returns the tokens in the names of all claims."""
+    from spooltop.engine.names import parse
+
+    names = [] if dirs.cur is None else dirs.files.list(dirs.cur)
+    return {token for name in names if (token := parse(name, claimed=True).token) is not None}
+
+
+def _journal_bytes(path: str) -> int | None:
+    """Returns the size of the files directly in ``.spooltop``: the journal and its older parts, logs and counters."""
+    total = 0
+    try:
+        with os.scandir(os.path.join(path, OWN)) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False):
+                    total += entry.stat(follow_symlinks=False).st_size
+    except OSError:
+        return None
+    return total
+
+
+def _format(path: str) -> int | None:
+    try:
+        with open(os.path.join(path, OWN, "format"), encoding="ascii", errors="replace") as file:
+            text = file.read(16).strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None

@@ -1,1 +1,0 @@
-"""The journal of messages: batches of moves, their outcomes, and their summaries."""

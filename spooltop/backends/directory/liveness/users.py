@@ -1,0 +1,190 @@
+"""Selects the files that the question "who has it?" is about: a message and its holder's presence file, a lock, a cursor file and
+its lock.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from spooltop.engine import names
+from spooltop.engine.cursors import LOCK
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.presence import CONSUMERS
+from spooltop.errors import Unreadable
+from spooltop.model.look.locks import Holders, Holding
+from spooltop.model.proc import LockLine, parse_locks
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import Box, Key
+from spooltop.records import dataclass
+
+from ...access import user_name
+from ..locks.lock_files import device_of, read_table
+from ..message import split_key
+from ..storage.disk import is_local, mount_of
+from ..storage.location import folders_dir
+from .processes import Descriptor, Processes
+
+# Finds the processes that have a file open or locked: from the descriptors of all processes (proc(5): fd, fdinfo), and from the
+# kernel's lock table.
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """File whose users are wanted. ``fd`` is its directory; ``of`` describes it where it is not the main file; ``holds`` says
+    what a lock on it means, where that is more than a lock, and ``since`` (epoch seconds) when that began."""
+
+    found: os.stat_result
+    fd: int
+    of: str = ""
+    holds: str = ""
+    locks_only: bool = False
+    since: float | None = None
+
+
+def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user: str) -> Holders:
+    """All that can be seen of who has ``files`` open or locked; ``path`` is how the first is called, ``user`` who asks."""
+    asked = list(files)
+    by_inode = {(one.found.st_dev, one.found.st_ino): one for one in asked}
+    seen = processes.descriptors(set(by_inode))
+    found: dict[Holding, None] = {}
+    described: dict[int, tuple[str | None, str | None]] = {}
+
+    def holder_info(pid: int | None, how: str, of: str, since: float | None = None) -> Holding:
+        if pid is not None and pid not in described:
+            process = processes.process(pid, described=True)
+            described[pid] = (process.command, process.user) if process else (None, None)
+        command, owner = described.get(pid, (None, None)) if pid is not None else (None, None)
+        return Holding(pid, command, owner, how, since, of)
+
+    unseen = ""
+    for one in asked:
+        mount = mount_of(one.fd)
+        devices = [device_of(one.found)] + ([mount.device] if mount is not None else [])
+        table = read_table(processes)
+        unseen = unseen or table.unseen
+        key = (one.found.st_dev, one.found.st_ino)
+        opened = seen.by_file.get(key, ())
+        for line in table.of(devices, one.found.st_ino):
+            for pid in _pids(line, opened, processes):
+                own = bool(one.holds) and not line.waits
+                words = one.holds if own else f"{line.kind}, {'waits' if line.waits else 'holds'}"
+                found[holder_info(pid, words, one.of, one.since if own else None)] = None
+        if one.locks_only:
+            continue
+        for pid, how in _opened(opened):
+            found[holder_info(pid, how, one.of)] = None
+    notes = list(_notes(asked, unseen, seen.all_seen, processes, user))
+    return Holders(path, tuple(found), complete=not notes, notes=tuple(notes))
+
+
+def _opened(opened: Iterable[Descriptor]) -> Iterator[tuple[int, str]]:
+    """Yields each process with the highest access that it has to the file."""
+    most: dict[int, bool] = {}
+    unsure: dict[int, None] = {}
+    for one in opened:
+        if one.writing is None:
+            unsure[one.pid] = None
+        else:
+            most[one.pid] = most.get(one.pid, False) or one.writing
+    for pid, writing in most.items():
+        yield pid, "open for writing" if writing else "open for reading"
+    for pid in unsure:
+        if pid not in most:
+            yield pid, "open"
+
+
+def _pids(line: LockLine, opened: Iterable[Descriptor], processes: Processes) -> list[int | None]:
+    """Returns the owners of a lock: from the table, else (OFD lock, or the child of a process that ended) from the ``lock:``
+    lines of descriptors."""
+    if line.pid > 0 and processes.exists(line.pid):
+        process = processes.process(line.pid)
+        if process is None or not process.zombie:
+            return [line.pid]
+    if line.waits:
+        return [line.pid if line.pid > 0 else None]
+    inheritors: list[int | None] = []
+    for pid in dict.fromkeys(one.pid for one in opened):
+        own = parse_locks(b"\n".join(processes.lock_lines(pid)))
+        if any(held.inode == line.inode and held.kind == line.kind for held in own):
+            inheritors.append(pid)
+    return inheritors or [None]
+
+
+def _notes(asked: list[Asked], unseen: str, all_seen: bool, processes: Processes, user: str) -> Iterator[str]:
+    if unseen:
+        yield unseen
+    if not all_seen:
+        yield f"open files of other users' processes are not visible: you are {user}"
+    if any(not is_local(mount_of(one.fd)) for one in asked):
+        yield "it lies on a file system that other machines may mount: ask there, too"
+
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
+    """Finds the processes that hold a message in any box. Raises ``Unreadable`` where it is gone or not in this spool."""
+    box, within, name = split_key(key)
+    shown = f"{box}/{escape(name)}"
+    with _translate_errors(shown):
+        above = dirs.private_dir(folders_dir(box)) if within else dirs.box(box)
+        if above is None:
+            raise FileNotFoundError(2, "gone")
+        folder = os.open(within or ".", _FOLDER, dir_fd=above)
+        try:
+            asked = [Asked(os.stat(name, dir_fd=folder, follow_symlinks=False), folder)]
+            parsed = names.parse(name, claimed=True) if box is Box.CUR else None
+            token = parsed.token if parsed is not None else None
+            since = parsed.claimed_us / 1e6 if parsed is not None and parsed.claimed_us is not None else None
+            consumers = dirs.private_dir(CONSUMERS) if token is not None else None
+            if token is not None and consumers is not None:
+                asked += _there(consumers, token, "its holder's presence file", "holds the claim", since)
+            return holders_of(shown, asked, processes, user=user_name(os.geteuid()))
+        finally:
+            os.close(folder)
+
+
+def who_has_path(path: str, folders: Iterable[tuple[str, int]], processes: Processes) -> Holders:
+    """Finds the processes that hold a file in one of ``folders`` (path as shown, descriptor), or in ``cursors/`` below one: a
+    lock, or a cursor file with the lock beside it. Raises ``Unreadable``."""
+    with _translate_errors(escape(path)), _folder(path, folders) as folder:
+        name = os.path.basename(path)
+        asked = [Asked(os.stat(name, dir_fd=folder, follow_symlinks=False), folder)]
+        if name.endswith(".json"):
+            asked += _there(folder, LOCK, LOCK, "")
+        return holders_of(escape(path), asked, processes, user=user_name(os.geteuid()))
+
+
+@contextmanager
+def _folder(path: str, folders: Iterable[tuple[str, int]]) -> Iterator[int]:
+    above, name = os.path.split(path)
+    for folder, fd in folders:
+        below = "" if above == folder else "cursors" if above == os.path.join(folder, "cursors") else None
+        if below is not None and name not in ("", ".", ".."):
+            own = os.open(below or ".", _FOLDER, dir_fd=fd)
+            try:
+                yield own
+            finally:
+                os.close(own)
+            return
+    raise Unreadable("nothing of this target", path=escape(path), advice="name a lock or a cursor file as it is listed")
+
+
+@contextmanager
+def _translate_errors(shown: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise Unreadable("gone since", path=shown, advice="it was claimed, finished or moved") from None
+    except OSError as problem:
+        raise Unreadable(str(problem.strerror), path=shown) from None
+
+
+def _there(fd: int, name: str, of: str, holds: str, since: float | None = None) -> list[Asked]:
+    """The file beside, where there is one: who locks it counts, who has it open does not."""
+    try:
+        return [Asked(os.stat(name, dir_fd=fd, follow_symlinks=False), fd, of, holds, locks_only=True, since=since)]
+    except OSError:
+        return []  # nobody locks there

@@ -1,0 +1,777 @@
+"""Moves of a plan: batches, rechecks, metadata, syncs, and what a crash left half done."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing, contextmanager
+from itertools import chain, islice
+from json.encoder import encode_basestring_ascii as quoted
+from stat import S_IMODE, S_ISREG
+from time import time_ns
+from typing import NamedTuple
+
+from spooltop.engine import names, presence, set_aside
+from spooltop.engine.atomic import make_file, write_new
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.system.files import is_inode, mode_like
+from spooltop.model.operations.plan import Outcome
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import ASIDE, LIVE, Box, Json, Verdict
+from spooltop.records import dataclass, field
+
+from ...journal.log_store import LogFiles, plain_now
+from ..journal import BatchOutcome, MoveOperation, MoveOutcome, unsure_moves
+from ..storage.location import Folder, Folders, NameLookup, Place, drop_folder, in_folder, is_pinned
+from ..storage.rows import tokens_of_claims
+from .batches import Move, MoveBatch, Run
+
+# Turns the system error of a move into its outcome: what happened to the message is found by looking.
+
+
+def describe(error: OSError) -> str:
+    name = f" ({escape(os.fsdecode(error.filename))})" if isinstance(error.filename, (str, bytes)) else ""
+    return f"{error.strerror or error}{name}"
+
+
+def outcome_of_move_error(
+    lookup: NameLookup, run: Run, move: Move, source: Folder, to: Folder, error: OSError
+) -> MoveOutcome | None:
+    """The outcome of a move from ``source`` into ``to`` that raised ``error``; None where the message is gone."""
+    if isinstance(error, FileExistsError):
+        return MoveOutcome(Outcome.FAILED, f"{run.to_box} already has a file of that name; it stays in {run.box}")
+    in_place = lookup.inode(move.name, source.fd) == move.ino
+    if isinstance(error, FileNotFoundError):
+        return MoveOutcome(Outcome.FAILED, describe(error)) if in_place else None  # in place: its target is gone
+    if in_place or lookup.inode(move.to_name, to.fd) != move.ino:
+        return MoveOutcome(Outcome.FAILED, describe(error))
+    return MoveOutcome(Outcome.FAILED, f"moved, but: {describe(error)}", True)
+
+
+def outcome_of_delete_error(lookup: NameLookup, move: Move, source: Folder, error: OSError) -> MoveOutcome | None:
+    """The outcome of a deletion in ``source`` that raised ``error``; None where the message is gone."""
+    if isinstance(error, FileNotFoundError):
+        return None
+    if lookup.there(move.name, source.fd) is not False:
+        return MoveOutcome(Outcome.FAILED, describe(error))
+    return MoveOutcome(Outcome.FAILED, f"deleted, but: {describe(error)}", True)
+
+
+# Syncs the folders that the moves of an operation have changed, as few of them as the file system allows.
+
+class ChangedFolders:
+    """The changed folders of one operation. No method raises ``OSError``: ``take_problem`` returns the first error."""
+
+    def __init__(self, dirs: SpoolDirs, lookup: NameLookup) -> None:
+        self._dirs = dirs
+        self._lookup = lookup
+        self._folders: dict[Folder, bool] = {}
+        """The folders in the order of the last change, and whether each was a target."""
+        self._emptied: set[str] = set()
+        self._problem = ""
+        self._claims_synced = False
+
+    def note(self, source: Folder, to: Folder | None) -> None:
+        """Notes moves from ``source`` into ``to``; None: deletions."""
+        for folder in (source, to):
+            if folder is not None:
+                self._folders[folder] = self._folders.pop(folder, False) or folder is to
+
+    def note_emptied(self, operation: str) -> None:
+        """Notes that a message was deleted from the folder of ``operation`` in the trash."""
+        self._emptied.add(operation)
+
+    def sync_claims(self, folders: Folders) -> None:
+        """Syncs the claims that are about to leave the boxes, at the first call. Where directories do not wait for each other
+        (btrfs) a power cut would otherwise bring the messages back to ``new``, beside those that were set aside."""
+        if self._claims_synced:
+            return
+        self._claims_synced = True
+        try:
+            new = folders.of(Box.NEW, "")
+            if not self._lookup.ordered(new):
+                self._dirs.files.sync_dir(new.fd)
+        except OSError as error:
+            self._problem = f"moved, but a power failure may return it to new: {describe(error)}"
+
+    def sync(self) -> None:
+        """Syncs the targets, then the sources, of all moves since the last call."""
+        last = {folder.id[0]: folder for folder in self._folders}
+        # Where changes of names keep their order the directory that was changed last stands for all of its device; one that was
+        # changed before that may have been synced by somebody since, and then its sync does nothing.
+        enough = {device for device, folder in last.items() if self._lookup.ordered(folder)}
+        for folder in sorted(self._folders, key=self._folders.__getitem__, reverse=True):  # the targets first
+            if folder.id[0] in enough and last[folder.id[0]] is not folder:
+                continue
+            try:
+                self._dirs.files.sync_dir(folder.fd)
+            except OSError as error:
+                self.report(f"moved, but a power failure may undo the move: {describe(error)}")
+        self._folders.clear()
+
+    def drop_emptied(self) -> None:
+        """Removes the folders in the trash that are empty now."""
+        for operation in self._emptied:
+            drop_folder(self._dirs, Box.TRASH, operation)
+        self._emptied.clear()
+
+    def report(self, problem: str) -> None:
+        """Keeps ``problem`` unless there was another before."""
+        self._problem = self._problem or problem
+
+    def take_problem(self) -> str:
+        """Returns what went wrong since the last call, or ""."""
+        problem, self._problem = self._problem, ""
+        return problem
+
+
+# The metadata of messages that are set aside: written before the message arrives, and once for all messages whose metadata are
+# equal. For a few messages, metadata by links take a third of the time of the moves. For very many they take half of it: the
+# names fill the directory, and with it the journal of the file system. Measured on ext4, a million: 47 s without, 91 s with a
+# link for each, where a bare loop of renames takes 18 to 23. So the metadata that the messages of a large operation have in
+# common are in one file beside its folder.
+
+_SAME_TIME = 600.0
+"""Seconds within which messages count as set aside at one time: at a low rate an operation takes days."""
+
+
+class _Common(NamedTuple):
+    """The common metadata beside a folder: its inode, its text and the parsed text. ``_NOTHING`` equals no metadata."""
+
+    inode: int
+    words: str
+    said: Mapping[str, Json]
+
+
+_NOTHING = _Common(0, "", {})
+
+
+class MetaWriter:
+    """Writes the metadata of one operation. They are given by the descriptor of the folder and their text, a JSON object still
+    open. ``large``: the common part lies beside the folder."""
+
+    def __init__(self, dirs: SpoolDirs, *, large: bool = False) -> None:
+        self._dirs = dirs
+        self._files = dirs.files
+        self._large = large
+        self._lookup = NameLookup(dirs.files)
+        self._fit: set[int] = set()
+        self._meta_names: dict[tuple[int, str], str] = {}
+        self._common: dict[tuple[Box, str], _Common] = {}
+        self._covered: dict[tuple[Box, str, str], bool] = {}
+
+    def forget(self) -> None:
+        """Forgets what is known by descriptor. To be called before a folder is closed: another may get its descriptor."""
+        self._fit.clear()
+        self._meta_names.clear()
+
+    def settle(self) -> None:
+        """Writes the common metadata again where they are gone. To be called after a batch: whoever empties the folder
+        meanwhile removes what lies beside it, and the operation may have put more into a new one. Raises ``OSError``."""
+        for box, folder in {asked[:2] for asked, covered in self._covered.items() if covered}:
+            above, common = self._dirs.private_dir(box.value), self._common[box, folder]
+            if above is None or self._lookup.there(set_aside.meta_name(folder), above) is False:
+                self._common[box, folder] = common._replace(inode=self._write_common(box, folder, common.words))
+        self._covered.clear()
+
+    def covers(self, box: Box, folder: str, words: str) -> bool:
+        """True where ``words`` are the common metadata beside ``folder``, which is this operation's own, for all messages in it
+        that have none of their own. The first ones asked for are written there. Never raises ``OSError``: an error shows where
+        each message gets its own."""
+        if not self._large:
+            return False
+        asked = box, folder, words
+        known = self._covered.get(asked)
+        if known is None:
+            known = self._covered[asked] = self._cover(box, folder, words)
+        return known
+
+    def _cover(self, box: Box, folder: str, words: str) -> bool:
+        said: dict[str, Json] = json.loads(f"{words}}}")
+        common = self._common.get((box, folder))
+        try:
+            if common is None or (common.said and self._lies_there(box, folder) is None):
+                common = _Common(self._write_common(box, folder, words), words, said)
+            elif common.said and self._lies_there(box, folder) != common.inode:
+                common = _NOTHING  # somebody else's
+        except OSError:
+            common = _NOTHING
+        self._common[box, folder] = common
+        first, now = common.said.get("at"), said.get("at")
+        if not isinstance(first, float) or not isinstance(now, float) or not 0 <= now - first < _SAME_TIME:
+            return False
+        return {**said, "at": first} == common.said
+
+    def _lies_there(self, box: Box, folder: str) -> int | None:
+        """The inode of the common metadata beside ``folder``."""
+        above = self._dirs.private_dir(box.value)
+        return None if above is None else self._lookup.inode(set_aside.meta_name(folder), above)
+
+    def _write_common(self, box: Box, folder: str, words: str) -> int:
+        """Writes common metadata and gives their inode. They survive power loss when this returns, as they count for all the
+        messages. Raises ``OSError``, and leaves nothing then."""
+        above = self._dirs.private_dir(box.value, create=True)
+        assert above is not None  # create=True makes it or raises
+        name = set_aside.meta_name(folder)
+        inode = write_new(self._files, above, name, f"{words}}}\n".encode(), self._dirs.owner_model)
+        try:
+            self._files.sync_dir(above)
+        except OSError:
+            self.drop(folder, above)
+            raise
+        return inode
+
+    def link(self, name: str, meta: tuple[int, str]) -> bool:
+        """Links equal metadata of another message, if there are any, under the name for ``name``: a third of the time of a
+        file. False where they have to be written."""
+        meta_name = set_aside.meta_name(name)
+        before = self._meta_names.get(meta)
+        if before is None or name not in meta_name:
+            return False
+        try:
+            self._files.link(before, meta[0], meta_name, meta[0])
+        except OSError:
+            return False  # writing them shows what is wrong: no links here, too many of them, or that one is gone
+        return True
+
+    def write(self, name: str, meta: tuple[int, str]) -> None:
+        """Writes the metadata of one message. Raises ``OSError``, and leaves nothing then."""
+        folder, words = meta
+        meta_name = set_aside.meta_name(name)
+        try:
+            fd = self._files.create(meta_name, folder)
+        except FileExistsError:
+            if self._lookup.inode(name, folder) is not None:
+                raise
+            self._files.unlink(meta_name, folder)  # left by one that was cut off
+            fd = self._files.create(meta_name, folder)
+        shared = name in meta_name  # else the name is too long to stand there, and stands inside
+        inside = "" if shared else f', "name": {quoted(name)}'
+        try:
+            try:
+                self._files.write_all(fd, f"{words}{inside}}}\n".encode())
+                if folder not in self._fit:
+                    self._make_fit(fd, folder)
+            finally:
+                self._files.close(fd)
+        except OSError:
+            self.drop(name, folder)
+            raise
+        if shared:
+            self._meta_names[meta] = meta_name
+
+    def drop(self, name: str, folder: int) -> None:
+        try:
+            self._files.unlink(set_aside.meta_name(name), folder)
+        except OSError:
+            return  # metadata without a message are never shown; where the message stands is what counts
+
+    def _make_fit(self, fd: int, folder: int) -> None:
+        """Gives the metadata their owner and mode, and finds out whether new files in this folder have them from the start."""
+        like, born = self._dirs.owner_model, self._files.fstat(fd)
+        self._files.copy_owner(fd, like)
+        if (born.st_uid, born.st_gid, S_IMODE(born.st_mode)) == (like.st_uid, like.st_gid, mode_like(like, False)):
+            self._fit.add(folder)
+
+
+# Rechecks a holder just before its message is moved. Own claims are checked by the lock on their presence file, which is proof.
+# For claims of other consumers and files in ``tmp`` the evidence is read again, which is no proof, and the plan says so.
+
+JudgeAgain = Callable[[Box, Sequence[str]], Mapping[str, tuple[Verdict | None, str]]]
+"""Judges names of ``tmp`` or ``cur`` now: name → (verdict, evidence). The name of a file in a staging directory is
+``FOLDER/NAME``. Names that have gone are left out."""
+
+
+def forgotten_words(box: Box) -> str:
+    """Says why a message stays in ``box`` that was claimed by a consumer without a presence file."""
+    return f"its consumer has exited and left no presence file: it stays in {box}"
+
+
+class Recheck:
+    """Rechecks the holders of one operation: a token that is dead stays dead and is tested once."""
+
+    def __init__(self, dirs: SpoolDirs, again: JudgeAgain, *, hosts: str = presence.ANY_MACHINE) -> None:
+        self._dirs = dirs
+        self._again = again
+        self.dead: set[str] = set()
+        """Tokens whose claims may go."""
+        self._read: dict[tuple[Box, str], tuple[Verdict | None, str]] = {}
+        self._vantage = presence.Vantage.of(dirs, hosts)
+
+    def prepare(self, items: Iterable[tuple[Box, str, str | None]]) -> None:
+        """Reads the evidence on (box, name in its folder, token) again where no lock decides: once for a batch, just before
+        its moves."""
+        wanted: dict[Box, list[str]] = {}
+        for box, name, token in items:
+            if box is Box.TMP or (box is Box.CUR and token is None):
+                wanted.setdefault(box, []).append(name)
+        self._read = {
+            (box, name): judged for box, asked in wanted.items() for name, judged in self._again(box, asked).items()
+        }
+
+    def blocked_by(self, box: Box, name: str, token: str | None, planned: Verdict | None) -> str | None:
+        """Why ``name`` must stay where it is, or None. A claim that was planned as unknown may still be unknown."""
+        verdict: Verdict | None
+        if token in self.dead and box is Box.CUR:
+            return None
+        if box is Box.CUR and token is not None:
+            verdict, evidence = self._own(token)
+        elif box in (Box.CUR, Box.TMP):
+            verdict, evidence = self._read.get((box, name), (Verdict.UNKNOWN, "it was not found again"))
+        else:
+            return None
+        if verdict in (Verdict.ALIVE, Verdict.WRITING):
+            return f"{verdict}: {evidence}"
+        if verdict is Verdict.UNKNOWN and planned not in (Verdict.UNKNOWN, None):
+            return f"its holder may be running: {evidence}"
+        return None
+
+    def forgotten(self, claims: Sequence[str]) -> set[str]:
+        """The names of claims whose consumers have no presence file. In ``cur`` nobody could ever tell that their holders are
+        dead."""
+        tokens = tokens_of_claims(claims)
+        missing = {token for token in {*tokens} if token and presence.look(self._dirs, token).state == "missing"}
+        return {name for name, token in zip(claims, tokens, strict=True) if token in missing}
+
+    def _own(self, token: str) -> tuple[Verdict, str]:
+        verdict, evidence = presence.judge(presence.look(self._dirs, token), self._vantage)
+        if verdict is Verdict.DEAD:
+            self.dead.add(token)
+        return verdict, evidence
+
+
+# Finishes what a crash left half done, at the first change and never by a viewer. Where a move had to be link and unlink, a
+# crash between the two leaves two names of one file. A second name in ``cur`` whose holder is dead is removed when ``new``
+# holds the same inode. A second name that an interrupted operation set aside is removed while the message is still in a box, or
+# where it had been set aside before, and so is the one in ``tmp`` of an injected message. Two inodes under one id are no half
+# move: they are left alone. The metadata of a message that was deleted are removed after it.
+
+_FEW = 64
+"""Claims that are looked at one by one, rather than listing the inodes of all waiting messages."""
+_MANY = 200_000
+_LOCK = "repair.lock"
+"""The lock file stays when the lock is released: removing it would allow two of them."""
+
+
+@dataclass(slots=True)
+class Repaired:
+    """The names that were removed. ``in_cur``: (name in ``cur``, inode) → the name in ``new`` that stays. ``inodes``: other
+    files that lost a second name, which has changed their ctime."""
+
+    in_cur: dict[tuple[str, int], str] = field(default_factory=dict)
+    inodes: set[int] = field(default_factory=set)
+
+
+def half_moved(operations: Iterable[MoveOperation]) -> frozenset[int]:
+    """The inodes that an interrupted operation was setting aside or putting back, so that they may have two names."""
+    return frozenset(
+        move.ino
+        for operation in operations
+        if operation.open
+        for move in unsure_moves(operation)
+        if any(place is not None and place.box in ASIDE for place in (move.source, move.target))
+    )
+
+
+def finish_half_moves(dirs: SpoolDirs, files: LogFiles, recheck: Recheck, operations: Sequence[MoveOperation]) -> Repaired:
+    """Removes the second names, unless somebody else is doing it. Raises ``OSError``."""
+    doubled = _doubled(dirs)
+    if not doubled and not any(_second_names(dirs, operations)) and not any(_left_behind(dirs, operations)):
+        return Repaired()
+    with _alone(dirs, files) as alone:
+        if not alone:
+            return Repaired()
+        for place in list(_left_behind(dirs, operations)):
+            set_aside.remove_meta(dirs, set_aside.Entry(place.box, place.folder, place.name))
+            if place.box is Box.TRASH:
+                drop_folder(dirs, place.box, place.folder)
+        return Repaired(_drop_linked_claims(dirs, recheck, doubled), _drop_second_names(dirs, operations))
+
+
+@contextmanager
+def _alone(dirs: SpoolDirs, files: LogFiles) -> Iterator[bool]:
+    """Holds the lock on ``repair.lock`` beside the boxes. False where somebody else has it, or where there are no such locks."""
+    own = dirs.private_dir(create=True)
+    assert own is not None  # create=True makes it or raises
+    try:
+        files.stat(_LOCK, own)
+    except FileNotFoundError:
+        make_file(files, own, _LOCK, dirs.owner_model)
+    fd = files.open_lasting(_LOCK, own)
+    try:
+        plain_now(files, fd, own, _LOCK)
+        try:
+            alone = files.lock_coarse(fd)
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            alone = False
+        yield alone
+    finally:
+        files.close(fd)
+
+
+def _doubled(dirs: SpoolDirs) -> dict[int, str]:
+    """The files with two names, one of them in ``cur``, that may have the other in ``new``: inode → name in ``cur``."""
+    doubled: dict[int, str] = {}
+    files, cur = dirs.files, dirs.cur
+    if cur is None:
+        return doubled
+    with closing(files.inodes(cur)) as claims:
+        first = list(islice(claims, _FEW))
+        waiting = _waiting(dirs) if len(first) == _FEW else None
+        if waiting is not None and not waiting:
+            return doubled
+        for name, ino in chain(first, claims):
+            if waiting is not None and ino not in waiting:
+                continue
+            try:
+                found = files.stat(name, cur)
+            except FileNotFoundError:
+                continue
+            if found.st_nlink == 2:
+                doubled[found.st_ino] = name
+    return doubled
+
+
+def _waiting(dirs: SpoolDirs) -> Set[int] | None:
+    """The inodes in ``new``; None where they are too many to keep."""
+    if dirs.new is None:
+        return frozenset()
+    with closing(dirs.files.inodes(dirs.new)) as entries:
+        found = {ino for _, ino in islice(entries, _MANY)}
+    return found if len(found) < _MANY else None
+
+
+def _drop_linked_claims(dirs: SpoolDirs, recheck: Recheck, doubled: Mapping[int, str]) -> dict[tuple[str, int], str]:
+    files, cur, new = dirs.files, dirs.cur, dirs.new
+    gone: dict[tuple[str, int], str] = {}
+    if not doubled or cur is None or new is None:
+        return gone
+    linked: list[tuple[str, int, str, str | None]] = []
+    for waiting in files.list(new):
+        try:
+            ino = files.stat(waiting, new).st_ino
+        except FileNotFoundError:
+            continue
+        if ino in doubled:
+            linked.append((doubled[ino], ino, waiting, names.parse(doubled[ino], claimed=True).token))
+    recheck.prepare([(Box.CUR, name, token) for name, _, _, token in linked])
+    for name, ino, waiting, token in linked:
+        if recheck.blocked_by(Box.CUR, name, token, Verdict.DEAD) is not None:
+            continue
+        try:
+            if is_inode(files, name, cur, ino) and is_inode(files, waiting, new, ino):
+                files.unlink(name, cur)
+                gone[name, ino] = waiting
+        except FileNotFoundError:
+            continue  # a consumer or another operator was quicker
+    if gone:
+        files.sync_dir(cur)
+    return gone
+
+
+def _second_names(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Iterator[tuple[Place, int]]:
+    """The second names of messages that interrupted operations were moving, each with its inode: a name set aside of a message
+    that is still in a box, and a name in ``tmp`` of an injected one."""
+    folders = Folders(dirs)
+    for operation in operations:
+        for move in unsure_moves(operation):
+            if move.target is None:
+                continue
+            if move.source is None:
+                drafted = Place(Box.TMP, move.target.name)
+                if (ino := _doubled_inode(dirs, folders, drafted)) is not None:
+                    yield drafted, ino
+                continue
+            if move.source.folder and move.target.folder:
+                if move.ino == _doubled_inode(dirs, folders, move.target) == _doubled_inode(dirs, folders, move.source):
+                    yield move.target, move.ino
+                continue
+            for place in (move.source, move.target):
+                if place.folder and _doubled_inode(dirs, folders, place) == move.ino and _in_a_box(dirs, move.ino):
+                    yield place, move.ino
+
+
+def _left_behind(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> Iterator[Place]:
+    """The places from which interrupted operations have deleted a message that had been set aside, while its metadata are still
+    there, or beside the folder, which is empty."""
+    folders = Folders(dirs)
+    looked_at: set[str] = set()
+    for operation in operations:
+        for move in unsure_moves(operation):
+            place = move.source
+            if move.target is not None or place is None or not place.folder:
+                continue
+            metadata = Place(place.box, set_aside.meta_name(place.name), place.folder)
+            if _there(dirs, folders, metadata) and not _there(dirs, folders, place):
+                yield place
+            elif place.box is Box.TRASH and place.folder not in looked_at:
+                looked_at.add(place.folder)
+                if _emptied(dirs, folders, place):
+                    yield place
+
+
+def _drop_second_names(dirs: SpoolDirs, operations: Iterable[MoveOperation]) -> set[int]:
+    files = dirs.files
+    inodes: set[int] = set()
+    for place, ino in list(_second_names(dirs, operations)):
+        inodes.add(ino)
+        try:
+            fd = Folders(dirs).of(place.box, place.folder).fd
+            files.unlink(place.name, fd)
+            files.sync_dir(fd)
+            if place.folder:
+                set_aside.remove_meta(dirs, set_aside.Entry(place.box, place.folder, place.name))
+        except FileNotFoundError:
+            continue  # another operator was quicker
+    return inodes
+
+
+def _emptied(dirs: SpoolDirs, folders: Folders, place: Place) -> bool:
+    """True where the folder is empty or gone, and the common metadata still lie beside it."""
+    if not folders.shared(place.box, place.folder):
+        return False
+    try:
+        fd = folders.of(place.box, place.folder).fd
+    except FileNotFoundError:
+        return True
+    return next(iter(dirs.files.scan(fd)), None) is None
+
+
+def _there(dirs: SpoolDirs, folders: Folders, place: Place) -> bool:
+    try:
+        dirs.files.stat(place.name, folders.of(place.box, place.folder).fd)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _doubled_inode(dirs: SpoolDirs, folders: Folders, place: Place) -> int | None:
+    """The inode at ``place`` where it has two names."""
+    try:
+        found = dirs.files.stat(place.name, folders.of(place.box, place.folder).fd)
+    except FileNotFoundError:
+        return None
+    return found.st_ino if found.st_nlink == 2 else None
+
+
+def _in_a_box(dirs: SpoolDirs, ino: int) -> bool:
+    files = dirs.files
+    for fd in (dirs.tmp, dirs.new, dirs.cur):
+        if fd is None:
+            continue
+        if any(is_inode(files, name, fd, ino) for name in files.list(fd)):
+            return True
+    return False
+
+
+# Moves messages between boxes, each pinned by identity, none ever replaced.
+
+_SHORT_NS = 100_000_000
+"""Nanoseconds for which the clock says when the messages of a batch were moved; after that each is looked at."""
+_TICK_NS = 20_000_000
+"""Nanoseconds by which the times of a file system can be behind the clock: they advance in ticks of 10 ms at most."""
+
+
+@dataclass(slots=True)
+class _Tried:
+    """The moves of a batch that were tried so far: their number, the outcomes of those that are not done as planned, and the time
+    between which the others came to a box, in ns. ``by_clock``: that time says when; the clock has been steady, and it was
+    short."""
+
+    count: int = 0
+    others: dict[int, MoveOutcome] = field(default_factory=dict)
+    from_ns: int = field(default_factory=time_ns)
+    until_ns: int = field(default_factory=time_ns)
+    by_clock: bool = True
+
+
+class Mover:
+    """Moves the messages of one operation; ``large`` where their common metadata are written once."""
+
+    def __init__(self, dirs: SpoolDirs, recheck: Recheck, repaired: Repaired, *, large: bool = False) -> None:
+        self._files = dirs.files
+        self._recheck = recheck
+        self._repaired = repaired
+        self.folders = Folders(dirs, self._before_closing)
+        self._lookup = NameLookup(dirs.files)
+        self._metas = MetaWriter(dirs, large=large)
+        self._changed = ChangedFolders(dirs, self._lookup)
+
+    def run(self, batch: MoveBatch, stop: Callable[[], bool]) -> BatchOutcome:
+        """Moves one message after the other, until ``stop`` says so after one, and syncs what was changed. Never raises
+        ``OSError``: each message has its outcome."""
+        self._recheck.prepare(batch.to_recheck())
+        if batch.removes_claims():
+            self._changed.sync_claims(self.folders)
+        tried, before = _Tried(by_clock=len(batch) > _FEW), 0
+        for run in batch.runs:
+            before += len(run.names)
+            self._move_run(run, tried, stop)
+            if tried.count < before:
+                break
+        live = any(run.to_box in LIVE for run in batch.runs)
+        outcome = BatchOutcome(tried.count, tried.others, (tried.from_ns - _TICK_NS, tried.until_ns) if live else None)
+        problem = self._sync()
+        return outcome.failed_with(problem) if problem else outcome
+
+    def _sync(self) -> str:
+        """Syncs all moves since the last call. Returns "" or what went wrong, in words."""
+        try:
+            self.folders.close()
+            self._metas.settle()
+        except OSError as error:
+            self._changed.report(f"moved, but: {describe(error)}")
+        self._changed.drop_emptied()
+        return self._changed.take_problem()
+
+    def _before_closing(self) -> None:
+        self._changed.sync()
+        self._metas.forget()
+
+    def _move_run(self, run: Run, tried: _Tried, stop: Callable[[], bool]) -> None:
+        """Moves or deletes the messages of ``run``. A message with anything else to say than that it is done has its outcome in
+        ``tried.others``."""
+        box, to_box, others, first = run.box, run.to_box, tried.others, tried.count
+        try:
+            source = self.folders.of(box, run.folder)
+        except OSError as error:
+            others.update({place: self._unseen(run, Move(*row), error) for place, row in enumerate(run.rows(), first)})
+            tried.count += len(run.names)
+            return
+        stat, move, dead, blocked_by = self._files.stat, self._files.move, self._recheck.dead, self._recheck.blocked_by
+        fd, free, live, own_metadata = source.fd, not run.held_by_a_lock, to_box in LIVE, run.own_metadata
+        by_clock, from_ns, until_ns = tried.by_clock, tried.from_ns, tried.until_ns
+        to: Folder | None = None
+        opened = changed = plain = False
+        to_fd, place = -1, first
+        forgotten = self._recheck.forgotten(run.column("to_name")) if to_box is Box.CUR else ()
+        for place, row in enumerate(run.rows(), first):
+            if place and stop():
+                break
+            name, ino, size, ctime_ns, token, planned, to_name = row
+            if to_name in forgotten:
+                others[place] = MoveOutcome(Outcome.SKIPPED, forgotten_words(box))
+                continue
+            try:
+                found = stat(name, fd)
+            except OSError as error:
+                others[place] = self._unseen(run, Move(*row), error)
+                continue
+            single = found.st_nlink == 1 and is_pinned(found, ino, size, ctime_ns) and S_ISREG(found.st_mode)
+            if not (single and opened and (free or token in dead)):
+                why: str | None = ""
+                try:
+                    if not single or source.id != run.folder_id:
+                        why = self._differs(run, Move(*row), source, found)
+                    if not why and not free:
+                        why = blocked_by(box, in_folder(name, run.folder), token, planned)
+                    if not why and not opened:
+                        source, to, plain = self._opened(run)
+                        fd, to_fd, opened = source.fd, -1 if to is None else to.fd, True
+                        by_clock = by_clock and not (live and to and not self._lookup.ordered(to))
+                except OSError as error:
+                    others[place] = MoveOutcome(Outcome.FAILED, describe(error))
+                    continue
+                if why:
+                    others[place] = MoveOutcome(Outcome.SKIPPED, why)
+                    continue
+            try:
+                if plain and (single or found.st_nlink == 1):
+                    # Without its inode, in a box: another operator's move to the same name would pass for ours.
+                    move(name, fd, to_name, to_fd, None if live else ino)
+                else:
+                    self._move_otherwise(run, Move(*row), source, to, half_moved=found.st_nlink != 1)
+            except OSError as error:
+                others[place] = refused = self._refused(run, Move(*row), source, to, error)
+                changed = changed or refused.moved
+                continue
+            changed = True
+            if own_metadata:
+                self._metas.drop(name, fd)
+            if live:  # only where others take from does it matter whether it went on and came back
+                now = time_ns()
+                # A clock that was set, or a pause in which a message can go on and come back: from there on each is looked at.
+                by_clock = by_clock and until_ns <= now < from_ns + _SHORT_NS
+                if by_clock:
+                    until_ns = now
+                else:
+                    others[place] = MoveOutcome(Outcome.DONE, "", True, 0, self._lookup.ctime_ns(to_name, to_fd, ino))
+        else:
+            place = first + len(run.names)
+        tried.count, tried.by_clock, tried.until_ns = place, by_clock, until_ns
+        if changed:
+            self._changed.note(source, to)
+            if to_box is None and box is Box.TRASH:
+                self._changed.note_emptied(run.folder)
+
+    def _opened(self, run: Run) -> tuple[Folder, Folder | None, bool]:
+        """Opens the source and the target, which is made where it is missing, and says whether the move of a message is all there
+        is to do: it needs no metadata of its own. Raises ``OSError``."""
+        if run.to_box is None:
+            return self.folders.of(run.box, run.folder), None, False
+        to = self.folders.of(run.to_box, run.to_folder, create=True)
+        source = self.folders.of(run.box, run.folder)  # it may have been closed to make room
+        if source.id != run.folder_id:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        covered = run.mode.alone and self._metas.covers(run.to_box, run.to_folder, run.mode.meta)
+        return source, to, covered or run.to_box not in ASIDE
+
+    def _differs(self, run: Run, move: Move, source: Folder, found: os.stat_result) -> str:
+        """Why a message that is not as it was pinned stays where it is; "" where only our own repair, or a half move, has changed
+        it."""
+        if source.id != run.folder_id:
+            return f"the directory {run.box} was replaced since the plan"
+        mended = found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (move.ino, move.size)
+        if not S_ISREG(found.st_mode) or not (mended or is_pinned(found, move.ino, move.size, move.ctime_ns)):
+            return "changed since the plan"
+        if found.st_nlink != 1 and not (found.st_nlink == 2 and self._half_moved(run, move)):
+            return "has another hard link"
+        return ""
+
+    def _half_moved(self, run: Run, move: Move) -> bool:
+        """True where an interrupted link and unlink has left the same file at the target already."""
+        if run.to_box is None:
+            return False
+        try:
+            return self._lookup.inode(move.to_name, self.folders.of(run.to_box, run.to_folder).fd) == move.ino
+        except FileNotFoundError:
+            return False
+
+    def _move_otherwise(self, run: Run, move: Move, source: Folder, to: Folder | None, *, half_moved: bool) -> None:
+        """Deletes a message, before its metadata: while it exists, they do too. Finishes a half move. Or sets a message aside
+        with metadata of its own, which are written first and dropped where it does not arrive. Raises ``OSError``."""
+        if to is None:
+            self._files.unlink(move.name, source.fd)
+        elif half_moved:
+            self._files.sync_dir(to.fd)
+            self._files.unlink(move.name, source.fd)
+        else:
+            meta = to.fd, run.mode.meta
+            if not self._metas.link(move.to_name, meta):
+                self._metas.write(move.to_name, meta)
+            try:
+                self._files.move(move.name, source.fd, move.to_name, to.fd, move.ino if run.mode.alone else None)
+            except OSError:
+                if self._lookup.inode(move.to_name, to.fd) != move.ino:
+                    self._metas.drop(move.to_name, to.fd)
+                raise
+
+    def _refused(self, run: Run, move: Move, source: Folder, to: Folder | None, error: OSError) -> MoveOutcome:
+        if to is None:
+            outcome = outcome_of_delete_error(self._lookup, move, source, error)
+        else:
+            outcome = outcome_of_move_error(self._lookup, run, move, source, to, error)
+        return outcome or self._unseen(run, move, FileNotFoundError())
+
+    def _unseen(self, run: Run, move: Move, error: OSError) -> MoveOutcome:
+        """The outcome of a message that is not to be seen in its place."""
+        if not isinstance(error, FileNotFoundError):
+            return MoveOutcome(Outcome.FAILED, describe(error))
+        became = self._repaired.in_cur.get((move.name, move.ino)) if run.box is Box.CUR else None
+        if became is not None and run.to_box is Box.NEW:
+            return MoveOutcome(Outcome.DONE, "an interrupted move was finished", True)
+        return MoveOutcome(Outcome.SKIPPED, run.mode.gone)

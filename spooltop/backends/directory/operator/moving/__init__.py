@@ -1,1 +1,0 @@
-"""Moves of a plan: batches, rechecks, metadata, syncs, and what a crash left half done."""

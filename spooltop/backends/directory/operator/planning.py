@@ -1,0 +1,831 @@
+"""Pinned list of an operation: the messages that a selection means, what may happen to each, and why not."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from enum import StrEnum
+from itertools import chain, compress, islice
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
+
+from spooltop.engine import names as grammar
+from spooltop.engine import set_aside
+from spooltop.engine.arguments import MAX_ATTEMPTS
+from spooltop.engine.dirs import SpoolDirs
+from spooltop.errors import Refused, Unreadable
+from spooltop.model.filters import query
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.chunked import CHUNK, Column, column_of, columns_of, expand
+from spooltop.model.operations.plan import Candidates, Progress, Refusal
+from spooltop.model.queue import again_words
+from spooltop.model.row import Row
+from spooltop.model.text import escape, program
+from spooltop.model.units import size
+from spooltop.model.vocabulary import ASIDE, DIED, NOT_A_CLAIM, Action, Box, Json, Verdict
+from spooltop.records import dataclass
+
+from ...journal.log_store import OPERATION
+from ..listing import ordered
+from ..storage.location import Folders, Found, Place, in_folder, kind_of, seconds, time_of
+from ..storage.rows import NameForms, id_starts, named_like
+from .packed_items import BOX, KEEP, Message, MessageColumns, PackedItems, TargetColumns, ids_of, is_claimed
+from .rules import FORCEABLE, RULES
+
+# Destinations of messages: the box that a move leads to, and the name there.
+
+
+def requeue_name(name: grammar.Name, ended: str | None) -> str:
+    """The name in ``new`` of a claim, or of a message that was set aside. A name without the tail of a claim stays as it is:
+    flags of mail (``:2,S``) are a tail in a mail folder only. ``ended`` says how the attempt ended, None where nobody knows."""
+    if name.token is None and name.pid is None:
+        return name.raw
+    return grammar.requeued_name(name, ended=ended)
+
+
+class Destination(NamedTuple):
+    """The target of one message. ``box`` None: it is deleted. ``name`` is its name in ``tmp`` or ``new``; a message that is set
+    aside keeps its name, in a folder of the operation's own. ``blocked_by`` refuses the move, unless it is forced."""
+
+    box: Box | None
+    name: str | None = None
+    warning: str = ""
+    blocked_by: str = ""
+    meta: Mapping[str, Json] | None = None
+    """The metadata that go beside the message; None: those of the action."""
+
+
+def destination_of(
+    action: Action, box: Box, name: grammar.Name, metadata: Mapping[str, Json], *, ended: str | None, poison: str, now: bool
+) -> Destination:
+    """The destination of a message that is called ``name`` in ``box``. ``metadata`` are those beside it where it was set
+    aside, which anybody may have written. ``ended`` says how the attempt of a claim ended, None where nobody knows. ``poison``
+    says why it is held instead of requeued; ``now`` deletes what would go to the trash. A claim at the limit of attempts is
+    rejected instead of requeued, as a release or a recover would do."""
+    if action is Action.RESTORE:
+        return _origin(box, name, metadata, ended)
+    target = RULES[action].target
+    if target is Box.TRASH and now:
+        return Destination(None)
+    if target is not Box.NEW:
+        return Destination(target)
+    if poison:
+        return Destination(Box.HELD, warning=f"held instead: {poison}")
+    if box is Box.CUR and name.own and (attempt := (name.attempts or 0) + 1) >= MAX_ATTEMPTS:
+        return Destination(Box.REJECTED, warning=f"rejected instead: {attempt} attempts, the limit is {MAX_ATTEMPTS}")
+    return Destination(Box.NEW, _in_new(box, name, metadata.get("origin"), ended))
+
+
+def _origin(box: Box, name: grammar.Name, metadata: Mapping[str, Json], ended: str | None) -> Destination:
+    origin = metadata.get("origin")
+    if origin == Box.TMP:
+        return Destination(Box.TMP, name.raw)
+    if origin in (Box.NEW, Box.CUR):
+        return Destination(Box.NEW, _in_new(box, name, origin, ended))
+    was = metadata.get("was")
+    if box is Box.TRASH and origin in (Box.HELD, Box.REJECTED):
+        return Destination(Box(origin), meta=was if isinstance(was, dict) else None)
+    warning = "its original box is not known: moves to new"
+    # A file out of tmp may be half a message.
+    blocked_by = "its original box is not known; it may be an incomplete file from tmp" if box is Box.TRASH else ""
+    return Destination(Box.NEW, _in_new(box, name, None, ended), warning, blocked_by)
+
+
+def _in_new(box: Box, name: grammar.Name, origin: Json, ended: str | None) -> str:
+    if name.token is not None:
+        origin = Box.CUR  # whatever lies beside it: no message in new is called as a claim
+    if box is not Box.REJECTED:
+        return name.raw if origin == Box.NEW and box in ASIDE else requeue_name(name, ended)
+    # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
+    return grammar.reset_attempts(grammar.parse(name.raw, claimed=False) if origin == Box.NEW else name)
+
+
+# Finds messages under one id: two claims, or a message that waits in ``new`` while another is to move there.
+
+Names = Callable[[], Iterable[tuple[Box, Sequence[str]]]]
+"""Yields the names of the boxes of a plan, up to a chunk at a time."""
+
+
+class SameIds:
+    """``in_new`` are the messages in ``new`` under an id of the plan, id → inode; looked up only where ``to_new``.
+    ``claimed_twice`` are the ids that two claims have. Of most ids only a hash is kept: of a million, few are the same."""
+
+    def __init__(self, dirs: SpoolDirs, names: Names, progress: Progress, *, to_new: bool) -> None:
+        self.claimed_twice = frozenset[str]()
+        self.in_new: dict[str, int] = {}
+        waiting = _chunks(dirs.files.scan(dirs.new)) if to_new and dirs.new is not None else iter(())
+        first = next(waiting, None)
+        seen: set[int] = set()
+        claims: set[int] = set()
+        twice: set[str] = set()
+        progress.begin("ids compared")
+        for box, chunk in names():
+            if first is None and box is not Box.CUR:
+                continue
+            starts = id_starts(chunk, claimed=is_claimed(box))
+            marks = set(map(hash, starts))
+            if box is Box.CUR:
+                if len(marks) < len(starts) or not claims.isdisjoint(marks):
+                    counts = Counter(starts)
+                    twice.update(start for start in starts if counts[start] > 1 or hash(start) in claims)
+                claims |= marks
+            else:
+                seen |= marks
+            progress.advance(len(starts))
+        if twice:
+            ids = (id for box, chunk in names() if box is Box.CUR for id, start in _ids(box, chunk) if start in twice)
+            self.claimed_twice = frozenset(id for id, count in Counter(ids).items() if count > 1)
+        if first is not None:
+            self._compare(dirs, first, waiting, (seen, claims), progress)
+
+    def __bool__(self) -> bool:
+        return bool(self.claimed_twice or self.in_new)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self.claimed_twice or id in self.in_new
+
+    def _compare(
+        self, dirs: SpoolDirs, first: list[str], rest: Iterable[list[str]], seen: Sequence[Set[int]], progress: Progress
+    ) -> None:
+        """Looks at the messages in ``new`` that may have an id of the plan."""
+        assert dirs.new is not None  # there are names in it
+        progress.begin("in new compared")
+        for chunk in chain([first], rest):
+            for name, start in zip(chunk, id_starts(chunk, claimed=False), strict=True):
+                if not any(hash(start) in marks for marks in seen):
+                    continue
+                try:
+                    self.in_new[grammar.parse(name, claimed=False).id] = dirs.files.stat(name, dirs.new).st_ino
+                except FileNotFoundError:
+                    continue  # claimed meanwhile
+            progress.advance(len(chunk))
+
+
+def _chunks(names: Iterator[str]) -> Iterator[list[str]]:
+    while chunk := list(islice(names, CHUNK)):
+        yield chunk
+
+
+def _ids(box: Box, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    claimed = is_claimed(box)
+    starts = id_starts(names, claimed=claimed)
+    return ((grammar.parse(name, claimed=claimed).id, start) for name, start in zip(names, starts, strict=True))
+
+
+# Decides whether a message may go and where: the rules of the moves, and what the message looks like now.
+
+POISON = 3
+"""Attempts that ended by a death from which on the message itself may be what kills."""
+
+
+class Remark(StrEnum):
+    """A fact about the move of one message that the notes of a plan count."""
+
+    POISON = "poison"
+    FORCED = "forced"
+    FOREIGN = "foreign"
+    UNKNOWN = "unknown"
+    HELD = "held"
+    REJECTED = "rejected"
+
+
+class Decision(NamedTuple):
+    """The destination of a message, and why it stays where it is instead; "" where it may go. ``forceable``: force moves it
+    anyway."""
+
+    destination: Destination
+    blocked_by: str
+    forceable: bool
+    warning: str
+    remarks: tuple[Remark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """Decides on each message of one plan for the spool ``path``. ``now`` deletes what would go to the trash; ``hold_poison``
+    holds a message that may be what kills its consumers. ``half_moved`` are inodes that may have a second name. ``process_here``
+    names the process of this machine that may have made a claim: by its pid, its host if known, and the epoch second of the
+    claim; "" if none can have."""
+
+    path: str
+    action: Action
+    now: bool
+    hold_poison: bool
+    same_ids: SameIds
+    half_moved: frozenset[int]
+    process_here: Callable[[int, str | None, float], str]
+
+    def decide(self, row: Row, name: grammar.Name, metadata: Mapping[str, Json], found: Found) -> Decision:
+        """Decides on one message by its row, its parsed name, the metadata beside it and its status."""
+        poison = _poison(row) if self.action is Action.REQUEUE else ""
+        hold = poison if self.hold_poison and row.box is Box.CUR else ""
+        ended = DIED if row.verdict is Verdict.DEAD else None  # a holder who was forced to give it up may live
+        destination = destination_of(self.action, row.box, name, metadata, ended=ended, poison=hold, now=self.now)
+        blocked_by, forceable = self._blocked_by(row, name, found, destination)
+        forced = "taken from a running consumer, whose ack will fail with ClaimLost" if row.verdict is Verdict.ALIVE else ""
+        if row.owner is not None and row.owner.moves_to is not None:
+            forced = "; ".join(filter(None, (forced, f"it may be in {escape(row.owner.moves_to)} as well")))
+        warning = "; ".join(filter(None, (destination.warning, forced))) or poison
+        return Decision(destination, blocked_by, forceable, warning, tuple(self._remarks(row, name, destination, poison)))
+
+    def _blocked_by(self, row: Row, name: grammar.Name, found: Found, destination: Destination) -> tuple[str, bool]:
+        kind = kind_of(found)
+        if kind:
+            return f"{kind}, not a message", False
+        other = self.same_ids.in_new.get(row.id) if destination.box is Box.NEW else None
+        half_moved = other == found.st_ino
+        if other is not None and not half_moved:
+            return "conflict: new has another message with this id; both are kept", False
+        if row.box is Box.CUR and row.id in self.same_ids.claimed_twice:
+            return "conflict: two claims have this id; both are kept", False
+        if found.st_nlink != 1 and not half_moved and not (found.st_nlink == 2 and found.st_ino in self.half_moved):
+            return "has another hard link", False
+        if row.verdict is Verdict.WRITING:
+            return f"is being written: {row.evidence}", False
+        if row.verdict is Verdict.ALIVE:
+            return _held_by(row), self.action in FORCEABLE
+        if row.owner is not None and row.owner.moves_to is not None and self.action in FORCEABLE:
+            return again_words(self.path, row.owner.moves_to), True
+        if row.verdict is None and row.box is Box.CUR:
+            return NOT_A_CLAIM, True
+        if row.verdict is Verdict.UNKNOWN and row.box is Box.CUR and name.token is not None and name.pid is not None:
+            host = None if row.owner is None else row.owner.host
+            if process := self.process_here(name.pid, host, (name.claimed_us or 0) / 1e6):
+                return f"{process} is running here and may be its holder: {row.evidence}", True
+        return destination.blocked_by, True
+
+    def _remarks(self, row: Row, name: grammar.Name, destination: Destination, poison: str) -> list[Remark]:
+        remarks = []
+        if row.verdict is Verdict.UNKNOWN or (row.verdict is None and row.box is Box.CUR):
+            remarks.append(Remark.UNKNOWN)
+        if row.box is Box.CUR:
+            if poison:
+                remarks.append(Remark.POISON)
+            if row.verdict is Verdict.ALIVE:
+                remarks.append(Remark.FORCED)
+            elif name.token is None:
+                remarks.append(Remark.FOREIGN)
+        if self.action is Action.REQUEUE and destination.box is Box.HELD:
+            remarks.append(Remark.HELD)
+        elif self.action is Action.REQUEUE and destination.box is Box.REJECTED:
+            remarks.append(Remark.REJECTED)
+        return remarks
+
+
+def _held_by(row: Row) -> str:
+    """The holder and the evidence that it is running; the evidence alone where it names the holder."""
+    owner = row.owner
+    if owner is None or owner.pid is None or re.search(rf"\b{owner.pid}\b", row.evidence):
+        return row.evidence or "its holder is running"
+    return f"{' '.join(filter(None, (str(owner.pid), program(owner.command or ''))))}: {row.evidence or 'running'}"
+
+
+def _poison(row: Row) -> str:
+    if row.attempt is None or row.attempt < POISON or row.box not in (Box.CUR, Box.REJECTED):
+        return ""
+    return f"{row.attempt} consumers died while processing it" if row.verdict is Verdict.DEAD else f"attempts: {row.attempt}"
+
+
+# Notes of a plan: sentences for the person who decides, made from counts.
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The counts of a plan. ``box`` is the one that was selected, ``items`` is the number of messages that go, ``deletes`` is
+    True where they are deleted, ``disk_bytes`` is the space that they take on the disk, ``without_age`` is the number of
+    messages that were left out because their age is not known."""
+
+    action: Action
+    box: Box | None
+    deletes: bool
+    items: int
+    disk_bytes: int
+    without_age: int
+    remarks: Mapping[Remark, int]
+
+
+def notes_of(tally: Tally) -> tuple[str, ...]:
+    action, remarks = tally.action, tally.remarks
+    notes: list[str] = []
+    if forced := remarks.get(Remark.FORCED):
+        consequence = "may be processed twice" if action is Action.REQUEUE else "the holder continues to process it"
+        notes.append(f"{forced} held by running consumers: {consequence}; the holder's ack will fail with ClaimLost.")
+    if foreign := remarks.get(Remark.FOREIGN):
+        notes.append(f"{foreign} claimed by other programs: checked again just before each move, but the evidence is not proof.")
+    if unknown := remarks.get(Remark.UNKNOWN):
+        who = "writer" if tally.box is Box.TMP else "holder"
+        notes.append(f"{unknown} unknown: no evidence here shows whether the {who} is running.")
+    if tally.deletes and tally.items:
+        notes.append(f"Frees {size(tally.disk_bytes)} of disk space. This cannot be undone.")
+    elif action is Action.PURGE and tally.items:
+        notes.append("Moving to the trash frees no disk space; undo moves the messages back.")
+    elif action is Action.HOLD and tally.items:
+        notes.append("Consumers do not take held messages until they are released.")
+    if held := remarks.get(Remark.HELD):
+        notes.append(f"{held} held instead of requeued: consumers do not take them until they are released.")
+    if rejected := remarks.get(Remark.REJECTED):
+        notes.append(
+            f"{rejected} rejected instead of requeued: the limit is {MAX_ATTEMPTS} attempts. "
+            "A requeue from rejected starts at attempt 1 again."
+        )
+    if tally.without_age:
+        notes.append(f"{tally.without_age} left out: their age in the box is not known.")
+    return tuple(notes)
+
+
+# Chunks of messages on their way into a plan: names as they are listed, and messages as they are selected, by columns.
+
+class Judged(NamedTuple):
+    """Verdicts on names by columns: the word of the verdict, the evidence, and the values of the ``Owner``."""
+
+    verdict: Column = (None,)
+    evidence: Column = ("",)
+    owner: Column = (None,)
+
+
+class Selected(NamedTuple):
+    """Up to a chunk of selected messages. ``metadata`` are those beside each message that was set aside, ``blocks`` the disk
+    space that it takes, ``forms`` what its name has in common with others, ``since`` when it came into its box."""
+
+    messages: MessageColumns
+    forms: NameForms
+    metadata: Column
+    blocks: list[int]
+    since: list[float | None]
+
+    def only(self, mask: Sequence[Any]) -> Selected:
+        """Keeps the messages that ``mask`` selects."""
+        if all(mask):
+            return self
+        return Selected(
+            MessageColumns._make([_only(column, mask) for column in self.messages]),
+            self.forms.only(mask), _only(self.metadata, mask),
+            list(compress(self.blocks, mask)), list(compress(self.since, mask)),
+        )  # fmt: skip
+
+
+class Listed(NamedTuple):
+    """Up to a chunk of names in one folder, with what is known without a look at the files."""
+
+    box: Box
+    folder: str
+    names: Sequence[str]
+    forms: NameForms
+    judged: Judged
+    metadata: Column = ({},)
+
+    def only(self, mask: Sequence[Any]) -> Listed:
+        """Keeps the names that ``mask`` selects."""
+        judged = Judged._make([_only(column, mask) for column in self.judged])
+        names = list(compress(self.names, mask))
+        return Listed(self.box, self.folder, names, self.forms.only(mask), judged, _only(self.metadata, mask))
+
+
+def in_order(found: Sequence[Selected], stopped: Callable[[], bool]) -> Iterator[Selected]:
+    """Puts messages of several boxes and folders into one order, the oldest first."""
+    if not found:
+        return
+    counts = [one.messages.length for one in found]
+    messages = MessageColumns._make(_chained(columns, counts) for columns in zip(*[one.messages for one in found], strict=True))
+    forms = NameForms._make(list(chain.from_iterable(columns)) for columns in zip(*[one.forms for one in found], strict=True))
+    metadata = _chained([one.metadata for one in found], counts)
+    blocks = [blocks for one in found for blocks in one.blocks]
+    since = [at for one in found for at in one.since]
+    keys: Sequence[Any] = messages.name
+    if 0 in forms.id_ends:  # the names do not all begin with the time
+        rows = (messages.message(place).row for place in range(messages.length))
+        keys = [(row.enqueued_at is None, row.enqueued_at or 0.0, row.name) for row in rows]
+    order = ordered(keys, stopped) or ()
+    for start in range(0, len(order), CHUNK):
+        places = order[start : start + CHUNK]
+        yield Selected(
+            MessageColumns._make([_pick(column, places) for column in messages]),
+            NameForms._make([[column[place] for place in places] for column in forms]),
+            _pick(metadata, places), [blocks[place] for place in places], [since[place] for place in places],
+        )  # fmt: skip
+
+
+def _chained(columns: Sequence[Column], counts: Sequence[int]) -> Column:
+    first = columns[0]
+    if isinstance(first, tuple) and all(isinstance(one, tuple) and one == first for one in columns):
+        return first
+    return list(chain.from_iterable(map(expand, columns, counts)))
+
+
+def _pick(column: Column, places: Iterable[int]) -> Column:
+    return [column[place] for place in places] if isinstance(column, list) else column
+
+
+def _only(column: Column, mask: Sequence[Any]) -> Column:
+    return list(compress(column, mask)) if isinstance(column, list) else column
+
+
+# Conditions of a selection on messages: on their names, and on what their files and holders tell.
+
+class SelectionConditions:
+    """The conditions of a selection, and which of its names were found."""
+
+    def __init__(self, selection: Selection, now: float) -> None:
+        self._selection = selection
+        self._now = now
+        self._ids = None if selection.ids is None else frozenset(selection.ids)
+        self._keys = None if selection.keys is None else frozenset(selection.keys)
+        self._filter = query.parse(selection.filter) if selection.filter else None
+        self._met: set[object] = set()
+        self.without_age = 0
+
+    def may_be_in(self, box: Box) -> bool:
+        if self._selection.box not in (None, box):
+            return False
+        return self._keys is None or any(isinstance(key, tuple) and key and key[0] == box for key in self._keys)
+
+    def of_names(self, listed: Listed) -> list[bool] | None:
+        """The conditions that need no file, for each name; None where all names are selected."""
+        selection, names = self._selection, listed.names
+        masks: list[list[bool]] = []
+        if selection.named:
+            masks.append(self._are_named(listed))
+        if selection.source is not None:
+            masks.append([source == selection.source for source in _sources(listed)])
+        if selection.verdict is not None:
+            words = expand(listed.judged.verdict, len(names))
+            masks.append([word == selection.verdict for word in words])
+        if all(map(all, masks)):
+            return None
+        return [all(row) for row in zip(*masks, strict=True)]
+
+    def _are_named(self, listed: Listed) -> list[bool]:
+        names, front = listed.names, f"{listed.folder}/" if listed.folder else ""
+        ids = ids_of(listed.box, names, listed.forms.id_ends)
+        keys = [(listed.box.value, front + name) for name in names]
+        mask = [
+            (self._keys is None or key in self._keys) and (self._ids is None or id in self._ids or name in self._ids)
+            for id, name, key in zip(ids, names, keys, strict=True)
+        ]
+        for column in (ids, names, keys):
+            self._met.update(compress(column, mask))
+        return mask
+
+    def of_messages(self, found: Selected) -> Selected | None:
+        """The messages that meet the conditions on what their files and holders tell; None where no message does."""
+        if self._filter is not None:
+            messages = found.messages
+            rows = (messages.message(place).row for place in range(messages.length))
+            found = found.only([self._filter.match(row, self._now) for row in rows])
+        if self._selection.older_than is not None and found.messages.name:
+            ages = [None if since is None else max(0.0, self._now - since) for since in found.since]
+            self.without_age += ages.count(None)
+            found = found.only([self._selection.old_enough(age) for age in ages])
+        return found if found.messages.name else None
+
+    def missing(self) -> tuple[str, ...]:
+        lost = [name for name in self._selection.ids or () if name not in self._met]
+        unmet = (key for key in self._selection.keys or () if key not in self._met)
+        lost += [str(key[-1]) if isinstance(key, tuple) and key else str(key) for key in unmet]
+        return tuple(lost)
+
+
+def _sources(listed: Listed) -> Iterator[str | None]:
+    for name, end, attributes in zip(listed.names, listed.forms.id_ends, listed.forms.attributes, strict=True):
+        like = named_like(attributes) if end else None
+        yield (like or grammar.parse(name, claimed=is_claimed(listed.box))).source
+
+
+# Selects the messages that a selection means, out of the boxes and of what was set aside, and takes their status.
+
+class BoxNames(Protocol):
+    """The messages of ``tmp``, ``new`` or ``cur`` as a fresh look finds them, none left out, the oldest first."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Sequence[str]]:
+        """Yields up to a chunk of names at a time, from the beginning each time; ``FOLDER/NAME`` in a staging directory."""
+        ...
+
+    def unordered(self) -> Iterator[Sequence[str]]:
+        """Yields the same names in any order."""
+        ...
+
+    def judge(self, names: Sequence[str], tails: Sequence[str]) -> Judged:
+        """Judges names after the listing; ``tails`` are those of claims (``NameForms``)."""
+        ...
+
+
+Look = Callable[[Box, Progress], BoxNames]
+"""Lists a box. Raises ``Stopped`` where the look is cancelled."""
+
+
+class SelectedMessages:
+    """The messages that ``selection`` means in the boxes ``sources``, in order, the oldest first. They can be read once.
+
+    Raises ``UsageError`` for a filter that makes no sense, ``Unreadable`` where nothing was found and a box could not be read,
+    ``Stopped``.
+    """
+
+    def __init__(
+        self, dirs: SpoolDirs, look: Look, selection: Selection, sources: Sequence[Box], *, now: float, progress: Progress
+    ) -> None:
+        self._dirs = dirs
+        self._folders = Folders(dirs)
+        self._progress = progress
+        self._conditions = SelectionConditions(selection, now)
+        self._aside: list[tuple[Box, str, list[str], list[str]]] = []
+        self._boxes: dict[Box, BoxNames] = {}
+        self.refused: list[Refusal] = []
+        """The messages that cannot be looked at."""
+        self.unread: list[Unreadable] = []
+        """The errors of boxes and folders that could not be read."""
+        for box in sources:
+            if self._conditions.may_be_in(box):
+                self._list(look, box)
+
+    def __iter__(self) -> Iterator[Selected]:
+        """Yields the messages, up to a chunk at a time."""
+        streamed = not self._aside and len(self._boxes) == 1 and Box.TMP not in self._boxes  # which has several folders
+        found = filter(None, map(self._select, self._listed()))
+        none = True
+        for one in found if streamed else in_order(list(found), self._progress.stopped):
+            none = False
+            yield one
+        self._progress.check()
+        if self.unread and none and not self.refused:
+            raise self.unread[0]
+        self._folders.close()
+
+    def names(self) -> Iterator[tuple[Box, Sequence[str]]]:
+        """Yields the names in all boxes, selected or not, in any order."""
+        for box, names in self._boxes.items():
+            yield from ((box, chunk) for chunk in names.unordered())
+        yield from ((box, names) for box, _, names, _ in self._aside)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The selected names that were not found on disk."""
+        return self._conditions.missing()
+
+    @property
+    def without_age(self) -> int:
+        """The number of messages that were left out because their age is not known."""
+        return self._conditions.without_age
+
+    def _list(self, look: Look, box: Box) -> None:
+        if box not in ASIDE:
+            try:
+                self._boxes[box] = look(box, self._progress)
+            except Unreadable as error:
+                self.unread.append(error)
+            return
+        denied: list[str] = []
+        for operation, names in set_aside.folders(self._dirs, box, denied):
+            self._progress.check()
+            if OPERATION.match(operation):
+                own = {name for name in names if name.startswith(".")}
+                shown = [name for name in names if not name.startswith(".")]
+                alone = [name for name in shown if set_aside.meta_name(name) in own] if own else []
+                self._aside.append((box, operation, shown, alone))
+        self.unread += [_not_listed(self._dirs, box, operation) for operation in denied]
+
+    def _listed(self) -> Iterator[Listed]:
+        progress = self._progress
+        progress.begin("looked at", sum(map(len, self._boxes.values())) + sum(len(one[2]) for one in self._aside))
+        for box, listed in self._boxes.items():
+            for whole in listed:
+                for folder, names in _by_folder(whole) if box is Box.TMP else [("", whole)]:
+                    forms = NameForms.of(names, claimed=is_claimed(box))
+                    judged = listed.judge([in_folder(name, folder) for name in names] if folder else names, forms.tails)
+                    yield Listed(box, folder, names, forms, judged)
+                progress.advance(len(whole))
+        while self._aside:
+            box, folder, whole, alone = self._aside.pop()
+            for start in range(0, len(whole), CHUNK):
+                names = whole[start : start + CHUNK]
+                forms = NameForms.of(names, claimed=True)
+                yield Listed(box, folder, names, forms, Judged(), self._metadata(box, folder, names, alone))
+                progress.advance(len(names))
+
+    def _metadata(self, box: Box, folder: str, names: Sequence[str], alone: Collection[str]) -> Column:
+        shared = self._folders.shared(box, folder)
+        if not alone:
+            return (shared,)
+        own = {name: self._folders.metadata_of(Place(box, name, folder)) for name in set(alone).intersection(names)}
+        return [own.get(name, shared) for name in names]
+
+    def _select(self, listed: Listed) -> Selected | None:
+        conditions = self._conditions
+        mask = conditions.of_names(listed)
+        if mask is not None:
+            listed = listed.only(mask)
+        found = self._looked_at(listed) if listed.names else None
+        return None if found is None else conditions.of_messages(found)
+
+    def _looked_at(self, listed: Listed) -> Selected | None:
+        """Takes the status of each file. What has gone since it was listed is left out."""
+        box, folder, names, forms, judged, metadata = listed
+        statuses = self._statuses(box, folder, names)
+        if None in statuses:
+            there = [status is not None for status in statuses]
+            box, folder, names, forms, judged, metadata = listed.only(there)
+            statuses = list(compress(statuses, there))
+        if not names:
+            return None
+        mode, nlink, ino, size, mtime_ns, ctime_ns, blocks = columns_of(map(_STATUS, statuses))
+        claims = box is Box.CUR
+        messages = MessageColumns(
+            (box.value,), (folder,), list(names), column_of(forms.id_ends),
+            column_of(forms.token_places(names)) if claims else (0,), mode, nlink, ino, size, mtime_ns, ctime_ns,
+            (self._folders.of(box, folder).id,), *judged,
+            _each(metadata, time_of), _each(metadata, _reason),
+        )  # fmt: skip
+        return Selected(messages, forms, metadata, list(expand(blocks, len(names))), _since(messages, forms))
+
+    def _statuses(self, box: Box, folder: str, names: Sequence[str]) -> list[os.stat_result | None]:
+        stat = self._dirs.files.stat
+        try:
+            fd = self._folders.of(box, folder).fd
+            return [stat(name, fd) for name in names]
+        except OSError:
+            return [self._status(box, folder, name) for name in names]
+
+    def _status(self, box: Box, folder: str, name: str) -> os.stat_result | None:
+        """Takes the status of a file; None where it has gone, or is refused because it cannot be accessed."""
+        try:
+            return self._dirs.files.stat(name, self._folders.of(box, folder).fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            row = Message(box.value, folder, name).row
+            self.refused.append(Refusal(row, f"cannot be accessed: {error.strerror}"))
+            return None
+
+
+_STATUS = attrgetter("st_mode", "st_nlink", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_blocks")
+
+
+def _since(messages: MessageColumns, forms: NameForms) -> list[float | None]:
+    """When each message came into its box, as its row says: most names alone tell it, and no row is made."""
+    told: list[float | None]
+    box = BOX[messages.box[0]]
+    if box is Box.CUR:
+        times = [tail[36:52] for tail in forms.tails]
+        digits = "".join(times)
+        if digits.isdecimal() and len(digits) == 16 * len(times):
+            return [float(us) / 1e6 for us in times]
+        told = [float(tail[36 : tail.index(":")]) / 1e6 if tail[:1] == "," else None for tail in forms.tails]
+    elif box in ASIDE:
+        told = list(expand(messages.since, messages.length))
+        if None in told:
+            told = [seconds(ns) if at is None else at for at, ns in zip(told, expand(messages.ctime_ns, len(told)), strict=True)]
+    else:
+        returned = {
+            one: box is Box.NEW and (like := named_like(one)) is not None and like.attempts for one in set(forms.attributes)
+        }
+        columns = zip(messages.name, forms.id_ends, forms.attributes, expand(messages.ctime_ns, messages.length), strict=True)
+        told = [None if not end else seconds(ns) if returned[one] else float(name[:16]) / 1e6 for name, end, one, ns in columns]
+    if None not in told:
+        return told
+    return [at if at is not None else messages.message(place).row.in_box_since for place, at in enumerate(told)]
+
+
+def _by_folder(names: Sequence[str]) -> Iterable[tuple[str, Sequence[str]]]:
+    """Groups files of ``tmp`` by their staging directory."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        folder, _, plain = name.rpartition("/")
+        groups.setdefault(folder, []).append(plain)
+    return groups.items()
+
+
+def _each(column: Column, function: Callable[[Mapping[str, object]], Any]) -> Column:
+    return (function(column[0]),) if isinstance(column, tuple) else list(map(function, column))
+
+
+def _reason(metadata: Mapping[str, object]) -> str:
+    reason = metadata.get("reason")
+    return reason if isinstance(reason, str) else ""
+
+
+def _not_listed(dirs: SpoolDirs, box: Box, operation: str) -> Unreadable:
+    what = f"{box}/{escape(operation)}: permission denied"
+    return Unreadable(what, path=dirs.path, advice="nothing was changed; run this as its owner or as root")
+
+
+# Makes a pinned list of a selection: the messages that are meant, which of them may go, and why the others may not. It works by
+# columns of a thousand messages. Messages whose names have one form, with one verdict, go the same way, which is decided once;
+# a message with anything unusual about its file or its id is decided by itself.
+
+_HELD = frozenset({Verdict.ALIVE.value, Verdict.WRITING.value})
+_ASKED = _HELD | {Verdict.UNKNOWN.value}
+"""Verdicts with which it may depend on the holder what is done."""
+
+
+def find_candidates(
+    dirs: SpoolDirs,
+    look: Look,
+    action: Action,
+    selection: Selection,
+    *,
+    force: bool,
+    now: float,
+    options: Mapping[str, Json],
+    half_moved: frozenset[int],
+    process_here: Callable[[int, str | None, float], str],
+    progress: Progress,
+) -> Candidates:
+    """Pins the messages of ``selection``. ``half_moved`` are inodes that may have a second name, which the first change takes
+    away; ``process_here`` as in ``Decider``.
+
+    Raises ``Refused`` for a box that ``action`` does not apply to, ``UsageError`` for a filter that makes no sense,
+    ``Unreadable`` where nothing was found and a box could not be read, ``Stopped``.
+    """
+    rule = RULES[action]
+    if selection.box is not None and selection.box not in rule.sources:
+        advice = f"choose {', '.join(sorted(rule.sources))}"
+        raise Refused(f"{action} is not possible for messages in {selection.box}", path=dirs.path, advice=advice)
+    if selection.empty:
+        return Candidates(())
+    selected = SelectedMessages(dirs, look, selection, rule.sources, now=now, progress=progress)
+    to_new = action is Action.RESTORE or rule.target is Box.NEW
+    same_ids = SameIds(dirs, selected.names, progress, to_new=to_new)
+    by_now = bool(options.get("now"))
+    decider = Decider(dirs.path, action, by_now, bool(options.get("hold_poison")), same_ids, half_moved, process_here)
+    items = PackedItems()
+    refused: list[Refusal] = []
+    remarks: Counter[Remark] = Counter()
+    disk_bytes = 0
+    for found in selected:
+        keys = _classes(found, same_ids)
+        decided = {key: _decide(decider, found, place) for key, place in _first(keys)}
+        kept = {key: not one.blocked_by or (one.forceable and force) for key, one in decided.items()}
+        if not all(kept.values()):
+            mask = [kept[key] for key in keys]
+            for place in (place for place, goes in enumerate(mask) if not goes):
+                decision = _decide(decider, found, place)
+                refused.append(Refusal(found.messages.message(place).row, decision.blocked_by, decision.forceable))
+            found, keys = found.only(mask), [key for key in keys if kept[key]]
+            if not keys:
+                continue
+        for key, count in Counter(keys).items():
+            remarks.update(dict.fromkeys(decided[key].remarks, count))
+        moves = {key: _move(found.messages.message(place), decided[key]) for key, place in _first(keys)}
+        items.add(found.messages, TargetColumns._make(columns_of([moves[key] for key in keys])), found.since)
+        progress.found(items)
+        disk_bytes += sum(found.blocks) * 512
+    deletes = rule.target is None or by_now
+    refused += selected.refused
+    notes = notes_of(Tally(action, selection.box, deletes, len(items), disk_bytes, selected.without_age, remarks))
+    notes += tuple(f"{error.what}: its messages are not in this plan." for error in selected.unread)
+    return Candidates(items.as_list(), refused, notes, selected.missing, remarks[Remark.POISON])
+
+
+def _classes(found: Selected, same_ids: SameIds) -> Sequence[Hashable]:
+    """A key for each message: messages with one key go the same way, each from and to its own name. A message with anything
+    unusual about it has its place as its key."""
+    messages, forms = found.messages, found.forms
+    count = messages.length
+    has_token = [tail[:1] for tail in forms.tails]
+    metadata = list(map(id, found.metadata))
+    moves_to = [owner and owner[-1] for owner in messages.owner]
+    columns = (
+        forms.id_ends, forms.attributes, has_token, messages.box, messages.verdict, messages.folder, metadata, moves_to,
+    )  # fmt: skip
+    varying = [column for column in map(column_of, columns) if isinstance(column, list)]
+    keys: list[Hashable] = list(zip(*varying, strict=True)) if varying else [()] * count
+    regular = all(map(stat.S_ISREG, set(messages.mode)))
+    if regular and messages.nlink == (1,) and 0 not in forms.id_ends and _ASKED.isdisjoint(messages.verdict) and not same_ids:
+        return keys
+    modes, links, verdicts = (expand(column, count) for column in (messages.mode, messages.nlink, messages.verdict))
+    rows = zip(modes, links, verdicts, forms.id_ends, messages.ids, forms.tails, strict=True)
+    for place, (mode, nlink, verdict, id_end, of_message, tail) in enumerate(rows):
+        if verdict == Verdict.UNKNOWN.value and tail[:1] == ",":
+            keys[place] = keys[place], tail.partition(".")[0]  # each consumer for itself
+        if not (stat.S_ISREG(mode) and nlink == 1 and id_end) or verdict in _HELD or of_message in same_ids:
+            keys[place] = place
+    return keys
+
+
+def _first(keys: Sequence[Hashable]) -> Iterable[tuple[Hashable, int]]:
+    """Returns each key with the place of the first message that has it."""
+    return dict(zip(reversed(keys), range(len(keys) - 1, -1, -1), strict=True)).items()
+
+
+def _decide(decider: Decider, found: Selected, place: int) -> Decision:
+    message = found.messages.message(place)
+    metadata: Mapping[str, Any] = found.metadata[place if isinstance(found.metadata, list) else 0]
+    return decider.decide(message.row, message.parsed, metadata, message.found)
+
+
+def _move(message: Message, decision: Decision) -> tuple[Any, ...]:
+    """The members of ``TargetColumns`` for a message, and for all others that are decided with it."""
+    box, name, _, _, meta = decision.destination
+    target, to, kept, suffix = None, None if box is None else box.value, 0, ""
+    if box is not None and name is not None:
+        target, to = to, None
+        if name == message.name:
+            kept = KEEP
+        elif message.id_end and name.startswith(message.name[: message.id_end]):
+            kept, suffix = message.id_end, name[message.id_end :]
+        else:
+            suffix = name
+    return target, "", kept, suffix, None if meta is None else dict(meta), to, decision.warning

@@ -1,0 +1,342 @@
+"""Pausing a spool and resuming it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from spooltop.engine.atomic import drafts_of, publish_new
+from spooltop.engine.dirs import OWN, SpoolDirs
+from spooltop.engine.names import parse
+from spooltop.engine.pausing import CHECK_EVERY, PAUSED, encode_pause, pause_of, read_pause
+from spooltop.errors import Unreadable, UsageError
+from spooltop.model.backend import Capabilities
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.observation import REASON_AT_MOST, Observation, Pause, pause_words
+from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
+from spooltop.model.row import Row
+from spooltop.model.text import escape, unescape
+from spooltop.model.units import count
+from spooltop.model.vocabulary import Action, Box, Json, Verdict
+from spooltop.records import dataclass, replace
+
+from ..journal.item_operator import ItemIntent, ItemOperator, Skipped, changed, one_step_record, outcome_of
+from ..journal.log_store import LogStore
+from ..journal.record_log import Head, ItemOutcome, LoggedOperation, RecordType, encode, intent_head, is_time
+from .operator.rules import can_change
+from .storage.location import Pin, pinned
+from .world import OpenOptions, World
+
+# The log of pauses, one JSON object a line; an operation sets or removes one file, so its lines have no step number. intent
+# schema line operation action time user undoes before after result schema line operation time outcome reason ``before`` and
+# ``after`` are the pause that the spool had and the one that it gets, an object with ``by``, ``at`` and ``reason``, or null
+# while it is not paused.
+
+
+@dataclass(frozen=True, slots=True)
+class PauseIntent(ItemIntent):
+    """The intent to pause a spool or to resume it. None: not paused."""
+
+    before: Pause | None
+    after: Pause | None
+
+    @property
+    def words(self) -> str:
+        """The change in words, in the list of operations."""
+        if self.after is None:
+            return f"resumed; it was paused{_reason(self.before)}"
+        return f"paused{_reason(self.after)}"
+
+    def encode(self) -> bytes:
+        members: dict[str, Json] = {
+            "action": str(self.action), "time": self.at, "user": escape(self.user), "undoes": self.undoes,
+            "before": _as_json(self.before), "after": _as_json(self.after),
+        }  # fmt: skip
+        return encode("intent", self.operation, members)
+
+    @classmethod
+    def decode(cls, head: Head) -> PauseIntent:
+        action, undoes = intent_head(head, Action.PAUSE, Action.RESUME, Action.UNDO)
+        user = head.value.get("user")
+        if not isinstance(user, str):
+            raise ValueError("no user")
+        before, after = (_from_json(head.value[name]) if name in head.value else None for name in ("before", "after"))
+        return cls(head.operation, head.step, action, head.at, unescape(user), undoes, before, after)
+
+
+PAUSES = RecordType("pauses", "the journal of pauses", "", PauseIntent.decode, ItemOutcome.decode)
+"""The record type of the log of pauses."""
+
+
+def _reason(pause: Pause | None) -> str:
+    if pause is None:
+        return ""
+    by = f" by {escape(pause.by)}" if pause.by is not None else ""
+    return by + (f": {escape(pause.reason)}" if pause.reason else "")
+
+
+def _as_json(pause: Pause | None) -> Json:
+    if pause is None:
+        return None
+    return {"by": None if pause.by is None else escape(pause.by), "at": pause.at, "reason": escape(pause.reason)}
+
+
+def _from_json(value: object) -> Pause | None:
+    """Raises ``ValueError``."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ValueError("no pause")
+    by, at, reason = value.get("by"), value.get("at"), value.get("reason")
+    if not (by is None or isinstance(by, str)) or not is_time(at) or not isinstance(reason, str):
+        raise ValueError("a field of the pause is missing")
+    reason = unescape(reason)
+    if len(reason) > REASON_AT_MOST:
+        raise ValueError("a longer reason than any")
+    return Pause(None if by is None else unescape(by), float(at), reason)
+
+
+# Reads the pause of a spool at each look.
+
+class PauseReader:
+    """Reads the pause; its file only if that has changed since the last look."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[Pin, Pause | None] | None = None
+
+    def look(self, dirs: SpoolDirs) -> Pause | None:
+        """Returns the pause; None if the spool is not paused, or if that is not visible."""
+        try:
+            own = dirs.private_dir()
+            if own is None:
+                return None
+            pin = pinned(dirs.files.stat(PAUSED, own))
+            if self._seen is None or self._seen[0] != pin:
+                self._seen = pin, pause_of(dirs, own)
+            return self._seen[1]
+        except OSError:
+            return None
+
+
+# Notes of a plan to pause or to resume: the consumers that are at work now, and those that a pause does not stop.
+
+_NAMED_AT_MOST = 5
+
+
+def pause_notes(observation: Observation, path: str) -> tuple[str, ...]:
+    """The notes of a plan to pause the spool at ``path``, as given."""
+    ours, others = _claims(observation)
+    living = _who(row for row in ours if row.verdict is Verdict.ALIVE)
+    many = max(observation.consumers or 0, len(living))
+    if many:
+        named = f" ({_listed(living)})" if living else ""
+        one = many == 1
+        at_work = (
+            f"At work now: {count(many)} spooltop {'consumer' if one else 'consumers'}{named}. "
+            f"{'It finishes its' if one else 'They finish their'} current {'message' if one else 'messages'}, "
+            f"and {'takes' if one else 'take'} no other after {CHECK_EVERY:g} s."
+        )
+    else:
+        at_work = "No spooltop consumer is at work now."
+    hold = f"hold keeps messages from them: {shlex.join(('spooltop', 'hold', path, '--box', 'new', 'ALL'))}"
+    foreign = _who(row for row in others if row.verdict is not Verdict.DEAD)
+    if foreign:
+        return at_work, f"Consumers that are not spooltop's do not obey, and are at work now ({_listed(foreign)}). {hold}"
+    return at_work, f"Consumers that are not spooltop's do not obey. {hold}"
+
+
+def resume_notes(observation: Observation) -> tuple[str, ...]:
+    """The note of a plan to resume."""
+    running = observation.consumers or 0
+    if not running:
+        return ("No spooltop consumer is seen waiting; one that has claimed nothing yet is not visible.",)
+    if running == 1:
+        return ("1 spooltop consumer is running and claims again within a second.",)
+    return (f"{count(running)} spooltop consumers are running and claim again within a second.",)
+
+
+def _claims(observation: Observation) -> tuple[list[Row], list[Row]]:
+    """Claims of spooltop's consumers, and those of others."""
+    ours: list[Row] = []
+    others: list[Row] = []
+    for row in observation.claims:
+        (others if parse(row.name, claimed=True).token is None else ours).append(row)
+    return ours, others
+
+
+def _who(rows: Iterable[Row]) -> list[str]:
+    """The pids of the holders, each once."""
+    pids = dict.fromkeys(row.owner.pid if row.owner is not None else None for row in rows)
+    return ["unknown" if pid is None else str(pid) for pid in pids]
+
+
+def _listed(who: list[str]) -> str:
+    more = f" and {count(len(who) - _NAMED_AT_MOST)} more" if len(who) > _NAMED_AT_MOST else ""
+    return f"pid {', '.join(who[:_NAMED_AT_MOST])}{more}"
+
+
+# Pauses a spool and resumes it. Undo gives back the state before, with who paused it, when and why.
+
+@dataclass(frozen=True, slots=True)
+class PauseRef:
+    """The pin of a plan: the pause that was found, None for none, with what identifies its file; and the pause that it is to
+    be."""
+
+    before: Pause | None
+    after: Pause | None
+    pin: Pin | None
+
+
+class PauseOperator(ItemOperator[PauseIntent]):
+    """Implements ``model.protocols.Operator`` for the pause of the spool at ``path``. ``look`` observes its claims, for the notes
+    of a plan; ``given`` is the path as it was given."""
+
+    def __init__(
+        self,
+        path: str,
+        store: LogStore,
+        look: Callable[[], Observation],
+        options: OpenOptions | None = None,
+        world: World | None = None,
+        *,
+        given: str | None = None,
+        user: str | None = None,
+    ) -> None:
+        options, world = options or OpenOptions(), world or World()
+        super().__init__(os.path.abspath(path), store, PAUSES, clock=world.clock, read_only=options.read_only, user=user)
+        self._files = world.files
+        self._look = look
+        self._given = path if given is None else given
+
+    def capabilities(self) -> Capabilities:
+        if self._read_only is not None:
+            return Capabilities.nothing(self._read_only)
+        with self._opened() as dirs:
+            return can_change(dirs)
+
+    def candidates(
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
+    ) -> Candidates:
+        """Pins the state of the spool; the selection means nothing. Options of PAUSE: ``reason``, a text. Raises
+        ``UsageError`` for one that is too long."""
+        reason = options.get("reason") or ""
+        if not isinstance(reason, str) or len(reason) > REASON_AT_MOST:
+            raise UsageError(f"pause: the reason has more than {REASON_AT_MOST} characters", advice="say it shorter")
+        with self._opened() as dirs:
+            pause, pin = self._found(dirs)
+        if action is Action.UNDO:
+            return self._undo(str(options.get("undoes", "")), pause, pin, now)
+        row = self._row()
+        if action is Action.PAUSE:
+            if pause is not None:
+                return Candidates((), [Refusal(row, f"it is paused already, {pause_words(pause, now)}")])
+            words = "Consumers of spooltop claim no message until it is resumed"
+            item = Item(row, PauseRef(None, Pause(self._user, now, reason), None), words=words)
+            return Candidates([item], notes=self._notes(lambda seen: pause_notes(seen, self._given)))
+        if pause is None:
+            return Candidates((), [Refusal(row, "it is not paused")])
+        item = Item(row, PauseRef(pause, None, pin), words=f"Consumers claim messages again. Paused {pause_words(pause, now)}")
+        return Candidates([item], notes=self._notes(resume_notes))
+
+    def _notes(self, notes: Callable[[Observation], tuple[str, ...]]) -> tuple[str, ...]:
+        try:
+            return notes(self._look())
+        except Unreadable as error:  # no reason not to pause it
+            return (f"Who is at work now is not visible: {escape(str(error))}.",)
+
+    def _intent(self, plan: Plan, place: int, item: Item) -> PauseIntent:
+        ref, at = _ref_of(item), self._clock()
+        after = ref.after
+        if plan.action is Action.PAUSE and after is not None:
+            after = replace(after, at=at)  # it may have been planned long ago
+        return PauseIntent(plan.operation, 0, plan.action, at, self._user, plan.undoes, ref.before, after)
+
+    def _apply(self, item: Item, intent: PauseIntent, stop: Callable[[], bool]) -> ItemResult:
+        outcome, reason = outcome_of(lambda: self._change(intent.after, _ref_of(item).pin))
+        return ItemResult(item.row.id, item.row.name, outcome, reason, item.row.name if outcome is Outcome.DONE else "")
+
+    def _records(
+        self, operations: Mapping[str, LoggedOperation[PauseIntent, ItemOutcome]], undone_by: Mapping[str, str]
+    ) -> list[OperationRecord]:
+        now: Pause | None = None
+        if operations:
+            with self._opened() as dirs:
+                now = read_pause(dirs)
+        records = []
+        for logged in operations.values():
+            one, outcome = logged.steps[0]
+            found = outcome is None and now == one.after
+            cut_short = "it was done" if found else "it was not done"
+            too_late = None if now == one.after else self._too_late(now)
+            undone = undone_by.get(logged.operation)
+            records.append(one_step_record(logged, one.words, found=found, cut_short=cut_short, undone=undone, too_late=too_late))
+        return records
+
+    def _change(self, after: Pause | None, pin: Pin | None) -> None:
+        """Raises ``Skipped``, ``OSError``, and ``SpooltopError`` for what failed."""
+        with SpoolDirs(self._path, self._files) as dirs:
+            if after is not None:
+                own = dirs.private_dir(create=True)
+                assert own is not None  # create=True makes it or raises
+                if not publish_new(self._files, own, PAUSED, encode_pause(after), dirs.owner_model):
+                    raise Skipped("it was paused meanwhile")
+                return
+            own = dirs.private_dir()
+            try:
+                if own is None or pinned(found := self._files.stat(PAUSED, own)) != pin:
+                    raise Skipped("it was resumed or paused again meanwhile")
+                for name in (*drafts_of(self._files, found, own, PAUSED), PAUSED):
+                    self._files.unlink(name, own)
+            except FileNotFoundError:
+                raise Skipped("it was resumed meanwhile") from None
+            self._files.sync_dir(own)
+
+    def _undo(self, undoes: str, now: Pause | None, pin: Pin | None, at: float) -> Candidates:
+        logged, undos, problems = self._logged(undoes)
+        if logged is None:
+            return Candidates((), (), problems)
+        if any(changed(undo) for undo in undos):
+            return Candidates((), (), ("1 of 1 undone already.", *problems))
+        one, outcome = logged.steps[0]
+        if outcome is not None and outcome.outcome is not Outcome.DONE:
+            return Candidates((), (), ("it changed nothing", *problems))
+        row = self._row()
+        if now != one.after:
+            if outcome is None and now == one.before:
+                return Candidates((), (), ("it was cut short and changed nothing", *problems))
+            return Candidates((), [Refusal(row, self._too_late(now))], problems)
+        words = "Consumers claim messages again" if one.before is None else f"Paused {pause_words(one.before, at)} again"
+        return Candidates([Item(row, PauseRef(now, one.before, pin), words=words)], notes=problems)
+
+    def _too_late(self, now: Pause | None) -> str:
+        return "too late: it was resumed since" if now is None else "too late: it was paused again since"
+
+    def _row(self) -> Row:
+        return Row(key=self._path, box=Box.CUR, id=self._path, name=os.path.join(self._path, OWN, PAUSED))
+
+    def _found(self, dirs: SpoolDirs) -> tuple[Pause | None, Pin | None]:
+        """The pause, and what identifies its file. Raises ``OSError``, ``Unreadable`` for what no resume removes."""
+        own = dirs.private_dir()
+        try:
+            found = None if own is None else self._files.stat(PAUSED, own)
+        except FileNotFoundError:
+            return None, None
+        if found is None:
+            return None, None
+        if stat.S_ISDIR(found.st_mode):
+            raise Unreadable(f"{OWN}/{PAUSED} is a directory", path=self._path, advice="find out who made it, and remove it")
+        return read_pause(dirs), pinned(found)
+
+    @contextmanager
+    def _opened(self) -> Iterator[SpoolDirs]:
+        with self._translate_errors(), SpoolDirs(self._path, self._files) as dirs:
+            yield dirs
+
+
+def _ref_of(item: Item) -> PauseRef:
+    if not isinstance(item.ref, PauseRef):
+        raise TypeError(f"not a pause that was pinned: {item.ref!r}")
+    return item.ref

@@ -1,1 +1,0 @@
-"""Pausing a spool and resuming it."""

@@ -1,0 +1,478 @@
+"""Questions to a server with streams, their answers, and the streams and groups that an address names. Nothing here writes."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from spooltop.errors import NotASpool, Unavailable
+from spooltop.model.text import escape
+from spooltop.records import replace
+
+from ..address import Login, StreamAddress
+from ..client import Endpoint, ErrorReply, NoHandshake, Nonsense, RedisClient, Reply, WrongPassword
+from ..trouble import Kind, Trouble, trouble_of_connection, trouble_of_nonsense, trouble_of_reply
+
+# A server with streams, asked within limits of time and size; its failures are said in words.
+
+Command = Sequence[str | bytes | int]
+PATIENCE = 2.0
+"""Seconds that one question may take in all."""
+_DEEPEST = 5
+_MOST = 1_000_000
+"""Elements of an array: one entry may have so many fields and values."""
+_BYTES = 64 << 20
+_REST = 3.0
+"""Seconds after a question that was not answered in time, in which none is asked."""
+
+
+class ServerTrouble(Exception):
+    """The server does not answer, or not as asked; the message says why and what to do, escaped."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.line)
+        self.what = trouble.what
+        self.advice = trouble.advice
+
+
+class StreamServer:
+    """Connection to a server, for one thread. It connects again by itself."""
+
+    def __init__(
+        self, endpoint: Endpoint, *, patience: float = PATIENCE, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client = RedisClient(endpoint, deepest=_DEEPEST, most=_MOST, denials=True)
+        self._patience = patience
+        self._monotonic = monotonic
+        self._rest_until = 0.0
+        self._timed_out = trouble_of_connection(TimeoutError())
+
+    def ask(self, *commands: Command, seconds: float | None = None, at_most: int = _BYTES) -> list[Reply]:
+        """Returns the answers to these commands, sent together; a command that failed has an ``ErrorReply``. Raises
+        ``ServerTrouble``. After a question that was not answered in time it raises that at once for some seconds, so that nobody
+        who waits for the reader waits for one question after another."""
+        if self._monotonic() < self._rest_until:
+            raise ServerTrouble(self._timed_out)
+        with told(), self._resting(self._patience if seconds is None else seconds) as allowed:
+            return self._asked(commands, allowed, at_most)
+
+    def _asked(self, commands: Sequence[Command], seconds: float, at_most: int) -> list[Reply]:
+        used_before = self._client.connected
+        self._client.begin(seconds, at_most)
+        try:
+            return self._client.ask(*commands)
+        except TimeoutError:
+            raise
+        except OSError:
+            if not used_before:
+                raise
+        self._client.begin(seconds, at_most)  # the server was restarted, or closed an idle connection
+        return self._client.ask(*commands)
+
+    @contextmanager
+    def _resting(self, seconds: float) -> Iterator[float]:
+        try:
+            yield seconds
+        except TimeoutError as error:
+            what = f"no answer from the server within {seconds:g} s"
+            late = Trouble(Kind.AWAY, what, "look at the network, and at its log")
+            self._timed_out = trouble_of_connection(error) if isinstance(error, NoHandshake) else late
+            self._rest_until = self._monotonic() + _REST
+            raise ServerTrouble(self._timed_out) from None
+
+    @property
+    def ends(self) -> tuple[str, str] | None:
+        """Both ends of the TCP connection, the own one first; None where it has none."""
+        return self._client.ends
+
+    def close(self) -> None:
+        self._client.close()
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Raises what goes wrong with a server as ``ServerTrouble``, in words without a secret."""
+    try:
+        yield
+    except (WrongPassword, ErrorReply) as error:
+        raise ServerTrouble(trouble_of_reply(str(error))) from None
+    except Nonsense as nonsense:
+        raise ServerTrouble(trouble_of_nonsense(str(nonsense))) from None
+    except OSError as error:
+        raise ServerTrouble(trouble_of_connection(error)) from None
+    except (IndexError, KeyError, TypeError, ValueError) as error:  # an answer of another shape
+        raise ServerTrouble(trouble_of_nonsense(f"not what was asked for ({type(error).__name__})")) from None
+
+
+# Answers of a server, checked and turned into plain values; and the ids of entries.
+
+ZERO = "0-0"
+"""The id before all others."""
+_ID = re.compile(r"([0-9]{1,20})-([0-9]{1,20})\Z")
+
+
+def list_of(reply: Reply) -> list[Reply]:
+    """Returns an array. Raises the error that the server answered, or ``Nonsense``."""
+    if not isinstance(reply, list):
+        raise _unexpected(reply)
+    return reply
+
+
+def bytes_of(reply: Reply) -> bytes:
+    if not isinstance(reply, bytes):
+        raise _unexpected(reply)
+    return reply
+
+
+def text_of(reply: Reply) -> str:
+    """Returns a name as ``os.fsdecode`` gives it: it is escaped before anyone reads it."""
+    return bytes_of(reply).decode("utf-8", "surrogateescape")
+
+
+def number_of(reply: Reply) -> int:
+    if not isinstance(reply, int):
+        raise _unexpected(reply)
+    return reply
+
+
+def fields_of(reply: Reply) -> dict[str, Reply]:
+    """Returns the pairs of a flat array, as the XINFO commands answer them."""
+    flat = list_of(reply)
+    if len(flat) % 2:
+        raise Nonsense("a field without a value")
+    return {text_of(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def section(reply: Reply) -> Mapping[str, str]:
+    """Returns the lines ``name:value`` of an answer to INFO; empty where this user may not ask."""
+    if isinstance(reply, ErrorReply):
+        return {}
+    lines = text_of(reply).split("\r\n")
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def id_order(id: str) -> tuple[int, int]:
+    """Returns the place of an id among others. Raises ``Nonsense`` for what is no id.
+
+    >>> id_order("9-1") < id_order("10-0") < id_order("10-2")
+    True
+    """
+    found = _ID.match(id)
+    if found is None:
+        raise Nonsense("an id that is none")
+    return int(found[1]), int(found[2])
+
+
+def entry_time(id: str) -> float:
+    """Returns when an entry was put, in epoch seconds, as its id says.
+
+    >>> entry_time("1763900000123-0")
+    1763900000.123
+    """
+    return id_order(id)[0] / 1000
+
+
+def _unexpected(reply: Reply) -> Exception:
+    return reply if isinstance(reply, ErrorReply) else Nonsense("another answer than what was asked for")
+
+
+# Lua scripts that only read. They spare the network the contents of entries, and run with EVAL_RO on a replica too. Each looks
+# at a few hundred entries at most, so that the server is held up for no more than about a millisecond.
+
+STREAM = """
+-- KEYS stream. XINFO STREAM with the sizes of the first and the last entry in place of their contents, which may be large.
+local found = redis.call('XINFO', 'STREAM', KEYS[1])
+for at = 1, #found, 2 do
+  local name, value = found[at], found[at + 1]
+  if (name == 'first-entry' or name == 'last-entry') and value then
+    local size = 0
+    for _, word in ipairs(value[2]) do size = size + #word end
+    found[at + 1] = {value[1], size}
+  end
+end
+return found
+"""
+
+_HEAD = """
+local function described(entry)  -- the size of its field data, else of all fields together
+  local all, data, source = 0, false, false
+  local fields = entry[2]
+  for at = 1, #fields, 2 do
+    all = all + #fields[at] + #fields[at + 1]
+    if fields[at] == 'data' then data = #fields[at + 1] end
+    if fields[at] == 'source' then source = fields[at + 1] end
+  end
+  return data or all, source
+end
+"""
+
+_HEADS = (
+    _HEAD
+    + """
+-- KEYS stream; ARGV from, to, at most so many. Returns id, size and source of each entry.
+local out = {}
+for _, entry in ipairs(redis.call('%s', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])) do
+  local size, source = described(entry)
+  out[#out + 1] = {entry[1], size, source}
+end
+return out
+"""
+)
+HEADS, HEADS_BACK = _HEADS % "XRANGE", _HEADS % "XREVRANGE"
+
+FIRST = """
+-- KEYS stream; ARGV from. Returns how many entries there are from there on, 0 or 1, its id, and its size.
+local found = redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', 1)[1]
+local size = 0
+for _, word in ipairs(found and found[2] or {}) do size = size + #word end
+return {found and 1 or 0, found and found[1] or '', size}
+"""
+
+_SKIP = """
+-- KEYS stream; ARGV from, to, at most so many. Returns how many entries there are, and the id of the last of them.
+local found = redis.call('%s', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])
+return {#found, #found > 0 and found[#found][1] or ''}
+"""
+SKIP, SKIP_BACK = _SKIP % "XRANGE", _SKIP % "XREVRANGE"
+
+CLAIMS = (
+    _HEAD
+    + """
+-- KEYS stream; ARGV group, from, at most so many, consumer. Returns id, consumer, milliseconds since the delivery, number of
+-- deliveries, size and source of each claim; the size is -1 where the entry was deleted or trimmed.
+local out = {}
+for _, claim in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], '+', ARGV[3], ARGV[4])) do
+  local entry = redis.call('XRANGE', KEYS[1], claim[1], claim[1])[1]
+  local size, source = -1, false
+  if entry then size, source = described(entry) end
+  out[#out + 1] = {claim[1], claim[2], claim[3], claim[4], size, source}
+end
+return out
+"""
+)
+
+SKIP_CLAIMS = """
+-- KEYS stream; ARGV group, from, at most so many, consumer. Returns how many claims there are, and the id of the last of them.
+local found = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], '+', ARGV[3], ARGV[4])
+return {#found, #found > 0 and found[#found][1] or ''}
+"""
+
+
+# Waits for changes: new entries by XREAD on a connection of its own, and all else by a look a second.
+
+_PERIOD = 1.0
+"""Seconds between two looks at least: claims, acks and leases send no event."""
+_BLOCK = 5.0
+_SLACK = 2.0
+_RETRY = 1.0
+
+
+class StreamChanges:
+    """Listens for entries of ``stream`` once somebody waits. ``wait`` and ``wake`` may be called from any thread."""
+
+    def __init__(self, endpoint: Endpoint, stream: str, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._server = StreamServer(endpoint, patience=_BLOCK + _SLACK)
+        self._stream = stream
+        self._monotonic = monotonic
+        self._looked = monotonic()
+        self._woken = threading.Event()
+        self._armed = threading.Event()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def looked(self) -> None:
+        """Notes that the reader looks: what comes from now on is a change."""
+        self._looked = self._monotonic()
+        self._woken.clear()
+        self._armed.set()
+
+    def wait(self, timeout: float) -> bool:
+        """Waits up to ``timeout`` seconds for an entry, ``wake``, or the time of the next look."""
+        if self._thread is None and timeout > 0:
+            self._thread = threading.Thread(target=self._listen, name="stream-changes", daemon=True)
+            self._thread.start()
+        left = max(0.0, self._looked + _PERIOD - self._monotonic())
+        woken = self._woken.wait(min(timeout, left))
+        self._woken.clear()
+        return woken or left <= timeout
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def close(self) -> None:
+        """Ends the listening. Its connection is closed by the thread, within seconds."""
+        self._ended.set()
+        self._armed.set()
+        self._woken.set()
+
+    def _listen(self) -> None:
+        while not self._ended.is_set():
+            self._armed.wait()
+            if self._ended.is_set():
+                break
+            try:
+                (reply,) = self._server.ask(("XREAD", "COUNT", 1, "BLOCK", int(_BLOCK * 1000), "STREAMS", self._stream, "$"))
+                if reply is None:
+                    continue
+                with told():
+                    list_of(reply)
+            except ServerTrouble:  # whoever looks says so
+                self._ended.wait(_RETRY)
+                continue
+            self._armed.clear()
+            self._woken.set()
+        self._server.close()
+
+
+# Finds the streams and groups that an address names, and says which there are where it names none.
+
+_STEPS = 20
+"""Steps through the keys for an advice."""
+_STEP = 1_000
+"""Keys that one step looks at."""
+_PATIENCE = 5.0
+"""Seconds that a search for a pattern may take."""
+_TOGETHER = 100
+_NAMED = 10
+_GROUPS_AT_MOST = 1_000
+
+
+def resolved(address: StreamAddress, login: Login) -> StreamAddress:
+    """Returns the address with its group: the only one of the stream, where it names none. A group that is named is taken as it
+    is while the server does not answer. Raises ``NotASpool`` and ``Unavailable``."""
+    if address.pattern:
+        found = find_groups(address, login)
+        if len(found) == 1:
+            return found[0]
+        raise NotASpool("the name stands for several groups", path=address.shown, advice=_name_one(one.name for one in found))
+    server = StreamServer(address.endpoint(login))
+    try:
+        groups = _groups(server, address)
+    except ServerTrouble as trouble:
+        if address.group is not None:
+            return address
+        raise _unavailable(trouble, address) from None
+    finally:
+        server.close()
+    if address.group is None and len(groups) == 1:
+        return replace(address, group=groups[0])
+    if address.group in groups:
+        return address
+    if not groups:
+        raise _without_groups(address)
+    what = "the stream has several groups" if address.group is None else "the stream has no such group"
+    raise NotASpool(what, path=address.shown, advice=_name_one(groups))
+
+
+def find_groups(address: StreamAddress, login: Login) -> list[StreamAddress]:
+    """Returns the addresses of all groups that an address stands for, by name: those of its stream, or of all streams that its
+    pattern matches. Raises ``NotASpool`` where there is none, and ``Unavailable``."""
+    server = StreamServer(address.endpoint(login))
+    try:
+        if not address.pattern:
+            groups = sorted(_groups(server, address))
+            if not groups:
+                raise _without_groups(address)
+            return [replace(address, group=group) for group in groups]
+        found = [
+            replace(address, stream=name, group=group, pattern=False)
+            for name, groups in _groups_of_all(server, _matching(server, address))
+            for group in sorted(groups)
+            if address.group is None or address.group == group
+        ]
+    except ServerTrouble as trouble:
+        raise _unavailable(trouble, address) from None
+    finally:
+        server.close()
+    if len(found) > _GROUPS_AT_MOST:
+        what = f"the name stands for {len(found):,} groups, more than can be watched at once"
+        raise NotASpool(what, path=address.shown, advice="write a narrower pattern")
+    if not found:
+        what = "no stream of such a name has a group" if address.group is None else "no stream of such a name has such a group"
+        raise NotASpool(what, path=address.shown, advice="redis-cli --scan --type stream lists the streams")
+    return found
+
+
+def _name_one(names: Iterable[str]) -> str:
+    known = sorted(names)
+    more = ", …" if len(known) > _NAMED else ""
+    return f"name one of them: {', '.join(map(escape, known[:_NAMED]))}{more}"
+
+
+def _without_groups(address: StreamAddress) -> NotASpool:
+    advice = f"spooltop init {address.server}#STREAM/GROUP makes one"
+    return NotASpool("the stream has no consumer group", path=address.shown, advice=advice)
+
+
+def _unavailable(trouble: ServerTrouble, address: StreamAddress) -> Unavailable:
+    return Unavailable(trouble.what, path=address.shown, advice=trouble.advice)
+
+
+def _groups_of_all(server: StreamServer, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yields the groups of each stream. One that is gone meanwhile, or that this user may not look at, has none."""
+    for start in range(0, len(names), _TOGETHER):
+        some = names[start : start + _TOGETHER]
+        replies = server.ask(*(("XINFO", "GROUPS", name) for name in some))
+        with told():
+            for name, reply in zip(some, replies, strict=True):
+                yield name, [] if isinstance(reply, ErrorReply) else _names_of(reply)
+
+
+def _groups(server: StreamServer, address: StreamAddress) -> list[str]:
+    (reply,) = server.ask(("XINFO", "GROUPS", address.stream))
+    if isinstance(reply, ErrorReply):
+        if "no such key" in str(reply):
+            raise NotASpool("there is no such stream", path=address.shown, advice=_there_are(server))
+        if str(reply).startswith("WRONGTYPE"):
+            raise NotASpool("that key is not a stream", path=address.shown, advice=_there_are(server))
+    with told():
+        return _names_of(reply)
+
+
+def _names_of(reply: Reply) -> list[str]:
+    return [text_of(fields_of(one)["name"]) for one in list_of(reply)]
+
+
+def _there_are(server: StreamServer) -> str:
+    """Says which streams there are, as far as a short search finds them."""
+    found: set[str] = set()
+    try:
+        for _, names in zip(range(_STEPS), _scanned(server, "*"), strict=False):
+            found.update(map(escape, names))
+            if len(found) > _NAMED:
+                break
+    except ServerTrouble:
+        return "look at the name"
+    if not found:
+        return "spooltop init ADDRESS#STREAM/GROUP makes one"
+    more = ", …" if len(found) > _NAMED else ""
+    return f"there are {', '.join(sorted(found)[:_NAMED])}{more}" if len(found) > 1 else f"there is {found.pop()}"
+
+
+def _matching(server: StreamServer, address: StreamAddress) -> list[str]:
+    """Returns the names of all streams that a pattern matches. Raises ``NotASpool`` where there are too many keys to look at."""
+    found: set[str] = set()
+    until = time.monotonic() + _PATIENCE
+    for steps, names in enumerate(_scanned(server, address.stream), 1):
+        found.update(names)
+        if time.monotonic() > until:
+            what = f"the server has too many keys to search for a pattern: {steps * _STEP:,} in {_PATIENCE:g} s were not all"
+            raise NotASpool(what, path=address.shown, advice="name the streams")
+    return sorted(found)
+
+
+def _scanned(server: StreamServer, pattern: str) -> Iterator[list[str]]:
+    """Yields names of streams, for each step through the keys; the side streams of spooltop are left out."""
+    at: bytes | str = "0"
+    while True:
+        (reply,) = server.ask(("SCAN", at, "MATCH", pattern, "COUNT", _STEP, "TYPE", "stream"))
+        with told():
+            after, names = list_of(reply)
+            at = text_of(after)
+            found = [text_of(one) for one in list_of(names)]
+        yield [name for name in found if ":spooltop:" not in name]
+        if at == "0":
+            return
