@@ -202,7 +202,7 @@ def test_a_record_whose_changes_are_forged_is_none(world: StreamWorld, changes: 
         done(control, Action.HOLD, Box.NEW)
         # Folders of other tests go meanwhile: glob passes over them.
         (journal,) = (Path(file) for root in (world.state, ROOT_STATE)
-                      for file in glob(f"{root}/**/*{world.group}*/messages.jsonl", recursive=True))  # fmt: skip
+                      for file in glob(f"{root}/**/*{world.group}*/messages.jsonl", recursive=True))  # noqa: PTH207
         lines = [json.loads(line) for line in journal.read_text().replace("\0", "").splitlines()]
         for line in lines:
             if "changes" in line:
