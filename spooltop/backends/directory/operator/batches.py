@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from spooltop.engine.set_aside import meta_name
 from spooltop.model.operations.chunked import CHUNK, Column, column_of, expand
-from spooltop.model.operations.plan import Outcome, Plan
+from spooltop.model.operations.plan import Item, Outcome, Plan, item_columns
 from spooltop.model.operations.results import Columns, Results
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Verdict
 
 from ..journal import BatchOutcome, MoveColumns
 from ..storage.location import Folders, Place, in_folder
-from .packed_items import BOX, VERDICT, Batch, Refs
+from .packed_items import BOX, VERDICT, Refs, refs_of
 from .rules import FORCEABLE, RULES
 
 
@@ -131,9 +131,9 @@ class MoveBatch:
 
 def _all_done(plan: Plan, start: int) -> Results:
     """The results of the chunk of a plan that begins at ``start``, when all its moves are done as the action says."""
-    chunk = Batch.of(plan.items[start : start + CHUNK])
-    became = _to_names(chunk.refs, CHUNK, deletes=plan.deletes)
-    return Results(Columns(chunk.columns.ids, chunk.columns.names, [Outcome.DONE] * CHUNK, [""] * CHUNK, became))
+    items = plan.items[start : start + CHUNK]
+    became, columns = _to_names(refs_of(items), CHUNK, deletes=plan.deletes), item_columns(items)
+    return Results(Columns(columns.ids, columns.names, [Outcome.DONE] * CHUNK, [""] * CHUNK, became))
 
 
 def batches_of(
@@ -142,13 +142,13 @@ def batches_of(
     """Yields the moves of each of ``parts`` of the items of ``plan``, in their order, at least one each. ``clock`` returns epoch
     seconds. ``many``: the names of the metadata in a folder are listed once, rather than asked for with each message."""
     for part in parts:
-        items = Batch.of(plan.items[part])
+        items = plan.items[part]
         runs = list(_runs(folders, _Modes(plan, user, clock()), items, many=many))
-        yield MoveBatch(runs, items.columns.ids, partial(_all_done, plan, part.start))
+        yield MoveBatch(runs, item_columns(items).ids, partial(_all_done, plan, part.start))
 
 
-def _runs(folders: Folders, modes: _Modes, items: Batch, *, many: bool) -> Iterator[Run]:
-    refs, count = items.refs, len(items)
+def _runs(folders: Folders, modes: _Modes, items: Sequence[Item], *, many: bool) -> Iterator[Run]:
+    refs, count = refs_of(items), len(items)
     elsewhere: Column = ("",)
     if modes.requeues and refs.to != (None,):
         elsewhere = [item.warning if to else "" for item, to in zip(items, expand(refs.to, count), strict=True)]

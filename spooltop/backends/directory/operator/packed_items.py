@@ -12,7 +12,7 @@ from spooltop.engine import names as grammar
 from spooltop.model.operations.chunked import CHUNK, Chunked, Column, column_of, columns_of, cut, expand, joined, pack
 from spooltop.model.operations.plan import Item, ItemColumns
 from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Json, Owner, Verdict
+from spooltop.model.vocabulary import Box, Owner, Verdict
 from spooltop.records import replace
 
 from ..storage.location import FileStatus, Place, Ref, in_folder
@@ -62,11 +62,6 @@ class MessageColumns(NamedTuple):
             return ids_of(BOX[self.box[0]], self.name, ends)
         boxes = (BOX[word] for word in self.box)
         return [ids_of(box, [name], [end])[0] for box, name, end in zip(boxes, self.name, ends, strict=True)]
-
-    @classmethod
-    def of(cls, messages: Sequence[Message]) -> MessageColumns:
-        """Returns the columns of at least one message."""
-        return cls._make(columns_of(messages))._replace(name=[one.name for one in messages])
 
 
 class TargetColumns(NamedTuple):
@@ -195,17 +190,6 @@ class Batch(Sequence[Item]):
         self._moves = TargetColumns._make(columns[_MESSAGE:])
         self._count = count
 
-    @classmethod
-    def of(cls, items: Sequence[Item]) -> Batch:
-        """Returns the columns of ``items``. Raises ``TypeError`` for an item of something else than a directory spool."""
-        if isinstance(items, cls):
-            return items
-        values = [item.values for item in items if isinstance(item, _PackedItem)]
-        if len(values) != len(items):
-            raise TypeError("not of a directory spool")
-        messages = MessageColumns.of([Message._make(one[:_MESSAGE]) for one in values])
-        return cls([*messages, *columns_of([one[_MESSAGE:] for one in values])], len(items))
-
     def __len__(self) -> int:
         return self._count
 
@@ -220,10 +204,10 @@ class Batch(Sequence[Item]):
             return [self[place] for place in range(*index.indices(self._count))]
         if not -self._count <= index < self._count:
             raise IndexError(index)
-        return _made([column[index] if isinstance(column, list) else column[0] for column in self.packed])
+        return _item([column[index] if isinstance(column, list) else column[0] for column in self.packed])
 
     def __iter__(self) -> Iterator[Item]:
-        return map(_made, zip(*[expand(column, self._count) for column in self.packed], strict=True))
+        return map(_item, zip(*[expand(column, self._count) for column in self.packed], strict=True))
 
     @cached_property
     def columns(self) -> ItemColumns:
@@ -248,77 +232,37 @@ class Batch(Sequence[Item]):
         return expand(column, self._count)
 
 
-class _PackedItem(Item):
-    """An item whose row and pin are made when they are asked for. Equal to the same item in a list."""
-
-    __slots__ = ("values",)
-
-    values: Sequence[Any]
-
-    @property
-    def _message(self) -> Message:
-        return Message._make(self.values[:_MESSAGE])
-
-    @property
-    def row(self) -> Row:
-        return self._message.row
-
-    @property
-    def ref(self) -> Ref:
-        one = self._message
-        to_box, to_folder, kept, suffix, meta, to, _ = self.values[_MESSAGE:]
-        target = None if to_box is None else Place(BOX[to_box], one.name[:kept] + suffix, to_folder)
-        (token,) = _tokens([one.name], [one.token_at], [one.box])
-        place = Place(BOX[one.box], one.name, one.folder)
-        return Ref(place, one.ino, one.size, one.ctime_ns, one.folder_id, token, target, meta, None if to is None else BOX[to])
-
-    @property
-    def warning(self) -> str:
-        return str(self.values[-1])
-
-    @property
-    def words(self) -> str:
-        return ""  # the action says what becomes of a message
-
-    @property
-    def value(self) -> Json:
-        return None  # of no message
-
-    @property
-    def box(self) -> Box:
-        return BOX[self._message.box]
-
-    @property
-    def id(self) -> str:
-        one = self._message
-        return one.name[: one.id_end] or one.parsed.id
-
-    @property
-    def name(self) -> str:
-        return self._message.name
-
-    @property
-    def verdict(self) -> Verdict | None:
-        return VERDICT[self._message.verdict]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Item):
-            return NotImplemented
-        return (self.row, self.ref, self.warning, self.words) == (other.row, other.ref, other.warning, other.words)
-
-    __hash__ = Item.__hash__
-
-
-_new_item = object.__new__
-_set_values = _PackedItem.__dict__["values"].__set__
-"""Past what keeps an item from being changed, and past making a row for it."""
 _MESSAGE = len(MessageColumns._fields)
 
 
-def _made(values: Sequence[Any]) -> Item:
-    item = _new_item(_PackedItem)
-    _set_values(item, values)
-    return item
+def _item(values: Sequence[Any]) -> Item:
+    message = Message._make(values[:_MESSAGE])
+    to_box, to_folder, kept, suffix, meta, to, warning = values[_MESSAGE:]
+    target = None if to_box is None else Place(BOX[to_box], message.name[:kept] + suffix, to_folder)
+    (token,) = _tokens([message.name], [message.token_at], [message.box])
+    ref = Ref(
+        Place(BOX[message.box], message.name, message.folder), message.ino, message.size, message.ctime_ns, message.folder_id,
+        token, target, meta, None if to is None else BOX[to],
+    )  # fmt: skip
+    return Item(message.row, ref, warning)
+
+
+def refs_of(items: Sequence[Item]) -> Refs:
+    """Returns the pins of items, at least one, by columns. Raises ``TypeError`` for an item of something else than a directory
+    spool."""
+    return items.refs if isinstance(items, Batch) else Refs._make(columns_of(map(_pin, items)))
+
+
+def _pin(item: Item) -> tuple[Any, ...]:
+    ref, verdict = item.ref, item.verdict
+    if not isinstance(ref, Ref):
+        raise TypeError("not of a directory spool")
+    place, target = ref.place, ref.target
+    return (
+        place.box.value, place.name, place.folder, ref.ino, ref.size, ref.ctime_ns, ref.folder_id, ref.token,
+        target and target.box.value, target.name if target else "", target.folder if target else "",
+        ref.meta, ref.box and ref.box.value, verdict and verdict.value,
+    )  # fmt: skip
 
 
 def _tokens(names: Sequence[str], places: Sequence[int], boxes: Sequence[str]) -> list[str | None]:
