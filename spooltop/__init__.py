@@ -2,9 +2,7 @@
 
 The packages, from the lowest layer to the highest. Imports go down only (``import-linter`` holds it in CI):
 
-- ``errors`` exceptions that the user must see; ``records`` dataclasses that are made quickly;
-  ``patterns`` regular expressions that are compiled when they are used; ``stop_event`` an event for threads that wait on
-  descriptors
+- ``errors`` exceptions that the user must see; ``stop_event`` an event for threads that wait on descriptors
 - ``model`` values, frozen and pure
 - ``engine`` the queue itself: put, claim, ack, cursors, tickets; usable without the layers above it
 - ``backends`` kinds of spools: how they are read, watched and changed

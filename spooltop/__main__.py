@@ -94,7 +94,7 @@ def _spools(splash: Splash, leave: Leave | None) -> SpoolsDashboard:
 
 
 def _drawn(options: Namespace, splash: Splash) -> Options:
-    from spooltop.records import replace
+    from msgspec.structs import replace
 
     from . import tui
 

@@ -15,10 +15,11 @@ from contextlib import suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from .engine.arguments import closed
 from .errors import Closed, Refused
 from .model.vocabulary import Action
-from .records import replace
 from .run_each import call_watched
 
 if TYPE_CHECKING:

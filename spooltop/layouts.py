@@ -7,6 +7,8 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from spooltop.backends.directory.liveness.processes import Processes
 from spooltop.backends.directory.standalone_reader import LocalSurroundings
 from spooltop.backends.layouts.definition import Layout
@@ -15,7 +17,6 @@ from spooltop.backends.layouts.queue_dirs import MOST
 from spooltop.backends.layouts.reader import RowMaker
 from spooltop.backends.layouts.sort_files import Conditions, fact_of, open_root, sort_files, why_not
 from spooltop.backends.layouts.verdicts import judged_rows
-from spooltop.records import dataclass
 
 from .errors import NotASpool, Unreadable
 from .model.row import Row
@@ -23,8 +24,7 @@ from .model.row import Row
 _FORM = os.path.join(os.path.dirname(SHIPPED), "form.toml")
 
 
-@dataclass(frozen=True, slots=True)
-class KnownLayout:
+class KnownLayout(Struct, frozen=True):
     """A layout file. ``name`` is empty where ``error`` says why it is not used; ``ships``: it comes with spooltop; ``shadowed``:
     a layout of this name was found before. ``boxes`` are those that it puts files into; ``warnings`` say what its author may not
     have meant."""
@@ -38,8 +38,7 @@ class KnownLayout:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SortedFile:
+class SortedFile(Struct, frozen=True):
     """A file and the box that a layout puts it into. ``rule`` is the path of the match; of a file in no box (``box`` empty) it
     says what else the file is, or that nothing matches it. ``facts`` are times (epoch seconds), numbers and texts by name.
     ``row`` is the message as every view shows it, with its age, holder and verdict; None for a file in no box."""

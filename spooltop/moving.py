@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct, field
+
 from spooltop.model.queue import InterruptedMove, MessageMover, Queue, QueueCounts
-from spooltop.records import dataclass, field
 
 from .errors import ClaimLost, SpooltopError, Unavailable
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """Numbers of messages: ``moved``; ``known``, which an earlier run had put, so that only their acks were missing; ``taken``,
     which an operator took back while they were put, so that both queues have them. ``left`` counts what the source has at the
     end, ``elsewhere`` the claims of killed moves by the names of their targets. ``stopped``: before all were moved."""

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from .backends.registry import identify, lock_source
 from .errors import UsageError
 from .model.backend import OpenAs, OpenSettings
 from .model.look.snapshot import Problem, Severity
 from .model.redact import Redactor
-from .records import dataclass, replace
 
 if TYPE_CHECKING:
     from .model.backend import LockSource, OpenedOperator, SideWatch
@@ -92,8 +94,7 @@ class SnapshotMaker:
         return apply_mutes(snapshot, *self._mutes.ends())
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """Arguments of ``control.open_control``, which explains them."""
 
     read_only: bool
@@ -108,8 +109,7 @@ class Wanted:
     owners: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ControlParts:
+class ControlParts(Struct, frozen=True):
     """Parts of a ``Control``.
 
     ``operations`` opens the operators on first use, so that reading does not wait for them; None for a target that has nothing to

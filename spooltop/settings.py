@@ -16,10 +16,11 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from msgspec import Struct, field
+
 from spooltop.engine.system.files import Content, NotRegular, read_small, why_mistrusted
 from spooltop.model.target import Target, full_name, has_password, has_scheme
 from spooltop.model.text import escape
-from spooltop.records import dataclass, field, fields
 
 from .errors import UsageError
 from .observe.thresholds import PREFIX, Thresholds
@@ -41,11 +42,10 @@ _WORDS = (
 )  # fmt: skip
 SECRET = "redis_password"
 """Setting whose value is never shown."""
-NAMES = (*(one.name for one in fields(Thresholds)), *LISTS, *_WORDS)
+NAMES = (*Thresholds.__struct_fields__, *LISTS, *_WORDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """``words`` are the settings as the environment writes them (``SPOOLTOP_NAME`` → text, and the rest of the environment);
     ``origins`` says where each is set: ``SPOOLTOP_NAME``, or ``name in FILE``."""
 

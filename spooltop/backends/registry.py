@@ -11,9 +11,10 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from spooltop.errors import NotASpool
 from spooltop.model.target import has_scheme, without_secrets
-from spooltop.records import replace
 
 if TYPE_CHECKING:
     from spooltop.model.backend import Backend, LockSource, OpenAs

@@ -7,13 +7,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 
+from msgspec.structs import replace
+
 from spooltop.model.filters import query as filters
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.observation import AGE_BOUNDS, AHEAD, Ages, SourceAges
 from spooltop.model.protocols import ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Key
-from spooltop.records import replace
 
 # Counts of messages by age, for every kind of queue that knows when a message was put.
 

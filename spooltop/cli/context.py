@@ -8,8 +8,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
+
 from spooltop.errors import SpooltopError, Unavailable, UsageError
-from spooltop.records import dataclass
 
 from .terminal import Terminal
 
@@ -56,8 +57,7 @@ def _no_spools(spools: SpoolsWatch, options: argparse.Namespace) -> int:
     raise UsageError("no dashboard can be opened from here")
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """Environment of a command. ``open`` takes the arguments of ``control.open_control``."""
 
     terminal: Terminal

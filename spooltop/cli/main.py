@@ -5,17 +5,18 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from spooltop import __version__
 from spooltop.errors import DoesNotAnswer, NotASpool, SpooltopError, Unreadable, UsageError
 from spooltop.model.text import escape
-from spooltop.patterns import pattern
-from spooltop.records import replace
 
 from .context import Context, Dashboard, Opener, SpoolsDashboard, targets_of, watching
 from .parser import COMMANDS, Command, command_of, near_command, overview, parser_of
@@ -28,7 +29,7 @@ from .terminal import OutputFailed, Terminal
 _NEEDED = ("textual", "watchfiles", "psutil", "filelock")
 _EXTRAS = {"redis": "redis", "prometheus_client": "metrics"}
 """Packages that only an extra of spooltop needs, with the extra."""
-_PACKAGE = pattern(r"([A-Za-z0-9_.]+?)-([0-9][^-]*)(?:-py[0-9.]+)?\.(?:dist|egg)-info")
+_PACKAGE = re.compile(r"([A-Za-z0-9_.]+?)-([0-9][^-]*)(?:-py[0-9.]+)?\.(?:dist|egg)-info")
 
 
 def versions() -> Iterator[str]:

@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from msgspec import Struct
+
 from spooltop.errors import UsageError
-from spooltop.records import dataclass
 
 from . import options
 
@@ -66,8 +67,7 @@ class Parser(argparse.ArgumentParser):
         return args
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command. ``runs`` is "module:function" below this package, imported only when the command is called."""
 
     name: str

@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from spooltop.records import dataclass
+from msgspec import Struct
 
 from .atomic import drop_drafts, open_shared
 from .cursors import timeouts_since
@@ -33,8 +33,7 @@ _PATIENCE = 0.2
 """Seconds that counting waits for its own file: a count is no reason to hang."""
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Struct, frozen=True):
     """``n`` times ``what`` happened, to ``of`` (a lock, a source; "" for none), at about ``at`` (epoch seconds; 0: long ago)."""
 
     at: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,6 @@ from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, Usag
 from spooltop.model.cursors import same_json
 from spooltop.model.text import escape, finite, json_object
 from spooltop.model.vocabulary import Json
-from spooltop.patterns import pattern
 
 from .arguments import OwnedDescriptor, absolute_path, check_seconds, check_text, closed
 from .atomic import drop_drafts, make_file, publish
@@ -26,7 +26,7 @@ from .system.syscalls import translating
 # Sections in the text of a cursor file: one is replaced, and every other byte stays as it is.
 
 _BLANK = " \t\n\r"
-_SPACE = pattern(r"[ \t\n\r]*")
+_SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
 

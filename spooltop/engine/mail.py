@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
@@ -9,14 +10,13 @@ from typing import NamedTuple
 from spooltop.errors import MailFolder
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
-from spooltop.patterns import pattern
 
 from .dirs import OWN, SpoolDirs
 from .names import has_own_tail, is_mail_name, may_be_mail_name, parse
 
 LOOKED_AT = 4096
 """Maximum number of names of a directory that are examined."""
-_MAIL_ROOT = pattern(r"dovecot|courier|(?:maildirfolder|maildirsize)\Z")
+_MAIL_ROOT = re.compile(r"dovecot|courier|(?:maildirfolder|maildirsize)\Z")
 _MAIL_FILES = (
     "maildirfolder", "maildirsize", "dovecot-uidlist", "dovecot-uidvalidity", "dovecot.index", "dovecot.index.log",
     "dovecot-keywords", "courierimapuiddb", "courierimapsubscribed", "courierimapkeywords", "courierimaphieracl",

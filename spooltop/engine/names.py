@@ -19,8 +19,6 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from spooltop.patterns import pattern
-
 MAX_NAME = 255
 """Longest name a directory takes, in bytes."""
 MAX_NEW = 150
@@ -39,13 +37,13 @@ use the rest of ``MAX_NEW``, and is left out if that is not enough."""
 LATEST = 95_617_584_000_000_000
 """The year 5000, in µs since the epoch: a later time would not be read back."""
 
-_PLAIN = pattern(r"[A-Za-z0-9._-]*\Z")
+_PLAIN = re.compile(r"[A-Za-z0-9._-]*\Z")
 # Each character can be taken in one way only, so a failed match is linear. No possessive group ("(?:…)++") does it: before
 # Python 3.11.5 those kept half of a part that failed, a "%" without its digits (cpython gh-106052).
 _VALUE = r"(?=[A-Za-z0-9._%-])[A-Za-z0-9._-]*(?:%[0-9A-F]{2}[A-Za-z0-9._-]*)*"
-_ENCODED = pattern(_VALUE + r"\Z")
-_OWN_ID = pattern(r"[0-9]{16}\.P[0-9]{1,10}R[0-9a-f]{16}\." + _VALUE + r"\Z")
-_ATTRIBUTES = pattern(
+_ENCODED = re.compile(_VALUE + r"\Z")
+_OWN_ID = re.compile(r"[0-9]{16}\.P[0-9]{1,10}R[0-9a-f]{16}\." + _VALUE + r"\Z")
+_ATTRIBUTES = re.compile(
     r"(?P<id>" + _VALUE + r")"
     r"(?:,s=(?P<source>" + _VALUE + r"))?"
     r"(?:,n=(?P<attempts>0|[1-9][0-9]{0,8}))?"
@@ -53,17 +51,17 @@ _ATTRIBUTES = pattern(
     r"(?:,e=(?=[^,]{1,24}(?:,|\Z))(?P<ended>" + _VALUE + r"))?"
     r"(?P<canary>,x=1)?\Z"
 )
-_CLAIM = pattern(r",c=([0-9a-f]{32})\.([0-9]{1,17}):2,P([0-9]{1,10})\Z")
+_CLAIM = re.compile(r",c=([0-9a-f]{32})\.([0-9]{1,17}):2,P([0-9]{1,10})\Z")
 _TAIL_AT_MOST = 67
 """Characters of the tail of a claim."""
-_PID = pattern(r":(?:2,)?P([0-9]{1,10})\Z")
-_FLAGS = pattern(r":2,([A-Za-z]*)\Z")
-_NOT_BEFORE = pattern(r",t=([0-9]{1,17})(?:,e=[A-Za-z0-9._%-]{1,24})?(?:,x=1)?\Z")
-_MAIL = pattern(r"[0-9]{10}\.(?:[#XRIVMPQH][0-9A-Fa-f]+){2,}(?:_[0-9]+)?(?=[.,]|\Z)")
-_MAYBE_MAIL = pattern(r"[0-9]{10}(?:_[0-9]+)?\.(?:[0-9]+|[#XRIVMPQH][0-9A-Fa-f]+)(?:_[0-9]+)?\.[^.]")
-_MAIL_TIME = pattern(r"([0-9]{10})\.M([0-9]{1,6})P")
-_MICROSECONDS = pattern(r"[0-9]{16}(?![0-9])")
-_SECONDS = pattern(r"[0-9]{10}(?![0-9])")
+_PID = re.compile(r":(?:2,)?P([0-9]{1,10})\Z")
+_FLAGS = re.compile(r":2,([A-Za-z]*)\Z")
+_NOT_BEFORE = re.compile(r",t=([0-9]{1,17})(?:,e=[A-Za-z0-9._%-]{1,24})?(?:,x=1)?\Z")
+_MAIL = re.compile(r"[0-9]{10}\.(?:[#XRIVMPQH][0-9A-Fa-f]+){2,}(?:_[0-9]+)?(?=[.,]|\Z)")
+_MAYBE_MAIL = re.compile(r"[0-9]{10}(?:_[0-9]+)?\.(?:[0-9]+|[#XRIVMPQH][0-9A-Fa-f]+)(?:_[0-9]+)?\.[^.]")
+_MAIL_TIME = re.compile(r"([0-9]{10})\.M([0-9]{1,6})P")
+_MICROSECONDS = re.compile(r"[0-9]{16}(?![0-9])")
+_SECONDS = re.compile(r"[0-9]{10}(?![0-9])")
 
 
 class Name(NamedTuple):

@@ -13,11 +13,12 @@ import json
 import os
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from spooltop.errors import UsageError
 from spooltop.model.queue import QueueIdentity
 from spooltop.model.text import escape, finite, json_object
 from spooltop.model.vocabulary import Owner, Verdict
-from spooltop.records import dataclass
 
 from .dirs import SpoolDirs
 from .names import in_cur
@@ -71,8 +72,7 @@ class Presence(NamedTuple):
         return Owner(self.host, self.pid, self.since, self.command, moves_to=moves_to)
 
 
-@dataclass(frozen=True, slots=True)
-class Vantage:
+class Vantage(Struct, frozen=True):
     """Point of view from which claims are judged: ``machine``, whether only one machine can have the file system mounted at a
     time (``local``), and whether a setting declares that only this machine ever did (``only_here``, the setting
     ``claims.hosts``)."""

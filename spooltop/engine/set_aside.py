@@ -17,9 +17,10 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from msgspec import Struct
+
 from spooltop.model.text import json_object
 from spooltop.model.vocabulary import ASIDE, Box, Json
-from spooltop.records import dataclass
 
 from .atomic import write_new
 from .dirs import SpoolDirs
@@ -29,8 +30,7 @@ from .system.files import Files, read_small
 _META_CAP = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """Message that was set aside."""
 
     box: Box

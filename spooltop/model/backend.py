@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from spooltop.records import dataclass, field
+from msgspec import Struct, field
 
 from .redact import Redactor
 from .vocabulary import Action, Box
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 _NO_MESSAGES = (Action.UNDO, Action.SET_CURSOR, Action.UNLOCK, Action.PAUSE, Action.RESUME)
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True):
     """The reason for each action that is not available, in words that say what to do. An action that is not named is allowed.
     ``commands`` are those of the queue's own program that do what is not available here, with ``{id}`` for the message. ``boxes``
     are those that an action takes messages from; an action that is not named takes them from where it does in a spool."""
@@ -88,8 +87,7 @@ SPOOL = "spool"
 """The word for a job spool, where others name a layout."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAs:
+class OpenAs(Struct, frozen=True):
     """Options that decide what a path is. ``as_kind`` names it: ``spool`` treats a mail folder as a job spool, any other word is
     the layout of a directory. ``locks`` treats any other directory as one of lock files. ``cursor_files`` make a target of any
     directory. ``environ`` says where the user's own layouts are."""
@@ -105,8 +103,7 @@ class OpenAs:
         return self.as_kind == SPOOL
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSettings:
+class OpenSettings(Struct, frozen=True):
     """Options and settings with which a target is opened.
 
     ``read_only`` says why nothing may be changed. With ``watch`` the reader listens for changes. ``words`` are all settings as
@@ -133,8 +130,7 @@ class OpenSettings:
     side_files: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedOperator:
+class OpenedOperator(Struct, frozen=True):
     """Operator of a target. ``flags`` are the options that a command needs to open the target again. ``consumers`` looks at who
     takes what is moved to ``new``: the observation may be of the claims alone. ``keeps_trash``: what is purged goes to a trash
     that expires."""
@@ -159,8 +155,7 @@ class SideWatch(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedTarget:
+class OpenedTarget(Struct, frozen=True):
     """Opened target. ``operator`` opens what changes it, on first use: reading does not wait for that; None for a target that
     has nothing to change."""
 

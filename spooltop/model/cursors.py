@@ -9,8 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
-from spooltop.patterns import pattern
-from spooltop.records import dataclass, field
+from msgspec import Struct, field
 
 from .look.locks import LockHolder
 from .text import escape
@@ -24,8 +23,7 @@ VERDICTS = (
 """All verdicts on cursors."""
 
 
-@dataclass(frozen=True, slots=True)
-class CursorWrite:
+class CursorWrite(Struct, frozen=True):
     """A line of ``.cursors.journal``: a write by ``CursorFile.advance``, under its lock. ``old`` is the replaced value."""
 
     at: float
@@ -35,8 +33,7 @@ class CursorWrite:
     writer: LockHolder
 
 
-@dataclass(frozen=True, slots=True)
-class CursorVersion:
+class CursorVersion(Struct, frozen=True):
     """A content that a cursor file had between two looks.
 
     ``read_at``: when it was read; ``mtime``: when it was written by the file's own time. ``unread``: number of writes between the
@@ -51,8 +48,7 @@ class CursorVersion:
     writer: LockHolder | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CursorSource:
+class CursorSource(Struct, frozen=True):
     """A cursor file as it was read, or the cursors that a server keeps.
 
     ``sections`` is source → value; None if it does not parse (``error`` says why). ``shared`` is False for one file per source.
@@ -99,8 +95,7 @@ class CursorSource:
         return (self.inode, self.mtime, self.size) if self.version is None else self.version
 
 
-@dataclass(frozen=True, slots=True)
-class Poll:
+class Poll(Struct, frozen=True):
     """A poll according to its log: ``new`` messages from the cursor ``start``, ``end`` after it, as written in ``line``."""
 
     source: str
@@ -111,8 +106,7 @@ class Poll:
     line: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CursorSection:
+class CursorSection(Struct, frozen=True):
     """A source's value in one file, as written: an entry of the history.
 
     ``shown`` is the cursor in it, escaped ("" if it is the value itself). ``held_by`` are those that were seen to hold the lock.
@@ -137,8 +131,7 @@ class CursorSection:
     """True if the journal records it: written by ``CursorFile.advance``, under the lock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(Struct, frozen=True):
     """A source's cursor with its verdict, as ``observe`` derived it from many looks.
 
     ``value`` is the current value in the file (the last good one if it does not parse). ``verdict`` is one of ``VERDICTS``;
@@ -207,9 +200,9 @@ def cursor_keys(cursors: Sequence[Cursor]) -> list[str]:
 # Finds the cursor in its section, orders two cursors, and writes them.
 
 _NAMED = ("cursor", "value", "offset", "id")
-_POSITION = pattern(r"id|seq|cursor|offset|row|pos", re.IGNORECASE)
-_DIGITS = pattern(r"-?[0-9]{1,4000}")
-_DATE = pattern(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?", re.DOTALL)
+_POSITION = re.compile(r"id|seq|cursor|offset|row|pos", re.IGNORECASE)
+_DIGITS = re.compile(r"-?[0-9]{1,4000}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?", re.DOTALL)
 _DEEPEST = 4
 _KINDS = {
     type(None): "null", bool: "a boolean", int: "an integer", float: "a decimal number", str: "a string", list: "a list",
@@ -339,8 +332,7 @@ def same_json(one: Json, other: Json) -> bool:
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,3999})")
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedValue:
+class ParsedValue(Struct, frozen=True):
     """``value`` is the whole section as it will be stored in the file; ``words`` say how the text was read."""
 
     value: Json

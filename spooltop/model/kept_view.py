@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spooltop.records import dataclass, field
+from msgspec import Struct, field
 
 from .protocols import Sort
 
 
-@dataclass(frozen=True, slots=True)
-class KeptView:
+class KeptView(Struct, frozen=True):
     """The choices that are kept. ``view`` is the one in front ("": none is kept), ``sorts`` the orders of lists by their boxes
     and "consumers". No filter is kept in force, because it would hide trouble from somebody who has forgotten it:
     ``last_filter`` is only what ``n`` goes on with."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from spooltop.patterns import pattern
-from spooltop.records import dataclass
+import re
+
+from msgspec import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 # Parser for the kernel's table of locks: ``/proc/locks`` and the ``lock:`` lines of fdinfo, proc_locks(5). Pure.
 
-_LINE = pattern(
+_LINE = re.compile(
     rb"(\d+):\s*(?:(->)\s*)?(FLOCK|POSIX|OFDLCK|LEASE|DELEG|ACCESS)\s+(\S+)\s+(\S+)\s+(-?\d+)\s+([0-9a-fA-F]+):([0-9a-fA-F]+):(\d+)\s"
 )
 _KINDS = {b"FLOCK": "flock", b"POSIX": "posix", b"OFDLCK": "ofd"}
@@ -20,8 +21,7 @@ _KINDS = {b"FLOCK": "flock", b"POSIX": "posix", b"OFDLCK": "ofd"}
 Device = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class LockLine:
+class LockLine(Struct, frozen=True):
     """A line of the table: ``kind`` flock, posix or ofd; ``pid`` is -1 or 0 where the kernel gives none; ``device`` (major,
     minor); ``exclusive``: a write lock, which except for a flock needs a descriptor open for writing."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from spooltop.records import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from .filters.selection import Selection
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from .vocabulary import Action, Box, Json, Key
 
 
-@dataclass(frozen=True, slots=True)
-class Sort:
+class Sort(Struct, frozen=True):
     """Order of a list. ``column``: age (time since put), held (time in the box), size, source, tries, verdict, name."""
 
     column: str = "age"
@@ -30,8 +29,7 @@ FIRST_SORT: Mapping[str, Sort] = {"cur": Sort("verdict"), "tmp": Sort("verdict")
 """The order in which a box is listed first, where it is not by age: the worst verdict, then who has it for the longest time."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListQuery:
+class ListQuery(Struct, frozen=True):
     """A box to list, narrowed by a filter (grammar: ``model.filters.query``) and by a selection, in an order."""
 
     box: Box

@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self, TypeAlias
 
-from spooltop.records import dataclass, field
+from msgspec import Struct, field
 
 from .text import escape
 
@@ -47,8 +47,7 @@ class InterruptedMove(NamedTuple):
     claims: Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueCounts:
+class QueueCounts(Struct, frozen=True):
     """Messages of a queue by what they wait for: ``ready`` may be claimed now, ``delayed`` later, ``unclaimable`` never (the
     name is too long). The others are claimed: by consumers that are ``running``, ``dead`` or ``unknown``. ``leases_end`` is the
     number of seconds until the last lease of those that run ends if it is not renewed; None where there are no leases."""
@@ -156,8 +155,7 @@ class Guarantee(StrEnum):
     DELAY = "delay"
 
 
-@dataclass(frozen=True, slots=True)
-class QueueOptions:
+class QueueOptions(Struct, frozen=True):
     """Options with which a queue is opened. ``action`` is the word for it in errors ("put"). ``durable`` asks for ``DURABLE``
     where the queue lets its users choose; ``hosts`` is the setting ``claims.hosts``; ``as_spool`` treats a mail folder as a job
     spool. ``create`` makes what is missing on a server. ``words`` loads all settings as the environment writes them."""

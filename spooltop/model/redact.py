@@ -10,13 +10,11 @@ import os
 import re
 from collections.abc import Collection
 
-from spooltop.patterns import pattern
-
 from .vocabulary import Json
 
 REDACTED = "‹redacted›"
 
-_MARKED = pattern("‹redacted( [0-9a-f]{6})?›")
+_MARKED = re.compile("‹redacted( [0-9a-f]{6})?›")
 _WIDE = (("utf-16-le", 0), ("utf-16-be", 0), ("utf-16-le", 1), ("utf-16-be", 1), ("utf-32-le", 0), ("utf-32-be", 0))
 """Encodings whose ASCII characters contain NUL, and the byte at which the text may begin."""
 _DEEPEST_VALUE = 100
@@ -102,16 +100,16 @@ def unredact(value: Json, original: Json) -> Json:
     return value
 
 
-_KEY = pattern(rb'"((?:[^"\\]|\\.)*+)"\s*+:\s*+', re.DOTALL)
-_STRING = pattern(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
-_PLAIN = pattern(rb"[^,}\]\s]*+")
-_ESCAPE = pattern(rb"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_ESCAPED_QUOTE = pattern(rb'\\(?:"|u0022)|\\u005[cC]')
+_KEY = re.compile(rb'"((?:[^"\\]|\\.)*+)"\s*+:\s*+', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_PLAIN = re.compile(rb"[^,}\]\s]*+")
+_ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED_QUOTE = re.compile(rb'\\(?:"|u0022)|\\u005[cC]')
 _MEANT = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
 _DEEPEST = 8
 """Nesting depth up to which strings within strings are searched; deeper ones are hidden as a whole, since each costs a copy."""
 
-_NESTING = pattern(rb'["\[{\]}]')
+_NESTING = re.compile(rb'["\[{\]}]')
 
 
 def redact(data: bytes, fields: Collection[str]) -> bytes:

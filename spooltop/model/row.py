@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from spooltop.records import dataclass
+from msgspec import Struct
 
 from .vocabulary import Box, Key, Owner, Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A message (or file) in one box.
 
     ``id`` and ``name`` are as ``os.fsdecode`` gives them and go through ``escape`` before anyone reads them. Times are epoch
@@ -63,8 +62,7 @@ class Row:
         return self.expires_at is not None and self.expires_at <= now
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(Struct, frozen=True):
     """The beginning of a message: ``data`` has at most the requested bytes, ``size`` is that of the whole in bytes. Names of
     its files, where it is several, stand in ``data`` and do not count."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from spooltop.records import dataclass, field
+from msgspec import Struct, field
 
 from .vocabulary import Action
 
@@ -13,8 +13,7 @@ from .vocabulary import Action
 # means that it is not known, or not visible to this user.
 
 
-@dataclass(frozen=True, slots=True)
-class MountState:
+class MountState(Struct, frozen=True):
     """The mount of the target. ``options`` are those of the mount and of the file system, mount(8)."""
 
     fs_type: str = "?"
@@ -27,8 +26,7 @@ class MountState:
     """False on an ext4 without a journal."""
 
 
-@dataclass(frozen=True, slots=True)
-class FolderState:
+class FolderState(Struct, frozen=True):
     """A box, the target itself, or ``.spooltop``. ``mount`` is the number of its mount: rename(2) from one mount to another fails
     even within a file system. ``error`` says why nothing is known of it."""
 
@@ -44,8 +42,7 @@ class FolderState:
     missing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class InotifyUse:
+class InotifyUse(Struct, frozen=True):
     """Limits of inotify(7) for this user, and what its processes use of them, as far as they are visible."""
 
     watches_limit: int | None = None
@@ -54,16 +51,14 @@ class InotifyUse:
     instances: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ClockState:
+class ClockState(Struct, frozen=True):
     """The clock of this machine, adjtimex(2). ``error`` is the largest possible error in seconds."""
 
     synchronised: bool | None = None
     error: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """A directory that contains the target, or is in it, and that this machine offers to others. ``service`` is NFS or Samba,
     ``source`` the file that says so."""
 
@@ -72,8 +67,7 @@ class Share:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class PresenceFiles:
+class PresenceFiles(Struct, frozen=True):
     """Presence files of consumers. ``stale`` are those of dead consumers without a claim; ``other_hosts`` names the machines of
     consumers that ran elsewhere, ``unknown`` counts those of which this cannot be told."""
 
@@ -84,8 +78,7 @@ class PresenceFiles:
     complete: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Leftovers:
+class Leftovers(Struct, frozen=True):
     """Things that processes left behind when they were killed: ``trials`` are directories of ``doctor`` and ``bench``.
     ``journal_bytes`` is the size of everything that the journal keeps."""
 
@@ -93,8 +86,7 @@ class Leftovers:
     journal_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """Result of something that was tried. ``error`` is empty if it worked; ``seconds`` is the time that it took."""
 
     error: str = ""
@@ -105,8 +97,7 @@ class Trial:
         return not self.error
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceFacts:
+class PlaceFacts(Struct, frozen=True):
     """All facts. ``folders`` are keyed by name: ``.`` is the target itself. ``trials`` is None if nothing was tried; ``untried``
     says why, if it was asked for and could not be."""
 
@@ -145,16 +136,14 @@ _SECRET = ("password", "secret", "token")
 """Words in the names of options whose values are not shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
+class Labels(Struct, frozen=True):
     """Words of a kind of queue for what all kinds have. ``who`` stands before the name of a message in the list of its holders.
     Boxes have the same names everywhere: commands and filters take them."""
 
     who: str = "who has"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """Identified queue.
 
     ``kind``: spool, mail, cursors, tickets, locks, layout, stream, or what a further backend calls its own. ``display_name`` is

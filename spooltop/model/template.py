@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-
-from spooltop.patterns import pattern
 
 PLACEHOLDERS = ("n", "count", "id", "source", "time")
 """The message's number from 1, their total, its id, its source ("" without one), the time (epoch seconds, whole)."""
 
-_HOLE = pattern(r"\{\{(%s)\}\}|\{(%s)\}" % (("|".join(PLACEHOLDERS),) * 2))
+_HOLE = re.compile(r"\{\{(%s)\}\}|\{(%s)\}" % (("|".join(PLACEHOLDERS),) * 2))
 
 
 def fill(text: str, words: Mapping[str, str]) -> str:

@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from spooltop.patterns import pattern
-
 # Reads values from data that anybody may have written. Pure.
 
 _MOST = 1e18
@@ -51,9 +49,9 @@ def json_object(data: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) and end == len(text) else {}
 
 
-_ESCAPED = pattern(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
+_ESCAPED = re.compile(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
 
-_INTERPRETERS = pattern(r"(python|pypy|perl|ruby|node|php|bash|dash|sh|env)[0-9.]*")
+_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|php|bash|dash|sh|env)[0-9.]*")
 
 
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")

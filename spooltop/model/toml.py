@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
-
-from spooltop.patterns import pattern
 
 _DEEPEST = 32
 _PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.){0,200}"|'[^'\n]{0,200}')"""
 """Part of a key. What is quoted has an end, as the search begins at each quotation mark; of longer parts a file has few."""
-_TOO_DEEP = pattern(rf"(?<![\w-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{{_DEEPEST}}}")
+_TOO_DEEP = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{{_DEEPEST}}}")
 """Key of more parts than any file of ours has. ``tomllib`` keeps each beginning of a key: 15,000 parts take 9 s and 900 MB."""
 
 

@@ -6,11 +6,11 @@ An unknown value is ``—`` (nothing there) or ``?`` (not visible), never 0. Age
 from __future__ import annotations
 
 import math
+import re
 import time
 from typing import TYPE_CHECKING, Literal
 
 from spooltop.errors import UsageError
-from spooltop.patterns import pattern
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -21,8 +21,8 @@ DAY = 86400.0
 _YEAR = 365 * DAY
 _SECONDS = {"": 1.0, "s": 1.0, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
 _PER = {"": 1.0, "s": 1.0, "m": MINUTE, "min": MINUTE, "h": HOUR}
-_AGE_PART = pattern(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)([smhdw]?)")
-_AGE = pattern(rf"(?:{_AGE_PART.pattern})+")
+_AGE_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)([smhdw]?)")
+_AGE = re.compile(rf"(?:{_AGE_PART.pattern})+")
 
 
 def _long(seconds: float) -> str:

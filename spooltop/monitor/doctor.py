@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.backends.access import quoted
 from spooltop.errors import Refused
 from spooltop.model.look.observation import Disk
@@ -17,7 +20,6 @@ from spooltop.model.target import FolderState, MountState, PlaceFacts, Trial, ha
 from spooltop.model.text import escape
 from spooltop.model.units import count, duration, percent, size
 from spooltop.model.vocabulary import Action
-from spooltop.records import dataclass, replace
 
 if TYPE_CHECKING:
     from spooltop.control import Control
@@ -33,8 +35,7 @@ class Health(StrEnum):
     PROBLEM = "problem"
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """``text`` is what was found, ``remedy`` what to do about it, or to type; empty if nothing needs to be done. Both contain
     escaped names only."""
 
@@ -44,8 +45,7 @@ class Diagnosis:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FillRate:
+class FillRate(Struct, frozen=True):
     """Bytes and inodes that the file system lost within ``seconds``; negative if it gained some."""
 
     seconds: float
@@ -53,8 +53,7 @@ class FillRate:
     inodes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
+class Examined(Struct, frozen=True):
     """Everything that the checks look at: the facts of the place, a look at the target, how fast the file system fills
     (None: not measured), and the directories that killed demos left."""
 

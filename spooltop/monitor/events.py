@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from spooltop.model.cursors import cursor_keys
 from spooltop.model.look.snapshot import Problem, Snapshot
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
-from spooltop.records import dataclass, field, replace
 
 _GONE_FOR = 10.0
 """Seconds without a problem after which it has ended: one that comes and goes with each look is one problem."""
@@ -33,8 +35,7 @@ class EventKind(StrEnum):
     READABLE = "readable"
 
 
-@dataclass(frozen=True, slots=True)
-class QueueEvent:
+class QueueEvent(Struct, frozen=True):
     """Something that happened at ``at`` (epoch seconds) to ``target``. ``subject`` is the code of the problem, the id of the
     operation, or the source; ``more`` has the other members of the JSON form. Everything is escaped."""
 

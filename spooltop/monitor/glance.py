@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from math import inf
 
+from msgspec import Struct
+
 from spooltop.model.look.observation import pause_words
 from spooltop.model.look.snapshot import Problem, Severity, Snapshot
 from spooltop.model.units import span
 from spooltop.model.vocabulary import ASIDE, Box
-from spooltop.records import dataclass
 
 _NUMBER = re.compile(r"([0-9]+)")
 _DIGITS = 20
@@ -37,8 +38,7 @@ class Level(IntEnum):
 _OF_SEVERITY = {Severity.CRITICAL: Level.CRITICAL, Severity.WARNING: Level.WARNING, Severity.NOTE: Level.NOTE}
 
 
-@dataclass(frozen=True, slots=True)
-class Glance:
+class Glance(Struct, frozen=True):
     """All that is known of ``target``. ``counted`` are the names in its boxes before the first look (None: a box that cannot be
     counted), ``snapshot`` is the last look, ``error`` says why there is none. ``silent_for``: seconds for which it has not
     answered, and ``step`` the part that does not."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate, product
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -22,7 +23,6 @@ from spooltop.model.look.snapshot import CODES, Snapshot
 from spooltop.model.operations.plan import OperationRecord, Outcome
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
-from spooltop.records import dataclass
 
 from .watching import OperationFeed
 
@@ -59,8 +59,7 @@ class _Durations:
         family.add_metric([target], list(zip(names, accumulate(self._counts), strict=True)), self._sum)
 
 
-@dataclass(slots=True)
-class _Source:
+class _Source(Struct):
     """The last that was seen of a cursor."""
 
     verdict: str

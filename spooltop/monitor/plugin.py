@@ -15,13 +15,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from spooltop.errors import UsageError
 from spooltop.model.look.observation import pause_words
 from spooltop.model.look.snapshot import CODES, Severity, Snapshot
 from spooltop.model.text import escape
 from spooltop.model.units import age, count
 from spooltop.model.vocabulary import LIVE, Box
-from spooltop.records import dataclass
 
 # Threshold ranges as the Nagios plugin guidelines define them: a range describes the values that do not alert.
 
@@ -29,8 +30,7 @@ _NUMBER = r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
 _RANGE = re.compile(rf"(?P<inside>@?)(?:(?P<start>~|{_NUMBER}|):)?(?P<end>{_NUMBER}|)")
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """A range ``[@][start:][end]``: ``start`` is 0 where it is left out and ``~`` for minus infinity, ``end`` is infinity where
     it is left out. A value outside alerts; with ``@``, a value inside. Both ends belong to the range.
 
@@ -103,8 +103,7 @@ class State(IntEnum):
         return _RANK.index(self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A value or the code of a problem that gives ``state``: outside ``range``; without one, where the problem is there."""
 
     name: str
@@ -112,8 +111,7 @@ class Condition:
     range: Range | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(Struct, frozen=True):
     """A value of the performance data. ``value`` None: not known. ``unit`` is ``s``, ``B``, ``c`` (a counter) or empty."""
 
     label: str
@@ -122,8 +120,7 @@ class Measure:
     most: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """State of one target, in words and in values. ``why`` are those of the words that explain the state."""
 
     state: State

@@ -21,9 +21,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.errors import SpooltopError
 from spooltop.model.vocabulary import Box
-from spooltop.records import dataclass, replace
 
 from .glance import Glance
 
@@ -59,8 +61,7 @@ _FIND = 60.0
 """Seconds between two searches for new targets."""
 
 
-@dataclass(slots=True)
-class _Watched:
+class _Watched(Struct):
     """A target with its ``control`` once it is open. ``began``: when the step under way began, monotonic seconds."""
 
     glance: Glance

@@ -7,9 +7,11 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from spooltop.model.look.observation import Completion, Flow, HolderFlow
 from spooltop.model.look.snapshot import Percentiles, RateHistory, Rates
-from spooltop.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from spooltop.model.look.consumers import ConsumerList, ConsumerRow
@@ -58,8 +60,7 @@ class DepthHistory:
         return tuple(map(self._cells.get, range(index - CELLS + 1, index + 1)))
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(Struct, frozen=True):
     """``per_s`` is the slope over ``window`` seconds, None below 30 s. ``growing``: it exceeds the noise and continues."""
 
     per_s: float | None = None
@@ -220,8 +221,7 @@ _PLENTY = 1000
 _KEPT = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
+class _Measured(Struct, frozen=True):
     waited: Percentiles
     worked: Percentiles
 
@@ -336,8 +336,7 @@ _MOST = 4_000
 """Consumers whose last claim is remembered."""
 
 
-@dataclass(slots=True)
-class _Cell:
+class _Cell(Struct):
     """Counts of what left ``cur`` from ``since`` to ``until``."""
 
     since: float

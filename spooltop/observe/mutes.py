@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from spooltop.engine.atomic import publish
 from spooltop.engine.system.files import Files, NotRegular, close_all, read_small
 from spooltop.errors import Refused, Unreadable, UsageError
 from spooltop.model.look.snapshot import Problem, Severity, Snapshot
 from spooltop.model.text import escape, unescape
 from spooltop.model.units import clock_time
-from spooltop.records import replace
 
 LONGEST = 366 * 86_400.0
 """Longest mute in seconds: a mute has an end that somebody will see."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
 from spooltop.model.look.observation import Observation
 from spooltop.model.redact import Redactor
 from spooltop.model.vocabulary import Json
-from spooltop.records import replace
 
 
 def redacted(observation: Observation, redactor: Redactor) -> Observation:

@@ -6,6 +6,8 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec import Struct
+
 from spooltop.model.cursors import Cursor
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Lock
@@ -16,7 +18,6 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.units import age, at_most, count, fit, interval, percent, rate, size
 from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Box, Verdict
-from spooltop.records import dataclass
 
 from .cursors.history import NOT_ADVANCING, revert_words, writers_of
 from .cursors.watch import CursorWatch
@@ -24,8 +25,7 @@ from .flow import SLOPE_FROM, WINDOW, Trend
 from .thresholds import Thresholds
 
 
-@dataclass(frozen=True, slots=True)
-class Failing:
+class Failing(Struct, frozen=True):
     """``messages`` fail; they had ``retries`` attempts without success in ``window`` seconds, None: in total, according to their
     names. ``ended`` is how the last attempt ended, None if unknown; ``at_least``: there may be more of them."""
 
@@ -38,8 +38,7 @@ class Failing:
 
 # Input of the rules for problems: one look with the conclusions from it and from earlier ones.
 
-@dataclass(frozen=True, slots=True)
-class RuleInput:
+class RuleInput(Struct, frozen=True):
     """``watched`` is seconds without a break; ``untouched`` seconds for which ``new`` waited and nobody claimed from it."""
 
     observation: Observation

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.errors import UsageError
 from spooltop.model.units import parse_age
-from spooltop.records import dataclass, fields, replace
 
 PREFIX = "SPOOLTOP_"
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True):
     """Times are seconds, sizes bytes. Each is the setting ``SPOOLTOP_<NAME>``; durations have the usual form (``10m``)."""
 
     no_consumer: float = 60.0
@@ -55,11 +56,11 @@ class Thresholds:
         15.0
         """
         found: dict[str, float | int] = {}
-        for field in fields(cls):
-            name = PREFIX + field.name.upper()
+        for field, kind in cls.__annotations__.items():
+            name = PREFIX + field.upper()
             if name in settings:
-                found[field.name] = _number(name, settings[name]) if field.type == "int" else _age(name, settings[name])
-        return replace(cls(), **found)  # type: ignore[arg-type]  # each value was read as its field's type
+                found[field] = _number(name, settings[name]) if kind == "int" else _age(name, settings[name])
+        return replace(cls(), **found)
 
 
 def _age(name: str, text: str) -> float:

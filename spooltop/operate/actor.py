@@ -6,8 +6,9 @@ import os
 import pwd
 from collections.abc import Callable, Mapping
 
+from msgspec import Struct
+
 from spooltop.model.vocabulary import Json
-from spooltop.records import dataclass
 
 
 def _terminal() -> str | None:
@@ -17,8 +18,7 @@ def _terminal() -> str | None:
         return None  # cron, a pipe: no terminal is a fact and no failure
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(Struct, frozen=True):
     """User who makes a change. ``user`` and ``uid`` are the effective ones; the other fields come from the environment and the
     terminal, None if these do not contain them."""
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
+from msgspec.structs import replace
+
 from spooltop.errors import UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.vocabulary import Action, Box
-from spooltop.patterns import pattern
-from spooltop.records import replace
 
 PURGE_AGE = 3600.0
 """Minimum age in the box, in seconds, for a purge by condition, unless an age or ALL is given."""
 
-_AGE_TERM = pattern(r"(?:^|\s)!?age:")
+_AGE_TERM = re.compile(r"(?:^|\s)!?age:")
 
 
 def with_defaults(action: Action, selection: Selection) -> Selection:

@@ -11,6 +11,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.observation import Observation
@@ -33,7 +35,6 @@ from spooltop.model.target import full_name
 from spooltop.model.text import escape
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import Action, Json, Verdict
-from spooltop.records import replace
 
 from .actor import Actor
 from .audit_log import OperationAudit, trail_of

@@ -7,12 +7,13 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Item, Plan, boxes_of, item_columns
 from spooltop.model.target import has_scheme
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
-from spooltop.records import replace
 
 MOST_IDS = 200
 """Maximum number of ids on the command line, whose length is limited; more ids are read from stdin (``-``)."""

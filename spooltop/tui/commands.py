@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from spooltop.model.vocabulary import Action
-from spooltop.records import dataclass
 
 from . import availability as why
 from .context import LISTS, CommandContext, View
@@ -36,8 +37,7 @@ GOES = ROOTS | OVER | TEXTS
 EVERYWHERE = frozenset(View)
 
 
-@dataclass(frozen=True, slots=True)
-class KeyCommand:
+class KeyCommand(Struct, frozen=True):
     """A command and its keys. ``rank`` orders the footer; 0: not in the footer."""
 
     id: str

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from msgspec import Struct, field
+
 from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import Cursor
 from spooltop.model.filters.selection import Selection
@@ -16,7 +18,6 @@ from spooltop.model.operations.plan import Confirm, Plan
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import ASIDE, Box, Key, Verdict
-from spooltop.records import dataclass, field
 
 
 class View(StrEnum):
@@ -54,8 +55,7 @@ LISTS = frozenset({View.NEW, View.CLAIMS, View.TMP, View.ASIDE})
 BOX_OF = {View.NEW: Box.NEW, View.CLAIMS: Box.CUR, View.TMP: Box.TMP}
 
 
-@dataclass(slots=True)
-class ListState:
+class ListState(Struct):
     """The choices of the user in one list. The cursor and the marks are kept by key, so that a refresh never moves the target."""
 
     box: Box
@@ -87,8 +87,7 @@ PROBLEM_VERDICTS = {Box.CUR: Verdict.DEAD, Box.TMP: Verdict.ABANDONED}
 """The verdict that "problems only" shows, by box."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandContext:
+class CommandContext(Struct, frozen=True):
     """The facts that the commands of the table are judged by.
 
     ``rows`` is the length of the list in front (messages, problems, sources, operations), ``depth`` the number of steps that

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from msgspec import Struct
+
 from spooltop.model.protocols import Sort
 from spooltop.model.text import plain_locale
-from spooltop.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """Options for drawing. ``light``: for a light terminal that does not use its own palette. ``view``: the first view (empty:
     the one that fits the target). ``banner``: replaces the views on the last line (in the demo); nothing is printed on leaving
     then. ``counted``: gives the number of messages counted in ``new`` so far, shown until the first look is done."""

@@ -6,9 +6,10 @@ import datetime
 import threading
 from collections.abc import Callable
 
+from msgspec import Struct, field
+
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.plan import Result
-from spooltop.records import dataclass, field
 
 from .context import CommandContext
 from .control_protocol import ControlProtocol
@@ -19,8 +20,7 @@ from .threads.snapshot_thread import SnapshotThread
 from .threads.worker import Worker
 
 
-@dataclass(slots=True)
-class SessionState:
+class SessionState(Struct):
     """The values of a session that change while the dashboard runs."""
 
     snapshot: Snapshot | None = None
@@ -33,8 +33,7 @@ class SessionState:
     """The id of the command of the view for which the panels on the stack are being left."""
 
 
-@dataclass(frozen=True, slots=True)
-class AppSession:
+class AppSession(Struct, frozen=True):
     """Everything that any screen may use besides Textual: no screen knows the app.
 
     ``leave`` ends the dashboard with an exit code, ``open_help`` opens the help for the screen in front. ``moment``: seconds that
@@ -57,8 +56,7 @@ class AppSession:
         return self.state.snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Session(AppSession):
+class Session(AppSession, frozen=True):
     """Everything that a screen on an open target may use. ``now`` gives the time that ages are shown for (epoch seconds: that of
     the snapshot on the main screen), ``zone`` the time zone that times are shown in (None: local)."""
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from spooltop.model.row import Payload
 from spooltop.tui.draw.columns import columns_for

@@ -24,10 +24,10 @@ HEAVY = {
     "tomllib", "traceback", "urllib", "uuid", "watchfiles",
 }  # fmt: skip
 """Modules that no look needs. What needs one imports it in its own function."""
-_PARSER = "import argparse, sys; argparse.ArgumentParser().add_argument('x'); print(*sys.modules)"
+_PARSER = "import argparse, msgspec, sys; argparse.ArgumentParser().add_argument('x'); print(*sys.modules)"
 _LOADED = subprocess.run([sys.executable, "-c", _PARSER], capture_output=True, text=True, check=True).stdout.split()
 HEAVY -= {*_LOADED} - {"shutil"}
-"""From Python 3.14 on the parser of arguments loads dataclasses."""
+"""msgspec and the parser of arguments load some of them in any case."""
 
 
 def loaded(*words: str) -> set[str]:

@@ -8,12 +8,12 @@ import json
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from spooltop.engine import Spool
 from tests.engine.helpers import Files, claimed, die_holding, names_in

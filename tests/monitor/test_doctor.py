@@ -8,11 +8,11 @@ import stat
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from spooltop.errors import Refused
 from spooltop.model.backend import Capabilities

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from queue import Empty
 from types import FrameType
@@ -18,6 +17,7 @@ from typing import Any, ClassVar
 from unittest.mock import MagicMock
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 

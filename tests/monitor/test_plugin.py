@@ -5,12 +5,12 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from spooltop.errors import UsageError
 from spooltop.model.cursors import CursorSource

@@ -15,11 +15,11 @@ import tempfile
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pyte
+from msgspec.structs import replace
 
 from spooltop.cli.main import run as command
 from spooltop.cli.terminal import Terminal

@@ -5,9 +5,11 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection

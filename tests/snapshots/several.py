@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from spooltop.model.look.observation import BoxState, Pause
 from spooltop.model.look.snapshot import Problem, Rates, Severity, Snapshot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import cache
+
+from msgspec.structs import replace
 
 from spooltop.model.cursors import Cursor, CursorSection
 from spooltop.model.filters.selection import Selection

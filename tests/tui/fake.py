@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from spooltop.backends.row_listing import RowListing
 from spooltop.errors import Refused, Unreadable

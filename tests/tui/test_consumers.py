@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box, Owner, Verdict

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace
 
 from spooltop.model.look.observation import Pause
 from spooltop.model.operations.plan import Confirm, OperationRecord

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from textual.strip import Strip
 
 from spooltop.errors import Unreadable

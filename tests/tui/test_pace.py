@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from spooltop.model.look.observation import Flow, Observation, Watch
 from spooltop.tui.threads.pace import Pace, rest_after

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from spooltop.errors import Unreadable
 from spooltop.model.filters.selection import Selection

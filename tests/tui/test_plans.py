@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 import pytest
+from msgspec.structs import replace
 
 from spooltop.model.backend import Capabilities
 from spooltop.model.operations.plan import EVERY, Confirm, Item, ItemResult, NotDone, Outcome, Plan, Result

@@ -4,9 +4,8 @@ What is painted in ordinary states is asserted by the pictures and the recorded 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities

@@ -114,7 +114,7 @@ def _writers_of(path: str, processes: Processes) -> WriterWatch:
 
 def _spool_operator(place: _Place, reader: DirectoryReader) -> OpenedOperator:
     """Opens the operator on the spool of ``reader``."""
-    from spooltop.records import replace
+    from msgspec.structs import replace
 
     from ..journal.log_store import STATE_DIR, SpoolPathLogs
     from .operator.operator import DirectoryOperator, OperatorChain

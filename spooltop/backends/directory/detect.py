@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.engine.mail import LOOKED_AT, MailSign, looks_like_mail
 from spooltop.engine.tickets.file_queue import file_tickets
 from spooltop.errors import NotASpool, SpooltopError, Unreadable
 from spooltop.model.vocabulary import LIVE, Box
-from spooltop.records import dataclass, replace
 from spooltop.run_each import run_each
 
 from ..access import quoted
@@ -29,8 +31,7 @@ from .world import OpenOptions
 Kind = Literal["spool", "mail", "cursors", "tickets", "locks"]
 
 
-@dataclass(frozen=True, slots=True)
-class IdentifiedPath:
+class IdentifiedPath(Struct, frozen=True):
     """Identified path. ``path`` is as given, except that for a ``cursors.json`` it is the directory. ``read_only`` says in words
     why nothing may be changed; ``missing`` lists the boxes of a spool that do not exist."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -11,8 +12,6 @@ from spooltop.model.operations.plan import ItemResult, Outcome, Plan
 from spooltop.model.operations.results import encode_column, encode_line, encode_names, encode_object
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Box, Json
-from spooltop.patterns import pattern
-from spooltop.records import dataclass
 
 from ..journal.record_log import HEAD_AT_MOST, Head, Intent, LoggedOperation, RecordLog, RecordType, intent_head
 from .storage.location import Place, plain_meta, safe_name
@@ -309,8 +308,7 @@ def _together(run: Sequence[LoggedMove]) -> MoveColumns:
 # count force undoes moves result schema line operation batch time tried [between] others ``moves`` and the members of a result
 # are those of ``journal.moves``. The outcome of a batch without a result line is found by looking.
 
-@dataclass(frozen=True, slots=True)
-class MoveIntent(Intent):
+class MoveIntent(Intent, frozen=True):
     """The intent of one batch. ``count`` messages are in all batches of the operation; ``force`` skips the check of holders."""
 
     count: int
@@ -452,7 +450,7 @@ class BatchJournal:
 # The journal of messages without its moves: the numbers that the list of operations shows. Journals are large, and nearly all
 # of them is names and inodes. A line is shortened in its text, so that the rest is not parsed.
 
-_MOVES = pattern(rb',"(?:moves|items)":\[\{"from":(?:null|"[^"]*"),"to":(null|")')
+_MOVES = re.compile(rb',"(?:moves|items)":\[\{"from":(?:null|"[^"]*"),"to":(null|")')
 _RESULTS = b',"results":['
 _AS_PLANNED = b'{"outcome":"done","reason":"","moved":true,"ino":'
 

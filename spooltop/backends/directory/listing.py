@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from spooltop.engine import names as grammar
 from spooltop.model.filters import query as filters
 from spooltop.model.protocols import ListProgress, ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Key
-from spooltop.patterns import pattern
-from spooltop.records import dataclass, field, replace
 
 from ..row_listing import matcher
 from .message import ListPreview
@@ -27,8 +29,8 @@ from .storage.rows import new_row
 
 T = TypeVar("T")
 
-_FORM = pattern(r"(?<![^/])([0-9]{16})\.(?:(P)[0-9]{1,10}R[0-9a-f]{16}\.)?+[A-Za-z0-9._-]++(,[^/]*+)?+(?=/|\Z)")
-_OWN = pattern(r"(?<![^/])[0-9]{16}+\.P[0-9]{1,10}+R[0-9a-f]{16}+\.[A-Za-z0-9._-]++(,[^/]*+)?+(?=/|\Z)")
+_FORM = re.compile(r"(?<![^/])([0-9]{16})\.(?:(P)[0-9]{1,10}R[0-9a-f]{16}\.)?+[A-Za-z0-9._-]++(,[^/]*+)?+(?=/|\Z)")
+_OWN = re.compile(r"(?<![^/])[0-9]{16}+\.P[0-9]{1,10}+R[0-9a-f]{16}+\.[A-Za-z0-9._-]++(,[^/]*+)?+(?=/|\Z)")
 _FORMS_AT_MOST = 10_000
 
 Form = tuple[str, str, str]
@@ -197,7 +199,7 @@ def ordered(
 
 _SORTED_AT_MOST = 100_000
 _TEXTS_AT_ONCE = 262_144
-_TIMES = pattern(rb"([0-9]{16}(?=\.))?[^/]+/?")
+_TIMES = re.compile(rb"([0-9]{16}(?=\.))?[^/]+/?")
 """Captures the time at the front of each name of a chunk, in the form that ``scan.quick_enqueued_us`` tries first; else
 nothing."""
 
@@ -386,8 +388,7 @@ Stat = Callable[[str], os.stat_result | None]
 """Returns the lstat(2) of a name in the box, None if it has gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedBox:
+class NamedBox(Struct, frozen=True):
     """A box as the last scan saw it, in which nothing is judged. ``status`` looks a name up, ``row`` makes its row. ``times`` are
     put times (µs) of names that contain none."""
 

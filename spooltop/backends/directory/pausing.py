@@ -8,6 +8,9 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.engine.atomic import drafts_of, publish_new
 from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.names import parse
@@ -21,7 +24,6 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape, unescape
 from spooltop.model.units import count
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
-from spooltop.records import dataclass, replace
 
 from ..journal.item_operator import ItemIntent, ItemOperator, Skipped, changed, one_step_record, outcome_of
 from ..journal.log_store import LogStore
@@ -36,8 +38,7 @@ from .world import OpenOptions, World
 # while it is not paused.
 
 
-@dataclass(frozen=True, slots=True)
-class PauseIntent(ItemIntent):
+class PauseIntent(ItemIntent, frozen=True):
     """The intent to pause a spool or to resume it. None: not paused."""
 
     before: Pause | None
@@ -180,8 +181,7 @@ def _listed(who: list[str]) -> str:
 
 # Pauses a spool and resumes it. Undo gives back the state before, with who paused it, when and why.
 
-@dataclass(frozen=True, slots=True)
-class PauseRef:
+class PauseRef(Struct, frozen=True):
     """The pin of a plan: the pause that was found, None for none, with what identifies its file; and the pause that it is to
     be."""
 

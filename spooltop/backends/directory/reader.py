@@ -13,6 +13,9 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
@@ -23,7 +26,6 @@ from spooltop.model.look.observation import BoxState, Disk, Observation, Pause, 
 from spooltop.model.operations.plan import Progress
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Key, Verdict
-from spooltop.records import dataclass, field, replace
 
 from .cursors.files import CursorFiles, cursor_rights, named_folders
 from .detect import with_layout
@@ -185,8 +187,7 @@ class SideFiles:
 # Lists of the boxes and single messages, from what the last look found. The modules that make lists are loaded with the first
 # list: a status has none.
 
-@dataclass(frozen=True, slots=True)
-class LookResult:
+class LookResult(Struct, frozen=True):
     """Result of one look, as far as lists depend on it. ``others`` are values that change with the lists of the set-aside boxes.
     ``generation`` changes when a list may have changed."""
 

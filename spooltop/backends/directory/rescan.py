@@ -7,12 +7,16 @@ files in ``tmp`` have grown since the plan was made.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
@@ -22,8 +26,6 @@ from spooltop.model.operations.chunked import CHUNK, columns_of
 from spooltop.model.operations.plan import Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Key, Verdict
-from spooltop.patterns import pattern
-from spooltop.records import dataclass, field, replace
 
 from .events.flow import FlowCounter, changed_at
 from .listing import Values, by_column
@@ -45,8 +47,7 @@ _COUNTED_FOR = 1.0
 """Seconds for which a number of consumers is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedRows:
+class JudgedRows(Struct, frozen=True):
     """Claims and files in ``tmp`` of one look, the oldest first. ``irregular`` are the entries of the two boxes that are no
     messages or have a second name. ``sentences`` gives the evidence on the holder with a token in full."""
 
@@ -176,7 +177,7 @@ _PICKED = 16 * CHUNK
 """Names that are picked at a time: in the order of the directory, they may be far apart."""
 _FOR_THE_NOTE = 1_000
 """Claims that are judged to say who is at work."""
-_TOKEN = pattern(r"[0-9a-f]{32}")
+_TOKEN = re.compile(r"[0-9a-f]{32}")
 
 
 class FreshLook:

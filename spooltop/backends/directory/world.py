@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from msgspec import Struct, field
+
 from spooltop.engine.presence import ANY_MACHINE
 from spooltop.model.redact import Redactor
-from spooltop.records import dataclass, field
 
 from ..journal.log_store import LogFiles
 from .liveness.processes import ANY_HOST, Processes
@@ -15,8 +16,7 @@ from .liveness.processes import ANY_HOST, Processes
 # Options with which a directory is opened, the same for its reader and its operators.
 
 
-@dataclass(frozen=True, slots=True)
-class OpenOptions:
+class OpenOptions(Struct, frozen=True):
     """``layout`` is the kind of the target, None for a path that the reader identifies itself: ``as_spool`` then takes a mail
     folder for a job spool. ``read_only`` says why nothing may be changed. With ``watch`` a reader listens for changes.
 
@@ -44,8 +44,7 @@ class OpenOptions:
     judged_at_most: int = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(Struct, frozen=True):
     """File operations, the wall clock (epoch seconds), a clock that only runs forward, and the process table."""
 
     files: LogFiles = field(default_factory=LogFiles)

@@ -79,15 +79,12 @@ def newest_first(records: Sequence[OperationRecord]) -> list[OperationRecord]:
     return in_order
 
 
-class ItemIntent(Intent, ABC):
+class ItemIntent(Intent, frozen=True):
     """The intent to change one thing."""
 
-    __slots__ = ()
-
-    @abstractmethod
     def encode(self) -> bytes:
         """The intent line."""
-        ...
+        raise NotImplementedError
 
 
 IntentT = TypeVar("IntentT", bound=ItemIntent)

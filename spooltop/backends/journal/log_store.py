@@ -26,7 +26,6 @@ from spooltop.engine.system.syscalls import fallocate
 from spooltop.errors import AuditFailed
 from spooltop.model.operations.results import AuditLog
 from spooltop.model.target import has_scheme
-from spooltop.patterns import pattern
 
 # Names of the logs and of operations, and the file operations that they need beyond those of messages. They are methods of the
 # same object as the others, so that a test that ends the process at the k-th operation, or lets it fail, covers them too.
@@ -40,7 +39,7 @@ AUDIT = "audit.jsonl"
 JOURNAL = "journal.jsonl"
 """The name of every journal of messages."""
 
-OPERATION = pattern(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}\Z")
+OPERATION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}\Z")
 """Valid names for an operation, which may be the name of its folder, or for a staging directory, below ``.spooltop``."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)

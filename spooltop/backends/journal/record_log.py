@@ -18,12 +18,12 @@ from functools import cache
 from itertools import accumulate
 from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
+from msgspec import Struct, field
+
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Unreadable
 from spooltop.model.operations.plan import Outcome, Plan, Progress
 from spooltop.model.vocabulary import Action, Json
-from spooltop.patterns import pattern
-from spooltop.records import dataclass, field
 
 from .log_store import OPERATION, LogStore, NextPart
 
@@ -45,8 +45,7 @@ class Head(NamedTuple):
     result: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(Struct, frozen=True):
     """The record of an intent line, as far as all logs have it in common. ``undoes`` is the operation that this one undoes."""
 
     operation: str
@@ -65,8 +64,7 @@ class StepResult(NamedTuple, Generic[ResultT]):
     result: ResultT
 
 
-@dataclass(frozen=True, slots=True)
-class RecordType(Generic[IntentT, ResultT]):
+class RecordType(Struct, Generic[IntentT, ResultT], frozen=True):
     """The type of the records in one log, and how its lines are read. ``name`` is its file name without ``.jsonl``; ``what``
     names the log in messages; ``step`` is the member that numbers the steps of an operation, "" where each has one. ``intent``
     and ``result`` raise ``ValueError`` for what is no such line. ``ends``: a line that begins as ``encode`` writes it and ends so
@@ -87,8 +85,7 @@ class RecordType(Generic[IntentT, ResultT]):
         return _head(self.step)
 
 
-@dataclass(slots=True)
-class LoggedOperation(Generic[IntentT, ResultT]):
+class LoggedOperation(Struct, Generic[IntentT, ResultT]):
     """All that a log holds of one operation. ``first`` is its first intent; ``trusted``: nobody else could have written it;
     ``steps`` is number → (intent, outcome or None where no result was written)."""
 
@@ -131,7 +128,7 @@ class ItemOutcome(NamedTuple):
 
 # Lines
 
-_UNDOES = pattern(rb'"undoes":(?:null|"([0-9A-Za-z._-]{1,64})")')
+_UNDOES = re.compile(rb'"undoes":(?:null|"([0-9A-Za-z._-]{1,64})")')
 _INTENT = b'{"schema":1,"line":"intent",'
 _CARRIED_AT_MOST = 8 << 20
 """Bytes of unfinished intents that a part begins with."""

@@ -7,8 +7,9 @@ import re
 import time
 from collections.abc import Callable, Mapping
 
+from msgspec import Struct
+
 from spooltop.model.vocabulary import Action
-from spooltop.records import dataclass
 
 # Units in which names and files of other programs tell a time, each as epoch seconds.
 
@@ -114,8 +115,7 @@ class InvalidTemplate(ValueError):
     """The template cannot be used; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """``text`` as it was written; ``types`` are those of its named pieces; ``depth`` is the number of slashes between its parts.
     ``directory``: it ends in a slash and matches directories only."""
 
@@ -236,8 +236,7 @@ ALWAYS = ("path", "name", "now")
 """Pieces that every message has: its path below the root, its file name, the time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Filling:
+class Filling(Struct, frozen=True):
     """``text`` as it was written. ``parts`` are its literals and pieces: (literal, name, format), two of them empty."""
 
     text: str
@@ -307,8 +306,7 @@ BOXES = ("tmp", "new", "cur", "held", "rejected", "delivered")
 """Boxes that a file can lie in. ``delivered``: handed out by a queue that knows no ack."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileCondition:
+class FileCondition(Struct, frozen=True):
     """A further condition on a file. ``kind``: the ``path`` exists, the file's mode lets its owner execute it, somebody holds
     flock on the ``path``, or its tail, the last line, matches ``text``."""
 
@@ -317,8 +315,7 @@ class FileCondition:
     text: Template | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """The place of a fact about a message. ``kind``: mtime, ctime, json, file, tail, record, or name. ``name`` is the member of
     the JSON object, the letter of the record or the piece of the path, ``path`` another file than the message, ``unit`` that of a
     time, or domain, ``plus`` is added to a number, ``text`` the template of the last line."""
@@ -331,8 +328,7 @@ class Fact:
     text: Template | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictRule:
+class VerdictRule(Struct, frozen=True):
     """The evidence for a verdict on a file: the lock of a file, a pid in its name, a file with a pid, a lease, who has it open.
     ``proves_nothing``: none of it shows that a holder is dead, or it names nobody; ``watched``: then nobody who watches the
     directory ``Layout.watched`` is the proof."""
@@ -347,8 +343,7 @@ class VerdictRule:
     watched: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """Files that lie in ``box``. ``order`` names the piece, or ``name``, that the queue takes them by."""
 
     box: str
@@ -360,8 +355,7 @@ class Match:
     note_if_locked: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CrossCheck:
+class CrossCheck(Struct, frozen=True):
     """A second register of messages. ``says`` are the templates of its text, ``wants`` the boxes in which a message with this
     state lies, ``missing`` and ``without`` what to say where it lies in none, or has no entry."""
 
@@ -372,8 +366,7 @@ class CrossCheck:
     without: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProblemRule:
+class ProblemRule(Struct, frozen=True):
     """A problem of the layout: ``same`` piece twice in ``new``, or a file of ``alone`` whose message ``beside`` is not there."""
 
     code: str
@@ -383,8 +376,7 @@ class ProblemRule:
     beside: Filling | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LockRule:
+class LockRule(Struct, frozen=True):
     """A file that is a lock: its kind, and where it names its holder and its end."""
 
     path: str
@@ -393,16 +385,14 @@ class LockRule:
     until: Fact | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """Change of one file: a verb and its words, which are filled in from the pieces of the message."""
 
     verb: str
     words: tuple[Filling, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutAction:
+class LayoutAction(Struct, frozen=True):
     """An operation: its steps in this order for each message in one of ``boxes``. ``needs_dead``: only where the holder is dead;
     ``force``: only with force, as nobody can be shown to be dead. ``effect`` says what a message does ("moves to …"), where that
     is not what it does in a spool."""
@@ -416,16 +406,14 @@ class LayoutAction:
     effect: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Sign:
+class Sign(Struct, frozen=True):
     """A name that a directory of this layout has. ``optional``: only some have it; it then says nothing where it is missing."""
 
     template: Template
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """A layout. ``detect`` are names that must be there, ``needs_any`` paths of which at least one must be there. ``lock`` is a
     file that is locked by flock(2) around each change, ``watched`` a directory that each process of the program watches,
     ``side_dir`` where undo, audit and trash lie. ``blind`` says of a box why it cannot be seen. ``read_only`` says why nothing is

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from spooltop.engine.system.files import read_small, why_mistrusted
 from spooltop.errors import SpooltopError, UsageError
 from spooltop.model.text import escape
 from spooltop.model.toml import parse_toml
 from spooltop.model.units import parse_age
 from spooltop.model.vocabulary import Action
-from spooltop.records import dataclass
 
 from .definition import (
     BOXES,
@@ -44,8 +45,7 @@ _KEY = re.compile(r"""\s*("[^"]*"|'[^']*'|[A-Za-z0-9_-]+)\s*=""")
 _PART = re.compile(r"""\s*("[^"]*"|'[^']*'|[^.\s]+)\s*(?:\.|\Z)""")
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """Line numbers, the first is 1, of tables and keys by their place."""
 
     found: Mapping[Place, int]
@@ -553,8 +553,7 @@ MACHINE = "/etc/spooltop/layouts"
 _LIMIT = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutFile:
+class LayoutFile(Struct, frozen=True):
     """A file of a layout: the layout, or the error that says why it is not used."""
 
     path: str

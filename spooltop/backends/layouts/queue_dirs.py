@@ -13,11 +13,12 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from spooltop.engine.atomic import publish
 from spooltop.engine.dirs import make_dir
 from spooltop.engine.system.files import REAL_FILES, Files, close_all, open_regular, read_small
 from spooltop.model.text import escape
-from spooltop.records import dataclass
 
 from .definition import Layout
 
@@ -30,8 +31,7 @@ DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_N
 _LOOK_UP: int = getattr(os, "O_PATH", os.O_RDONLY)
 
 
-@dataclass(frozen=True, slots=True)
-class PathEntry:
+class PathEntry(Struct, frozen=True):
     """A name below the root: ``path`` relative to it; ``directory``: it is one."""
 
     path: str

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from spooltop.engine.system.files import REAL_FILES
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
@@ -20,7 +22,6 @@ from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Key, Owner, Verdict
-from spooltop.records import replace
 
 from ..row_listing import RowListing, ages_of
 from ..surroundings import Surroundings, Users

@@ -9,11 +9,12 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from spooltop.engine.system.files import read_small
 from spooltop.model.operations.results import encode_line
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
-from spooltop.records import dataclass
 
 from ..surroundings import Users
 from .definition import DOMAIN, Fact, FileCondition, Layout, Match, Sign, domain_of, time_of
@@ -184,8 +185,7 @@ _LARGEST = 1 << 63
 """Numbers from here on tell nothing of a message, and some are too large for a calendar or a column."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueFile:
+class QueueFile(Struct, frozen=True):
     """A file of a queue. ``match`` is the rule that put it into its box, None where none fits; ``fields`` are the pieces of its
     path; ``role`` says of a file without a box what else it is ("a cross_check")."""
 
@@ -302,8 +302,7 @@ META = ".meta"
 _META_AT_MOST = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class AsideMessage:
+class AsideMessage(Struct, frozen=True):
     """A message that was set aside. ``file`` is what it was in the queue; ``locations`` are all files of it, its own last.
     ``reason`` says who did it; ``at`` is when, in epoch seconds, None if that is not known."""
 

@@ -11,12 +11,13 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec import Struct
+
 from spooltop.model.look.observation import QueueFinding
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.units import age
 from spooltop.model.vocabulary import Box, Verdict
-from spooltop.records import dataclass
 
 from ..surroundings import Surroundings, Users
 from .definition import CrossCheck, Layout, ProblemRule, VerdictRule, time_of
@@ -200,8 +201,7 @@ _MAY_LIVE = "its holder may live all the same"
 _WRITER = {Verdict.ALIVE: Verdict.WRITING, Verdict.DEAD: Verdict.ABANDONED, Verdict.UNKNOWN: Verdict.UNKNOWN}
 
 
-@dataclass(frozen=True, slots=True)
-class HolderVerdict:
+class HolderVerdict(Struct, frozen=True):
     """A verdict, its grounds in words, and the pid of the holder where it is known."""
 
     verdict: Verdict

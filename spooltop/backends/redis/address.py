@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
+from msgspec import Struct
+
 from spooltop.errors import UsageError
 from spooltop.model.text import escape
-from spooltop.records import dataclass
 
 from .client import Endpoint
 
@@ -118,8 +119,7 @@ def without_secrets(parts: SplitResult) -> str:
 _FORM = "STREAM/GROUP"
 
 
-@dataclass(frozen=True, slots=True)
-class StreamAddress:
+class StreamAddress(Struct, frozen=True):
     """Address of a stream on a server. ``url`` is that of the server, with its secrets; ``server`` is shown. ``group`` None: it
     names none. ``pattern``: the name has ``*``, ``?`` or ``[``, and stands for all streams that match it; ``%2A`` is a star in a
     name.

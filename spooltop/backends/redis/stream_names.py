@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+from msgspec import Struct
+
 from spooltop.model.queue import QueueIdentity
 from spooltop.model.text import json_object
 from spooltop.model.units import age
-from spooltop.records import dataclass
 
 HANDED_BACK = "~spooltop"
 """Consumer of each group that is no program: it holds what was handed back, which may be claimed at once."""
@@ -17,8 +18,7 @@ LATER = "~later"
 """Consumer that is no program either: it holds what waits for its delay."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamNames:
+class StreamNames(Struct, frozen=True):
     """The stream and its group, and the keys that belong to them. All lie in the slot of the stream, so that a cluster can hold
     them: a stream whose name has a hash tag lends it, else its name is the tag."""
 
@@ -89,8 +89,7 @@ def gone_words(seconds: float) -> str:
     return f"its process is gone, its lease runs {age(seconds)} more"
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseRecord:
+class LeaseRecord(Struct, frozen=True):
     """Record of a consumer that holds leases: ``HOST PID`` of its process. That of a mover goes on with JSON:
     ``begin`` is the beginning of its keys, which outlives a restart of the server, ``moves_to`` the queue into which it moves
     messages; None for any other consumer. Anybody who may write the server can write it."""

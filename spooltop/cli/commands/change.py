@@ -9,6 +9,8 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from spooltop.control import Control
 from spooltop.errors import Refused, Stopped, UsageError
 from spooltop.model.filters.selection import Selection
@@ -19,7 +21,6 @@ from spooltop.model.text import escape
 from spooltop.model.units import duration
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json
 from spooltop.operate.confirm import accepts, confirm_words
-from spooltop.records import replace
 
 from ..context import Context
 from ..progress import ProgressLine

@@ -6,10 +6,11 @@ import argparse
 import math
 import time
 
+from msgspec.structs import replace
+
 from spooltop.errors import SpooltopError, UsageError
 from spooltop.model.units import parse_age
 from spooltop.monitor.plugin import Condition, Finding, State, condition, finding, kept_values, report, unknown
-from spooltop.records import replace
 from spooltop.run_each import run_each
 
 from ..context import Context, targets_of

@@ -8,7 +8,6 @@ import re
 
 from spooltop.model.text import escape
 from spooltop.observe.thresholds import PREFIX, Thresholds
-from spooltop.records import fields
 from spooltop.settings import NAMES, SECRET, Settings, files_of, load, why_not_read
 
 from ..context import Context
@@ -26,7 +25,7 @@ def config(args: argparse.Namespace, context: Context) -> int:
     found = load(environ)
     with found.blaming():
         defaults, limits = Thresholds(), Thresholds.from_settings(found.words)
-    durations = {field.name for field in fields(Thresholds) if field.type != "int"}
+    durations = {name for name, kind in Thresholds.__annotations__.items() if kind != "int"}
     _ = found.claims_hosts, found.claims_pids, found.syslog, found.mouse  # these raise where they make no sense
     rows = []
     for name in NAMES:

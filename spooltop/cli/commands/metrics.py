@@ -7,10 +7,11 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model.units import parse_age
 from spooltop.monitor.watching import Watching, require_one, stopped_by_signals
-from spooltop.records import replace
 from spooltop.run_each import run_each
 
 from ..context import PATIENCE, Context, targets_of

@@ -10,10 +10,11 @@ from math import ceil
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from spooltop.errors import Refused, UsageError
 from spooltop.model.text import escape
 from spooltop.operate.confirm import confirm_for
-from spooltop.records import replace
 
 from ..context import Context
 from ..progress import ProgressLine

@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from spooltop.control import Control
 from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model.look.snapshot import Snapshot
@@ -20,7 +22,6 @@ from spooltop.model.units import age, clock_time, count, parse_age
 from spooltop.model.vocabulary import Box
 from spooltop.monitor.glance import Glance, Level
 from spooltop.monitor.spools_watch import SpoolsWatch
-from spooltop.records import replace
 from spooltop.targets import count_boxes
 
 from ..context import PATIENCE, Context, answered, targets_of

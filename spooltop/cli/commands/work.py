@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.consuming.consumer import backoff
 from spooltop.engine.consuming.waiting import LONGEST, nonblocking_pipe
@@ -24,7 +26,6 @@ from spooltop.errors import ClaimLost, Refused, SpoolFull, SpooltopError, Unavai
 from spooltop.model.look.observation import Pause, pause_words
 from spooltop.model.text import escape
 from spooltop.model.units import duration, parse_age
-from spooltop.records import dataclass, field
 from spooltop.settings import load
 
 from ..context import Context
@@ -127,8 +128,7 @@ def work(args: argparse.Namespace, context: Context) -> int:
         return worker.run()
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(Struct):
     """A running command. ``deadline`` is on the worker's tick; ``ended_by`` says why it was asked to end."""
 
     claim: QueueClaim
@@ -150,8 +150,7 @@ class _Job:
         return "timeout" if self.timed_out else f"signal-{-code}" if code < 0 else f"exit-{code}"
 
 
-@dataclass(slots=True)
-class CommandWorker:
+class CommandWorker(Struct):
     """Runs ``command`` for each message until it receives a signal to stop or, with ``drain``, until no message is left to take.
     While the queue is paused it waits, with ``drain`` too if messages are left.
 

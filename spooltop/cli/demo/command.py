@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from spooltop.errors import Refused, UsageError
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action
-from spooltop.records import dataclass, field
 
 from ..context import Context
 from ..render import snapshot_json, snapshot_text
@@ -37,8 +38,7 @@ BANNER_KEPT = " DEMO, kept on exit · try 4 d y, then z y (undo) · 3 r y · 5 E
 STREAM_BANNER = " DEMO, deleted on exit · try 3 d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """``target`` is what the dashboard opens, with ``settings``; ``act`` starts all actors, and ``errors`` is the file for what
     goes wrong in them. ``end`` and ``yours`` are parts of the last words of the demo."""
 

@@ -13,13 +13,14 @@ import stat
 import tempfile
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from spooltop.backends.journal.log_store import STATE_DIR, state_of
 from spooltop.engine import Spool
 from spooltop.engine.system.files import REAL_FILES, open_regular
 from spooltop.engine.system.host import flock_holders
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.text import escape
-from spooltop.records import dataclass
 
 PREFIX = "spooltop-demo-"
 MARKER = ".spooltop-demo"
@@ -28,8 +29,7 @@ STREAM, WORKING = "memex", "workers"
 _TEXT = b"the directory of a spooltop demo; the next demo removes it\n"
 
 
-@dataclass(frozen=True, slots=True)
-class DemoDir:
+class DemoDir(Struct, frozen=True):
     """``spool`` is the path of the spool; ``base`` the directory that goes with the demo (None: the spool is kept), ``lock`` the
     locked marker in it."""
 

@@ -15,14 +15,14 @@ import time
 import traceback
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from spooltop.engine.system.syscalls import end_with_parent, overwrite_memory, set_process_name
-from spooltop.records import dataclass
 
 _KILLED_AFTER = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Child:
+class Child(Struct, frozen=True):
     """Descriptors of the two pipes, which every process of the demo holds."""
 
     lifeline: int

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 
+from msgspec import Struct
+
 from spooltop.errors import LockTimedOut, PutUnknown, SpooltopError, UsageError
 from spooltop.model.queue import mover_of
 from spooltop.model.text import finite, json_object
-from spooltop.records import dataclass
 
 from ..arguments import check_text
 from ..atomic import open_shared, publish_new
@@ -94,8 +95,7 @@ _CAP = 4096
 _SWEPT_AT_ONCE = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """The final name of a message, and when it was put (epoch seconds)."""
 
     name: str

@@ -5,12 +5,11 @@ from __future__ import annotations
 import abc
 import errno
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
-
-from spooltop.patterns import pattern
 
 from ..atomic import write_new
 from ..system.files import Files
@@ -56,8 +55,8 @@ def log(what: str) -> None:
 
 # The names of tickets: files of a ticket queue in a directory, members of one in Redis.
 
-_FILE = pattern(r"([0-9]{20,25})\.([0-9]{1,10})\.[0-9a-f]{32}\Z")
-_REDIS = pattern(r"([0-9]{1,20}):([^:]*):([0-9]{1,20})\Z")
+_FILE = re.compile(r"([0-9]{20,25})\.([0-9]{1,10})\.[0-9a-f]{32}\Z")
+_REDIS = re.compile(r"([0-9]{1,20}):([^:]*):([0-9]{1,20})\Z")
 EPOCH_MS = 1_000_000_000_000
 """A smaller number of ms is not a time since the epoch but that of a monotonic clock."""
 

@@ -28,9 +28,9 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from spooltop.errors import UsageError
-from spooltop.patterns import pattern
-from spooltop.records import dataclass
 
 from ..row import Row
 from ..text import escape
@@ -134,8 +134,7 @@ class MessageFacts:
         return self._row.box in (Box.CUR, Box.TMP)
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(Struct, frozen=True):
     """Facts that are known at once."""
 
     texts: tuple[str, ...]
@@ -197,12 +196,11 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
 }  # fmt: skip
 """Comparison operators of a term, by their sign."""
-KEYED = pattern(r"([A-Za-z]+):(.*)", re.DOTALL)
+KEYED = re.compile(r"([A-Za-z]+):(.*)", re.DOTALL)
 """Matches ``key:value``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True):
     """Text to be found. ``glob``: ``*`` and ``?`` in it have their meaning; else it occurs somewhere as it is."""
 
     text: str
@@ -220,8 +218,7 @@ class Words:
         return self.text if self.glob else _quote(self.text, always=always or "*" in self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """Matches text anywhere in the shown fields, or with a glob one of them in full."""
 
     words: Words
@@ -234,8 +231,7 @@ class Text:
         return self.words.quoted(always=bool(KEYED.fullmatch(text)) or text.startswith("!"))
 
 
-@dataclass(frozen=True, slots=True)
-class Age:
+class Age(Struct, frozen=True):
     """Matches by the time in the box."""
 
     compare: str
@@ -250,8 +246,7 @@ class Age:
         return f"age:{self.compare}{self.text}"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """Matches a source whose shown name contains the words, or with ``whole`` equals them. An empty name matches messages of no
     known source."""
 
@@ -265,8 +260,7 @@ class Source:
         return "src:" + ("=" if self.whole and self.words.text else "") + self.words.quoted(always=not self.words.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Id:
+class Id(Struct, frozen=True):
     """Matches an id that contains the words."""
 
     words: Words
@@ -278,8 +272,7 @@ class Id:
         return f"id:{self.words.quoted()}"
 
 
-@dataclass(frozen=True, slots=True)
-class Error:
+class Error(Struct, frozen=True):
     """Matches by the end of the last attempt (``exit-1``, ``timeout``, ``died``), or the reason why it was set aside."""
 
     words: Words
@@ -291,8 +284,7 @@ class Error:
         return f"error:{self.words.quoted()}"
 
 
-@dataclass(frozen=True, slots=True)
-class Pid:
+class Pid(Struct, frozen=True):
     """Matches what this process holds, waits for or writes."""
 
     pid: int
@@ -305,8 +297,7 @@ class Pid:
         return f"pid:{self.pid}"
 
 
-@dataclass(frozen=True, slots=True)
-class HeldBy:
+class HeldBy(Struct, frozen=True):
     """Matches what the consumer of just this name holds."""
 
     name: str
@@ -319,8 +310,7 @@ class HeldBy:
         return f"holder:{_quote(self.name)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Tries:
+class Tries(Struct, frozen=True):
     """Matches by the number of attempts."""
 
     compare: str
@@ -334,8 +324,7 @@ class Tries:
         return f"tries:{'' if self.compare == '=' else self.compare}{self.number}"
 
 
-@dataclass(frozen=True, slots=True)
-class IsVerdict:
+class IsVerdict(Struct, frozen=True):
     """Matches what has this verdict."""
 
     verdict: str
@@ -385,12 +374,11 @@ def _quote(text: str, *, always: bool = False) -> str:
 KEYS = ("age", "src", "source", "id", "pid", "holder", "tries", "verdict", "error")
 OLDER = operator.ge
 """Comparison of an age with "older than"."""
-_OPERATOR = pattern(r"(>=|<=|>|<|=)?(.*)", re.DOTALL)
-_PLAIN = pattern(r"[A-Za-z0-9._-]+")
+_OPERATOR = re.compile(r"(>=|<=|>|<|=)?(.*)", re.DOTALL)
+_PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """A parsed filter.
 
     ``terms`` are (term, wanted); wanted is False after ``!``. ``incomplete`` are terms that a lenient parse left out, as typed.
@@ -503,8 +491,7 @@ def parse(text: str, *, lenient: bool = False, verdicts: Collection[str] = tuple
     return Query(tuple(terms), tuple(incomplete), hint)
 
 
-@dataclass(slots=True)
-class _Word:
+class _Word(Struct):
     """A term as typed: ``text`` without quotes; ``quoted_at`` is where in ``text`` the first quoted part starts."""
 
     typed: str = ""

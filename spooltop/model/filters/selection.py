@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spooltop.records import dataclass
+from msgspec import Struct
 
 from ..row import Row
 from ..text import escape
 from ..vocabulary import Box, Key, Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """A choice of messages; all conditions hold together.
 
     ``ids`` are unescaped ids or whole names; ``keys`` are rows as listed (marks). ``older_than`` is seconds in the box.

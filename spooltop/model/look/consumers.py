@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spooltop.records import dataclass
+from msgspec import Struct
 
 from ..filters.query import HeldBy
 from ..filters.selection import Selection
@@ -12,8 +12,7 @@ from ..vocabulary import Box, Owner, Verdict
 _RANKS = {"DEAD": 5, "stopped": 4, "unknown": 3, "running": 2, "exited": 0}
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Use of a processor and of memory by one process. ``cpu`` is the share of one processor since the sample before (1.0: all of
     it), None for the first sample. ``memory`` is its resident set in bytes. ``stopped``: a signal or a debugger has stopped it.
     ``command`` is its whole command line, "" where it is not visible."""
@@ -24,8 +23,7 @@ class Usage:
     command: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerRate:
+class ConsumerRate(Struct, frozen=True):
     """Messages a second that a consumer finished and that it failed at. None: not watched yet; ``failed`` alone None: it does not
     say."""
 
@@ -46,8 +44,7 @@ class ConsumerRate:
         return f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerRow:
+class ConsumerRow(Struct, frozen=True):
     """A consumer, and the claims that it holds.
 
     ``token`` names its presence file, None for a consumer of another program, which is known by the pid in its claims alone, or
@@ -123,8 +120,7 @@ class ConsumerRow:
         return None if self.claimed_at is None else max(0.0, now - self.claimed_at)
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerList:
+class ConsumerList(Struct, frozen=True):
     """The consumers of a target as of a look at ``taken_at``. ``more`` consumers are left out because there are too many;
     ``nameless`` claims name no consumer; ``error`` says why some are not visible. ``window`` is the number of seconds that the
     rates are about, which are lower bounds if ``lower_bound``."""

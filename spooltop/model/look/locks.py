@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from spooltop.records import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class LockHolder:
+class LockHolder(Struct, frozen=True):
     """A holder or a waiter of a lock; ``pid`` None: not visible from here. ``since`` is when it was first seen."""
 
     pid: int | None
@@ -16,8 +15,7 @@ class LockHolder:
     alive: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Lock:
+class Lock(Struct, frozen=True):
     """A lock file.
 
     ``kind``: flock, posix, ofd, soft (the existing file is the lock), mkdir (a directory is the lock), ticket (a queue of
@@ -34,8 +32,7 @@ class Lock:
     """True if the lock could not be read, for example because a server does not answer; ``evidence`` says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(Struct, frozen=True):
     """A process and its use of the file.
 
     ``how``: "open for writing", "open for reading", "mapped", "flock, holds", "flock, waits" (also posix, ofd), "holds the
@@ -52,8 +49,7 @@ class Holding:
     of: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Holders:
+class Holders(Struct, frozen=True):
     """The processes that use ``path``. ``complete`` is False if there may be others; ``notes`` say in words what was not
     visible."""
 

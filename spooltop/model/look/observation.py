@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from spooltop.records import dataclass, field
+from msgspec import Struct, field
 
 from ..backend import Capabilities
 from ..cursors import CursorSource, Poll
@@ -21,8 +21,7 @@ from .locks import Lock
 # Capacity: how much is left of what a queue needs, the space of a file system or the memory of a server.
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(Struct, frozen=True):
     """Free part of a resource, in ``unit``. None: not known.
 
     ``name``: disk, inodes, memory, or what a backend calls its own. ``readonly``: nothing can be written to it. ``full``
@@ -44,8 +43,7 @@ class Capacity:
         return size(self.free) if self.unit == "bytes" else count(self.free)
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
+class Disk(Struct, frozen=True):
     """Free space on the file system of a directory, for the current user (statvfs f_bavail, f_favail). None: not known. Front
     ends and rules read ``Observation.capacities``; here is what is of a file system alone."""
 
@@ -86,8 +84,7 @@ def capacity_words(capacities: tuple[Capacity, ...], disk: Disk | None) -> Itera
 
 # Messages that came and went between two looks, and how attempts on them ended. All times are epoch seconds.
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(Struct, frozen=True):
     """A finished message: put, claimed and gone at these times, None if not known."""
 
     put_at: float | None
@@ -95,8 +92,7 @@ class Completion:
     gone_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Return:
+class Return(Struct, frozen=True):
     """An attempt whose message was given back by its consumer. ``ended`` is how the attempt ended, None if the name does not
     say; ``delayed``: the message waits before the next attempt."""
 
@@ -111,8 +107,7 @@ class Return:
         return _failed(self.ended, self.delayed)
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(Struct, frozen=True):
     """A message in ``new`` or ``cur`` with ``attempts`` attempts without success; ``ended`` and ``delayed`` as in
     ``Return``."""
 
@@ -141,8 +136,7 @@ class HolderFlow(NamedTuple):
     last_claim_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(Struct, frozen=True):
     """Arrivals and departures since the last look.
 
     ``exact`` is False if events may be missing: counts are lower bounds then. ``measured`` is False if nothing was watched since
@@ -182,8 +176,7 @@ REASON_AT_MOST = 200
 """Characters of a reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """``by``: who paused, None if the file does not say; ``at``: when, epoch seconds; ``reason``: why, as it was given."""
 
     by: str | None
@@ -205,8 +198,7 @@ def pause_words(pause: Pause, now: float, *, short: bool = False) -> str:
 _NO_BOXES = ("cursors", "tickets", "locks")
 
 
-@dataclass(frozen=True, slots=True)
-class BoxState:
+class BoxState(Struct, frozen=True):
     """A box.
 
     ``count`` None: not visible; ``complete`` False: ``count`` is a lower bound. ``bytes`` None: not known; ``bytes_estimated``.
@@ -234,8 +226,7 @@ class BoxState:
     that of those."""
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictCounts:
+class VerdictCounts(Struct, frozen=True):
     """Counts of claims (``alive``, ``dead``, ``unknown``) and of files in ``tmp`` (the other three)."""
 
     alive: int = 0
@@ -252,8 +243,7 @@ AHEAD = 10.0
 """Seconds in the future from which a message counts as dated ahead."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceAges:
+class SourceAges(Struct, frozen=True):
     """A source's share of the sample: ``total``, including undated messages, and the number in each age class, the youngest
     first. ``source`` None: the name has none."""
 
@@ -262,8 +252,7 @@ class SourceAges:
     counts: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ages:
+class Ages(Struct, frozen=True):
     """Ages of the messages that wait in ``new``.
 
     ``counts`` holds one figure for each age class: younger than each of ``bounds`` seconds, then the older ones. ``looked_at`` of
@@ -283,8 +272,7 @@ class Ages:
     latest_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Viewer:
+class Viewer(Struct, frozen=True):
     """The user who runs this, and their rights in words: ("memex", "read-write")."""
 
     user: str
@@ -292,8 +280,7 @@ class Viewer:
     words: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """Method by which changes are noticed.
 
     ``mode``: "live" (events and scans), "scan" (scans only, every ``period`` s), "once". "live" with a ``period``: not all
@@ -318,8 +305,7 @@ class Watch:
         return self.mode == "away"
 
 
-@dataclass(frozen=True, slots=True)
-class QueueFinding:
+class QueueFinding(Struct, frozen=True):
     """A problem that only this kind of queue has. ``code`` is one of ``model.look.problem.CODES``, ``text`` contains escaped
     names only. It is about ``count`` messages, ``ids``; ``paths`` are their keys' names where they lie in ``box``, or ``filter``
     is the query that finds them there."""
@@ -334,8 +320,7 @@ class QueueFinding:
     is_note: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """All facts of one look.
 
     ``claims`` and ``tmp`` are judged rows, oldest first, at most ``Reader.judged_at_most`` of each. ``counts`` covers all judged

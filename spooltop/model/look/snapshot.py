@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from enum import StrEnum
 
-from spooltop.records import dataclass, field
+from msgspec import Struct, field
 
 from ..cursors import Cursor
 from ..filters.selection import Selection
@@ -31,8 +31,7 @@ class Severity(StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """A line of the list of problems.
 
     ``code`` is one of ``CODES``. ``selection`` is what ``r``, ``d`` and ``h`` on the line plan for and what Enter shows. ``view``
@@ -59,8 +58,7 @@ class Problem:
         return self.selection.box if self.selection else None
 
 
-@dataclass(frozen=True, slots=True)
-class Percentiles:
+class Percentiles(Struct, frozen=True):
     """Percentiles of ``samples`` durations in seconds; None below 20 samples."""
 
     samples: int
@@ -69,8 +67,7 @@ class Percentiles:
     p99: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(Struct, frozen=True):
     """Flow over the last ``window`` seconds (at most 60). None: not measured yet, which is not 0.
 
     ``arrived``, ``retried`` (by consumers) and ``requeued`` (by operators) are counts in the window. ``done`` counts over
@@ -100,8 +97,7 @@ class Rates:
         return None if self.done is None or window <= 0 else self.done / window
 
 
-@dataclass(frozen=True, slots=True)
-class RateHistory:
+class RateHistory(Struct, frozen=True):
     """Messages a second that came, were done, and were given back by their consumer: a figure for each cell of
     ``Snapshot.cell`` seconds, oldest first, None if not watched."""
 
@@ -110,8 +106,7 @@ class RateHistory:
     retried: tuple[float | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """The one value that a front end shows. ``observation`` holds the facts of the look, the rest what ``observe`` concluded.
 
     ``history`` is the depth of each box, oldest first, one cell of ``cell`` seconds each, None if not watched yet.

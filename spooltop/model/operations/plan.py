@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
+
 from spooltop.errors import Stopped
-from spooltop.records import dataclass, field
 
 from ..filters.selection import Selection
 from ..row import Row
@@ -84,8 +86,7 @@ class Progress:
             raise Stopped("stopped on the way; nothing was changed")
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """A thing to do: the row as it was shown and the identity that pins it.
 
     ``warning`` is shown with ``!``. ``words`` describe the change if it does not move a message ("imessage: 89632 → 89640 in
@@ -161,8 +162,7 @@ def oldest_of(items: Sequence[Item]) -> float | None:
     return min((at for item in items if (at := item.row.in_box_since) is not None), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A thing that will not be done. ``forceable``: ``--force`` (``f`` in the plan) does it anyway."""
 
     row: Row
@@ -170,8 +170,7 @@ class Refusal:
     forceable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(Struct, frozen=True):
     """Items and refusals that a backend finds for a selection. ``missing`` are named ids that no message here has. ``effect``
     says what happens to the messages, in a sentence, where that differs from what ``operate.effect`` says of a directory.
     ``has_no_undo``: nothing of it can be reversed."""
@@ -195,8 +194,7 @@ class Confirm(StrEnum):
     NOTHING = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Pinned list of changes: it stays as it is while the spool changes.
 
     ``operation`` is the id under which it is journalled, audited and undone. ``command`` is the same action as words of a shell,
@@ -300,8 +298,7 @@ class NotDone(dict[tuple[Outcome, str], "array[int]"]):
                 self.setdefault(group, array("Q")).append(place)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """Result of a plan. ``stopped`` if it ended early; ``untried`` counts the items that were not reached."""
 
     operation: str
@@ -314,14 +311,14 @@ class Result:
     undo: tuple[str, ...] = ()
     """The command that undoes it, as words of a shell; empty if nothing can be undone."""
     notes: tuple[str, ...] = ()
-    not_done: NotDone = field(init=False, repr=False, compare=False)
+    not_done: NotDone = field(default_factory=NotDone)
 
     def __post_init__(self) -> None:
         known = getattr(self.items, "not_done", None)  # of a million they are noted as they come, and never at each drawing
         if not isinstance(known, NotDone):
             known = NotDone()
             known.note(0, [item.outcome for item in self.items], [item.reason for item in self.items])
-        object.__setattr__(self, "not_done", known)
+        force_setattr(self, "not_done", known)
 
     def count(self, outcome: Outcome) -> int:
         if outcome is Outcome.DONE:
@@ -329,8 +326,7 @@ class Result:
         return sum(len(places) for (one, _), places in self.not_done.items() if one is outcome)
 
 
-@dataclass(frozen=True, slots=True)
-class OperationRecord:
+class OperationRecord(Struct, frozen=True):
     """A line of the list of operations. ``open``: the intent was journalled but no result (a crash in between)."""
 
     operation: str

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, overload
 
-from spooltop.records import dataclass
+from msgspec import Struct
 
 from ..text import bare_all, escape
 from ..vocabulary import Box, Json, Verdict
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 # Locations of messages that are tracked by id.
 
-@dataclass(frozen=True, slots=True)
-class TrackedMessage:
+class TrackedMessage(Struct, frozen=True):
     """Location of the message with one id, as far as it was seen. Times are epoch seconds.
 
     ``box`` is its current box; None if it is in no box (``gone_at`` says since when at the latest) or not found yet. ``place`` in
@@ -97,8 +96,7 @@ class AuditLog(NamedTuple):
     trusted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AuditLine:
+class AuditLine(Struct, frozen=True):
     """A line of the audit log.
 
     ``event`` is ``before`` (what was about to happen, to ``names``) or ``after`` (``results`` after ``tried`` of ``count``;
@@ -124,8 +122,7 @@ class AuditLine:
     trusted: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class AuditTrail:
+class AuditTrail(Struct, frozen=True):
     """All lines of one operation, oldest first, and the faults of the log, in words."""
 
     lines: tuple[AuditLine, ...] = ()

@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 import spooltop
 from spooltop.backends.directory.trials import TrialDir, remove_tree, sweep
 from spooltop.engine import Spool
 from spooltop.errors import Refused, SpooltopError
-from spooltop.records import dataclass
 
 from ..latency import Latencies
 from .tasks import CONTENDERS, FILES, LOCKS
@@ -41,8 +42,7 @@ class BenchFailed(SpooltopError):
     """A worker process failed, or did not answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """Measurements of one worker in one run."""
 
     seconds: float
@@ -153,8 +153,7 @@ _ENGINES = ((1, 1), (1, 4), (4, 4))
 _WEIGHTS = {"files": 1.0, "locks": 1.0, "engine": 3.0}
 
 
-@dataclass(frozen=True, slots=True)
-class BenchRun:
+class BenchRun(Struct, frozen=True):
     """A measurement. ``writers`` and ``readers`` are for the engine, ``processes`` for locks."""
 
     section: str
@@ -165,8 +164,7 @@ class BenchRun:
     durable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """Result of a run. ``part`` says which operation of the engine it is about (put, claim and ack, delivery). ``exclusive``
     is False if two processes held a lock at a time, None if that was not tried; ``error`` says why there is no result."""
 

@@ -13,9 +13,10 @@ from array import array
 from collections.abc import Callable
 from contextlib import suppress
 
+from msgspec import Struct, field
+
 from spooltop.engine import Spool
 from spooltop.engine.system.syscalls import rename_noreplace
-from spooltop.records import dataclass, field
 
 PAYLOAD = 1024
 """Bytes of a file or a message."""
@@ -35,8 +36,7 @@ _TAKE = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 _FREE = _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0)
 
 
-@dataclass(slots=True)
-class Measured:
+class Measured(Struct):
     """Times of all steps in nanoseconds, and the seconds that they took together. ``delivered`` are the times from the put of a
     message to its claim."""
 

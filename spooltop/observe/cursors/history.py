@@ -7,12 +7,14 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.model.cursors import CursorSection, CursorWrite, direction, order, pick, shown
 from spooltop.model.look.locks import LockHolder
 from spooltop.model.text import escape, program
 from spooltop.model.units import age, interval
 from spooltop.model.vocabulary import Json
-from spooltop.records import dataclass, replace
 
 RING = 200
 """Most writes that are kept of each source."""
@@ -31,8 +33,7 @@ _NEAR = 3.0
 """Seconds within which a line of the journal and an observed write are the same write."""
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """A write of the file, as far as it is not about one source.
 
     ``also``: other sources that changed in it, ``advanced``: those that went forward, ``kept``: True if one of them changed and
@@ -53,8 +54,7 @@ class Write:
     journaled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A write that changed the value.
 
     ``back``: it went back or, for a token without order, to one that it had before. ``over``: the number of moves that it went

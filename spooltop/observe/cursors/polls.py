@@ -12,19 +12,19 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec import Struct
+
 from spooltop.engine.system.files import open_regular
 from spooltop.errors import UsageError
 from spooltop.model.cursors import Poll
 from spooltop.model.look.observation import Observation
 from spooltop.model.text import escape
 from spooltop.model.units import age, interval
-from spooltop.patterns import pattern
-from spooltop.records import dataclass
 
 from .history import ASK_FOR_LOGS, undecided
 
 POLL_LINE = r"poll ok: (?P<new>\d+) new \(cursor(?: |=)(?P<start>.+?)(?: -> (?P<end>.+?))?\)"
-_DATE = pattern(r"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,]\d+)?\s?(Z|[+-]\d\d:?\d\d)?")
+_DATE = re.compile(r"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,]\d+)?\s?(Z|[+-]\d\d:?\d\d)?")
 _KEPT = 50
 _PROVEN = ("reverted", "rewound", "missing", "unreadable")
 _NEAR = 3.0
@@ -178,8 +178,7 @@ TAIL = 64 << 10
 _FILES_AT_MOST = 64
 
 
-@dataclass(frozen=True, slots=True)
-class LogGlob:
+class LogGlob(Struct, frozen=True):
     """The files that match ``pattern``. All belong to ``source``; if that is None, each belongs to the source in its name."""
 
     pattern: str

@@ -7,26 +7,27 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
+
+from msgspec.structs import replace
 
 from spooltop.model.cursors import Cursor, CursorSection, CursorSource, CursorVersion, CursorWrite, Poll
 from spooltop.model.look.locks import LockHolder
 from spooltop.model.text import escape
 from spooltop.model.units import age
 from spooltop.model.vocabulary import Json
-from spooltop.patterns import pattern
-from spooltop.records import replace
 
 from .history import OFTEN, RING, Change, CursorHistory, Write, judge, key_of, on_a_server, suspected_writers, writers_of
 from .polls import PollHistory
 
 # A cursor file that is watched: the history of each source that it ever had, from its versions and its journal.
 
-COMMON_TEMP = pattern(r"cursors\.(json\.)?tmp|cursors\.json~")
+COMMON_TEMP = re.compile(r"cursors\.(json\.)?tmp|cursors\.json~")
 """Temporary names that all writers share."""
-_TEMP_BY_PID = pattern(r"cursors\.(json\.)?(tmp\.)?[0-9]+(\.tmp)?")
+_TEMP_BY_PID = re.compile(r"cursors\.(json\.)?(tmp\.)?[0-9]+(\.tmp)?")
 _LEFT_BEHIND = 60.0
 _NEAR = 3.0
 """Seconds within which a line of the journal is about a version that was read."""

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.model import units
 from spooltop.model.protocols import Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner, Verdict
-from spooltop.records import dataclass, replace
 
 from .elements.apart import ALONE, Ends, cut_apart
 from .elements.spans import Span, Style, clip_left, safe, shown, text_width
@@ -23,8 +25,7 @@ MARGIN = 3
 """Cells at the left of each row: the cursor, the mark, and a gap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """Time and format for drawing the times of a row."""
 
     now: float
@@ -32,8 +33,7 @@ class Moment:
     times: Times = Times.AGE
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column of a list. ``width`` is in cells; free space goes to the columns that ``grow``, by their weight, up to ``most``
     cells. A window narrower than ``min_screen`` omits the column. ``align`` is "left" or "right"; ``cut`` is the side at which
     too long text is cut. ``sort`` is the name of this column in a ``Sort``, "" where the list cannot be sorted by it."""

@@ -6,10 +6,11 @@ import datetime
 import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from spooltop.model import units
 from spooltop.model.cursors import Cursor
 from spooltop.model.look.snapshot import Snapshot
-from spooltop.records import replace
 
 from .elements.spans import (
     BLANK,

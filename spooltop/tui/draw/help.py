@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spooltop.records import dataclass
+from msgspec import Struct
 
 from .elements.spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, pad, plain, shown, text_width, wrap
 
 _TWO_COLUMNS = 76
 
 
-@dataclass(frozen=True, slots=True)
-class HelpEntry:
+class HelpEntry(Struct, frozen=True):
     """A line of help. ``why_not`` says why the command is not available now, "" where it is."""
 
     keys: str
@@ -20,8 +19,7 @@ class HelpEntry:
     why_not: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HelpSection:
+class HelpSection(Struct, frozen=True):
     """Keys that belong together."""
 
     title: str

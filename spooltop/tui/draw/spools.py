@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec import Struct
+
 from spooltop.model import units
 from spooltop.model.target import full_name, without_secrets
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, Box
 from spooltop.monitor.glance import Glance, Level, natural, worst_first
-from spooltop.records import dataclass
 
 from .boxes import spark
 from .elements.spans import (
@@ -81,8 +82,7 @@ def _rate(place: int) -> Callable[[Glance, float], Span]:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class SpoolColumn:
+class SpoolColumn(Struct, frozen=True):
     """A column of figures. A window narrower than ``min_screen`` omits it. ``sort`` names it in the order, "" where nothing is
     sorted by it."""
 
@@ -111,8 +111,7 @@ SORTS: Mapping[str, str] = {
 """Orders of the list and their words in the menu, in the order of ``<`` and ``>``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """The layout for one width: the columns, the names as they are shown by target, and the part of the paths that all share
     (``place``). ``distinct`` are the names before they are cut."""
 

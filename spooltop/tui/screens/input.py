@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from spooltop.records import dataclass
+from msgspec import Struct
 
 
-@dataclass(slots=True)
-class LineEdit:
+class LineEdit(Struct):
     """``text`` with the cursor always at its end; ``limit`` in characters."""
 
     text: str = ""

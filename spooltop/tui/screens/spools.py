@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
+from msgspec import Struct
 from textual.app import ComposeResult
 from textual.events import Key
 
 from spooltop.model.text import escape
 from spooltop.monitor.glance import Glance
-from spooltop.records import dataclass
 
 from ..command_lists import footer
 from ..commands import by_id, only_in
@@ -40,8 +40,7 @@ _ASCENDING = ("name",)
 """The orders that begin with the smallest, as they are chosen."""
 
 
-@dataclass(slots=True)
-class SpoolsState:
+class SpoolsState(Struct):
     """The choices of the user, which stay while a target is open. ``opening`` is the target that is being opened, ``moved`` is
     True once the cursor was moved or a target was opened: until then it is on the first line, whichever that is."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from spooltop.model.protocols import Listing, ListQuery
-from spooltop.records import replace
 
 from .messages import ListRequest, Search
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from msgspec import Struct
+
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Key
-from spooltop.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(Struct, frozen=True):
     """A search for the next row (``step`` 1, or -1: the previous one) that matches ``text``, in the requested list, from its
     anchor on. ``number`` counts up with each search."""
 
@@ -23,8 +23,7 @@ class Search:
     step: int
 
 
-@dataclass(frozen=True, slots=True)
-class ListRequest:
+class ListRequest(Struct, frozen=True):
     """The data that the screen needs besides the snapshot: a list with a window of rows, and one payload.
 
     ``anchor`` is the key under the cursor, ``anchor_index`` its last place. ``all_keys`` counts up with each request for all keys
@@ -43,8 +42,7 @@ class ListRequest:
     """The consumers are wanted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requested:
+class Requested(Struct, frozen=True):
     """All that the screens want of the snapshot thread. ``version`` counts up with each change; messages are followed from
     ``since`` on (epoch seconds). The rescan and the jobs are wanted once."""
 
@@ -57,8 +55,7 @@ class Requested:
     stopped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A window of a list; ``generation`` differs for each listing made. ``anchor_at`` is the place of the request's anchor in it,
     None where it is gone or none was requested. ``ordered_over`` is that of the ``Listing``."""
 
@@ -79,51 +76,44 @@ class Page:
         return old is None or (old.query, old.length, old.start, old.rows) != (self.query, self.length, self.start, self.rows)
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotTaken:
+class SnapshotTaken(Struct, frozen=True):
     """A look found something to paint; the page is from the same look."""
 
     snapshot: Snapshot
     page: Page | None
 
 
-@dataclass(frozen=True, slots=True)
-class ClockMoved:
+class ClockMoved(Struct, frozen=True):
     """A look at this time (epoch seconds) found nothing to paint."""
 
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class RowsRead:
+class RowsRead(Struct, frozen=True):
     """Another window, filter or order from the last look."""
 
     page: Page
 
 
-@dataclass(frozen=True, slots=True)
-class ListAdvanced:
+class ListAdvanced(Struct, frozen=True):
     """The share of the work of a list that is done (0 to 1), when no rows can be shown yet."""
 
     query: ListQuery
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumersRead:
+class ConsumersRead(Struct, frozen=True):
     """The consumers are not as they were shown before."""
 
     found: ConsumerList
 
 
-@dataclass(frozen=True, slots=True)
-class KeysRead:
+class KeysRead(Struct, frozen=True):
     query: ListQuery
     keys: tuple[Key, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MatchFound:
+class MatchFound(Struct, frozen=True):
     """The result of a search: the row's place in the list; None where there is none in that direction."""
 
     query: ListQuery
@@ -131,8 +121,7 @@ class MatchFound:
     index: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadRead:
+class PayloadRead(Struct, frozen=True):
     """A payload was read; None where it could not be, and ``error`` says why."""
 
     key: Key
@@ -140,16 +129,14 @@ class PayloadRead:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesTracked:
+class MessagesTracked(Struct, frozen=True):
     """The places of the followed messages, by id. ``taken_at`` is the time of the look, epoch seconds."""
 
     taken_at: float
     found: Mapping[str, TrackedMessage]
 
 
-@dataclass(frozen=True, slots=True)
-class LookFailed:
+class LookFailed(Struct, frozen=True):
     """A look or a listing raised; the last data stays on the screen."""
 
     error: str

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from spooltop.errors import SpooltopError
-from spooltop.records import replace
 
 from ..change_filter import ChangeFilter
 from ..control_protocol import ControlProtocol

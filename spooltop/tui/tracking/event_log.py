@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+from msgspec import Struct
+
 from spooltop.model.look.snapshot import Severity, Snapshot
 from spooltop.model.operations.plan import OperationRecord, Outcome, Result
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Owner, Verdict
 from spooltop.monitor.events import EventKind, QueueEvent, TargetEvents
-from spooltop.records import dataclass
 
 _KEPT = 200
 """Events that are kept."""
@@ -18,8 +19,7 @@ _RESULTS = 20
 """Operations of this session that are compared with those reported: at most so many end between two looks."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedEvent:
+class LoggedEvent(Struct, frozen=True):
     """Something that happened at ``at`` (epoch seconds), in escaped words. ``severity`` is that of a problem that began;
     ``ended``: a problem is over."""
 

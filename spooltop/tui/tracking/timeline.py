@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.row import Row
 from spooltop.model.text import escape, program
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import Box, Verdict
-from spooltop.records import dataclass
 
 from ..threads.messages import MessagesTracked
 
@@ -18,8 +19,7 @@ _HELD = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineStep:
+class TimelineStep(Struct, frozen=True):
     """A step of a message. ``seen``: ``at`` is the time it was seen, not the time it happened. ``bad``: it is a problem."""
 
     at: float

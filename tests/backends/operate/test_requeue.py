@@ -8,10 +8,10 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from spooltop.engine import Spool
 from spooltop.model.filters.selection import Selection

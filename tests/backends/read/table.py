@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from spooltop.backends.directory import backend, world
 from spooltop.backends.directory.liveness.processes import Descriptor, Descriptors, Process, Processes, ProcessUse, ProcOwner

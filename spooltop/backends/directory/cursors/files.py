@@ -17,6 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.engine.cursors import FILE_MAX, JOURNAL, JOURNAL_MAX, LOCK
 from spooltop.engine.system import syscalls
 from spooltop.engine.system.files import open_regular
@@ -24,7 +27,6 @@ from spooltop.model.cursors import CursorSource, CursorVersion, CursorWrite
 from spooltop.model.look.locks import LockHolder
 from spooltop.model.text import escape, finite, json_object
 from spooltop.model.vocabulary import Json
-from spooltop.records import dataclass, replace
 
 from ...access import closed_words
 from ..world import World
@@ -130,8 +132,7 @@ Handle = tuple[int, bytes]
 """Identifies a file on its file system, also after its inode number was used again: (type, bytes)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """A content of a cursor file, or why it could not be read. ``at`` is when it was read, in epoch seconds. ``unread`` is how
     many writes between the version before and this one were not read."""
 
@@ -211,8 +212,7 @@ def parse_journal(data: bytes) -> list[tuple[str, CursorWrite]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(Struct, frozen=True):
     inode: int
     offset: int
     newest: float
@@ -342,8 +342,7 @@ def _content(version: Version) -> tuple[tuple[int, int, int], str, int]:
     return version.state, version.error, hash(version.data)
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """The source as it was last seen. ``content`` is the state of the file, why it could not be read, and the hash of its
     bytes."""
 

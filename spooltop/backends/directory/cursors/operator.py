@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.engine.cursors import LOCK, CursorFile
 from spooltop.errors import CursorMismatch, CursorUnreadable, Refused, UsageError
 from spooltop.model.backend import Capabilities
@@ -19,7 +22,6 @@ from spooltop.model.redact import Redactor, unredact
 from spooltop.model.row import Row
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Action, Box, Json
-from spooltop.records import dataclass, replace
 
 from ...journal.item_operator import (
     ItemIntent,
@@ -42,8 +44,7 @@ from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, fold
 _TEXTS = ("file", "source", "user")
 
 
-@dataclass(frozen=True, slots=True)
-class CursorSetIntent(ItemIntent):
+class CursorSetIntent(ItemIntent, frozen=True):
     """The intent to set one cursor. ``had`` is False if the source had no section."""
 
     file: str
@@ -78,8 +79,7 @@ CURSORS = RecordType("cursors", "the journal of cursors", "", CursorSetIntent.de
 
 # Pins the cursor that is to be set, and describes the change, its risks, or the reason for a refusal.
 
-@dataclass(frozen=True, slots=True)
-class CursorRef:
+class CursorRef(Struct, frozen=True):
     """The pin of a cursor in a plan: the value ``before`` of ``source`` (``had``: there was one) in ``file``, which is in the
     directory ``folder_id`` (device, inode), and the value ``after`` that it gets."""
 

@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from spooltop.records import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..events.inotify import in_order, listening, watch_fd
 from .files import Version, read_version
@@ -35,8 +36,7 @@ _GATHER = 50
 """Milliseconds for which events are collected."""
 
 
-@dataclass(slots=True)
-class _File:
+class _File(Struct):
     last: tuple[tuple[int, int, int], str, int] | None = None
     """State, error and hash of what was read last."""
     reported: bool = True
@@ -46,8 +46,7 @@ class _File:
     """Writes since then that were not read."""
 
 
-@dataclass(slots=True)
-class _Folder:
+class _Folder(Struct):
     """A watched folder; ``fd`` is its own descriptor. ``names``: files to read, None for every ``*.json``."""
 
     watch: int

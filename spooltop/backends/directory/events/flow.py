@@ -5,9 +5,12 @@ Every count is tied to an id: a message that goes back to ``new`` has not arrive
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from operator import itemgetter
+
+from msgspec import Struct, field
 
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
@@ -15,8 +18,6 @@ from spooltop.engine.names import Name
 from spooltop.model.look.observation import Completion, Flow, HolderFlow, Return
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
-from spooltop.patterns import pattern
-from spooltop.records import dataclass, field
 
 from ..scan.scan import BoxScan
 from ..scan.set_aside import SetAsideBoxes
@@ -30,7 +31,7 @@ Found = tuple[str, str, str, str, str, str, str]
 """The claim, the name in ``new``, the id, the source or "", the token and the time (µs) of the claim, both "" where another kind
 of consumer took it, and for such a one the holder, as ``holder_of`` names it, else ""."""
 
-_FIRST_CLAIM = pattern(
+_FIRST_CLAIM = re.compile(
     r"((([0-9]{16}\.P[0-9]{1,10}R[0-9a-f]{16}\.[A-Za-z0-9._-]++)(?:,s=([A-Za-z0-9._-]++))?)"
     r"(?:,c=([0-9a-f]{32})\.([0-9]{16}):2,P[0-9]{1,10}|:(?:2,)?(P[0-9]{1,10})))/|[^/]*+/"
 )
@@ -39,8 +40,7 @@ other name. Later attempts are counted one by one, because their names tell how 
 _claim, _name, _source, _token, _claimed_us, _foreign = map(itemgetter, (0, 1, 3, 4, 5, 6))
 
 
-@dataclass(slots=True)
-class ShortLived:
+class ShortLived(Struct):
     """Short-lived messages of one batch, by id. ``turn`` is the number of the next look, ``at`` the time of the batch; ``late``:
     the times at which its events happened are unknown."""
 
@@ -214,8 +214,7 @@ def difference(at: float, before: tuple[Set[str], Set[str]], after: tuple[Set[st
     )
 
 
-@dataclass(slots=True)
-class _Gone:
+class _Gone(Struct):
     """A message that left ``cur`` and has not been seen elsewhere yet. ``turn`` is the number of the ``take`` that comes next."""
 
     turn: int
@@ -228,8 +227,7 @@ class _Gone:
     holder: str = ""
 
 
-@dataclass(slots=True)
-class _Moves:
+class _Moves(Struct):
     """The names of one id in one batch."""
 
     new_added: list[Name] = field(default_factory=list)

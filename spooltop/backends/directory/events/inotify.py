@@ -19,9 +19,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from msgspec import Struct, field
+
 from spooltop.engine.system.syscalls import inotify_add_watch, inotify_init
-from spooltop.patterns import pattern
-from spooltop.records import dataclass, field
 from spooltop.stop_event import StopEvent
 
 _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x8, 0x40, 0x80, 0x100, 0x200
@@ -36,7 +36,7 @@ _HEAD = struct.Struct("iIII")
 """wd, mask, cookie, length of the name with its NULs."""
 _PADDING = r"\0+" if sys.byteorder == "little" else r"\0+?(?=\0{3}[^\0\xff]|\xff{4}|\Z)"
 """Matches up to the next wd. There are few: 1 to 254, or -1."""
-_EVENT = pattern(rf"(.{{8}}).{{4}}(?:\0{{4}}|.{{4}}(?:\.[^\0]*|([^\0]+)){_PADDING})", re.DOTALL)
+_EVENT = re.compile(rf"(.{{8}}).{{4}}(?:\0{{4}}|.{{4}}(?:\.[^\0]*|([^\0]+)){_PADDING})", re.DOTALL)
 """Captures wd and mask, and the name unless it begins with a dot."""
 _Kind = tuple[set[str], Counter[str], set[str] | None, set[str]]
 """Names with events of one kind; how often they come again; for additions the deleted names, else None; names that are there at
@@ -54,8 +54,7 @@ _BEAT = 1.0
 """Seconds of silence after which it is known that this process was scheduled."""
 
 
-@dataclass(slots=True)
-class Events:
+class Events(Struct):
     """Events from one read: names by directory (as it was given). ``lost``: the kernel's queue overflowed. ``ended``: a directory
     was removed, moved or unmounted."""
 

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import open_regular
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
-from spooltop.records import dataclass
 
 from ...journal.log_store import JOURNAL, STATE_DIR, state_of
 from ..scan.scan import BoxScan, quick_enqueued_us
@@ -180,8 +181,7 @@ _SETTLED = 2.0
 one after the other, and each at most once a second."""
 
 
-@dataclass(slots=True)
-class _Track:
+class _Track(Struct):
     """State of one tracked message: when it was last seen anywhere, the last names known from events and looks, its last claim,
     when it left that claim, and since when it has been nowhere."""
 

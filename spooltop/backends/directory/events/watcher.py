@@ -13,11 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
+from msgspec import Struct, field
+
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.syscalls import HAS_INOTIFY
 from spooltop.model.look.observation import Watch
 from spooltop.model.vocabulary import Box
-from spooltop.records import dataclass, field
 from spooltop.stop_event import StopEvent
 
 from ..storage.disk import Mount, changes_unseen, sends_no_events
@@ -28,8 +29,7 @@ from .inotify import Events, inotify_source
 # Change events of the boxes, as a look takes them. A command that looks once takes an empty report and loads no watcher.
 
 
-@dataclass(frozen=True, slots=True)
-class EventBatch:
+class EventBatch(Struct, frozen=True):
     """Names added and deleted at about one moment (``at``: epoch seconds), by box and unordered. ``back`` holds the names that
     were both added to ``new`` and deleted from it and are there at the end; None where that is not known. ``late``: all of it may
     have happened seconds earlier, because this process was stopped or not scheduled."""
@@ -55,8 +55,7 @@ class EventBatch:
         return 1 + self.gone_again.get(box, {}).get(name, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class EventReport:
+class EventReport(Struct, frozen=True):
     """Events since the last ``take``. ``exact`` is False if some may be missing. ``listening`` is False if nothing listens now:
     ``reason`` says why, and is empty while listening begins. ``restarted``: something was lost, so everything has to be listed
     again. ``until``: the events up to then are included (epoch seconds); None before listening began."""
@@ -175,8 +174,7 @@ def kernel_source(paths: Iterable[str], stop: StopEvent) -> Iterator[Changes | E
     return inotify_source(paths, stop) if HAS_INOTIFY else watchfiles_source(paths, stop)
 
 
-@dataclass(slots=True)
-class _Shared:
+class _Shared(Struct):
     batches: list[EventBatch] = field(default_factory=list)
     exact: bool = False
     listening: bool = False

@@ -7,12 +7,16 @@ looked up again. Only a claim that is still there as the same file is dead.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from sys import intern
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from spooltop.engine import names as grammar
 from spooltop.engine import presence
@@ -25,8 +29,6 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.units import age
 from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Verdict
-from spooltop.patterns import pattern
-from spooltop.records import dataclass, replace
 
 from ..storage.rows import claim_row, tokens_of
 from .processes import BootClock, Certainty, Process, Processes, judge_pid, later
@@ -79,8 +81,7 @@ _AGAIN_AFTER = 5.0
 _SOON = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """Holder of the lock. ``process`` is None where it is not visible. ``words`` says who it is, "" for the consumer
     itself."""
 
@@ -88,8 +89,7 @@ class Holder:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     pid: int
     inherited: bool
 
@@ -260,7 +260,7 @@ class TokenJudge:
             self._described = {key: described for key, described in self._described.items() if key[0] in pids}
 
 
-_TOKEN = pattern(r"[0-9a-f]{32}")
+_TOKEN = re.compile(r"[0-9a-f]{32}")
 _TOKENS_AT_MOST = 1_000
 _REMEMBERED = 50_000
 """Claims of a plan of which is remembered what proved them dead: the pid of one may be given to another process."""
@@ -270,8 +270,7 @@ _HELD_LONG = 60.0
 """Seconds after which the activity of a running holder is looked at."""
 
 
-@dataclass(slots=True)
-class _Claim:
+class _Claim(Struct):
     """State kept for one name in ``cur``. ``seen`` is the CLOCK_BOOTTIME of the first look that found it."""
 
     name: Name

@@ -6,22 +6,24 @@ that grows with the time that it took.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from spooltop.engine import presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow, Usage
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Owner, Verdict
-from spooltop.patterns import pattern
-from spooltop.records import dataclass, replace
 
 from ..storage.rows import tokens_of_claims
 from .claim_liveness import TokenJudge
 from .processes import Certainty, Processes, ProcessUse
 
-_TOKEN = pattern(r"[0-9a-f]{32}")
+_TOKEN = re.compile(r"[0-9a-f]{32}")
 _IDS = 8
 """Claims of a consumer that are named."""
 _LISTED = 2_000
@@ -69,8 +71,7 @@ def _claimant(token: str, rows: Sequence[Row]) -> ConsumerRow:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
+class _Sample(Struct, frozen=True):
     """Use of a process at a time (``Processes.boottime``), and its ``usage`` since the sample before."""
 
     at: float

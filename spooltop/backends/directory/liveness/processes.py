@@ -15,12 +15,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from errno import ENOSYS, EPERM
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.engine.system.host import PROC, Machine, boot_id, this_machine
 from spooltop.engine.system.syscalls import cached_file_id
 from spooltop.errors import UsageError
 from spooltop.model.text import escape, program_of
 from spooltop.model.vocabulary import EXITED, RUNNING, Verdict
-from spooltop.records import dataclass, replace
 
 # Reads ``/proc`` (proc(5)): what it tells about a process that psutil does not, or only at several times the cost. Measured per
 # process, on a machine with 408 of them, in µs of CPU: start in clock ticks, state and number of threads 14, by psutil 74; open
@@ -334,8 +336,7 @@ _BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Runs on in suspend: CLOCK_BOOTTIME of Linux; elsewhere CLOCK_MONOTONIC does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """``started`` is in seconds of ``Processes.boottime``, ``since`` the same in epoch seconds by the clock of now; ``zombie``:
     it has ended and its parent has not taken notice; ``stopped`` is its state letter (proc(5)) where a signal (``T``) or a
     debugger (``t``) has stopped it. ``command``, ``user`` and ``since`` are None where nobody asked or may know."""
@@ -354,8 +355,7 @@ class Process:
         return f"stopped ({self.stopped})" if self.stopped else ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessUse:
+class ProcessUse(Struct, frozen=True):
     """Use by one process: ``cpu`` in seconds so far, ``memory`` (resident) in bytes now. ``started`` as in ``Process``."""
 
     started: float
@@ -364,8 +364,7 @@ class ProcessUse:
     stopped: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptor:
+class Descriptor(Struct, frozen=True):
     """Open descriptor. ``writing`` None: its flags could no longer be read."""
 
     pid: int
@@ -373,8 +372,7 @@ class Descriptor:
     writing: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptors:
+class Descriptors(Struct, frozen=True):
     """Processes that have some files open, descriptor by descriptor. ``unread`` are the owners of those whose descriptors this
     user may not read; None where there may be processes that are not shown at all."""
 
@@ -740,8 +738,7 @@ MARGIN = 2.0
 """Seconds between a claim and the start of a process that prove that it is another process."""
 
 
-@dataclass(frozen=True, slots=True)
-class Certainty:
+class Certainty(Struct, frozen=True):
     """Conditions for conclusions about pids. ``local``: only this machine mounts the file system. ``all_pids``: this is the first
     pid namespace. ``pids_here``: the user vouches that all pids are those of processes of this pid namespace
     (``claims.pids``)."""

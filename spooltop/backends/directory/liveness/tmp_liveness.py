@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 
+from msgspec import Struct
+
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.host import PROC
@@ -25,8 +27,6 @@ from spooltop.model.proc import Device
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import EXITED, Box, Owner, Verdict
-from spooltop.patterns import pattern
-from spooltop.records import dataclass
 
 from ...access import user_name
 from ..locks.lock_files import LockTable, device_of
@@ -34,14 +34,13 @@ from ..storage.location import Folders
 from ..storage.rows import tmp_row
 from .processes import Certainty, Descriptor, Descriptors, Process, Processes
 
-_WRITER = pattern(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)
+_WRITER = re.compile(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)
 _SETTLED = 1.0
 _OPENERS_FOR = 5.0
 _OWNERS_AT_MOST = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(Struct, frozen=True):
     """Writer of a file according to its name: ``<time>.<pid>.<host>`` (maildir(5))."""
 
     pid: int
@@ -57,8 +56,7 @@ def writer_of(id: str) -> Writer | None:
     return Writer(int(found.group(1)), found.group(2).replace("\\057", "/").replace("\\072", ":"))
 
 
-@dataclass(slots=True)
-class _File:
+class _File(Struct):
     """State of one file at its last change, and the time of that change (CLOCK_BOOTTIME)."""
 
     size: int

@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from msgspec import Struct
+
 from spooltop.engine import names
 from spooltop.engine.cursors import LOCK
 from spooltop.engine.dirs import SpoolDirs
@@ -17,7 +19,6 @@ from spooltop.model.look.locks import Holders, Holding
 from spooltop.model.proc import LockLine, parse_locks
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Key
-from spooltop.records import dataclass
 
 from ...access import user_name
 from ..locks.lock_files import device_of, read_table
@@ -30,8 +31,7 @@ from .processes import Descriptor, Processes
 # kernel's lock table.
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """File whose users are wanted. ``fd`` is its directory; ``of`` describes it where it is not the main file; ``holds`` says
     what a lock on it means, where that is more than a lock, and ``since`` (epoch seconds) when that began."""
 

@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
+from msgspec import Struct
+
 from spooltop.engine.system.files import read_small
 from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.proc import Device, LockLine, parse_locks
 from spooltop.model.vocabulary import Verdict
-from spooltop.patterns import pattern
-from spooltop.records import dataclass
 
 from ...access import closed_words
 from ..liveness.processes import Processes
@@ -35,9 +35,9 @@ from .soft_locks import LIMIT, Judge, directory_lock, holder_info, orphaned, sof
 
 KIND = "rw"
 SUFFIX = ".rw"
-_STATE = pattern(r"[0-9]{20}")
-_MEMBER = pattern(r"^(writer|reader)=([0-9a-f]{32})$", re.MULTILINE)
-_FIELD = pattern(r"^(pid|host|lease)=(\S+)$", re.MULTILINE)
+_STATE = re.compile(r"[0-9]{20}")
+_MEMBER = re.compile(r"^(writer|reader)=([0-9a-f]{32})$", re.MULTILINE)
+_FIELD = re.compile(r"^(pid|host|lease)=(\S+)$", re.MULTILINE)
 _LIMIT = 4_096
 _AT_MOST = 64
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -107,8 +107,7 @@ _NO_TABLE = "this system does not show who holds a lock"
 _EXISTS = "no kernel lock; if its existence is the lock, it does not name its holder"
 
 
-@dataclass(frozen=True, slots=True)
-class LockTable:
+class LockTable(Struct, frozen=True):
     """All locks that were seen. ``unseen`` says why there may be more; if it is empty, an absent lock is free."""
 
     by_file: Mapping[tuple[Device, int], tuple[LockLine, ...]]

@@ -5,10 +5,14 @@ from __future__ import annotations
 import base64
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeGuard
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from spooltop.engine.atomic import publish_new, write_new
 from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode, read_small
@@ -22,8 +26,6 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape, unescape
 from spooltop.model.units import age, count, duration
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
-from spooltop.patterns import pattern
-from spooltop.records import dataclass, replace
 
 from ...access import closed_words, quoted
 from ...journal.item_operator import (
@@ -51,13 +53,12 @@ from .soft_locks import Judge, orphaned, read_marker, soft_lock, ticket_queue
 
 CONTENT_MAX = 1_024
 """Bytes of a lock's content that are kept; a lock holds less."""
-_SAFE = pattern(r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}\Z")
+_SAFE = re.compile(r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}\Z")
 _TEXTS = ("user", "path", "folder", "below", "link", "element", "words")
 _NUMBERS = ("mode", "uid", "gid")
 
 
-@dataclass(frozen=True, slots=True)
-class LockRecord(ItemIntent):
+class LockRecord(ItemIntent, frozen=True):
     """The intent to remove one lock or to put it back: ``names`` in the directory ``below`` of ``folder`` (its real path),
     names of one file with ``content``; or a symbolic link with the text ``link``; or a second name of ``element``. ``path`` is
     the lock as it is shown; ``mtime`` is in epoch seconds."""
@@ -297,8 +298,7 @@ def put_back(one: LockRecord, folder: int, files: Files) -> None:
 
 # Pins the locks and the tickets that are to be removed.
 
-@dataclass(frozen=True, slots=True)
-class LockRef:
+class LockRef(Struct, frozen=True):
     """The pin of a lock in a plan: the lock as it was read, what identifies it, its directory (device, inode), and the pid that
     had it. ``pin`` is None for a lock that is to be put back."""
 

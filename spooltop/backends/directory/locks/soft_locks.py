@@ -18,14 +18,15 @@ import re
 import stat
 from collections.abc import Iterable
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.engine.system.files import read_small
 from spooltop.engine.tickets.file_queue import FileTicket, file_tickets
 from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.text import escape, json_object
 from spooltop.model.units import clock_time
 from spooltop.model.vocabulary import EXITED, Verdict
-from spooltop.patterns import pattern
-from spooltop.records import dataclass, replace
 
 from ..liveness.processes import Certainty, Process, Processes, judge_pid
 from ..storage.disk import is_local, mount_of
@@ -34,16 +35,15 @@ LIMIT = 1_024
 """Bytes that a marker has at most."""
 _MAX_PID = 1 << 22
 """The greatest pid there is (proc(5), pid_max)."""
-_PID_ALONE = pattern(r"\s*(?:(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9_.-]+):)?\s*(?P<pid>[0-9]{1,10})\s*\Z", re.ASCII)
-_USER_AT_HOST = pattern(r"\s*[^@/\s]+@(?P<host>[A-Za-z0-9_.-]+)\.(?P<pid>[0-9]{1,10})(?::[0-9]+)?\s*\Z", re.ASCII)
+_PID_ALONE = re.compile(r"\s*(?:(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9_.-]+):)?\s*(?P<pid>[0-9]{1,10})\s*\Z", re.ASCII)
+_USER_AT_HOST = re.compile(r"\s*[^@/\s]+@(?P<host>[A-Za-z0-9_.-]+)\.(?P<pid>[0-9]{1,10})(?::[0-9]+)?\s*\Z", re.ASCII)
 _STRICT = b"filelock-strict-v1"
 _LOCKS_AT_MOST = 64
-_LINK = pattern(r"(?:[^@/]*@)?(?:([A-Za-z0-9._-]+?)(?:\.|:\+?))?([0-9]{1,10})(?::[0-9]+)?\Z")
+_LINK = re.compile(r"(?:[^@/]*@)?(?:([A-Za-z0-9._-]+?)(?:\.|:\+?))?([0-9]{1,10})(?::[0-9]+)?\Z")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(Struct, frozen=True):
     """The content of a soft lock: the ``pid`` on ``host`` (None: not named, or not yet) that has it ``since`` (epoch seconds,
     of its file). ``lease`` seconds after its last renewal anyone may take it; None for a lock without an end; ``until`` is that
     end where it is given (epoch seconds). ``free``: a file that stays when nobody holds the lock. ``below`` (a path below the

@@ -13,6 +13,8 @@ from stat import S_IMODE, S_ISREG
 from time import time_ns
 from typing import NamedTuple
 
+from msgspec import Struct, field
+
 from spooltop.engine import names, presence, set_aside
 from spooltop.engine.atomic import make_file, write_new
 from spooltop.engine.dirs import SpoolDirs
@@ -20,7 +22,6 @@ from spooltop.engine.system.files import is_inode, mode_like
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Json, Verdict
-from spooltop.records import dataclass, field
 
 from ...journal.log_store import LogFiles, plain_now
 from ..journal import BatchOutcome, MoveOperation, MoveOutcome, unsure_moves
@@ -355,8 +356,7 @@ _LOCK = "repair.lock"
 """The lock file stays when the lock is released: removing it would allow two of them."""
 
 
-@dataclass(slots=True)
-class Repaired:
+class Repaired(Struct):
     """The names that were removed. ``in_cur``: (name in ``cur``, inode) → the name in ``new`` that stays. ``inodes``: other
     files that lost a second name, which has changed their ctime."""
 
@@ -576,8 +576,7 @@ _TICK_NS = 20_000_000
 """Nanoseconds by which the times of a file system can be behind the clock: they advance in ticks of 10 ms at most."""
 
 
-@dataclass(slots=True)
-class _Tried:
+class _Tried(Struct):
     """The moves of a batch that were tried so far: their number, the outcomes of those that are not done as planned, and the time
     between which the others came to a box, in ns. ``by_clock``: that time says when; the clock has been steady, and it was
     short."""

@@ -9,6 +9,8 @@ from contextlib import closing, contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import is_inode
 from spooltop.engine.system.syscalls import advice
@@ -20,7 +22,6 @@ from spooltop.model.operations.results import AuditLog
 from spooltop.model.protocols import Operator
 from spooltop.model.text import escape, program
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
-from spooltop.records import replace
 
 from ...access import user_name
 from ...journal.log_store import AUDIT, FULL, STATE_DIR, SpoolLogs, audit_logs

@@ -8,12 +8,13 @@ from functools import cached_property
 from stat import S_IFREG
 from typing import Any, NamedTuple, overload
 
+from msgspec.structs import replace
+
 from spooltop.engine import names as grammar
 from spooltop.model.operations.chunked import CHUNK, Chunked, Column, column_of, columns_of, cut, expand, joined, pack
 from spooltop.model.operations.plan import Item, ItemColumns
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner, Verdict
-from spooltop.records import replace
 
 from ..storage.location import FileStatus, Place, Ref, in_folder
 from ..storage.rows import aside_row, claim_row, new_row, tmp_row

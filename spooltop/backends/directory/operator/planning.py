@@ -12,6 +12,8 @@ from itertools import chain, compress, islice
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from spooltop.engine import names as grammar
 from spooltop.engine import set_aside
 from spooltop.engine.arguments import MAX_ATTEMPTS
@@ -26,7 +28,6 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape, program
 from spooltop.model.units import size
 from spooltop.model.vocabulary import ASIDE, DIED, NOT_A_CLAIM, Action, Box, Json, Verdict
-from spooltop.records import dataclass
 
 from ...journal.log_store import OPERATION
 from ..listing import ordered
@@ -203,8 +204,7 @@ class Decision(NamedTuple):
     remarks: tuple[Remark, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Decider:
+class Decider(Struct, frozen=True):
     """Decides on each message of one plan for the spool ``path``. ``now`` deletes what would go to the trash; ``hold_poison``
     holds a message that may be what kills its consumers. ``half_moved`` are inodes that may have a second name. ``process_here``
     names the process of this machine that may have made a claim: by its pid, its host if known, and the epoch second of the
@@ -291,8 +291,7 @@ def _poison(row: Row) -> str:
 
 # Notes of a plan: sentences for the person who decides, made from counts.
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(Struct, frozen=True):
     """The counts of a plan. ``box`` is the one that was selected, ``items`` is the number of messages that go, ``deletes`` is
     True where they are deleted, ``disk_bytes`` is the space that they take on the disk, ``without_age`` is the number of
     messages that were left out because their age is not known."""

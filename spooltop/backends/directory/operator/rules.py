@@ -8,11 +8,12 @@ import stat
 from contextlib import closing
 from itertools import chain, islice
 
+from msgspec import Struct
+
 from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.pausing import PAUSED
 from spooltop.model.backend import Capabilities
 from spooltop.model.vocabulary import Action, Box
-from spooltop.records import dataclass
 
 from ...access import closed_words
 
@@ -20,8 +21,7 @@ FORCEABLE = frozenset({Action.REQUEUE, Action.HOLD})
 """The actions that may take a claim from a running holder, where they are forced."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """The row of one action. ``sources`` are searched for ids in this order; ``target`` is the box, None where the message is
     deleted."""
 

@@ -10,13 +10,14 @@ from operator import attrgetter
 from stat import S_ISREG
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import is_inode
 from spooltop.model.operations.chunked import CHUNK, column_of, columns_of, expand
 from spooltop.model.operations.plan import Candidates, OperationRecord, Outcome, Progress, Refusal
 from spooltop.model.vocabulary import Action, Box, Verdict
-from spooltop.records import dataclass
 
 from ...journal.item_operator import newest_first, operation_record, undone_by, undos_of, why_not_undo
 from ..journal import LoggedMove, MoveColumns, MoveOperation, MoveSummary
@@ -45,8 +46,7 @@ class _Made(NamedTuple):
         return _Made(MoveColumns._make([*self.run[:3], *_only(self.run[3:], mask)]), *_only([self.between], mask))
 
 
-@dataclass(frozen=True, slots=True)
-class _Account:
+class _Account(Struct, frozen=True):
     """Numbers of moves of an operation: those with a result by outcome, those that were ``made``, the ``unsure`` ones without a
     result, and of these the ones that were ``found`` made."""
 

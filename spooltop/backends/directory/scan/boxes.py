@@ -12,13 +12,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.engine import names
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.look.observation import AGE_BOUNDS, AHEAD, Ages, BoxState, SourceAges, VerdictCounts
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import LIVE, Box, Key, Verdict
-from spooltop.records import dataclass, replace
 
 from ...row_listing import age_counts, largest
 from ..storage.rows import NameForms, claim_row, new_row
@@ -293,8 +295,7 @@ def is_spool_at(path: str, *, follow: bool = True) -> bool:
 _IDS_AT_MOST = 50_000
 
 
-@dataclass(frozen=True, slots=True)
-class DuplicateIds:
+class DuplicateIds(Struct, frozen=True):
     """Ids that are in both ``new`` and ``cur``: as one file with two names (a move cut off), or as two files (a conflict)."""
 
     conflicts: tuple[Key, ...] = ()

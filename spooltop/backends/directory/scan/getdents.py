@@ -5,6 +5,7 @@ That thread is busy while the dashboard is loaded, and then each name would cost
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 from collections import Counter
@@ -12,7 +13,6 @@ from collections.abc import Iterator
 from itertools import chain
 
 from spooltop.engine.system.syscalls import directory_blocks
-from spooltop.patterns import pattern
 
 _BLOCK = 1 << 17
 _LARGE = 1 << 20
@@ -24,7 +24,7 @@ _LENGTH, _TYPE, _NAME = 16, 18, 19
 _LOW_HIGH = (_LENGTH, _LENGTH + 1) if sys.byteorder == "little" else (_LENGTH + 1, _LENGTH)
 REGULAR, OTHER, UNKNOWN = 8, 4, 0
 """Types of entries: a regular file; anything else; unknown, if the file system does not give the type."""
-_TIMED = pattern(rb"\0\x08([0-9]{16}\.[^\0]*)\0")
+_TIMED = re.compile(rb"\0\x08([0-9]{16}\.[^\0]*)\0")
 """Matches the high byte of the length of an entry, the type of a regular file, and a name with a time in front; on a big-endian
 machine it matches nothing."""
 

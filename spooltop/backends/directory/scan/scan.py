@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence, Set
 
+from msgspec import Struct, field
+
 from spooltop.engine import names
 from spooltop.engine.system.syscalls import HAS_GETDENTS
-from spooltop.patterns import pattern
-from spooltop.records import dataclass, field
 
 from . import getdents
 
@@ -122,19 +123,18 @@ _UNTIMED_AT_MOST = 50_000
 _TRIED_AT_MOST = 10_000
 _SAMPLE = 100
 _ROOMY = 150
-_PLAIN = pattern(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
+_PLAIN = re.compile(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
 """Matches joined names in the form of the engine and most others: a time in front, and room for the suffix of a claim."""
-_TRIED = pattern(rb"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/|[^/]*+/")
+_TRIED = re.compile(rb"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/|[^/]*+/")
 """Captures, among names joined by ``/``, those of messages with earlier attempts, never a canary. Of other names it captures
 nothing, but passes over them whole: a search would begin again at each letter."""
-_IDS = pattern(rb"([^,/]+)[^/]*/")
+_IDS = re.compile(rb"([^,/]+)[^/]*/")
 
 Generation = tuple[int, int, int]
 """(st_dev, st_ino, st_mtime_ns) of a directory: changes with every name that comes or goes."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoxScan:
+class BoxScan(Struct, frozen=True):
     """Result of one scan. Fields ending in ``_us`` are microseconds since the epoch, other times seconds of the monotonic
     clock.
 

@@ -9,13 +9,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.engine import names as grammar
 from spooltop.engine import set_aside as shelf
 from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.model.look.observation import BoxState
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import ASIDE, Box
-from spooltop.records import dataclass, replace
 
 from ...journal.log_store import OPERATION
 from ..storage.location import in_folder, time_of
@@ -116,8 +118,7 @@ message."""
 _SLICE = 256
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
+class _Folder(Struct, frozen=True):
     """Folder of one operation as last listed.
 
     ``bytes`` None: not summed. ``times``: when the examined messages were set aside, in ascending order. ``changed``: when the

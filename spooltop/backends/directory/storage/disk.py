@@ -6,6 +6,8 @@ import os
 import re
 import stat
 
+from msgspec import Struct
+
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system import host
 from spooltop.model.backend import Capabilities
@@ -13,15 +15,13 @@ from spooltop.model.look.observation import Disk, Viewer
 from spooltop.model.proc import parse_mounts
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box
-from spooltop.records import dataclass
 
 from ...access import group_name, user_name
 
 # Finds the file system of a descriptor: type, device, read-only. Source: ``/proc/self/mountinfo`` and fdinfo, proc(5).
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(Struct, frozen=True):
     """Mount from a line of mountinfo. ``device`` is (major, minor) as ``/proc/locks`` prints it, also where ``st_dev`` differs
     (btrfs). ``readonly`` says that no mount of the file system can be written."""
 

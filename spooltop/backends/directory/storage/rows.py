@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from spooltop.engine import names as grammar
 from spooltop.engine.names import Name, claimable, is_own_id, parse
 from spooltop.model.look.observation import Tried
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner
-from spooltop.patterns import pattern
-from spooltop.records import replace
 
 from .location import Found, kind_of
 
 # Parses the names of messages by columns. Most names of a thousand differ only in their ids and in the time of their claim, so
 # that each form of a name is parsed once, and not each name.
 
-_FORM = pattern(
+_FORM = re.compile(
     r"(?<![^/])([0-9]{16}+\.P[0-9]{1,10}+R[0-9a-f]{16}+\.[A-Za-z0-9._-]++)((?:,(?!c=)[a-z]=[A-Za-z0-9._%-]++)*)"
     r"(,c=[0-9a-f]{32}\.[0-9]{1,17}+:2,P[0-9]{1,10}+|:(?:2,)?+P[0-9]{1,10}+|)(?=/|\Z)"
 )
 """Captures the id, the attributes and the tail of a name with an id of our own."""
-_TAIL = pattern(r",c=[0-9a-f]{32}\.[0-9]{1,17}:2,P[0-9]{1,10}\Z")
+_TAIL = re.compile(r",c=[0-9a-f]{32}\.[0-9]{1,17}:2,P[0-9]{1,10}\Z")
 _TOKEN_AT = 3
 """Place of the token in a tail that has one."""
 _TOKEN = slice(_TOKEN_AT, _TOKEN_AT + 32)

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Json
-from spooltop.records import dataclass, replace
 
 from ..queue_dirs import is_aside, is_location
 
@@ -33,8 +35,7 @@ class Verb(StrEnum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(Struct, frozen=True):
     """A change of the file at the location ``path``. ``to`` is the target of MOVE and LINK, and for UNLINK the location of the
     file under its other name. WRITE replaces the text ``before`` by ``text``; None: there is no such file."""
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from msgspec.structs import replace
+
 from spooltop.engine.atomic import publish_new
 from spooltop.errors import AuditFailed
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
-from spooltop.records import replace
 
 from ...journal.item_operator import ItemOperator, Skipped, changed, outcome_of
 from ...journal.log_store import FULL, STATE_DIR, LogFiles, PathLogs

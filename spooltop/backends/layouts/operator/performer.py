@@ -11,12 +11,13 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from msgspec import Struct
+
 from spooltop.engine.atomic import discard, open_shared, write_new
 from spooltop.engine.system.files import is_inode, read_small
 from spooltop.errors import Refused
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Json
-from spooltop.records import dataclass
 
 from ...journal.item_operator import ItemIntent, Skipped
 from ...journal.record_log import Head, ItemOutcome, RecordType, encode, intent_head
@@ -88,8 +89,7 @@ def program_locked(dirs: QueueDirs, path: str, patience: Patience) -> Iterator[N
 _MOST = 1 << 32
 
 
-@dataclass(frozen=True, slots=True)
-class MessageIntent(ItemIntent):
+class MessageIntent(ItemIntent, frozen=True):
     """The intent to change one message. ``count`` messages are in the whole operation; ``id`` is that of the message, and
     ``message`` its location before the first change. ``reverses`` is the step of the operation ``undoes`` that it reverses."""
 
@@ -465,8 +465,7 @@ class Performer:
 _ANY = -1
 
 
-@dataclass(frozen=True, slots=True)
-class _Expected:
+class _Expected(Struct, frozen=True):
     """A file that is expected at a location: by its inode, 0 for none and -1 for any, or by its text."""
 
     ino: int

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.errors import Refused, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Candidates, Item, Progress, Refusal
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Verdict
-from spooltop.records import dataclass, replace
 
 from ..definition import Layout, LayoutAction, Match
 from ..permission import BUILT_IN, sources_of
@@ -29,8 +31,7 @@ class NotPlanned(Exception):
     """The message cannot be changed so. The text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class MessagePlan:
+class MessagePlan(Struct, frozen=True):
     """The pinned changes of one message: a ``Ref``. ``message`` is its location, ``queue`` the identity of the queue's
     directory. ``proved``: the holder was dead when the list was made, which is asked again. ``reverses`` is the step that an undo
     reverses."""

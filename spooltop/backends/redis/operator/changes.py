@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Json
-from spooltop.patterns import pattern
-from spooltop.records import dataclass
 
 from ...journal.record_log import Head, Intent, LoggedOperation, RecordType, encode, intent_head
 
 _MOST = 1 << 53
-_NOTES = pattern(r"[0-9]{1,9} ")
+_NOTES = re.compile(r"[0-9]{1,9} ")
 
 
 class StreamVerb(StrEnum):
@@ -57,8 +58,7 @@ LEAVES = frozenset({StreamVerb.DROP, StreamVerb.DROP_CLAIM, StreamVerb.DROP_NEW,
 """Changes without an inverse."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamChange:
+class StreamChange(Struct, frozen=True):
     """A change of the message ``id`` in ``box``. A claim is pinned by its ``consumer``, its number of deliveries ``tries`` and
     when it was ``delivered`` (milliseconds by the clock of the server). ``data`` is that of PUT, or ``force`` for a copy that
     other groups get too; it is in no journal. ``entry`` is the id by which people know the message, where that is another.
@@ -152,8 +152,7 @@ class Changed(NamedTuple):
     became: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchIntent(Intent):
+class BatchIntent(Intent, frozen=True):
     """The intent to make some changes in one step of the server. ``count`` are in the whole operation."""
 
     count: int

@@ -7,6 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unavailable, Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
@@ -14,7 +16,6 @@ from spooltop.model.operations.plan import Candidates, Item, ItemResult, Operati
 from spooltop.model.operations.results import AuditLog
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Json
-from spooltop.records import replace
 
 from ...access import user_name
 from ...journal.item_operator import newest_records, undone_operations, undos_of

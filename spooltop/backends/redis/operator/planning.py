@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.pausing import encode_pause, pause_from
 from spooltop.errors import Refused, SpooltopError, Unreadable, UsageError
@@ -20,8 +22,6 @@ from spooltop.model.template import fill
 from spooltop.model.text import escape, escape_text, json_object
 from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Verdict
-from spooltop.patterns import pattern
-from spooltop.records import replace
 
 from ..client import ErrorReply
 from ..stream_names import StreamNames
@@ -123,7 +123,7 @@ _MOST_BYTES = 16 << 20
 _SHOWN = 60
 _COUNTED = 10_000
 _PAGE = 200
-_ID = pattern(r"([0-9]{1,20})(?:-([0-9]{1,20}))?\Z")
+_ID = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?\Z")
 _LAST = """
 local found = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 return found and found[1]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Owner, Verdict
-from spooltop.patterns import pattern
 
 from ..client import Reply
 from ..stream_names import LeaseRecord, StreamNames
@@ -22,7 +22,7 @@ _HEADS = 100
 """Entries whose contents the server reads in one step."""
 _TOGETHER = 25
 """Messages that are asked for by their ids at once: each is a script of its own, and nobody else is answered meanwhile."""
-_ID = pattern(r"([0-9]{1,20})-([0-9]{1,20})\Z")
+_ID = re.compile(r"([0-9]{1,20})-([0-9]{1,20})\Z")
 
 
 class JudgedConsumer(NamedTuple):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.model.operations.plan import OperationRecord, Outcome
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Action, Box
-from spooltop.records import dataclass, replace
 
 from ...journal.item_operator import operation_record, why_not_undo
 from .changes import LEAVES, BatchIntent, Changed, LoggedChanges, StreamChange, StreamVerb, inverse
 
 
-@dataclass(frozen=True, slots=True)
-class Reversal:
+class Reversal(Struct, frozen=True):
     """A change that reverses ``done``; None: ``why`` there is none."""
 
     done: StreamChange

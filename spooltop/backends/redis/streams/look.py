@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from spooltop.model.vocabulary import Box
-from spooltop.records import dataclass, field, replace
 
 from ...surroundings import Connection
 from ..client import ErrorReply, Reply
@@ -76,8 +78,7 @@ class SideState(NamedTuple):
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
+class ServerFacts(Struct, frozen=True):
     """The server itself. ``memory`` and ``most_memory`` are bytes, ``most_memory`` 0 without a limit. ``behind`` is the number of
     seconds since a replica last heard its master, None for a master. ``clients`` is the number of connections. ``used`` is the
     size of the stream in memory."""
@@ -91,8 +92,7 @@ class ServerFacts:
     used: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """Facts of one look, at ``now`` by the clock of the server.
 
     ``leases`` are milliseconds (-1: without an end), None for one that ended; ``processes`` are ``HOST PID`` by consumer, of

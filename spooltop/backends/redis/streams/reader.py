@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
+from msgspec.structs import replace
+
 from spooltop.backends.access import user_name
 from spooltop.engine.pausing import pause_from
 from spooltop.errors import Unreadable
@@ -22,7 +24,6 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape, json_object
 from spooltop.model.units import age, count
 from spooltop.model.vocabulary import ASIDE, Action, Box, Key, Verdict
-from spooltop.records import replace
 
 from ...row_listing import RowListing
 from ..client import Endpoint

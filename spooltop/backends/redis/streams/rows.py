@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
-from spooltop.records import dataclass
 
 from ..client import Nonsense, Reply
 from .server import bytes_of, entry_time, list_of, number_of, text_of
 from .verdicts import JudgedMember
 
 
-@dataclass(frozen=True, slots=True)
-class PendingEntry:
+class PendingEntry(Struct, frozen=True):
     """An entry of the list of pending messages. ``size`` is None where its entry was deleted or trimmed, unless
     ``described`` is False: it was not asked for."""
 

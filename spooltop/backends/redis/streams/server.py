@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from spooltop.errors import NotASpool, Unavailable
 from spooltop.model.text import escape
-from spooltop.records import replace
 
 from ..address import Login, StreamAddress
 from ..client import Endpoint, ErrorReply, NoHandshake, Nonsense, RedisClient, Reply, WrongPassword

@@ -6,10 +6,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from spooltop.model.text import escape
 from spooltop.model.units import age
 from spooltop.model.vocabulary import Owner, Verdict
-from spooltop.records import dataclass
 
 from ...surroundings import LocalClient, Surroundings
 from ..stream_names import HANDED_BACK, LATER, LeaseRecord, gone_words
@@ -18,8 +19,7 @@ from .look import ConsumerState, Look
 _HOST_PID = re.compile(r"(.+?)[-:@.]([1-9][0-9]{0,6})(?:[-:.][0-9a-f]{4,})?\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedMember:
+class JudgedMember(Struct, frozen=True):
     """A consumer with its verdict. ``leased``: it is one of spooltop's own. ``ends``: it is gone, and dead once its lease
     ends."""
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct, field
 from rich.cells import cell_len
-
-from spooltop.records import dataclass, field
 
 from .spans import Line, Span, merge
 
@@ -21,8 +20,7 @@ _SIGNS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Glyphs:
+class Glyphs(Struct, frozen=True):
     """The signs that a terminal can show. Lines are drawn with all signs and converted last, so that widths stay the same."""
 
     name: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 from enum import StrEnum
 
+from msgspec import Struct
+
 from spooltop.model import units
 from spooltop.model.look.snapshot import Snapshot
-from spooltop.records import dataclass
 
 from ..elements.spans import Line, Span, Style, join, shown
 
@@ -20,8 +21,7 @@ class Times(StrEnum):
     UTC = "utc"
 
 
-@dataclass(frozen=True, slots=True)
-class Freshness:
+class Freshness(Struct, frozen=True):
     """The age of what the screen shows: ``frozen_at`` (epoch seconds) since the display was frozen; ``stale_for`` seconds since a
     look began that has not finished, and ``stale_why``, the part that does not answer."""
 

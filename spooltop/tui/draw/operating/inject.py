@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spooltop.records import dataclass
+from msgspec import Struct
 
 from ..elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, shown, text_width
 from ..every_screen.panel_frame import inner_width, panel_frame
@@ -12,8 +12,7 @@ from ..every_screen.panel_frame import inner_width, panel_frame
 _WIDEST, _NAME, _VALUE = 100, 8, 34
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """A field of the form; ``hint`` explains it."""
 
     name: str

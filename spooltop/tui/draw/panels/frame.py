@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from spooltop.records import dataclass
+from msgspec import Struct
 
 from ..elements.spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, text_width
 
 
-@dataclass(frozen=True, slots=True)
-class FramedPanel:
+class FramedPanel(Struct, frozen=True):
     """A titled panel of ``rows`` lines below its title. ``key`` shows it in full; ``note`` is at the right of the title."""
 
     title: str
@@ -24,8 +23,7 @@ class FramedPanel:
     note: Line = BLANK
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A panel that is not drawn yet. ``draw(width, rows)`` draws its lines. It gets ``least`` rows or none at all, and up to
     ``most`` where there are more. ``last``: it gives up its room before the others."""
 

@@ -6,9 +6,11 @@ import datetime
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Box
-from spooltop.records import dataclass, replace
 
 from ...tracking.event_log import LoggedEvent
 from ..boxes import box_table, flow_lines, percentile_line, suppressed_line
@@ -58,8 +60,7 @@ def overview_panels(
     return frame([top], [(left, stack(first, left, below)), (right, stack(second, right, below))])
 
 
-@dataclass(frozen=True, slots=True)
-class _Panels:
+class _Panels(Struct, frozen=True):
     """The panels that there can be. A list is empty where the target has nothing of that kind."""
 
     snapshot: Snapshot

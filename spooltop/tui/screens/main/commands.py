@@ -6,11 +6,12 @@ screen does not wait for them.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from spooltop.errors import SpooltopError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.text import escape, escape_text
 from spooltop.model.vocabulary import Action, Box
-from spooltop.records import replace
 
 from ...context import View
 from ...draw.columns import COLUMNS

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
-from spooltop.records import replace
 
 from ...command_lists import footer
 from ...context import LISTS, CommandContext, View

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec import Struct, field
+
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Payload, Row
-from spooltop.records import dataclass, field
 
 from ...draw.elements.apart import ALONE, Ends, common_ends
 from ...draw.elements.spans import safe
@@ -14,8 +15,7 @@ from ...threads.messages import ListAdvanced, Page, PayloadRead
 from ...tracking.event_log import EventLog
 
 
-@dataclass(slots=True)
-class Received:
+class Received(Struct):
     """The last finding of each kind. ``snapshot`` and ``page`` are from one look."""
 
     snapshot: Snapshot | None = None

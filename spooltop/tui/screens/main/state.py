@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from spooltop.model import cursors as cursor_model
 from spooltop.model.cursors import Cursor
 from spooltop.model.filters import query as filters
@@ -16,7 +19,6 @@ from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import FIRST_SORT, ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Verdict
-from spooltop.records import dataclass, field, replace
 
 from ...context import BOX_OF, LISTS, CommandContext, ListState, View
 from ...draw.columns import COLUMNS
@@ -42,16 +44,14 @@ def _texts(text: str, verdicts: tuple[str, ...]) -> tuple[str, ...]:
     return filters.parse(text, lenient=True, verdicts=verdicts).texts
 
 
-@dataclass(slots=True)
-class FilterInput:
+class FilterInput(Struct):
     """The filter while it is typed. ``error`` says which part of it cannot be parsed."""
 
     edit: LineEdit
     error: str = ""
 
 
-@dataclass(slots=True)
-class ListWanted:
+class ListWanted(Struct):
     """The part of the list in front that is requested from the snapshot thread."""
 
     window: tuple[int, int] = (0, 60)
@@ -81,8 +81,7 @@ class ListWanted:
         return ListRequest(query, start, stop, chosen.cursor, chosen.index, payload, self.all_keys, self.search)
 
 
-@dataclass(slots=True)
-class MainState:
+class MainState(Struct):
     """``root`` is the view in front, ``overlay`` the message or source that was opened on it. ``clock`` gives the control's time
     in epoch seconds, for as long as there is no snapshot."""
 

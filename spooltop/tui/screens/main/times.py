@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from datetime import UTC
 
-from spooltop.records import dataclass
+from msgspec import Struct
 
 from ...draw.every_screen.freshness import Freshness, Times
 
@@ -15,8 +15,7 @@ _SOON = 5.0
 """Seconds that are shown for a look that has lasted less than ten."""
 
 
-@dataclass(slots=True)
-class TimeDisplay:
+class TimeDisplay(Struct):
     """``frozen_at`` is the time of the display since it was frozen (epoch seconds). A look has not finished for ``stale_for``
     seconds, for the reason ``stale_why``."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import Sort
 from spooltop.model.vocabulary import Box
-from spooltop.records import replace
 
 from ...context import View
 from ...threads.messages import (
@@ -172,7 +173,7 @@ def seek(view: MainView, step: int) -> None:
 
 def refine(view: MainView, box: Box, **changes: object) -> None:
     """Sets another filter, order or selection of a list: marks stay, the cursor keeps its key."""
-    view.state.lists[box] = replace(view.state.lists[box], **changes)  # type: ignore[arg-type]
+    view.state.lists[box] = replace(view.state.lists[box], **changes)
     request(view)
     view.paint()
 
