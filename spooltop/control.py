@@ -13,31 +13,29 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, wraps
+from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from .engine.arguments import closed
 from .errors import Closed, Refused
-from .model.vocabulary import Action
+from .model.filters.selection import Selection
+from .model.look.locks import Holders
+from .model.look.snapshot import Snapshot
+from .model.operations.plan import Item, OperationRecord, Plan, Result
+from .model.operations.results import AuditTrail, TrackedMessage
+from .model.protocols import Listing, ListProgress, ListQuery
+from .model.row import Payload
+from .model.vocabulary import Action, Json, Key
+from .observe.mutes import MuteFile
+from .opening import ControlParts
 from .run_each import call_watched
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from .model.filters.selection import Selection
     from .model.kept_view import KeptView
     from .model.look.consumers import ConsumerList
-    from .model.look.locks import Holders
-    from .model.look.snapshot import Snapshot
-    from .model.operations.plan import Item, OperationRecord, Plan, Result
-    from .model.operations.results import AuditTrail, TrackedMessage
-    from .model.protocols import Listing, ListProgress, ListQuery
-    from .model.row import Payload
-    from .model.vocabulary import Json, Key
     from .observe.kept_views import ViewFile
-    from .observe.mutes import MuteFile
-    from .opening import ControlParts
     from .operate.operations import Operations
 
 

@@ -14,21 +14,19 @@ from msgspec.structs import replace
 
 from .backends.registry import identify, lock_source
 from .errors import UsageError
-from .model.backend import OpenAs, OpenSettings
-from .model.look.snapshot import Problem, Severity
+from .model.backend import LockSource, OpenAs, OpenedOperator, OpenSettings, SideWatch
+from .model.cursors import Poll
+from .model.look.observation import Observation
+from .model.look.snapshot import Problem, Severity, Snapshot
+from .model.protocols import Reader
 from .model.redact import Redactor
+from .model.target import Target
+from .observe.mutes import MuteFile
+from .observe.observer import Observer
+from .settings import Settings, SettingsFiles
 
 if TYPE_CHECKING:
-    from .model.backend import LockSource, OpenedOperator, SideWatch
-    from .model.cursors import Poll
-    from .model.look.observation import Observation
-    from .model.look.snapshot import Snapshot
-    from .model.protocols import Reader
-    from .model.target import Target
-    from .observe.mutes import MuteFile
-    from .observe.observer import Observer
     from .operate.operations import Operations
-    from .settings import Settings, SettingsFiles
 
 
 # Makes a snapshot of what a reader observed: adds what is not the backend's, hides what the user wants hidden, has it judged.

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from spooltop.model.backend import OpenAs
 from spooltop.model.target import Target, has_scheme
 
 from .backends import registry
 from .errors import SpooltopError
-
-if TYPE_CHECKING:
-    from .model.vocabulary import Box
-    from .settings import Settings
+from .model.vocabulary import Box
+from .settings import Settings
 
 
 def identify_target(spec: str, *, as_kind: str = "", environ: Mapping[str, str] | None = None) -> Target:

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from spooltop.errors import NotASpool
-from spooltop.model.target import has_scheme, without_secrets
+from spooltop.model.backend import Backend, LockSource, OpenAs
+from spooltop.model.target import Target, has_scheme, without_secrets
 
 if TYPE_CHECKING:
-    from spooltop.model.backend import Backend, LockSource, OpenAs
-    from spooltop.model.target import Target
-
     from .surroundings import Surroundings
 
 

@@ -13,14 +13,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from spooltop.model.row import Row
 from spooltop.model.units import cells, count, duration, rate
 
 from .terminal import Terminal
-
-if TYPE_CHECKING:
-    from spooltop.model.row import Row
 
 FIRST_AFTER = 1.0
 EVERY = 0.1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from spooltop.errors import ClaimLost, NotASpool, Refused, Unreadable
 from spooltop.model.look.observation import Pause
-from spooltop.model.queue import QueueIdentity
+from spooltop.model.queue import Guarantee, QueueIdentity
 from spooltop.model.vocabulary import LIVE, Box
 
 from .arguments import MAX_ATTEMPTS, AfterClose, absolute_path, check_clock, check_number, check_seconds, microseconds
@@ -31,8 +31,6 @@ from .system.host import iterated_by, tell_in_children, this_machine
 from .system.syscalls import advice, translate, translating
 
 if TYPE_CHECKING:
-    from spooltop.model.queue import Guarantee, QueueIdentity
-
     from .consuming.mover import SpoolMover
 
 

@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
+from spooltop.errors import SpooltopError
+
+from .look.locks import Lock
+from .protocols import Operator, Reader
+from .queue import Queue, QueueOptions
 from .redact import Redactor
-from .vocabulary import Action, Box
+from .target import Target
+from .vocabulary import Action, Box, Key
 
 if TYPE_CHECKING:
-    from spooltop.errors import SpooltopError
-
-    from .look.locks import Lock
     from .look.observation import Observation
-    from .protocols import Operator, Reader
-    from .queue import Queue, QueueOptions
-    from .target import Target
-    from .vocabulary import Action, Key
 
 
 # Actions that are allowed on a target, and why the others are not.

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from .filters.selection import Selection
+from .look.locks import Holders
+from .operations.plan import Candidates, ItemResult, OperationRecord, Plan, Progress
+from .operations.results import AuditLog, TrackedMessage
+from .row import Payload, Row
+from .vocabulary import Action, Box, Json, Key
+
 if TYPE_CHECKING:
-    from .filters.selection import Selection
     from .look.consumers import ConsumerList
-    from .look.locks import Holders
     from .look.observation import Observation
-    from .operations.plan import Candidates, ItemResult, OperationRecord, Plan, Progress
-    from .operations.results import AuditLog, TrackedMessage
-    from .row import Payload, Row
-    from .vocabulary import Action, Box, Json, Key
 
 
 class Sort(Struct, frozen=True):

@@ -8,12 +8,10 @@ from __future__ import annotations
 import math
 import re
 import time
-from typing import TYPE_CHECKING, Literal
+from datetime import tzinfo
+from typing import Literal
 
 from spooltop.errors import UsageError
-
-if TYPE_CHECKING:
-    from datetime import tzinfo
 
 MINUTE = 60.0
 HOUR = 3600.0

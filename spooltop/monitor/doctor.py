@@ -7,12 +7,12 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.backends.access import quoted
+from spooltop.control import Control
 from spooltop.errors import Refused
 from spooltop.model.look.observation import Disk
 from spooltop.model.look.snapshot import Problem, Severity, Snapshot
@@ -21,11 +21,8 @@ from spooltop.model.text import escape
 from spooltop.model.units import count, duration, percent, size
 from spooltop.model.vocabulary import Action
 
-if TYPE_CHECKING:
-    from spooltop.control import Control
-
-
 # Result of one check of ``spooltop doctor``.
+
 
 class Health(StrEnum):
     """Result in a word. The order is that of the exit codes 0, 1, 2."""

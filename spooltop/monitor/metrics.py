@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate, product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from spooltop import __version__
+from spooltop.control import Control
 from spooltop.model.cursors import VERDICTS, Cursor, cursor_keys
 from spooltop.model.look.observation import Ages, Observation
 from spooltop.model.look.snapshot import CODES, Snapshot
@@ -25,10 +26,6 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 
 from .watching import OperationFeed
-
-if TYPE_CHECKING:
-    from spooltop.control import Control
-
 
 OTHER = "other"
 """Label of the sources past the first ``_MOST_SOURCES``."""

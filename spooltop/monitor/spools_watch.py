@@ -19,18 +19,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.vocabulary import Box
 
 from .glance import Glance
-
-if TYPE_CHECKING:
-    from spooltop.control import Control
 
 _EVERY = 1.0
 """Seconds between two steps of a target. They are due at whole multiples of it, so that the thread wakes once for all."""

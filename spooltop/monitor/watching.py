@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from spooltop.control import Control
 from spooltop.errors import SpooltopError
-
-if TYPE_CHECKING:
-    from spooltop.control import Control
-    from spooltop.model.look.snapshot import Snapshot
-    from spooltop.model.operations.plan import OperationRecord
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.operations.plan import OperationRecord
 
 _AGAIN = 15.0
 """Seconds after which a target that cannot be opened is tried again, and after which one without changes is looked at again."""

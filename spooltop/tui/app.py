@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from textual.app import App
 from textual.message import Message
@@ -24,6 +23,7 @@ from .options import Options
 from .screens.main.commands import OPENED
 from .screens.main.screen import MainScreen
 from .screens.main.state import MainState
+from .screens.spools import SpoolsScreen
 from .session import AppSession, Session, SessionState
 from .spools_protocol import SpoolsProtocol
 from .terminal.driver import TerminalDriver
@@ -34,9 +34,6 @@ from .threads.messages import Found, SnapshotTaken
 from .threads.pace import Pace
 from .threads.snapshot_thread import SnapshotThread
 from .threads.worker import outcome
-
-if TYPE_CHECKING:
-    from .screens.spools import SpoolsScreen
 
 MOMENT = 0.4
 """Seconds that a plan must have been shown, with no key typed that has no meaning there, before a key confirms it: a typed word

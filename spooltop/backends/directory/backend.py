@@ -10,21 +10,19 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from spooltop.errors import NotASpool, Refused
-from spooltop.model.backend import OpenedOperator, OpenedTarget
+from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
+from spooltop.model.look.observation import Observation
+from spooltop.model.queue import Queue, QueueOptions
 from spooltop.model.target import Target
 from spooltop.model.vocabulary import Action
 
+from .detect import IdentifiedPath, Kind
+from .liveness.processes import Processes
 from .world import OpenOptions, World
 
 if TYPE_CHECKING:
-    from spooltop.model.backend import OpenAs, OpenSettings
-    from spooltop.model.look.observation import Observation
-    from spooltop.model.queue import Queue, QueueOptions
-
     from .cursors.operator import CursorOperator
     from .cursors.writers import WriterWatch
-    from .detect import IdentifiedPath, Kind
-    from .liveness.processes import Processes
     from .locks.operator import LockOperator
     from .pausing import PauseOperator
     from .reader import DirectoryReader

@@ -24,6 +24,8 @@ from spooltop.model.cursors import CursorSource
 from spooltop.model.look.locks import Holders, Lock, LockHolder
 from spooltop.model.look.observation import BoxState, Disk, Observation, Pause, Watch
 from spooltop.model.operations.plan import Progress
+from spooltop.model.operations.results import TrackedMessage
+from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Key, Verdict
 
@@ -31,7 +33,8 @@ from .cursors.files import CursorFiles, cursor_rights, named_folders
 from .detect import with_layout
 from .events.flow import FlowMeter
 from .events.tracker import MessageTracker
-from .events.watcher import ChangeWaiter, EventListener
+from .events.watcher import ChangeWaiter, EventListener, Source
+from .listing import NameListing, Order
 from .locks.lock_files import LockFiles, LockTableCache, device_of, message_locks
 from .operator.rules import can_change
 from .pausing import PauseReader
@@ -46,15 +49,9 @@ from .world import OpenOptions, World
 
 if TYPE_CHECKING:
     from spooltop.model.look.consumers import ConsumerList
-    from spooltop.model.look.locks import Holders
-    from spooltop.model.operations.results import TrackedMessage
-    from spooltop.model.protocols import Listing, ListProgress, ListQuery
-    from spooltop.model.row import Payload
 
     from .cursors.watcher import CursorWatcher
     from .cursors.writers import WriterWatch
-    from .events.watcher import Source
-    from .listing import NameListing, Order
     from .liveness.consumers import ConsumerGatherer
 
 

@@ -17,17 +17,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from types import TracebackType
 
 from spooltop.engine.system.file_locks import OFD_LOCKS
 from spooltop.engine.system.files import UNSUPPORTED, Files
 from spooltop.engine.system.host import flock_holders
 from spooltop.engine.system.syscalls import inotify_add_watch, inotify_init
 from spooltop.model.target import Trial
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
 
 PREFIX = ".spooltop-trial-"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

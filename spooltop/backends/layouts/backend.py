@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from spooltop.errors import NotASpool, Refused, UsageError
-from spooltop.model.backend import OpenedOperator, OpenedTarget
+from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
+from spooltop.model.queue import Queue, QueueOptions
 from spooltop.model.target import Target
 from spooltop.model.text import escape
 
 from ..access import quoted
-
-if TYPE_CHECKING:
-    from spooltop.model.backend import OpenAs, OpenSettings
-    from spooltop.model.queue import Queue, QueueOptions
-
-    from ..surroundings import Surroundings
-    from .definition import Layout
+from ..surroundings import Surroundings
+from .definition import Layout
 
 _LEVELS = 3
 """Directories above a path of which it may be a part."""

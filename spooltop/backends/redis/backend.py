@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from spooltop.errors import NotASpool, SpooltopError, Unavailable, UsageError
-from spooltop.model.backend import Capabilities, OpenedOperator, OpenedTarget
+from spooltop.model.backend import Capabilities, OpenAs, OpenedOperator, OpenedTarget, OpenSettings
+from spooltop.model.queue import Queue, QueueOptions
 from spooltop.model.target import Labels, Target
 from spooltop.model.text import escape
 
+from ..surroundings import Surroundings
 from .address import Login, StreamAddress
 from .client import Endpoint
 from .operator.connection import can_change, connection_to
 from .stream_names import StreamNames
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from spooltop.model.backend import OpenAs, OpenSettings
-    from spooltop.model.queue import Queue, QueueOptions
-
-    from ..surroundings import Surroundings
-
 
 # Rights of a user of the server, asked now and then and kept meanwhile.
 

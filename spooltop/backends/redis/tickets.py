@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from spooltop.engine.tickets.file_queue import EPOCH_MS, parse_redis_ticket
 from spooltop.errors import Refused, SpooltopError, Unreadable
 from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.text import escape
+from spooltop.model.vocabulary import Action, Key
 
 from .address import endpoint, parse_url, without_secrets
 from .client import ErrorReply, Nonsense, RedisClient, Reply, WrongPassword
-
-if TYPE_CHECKING:
-    from spooltop.model.vocabulary import Action, Key
 
 _UNKNOWN = "Redis records no process: its holder cannot be checked"
 _LEAST = 1.0

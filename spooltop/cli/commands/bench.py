@@ -7,21 +7,18 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 from spooltop.errors import NotASpool, Refused, UsageError
 from spooltop.model.target import has_scheme, without_secrets
 from spooltop.model.text import escape
 from spooltop.model.units import count, fit, size
+from spooltop.monitor.bench.bench import Figure
 
 from ..context import Context, here_or
 from ..progress import ProgressLine
 from ..render import snapshot_json
 from ..signals import interrupted_by_signals
 from ..terminal import Terminal
-
-if TYPE_CHECKING:
-    from spooltop.monitor.bench.bench import Figure
 
 _SHORTEST, _LONGEST = 2.0, 3600.0
 _RATE, _TIME, _SAMPLES = 10, 8, 10

@@ -6,9 +6,10 @@ import argparse
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from spooltop.errors import DoesNotAnswer, NotASpool, Refused, SpooltopError, UsageError
+from spooltop.model.queue import Queue
 from spooltop.model.target import full_name, has_scheme, without_secrets
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
@@ -17,9 +18,6 @@ from ..context import Context
 from ..progress import ProgressLine
 from ..render import snapshot_json
 from ..selecting import id_of
-
-if TYPE_CHECKING:
-    from spooltop.model.queue import Queue
 
 SOME = 1
 

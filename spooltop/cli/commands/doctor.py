@@ -5,19 +5,16 @@ from __future__ import annotations
 import argparse
 import signal
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from spooltop.errors import UsageError
 from spooltop.model.units import parse_age
+from spooltop.monitor.doctor import Diagnosis
 
 from ..context import Context, here_or
 from ..progress import while_waiting
 from ..render import snapshot_json
 from ..signals import interrupted_by_signals
 from ..terminal import Terminal, printable
-
-if TYPE_CHECKING:
-    from spooltop.monitor.doctor import Diagnosis
 
 _LONGEST = 86400.0
 _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from spooltop.control import Control
 from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model.units import parse_age
+from spooltop.monitor.metrics import Metrics, TargetMetrics
 from spooltop.monitor.watching import Watching, require_one, stopped_by_signals
 from spooltop.run_each import run_each
 
@@ -19,9 +21,6 @@ from ..render import snapshot_json
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
-
-    from spooltop.control import Control
-    from spooltop.monitor.metrics import Metrics, TargetMetrics
 
 _LOOPBACK = "127.0.0.1"
 _IDLE = 10.0

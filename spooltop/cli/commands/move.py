@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from functools import partial
 from math import ceil
 from shlex import quote
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from spooltop.errors import Refused, UsageError
+from spooltop.model.queue import Queue, QueueCounts
 from spooltop.model.text import escape
+from spooltop.moving import Moved
 from spooltop.operate.confirm import confirm_for
 
 from ..context import Context
@@ -21,10 +22,6 @@ from ..progress import ProgressLine
 from ..render import snapshot_json
 from ..signals import signals_to
 from .change import confirm
-
-if TYPE_CHECKING:
-    from spooltop.model.queue import Queue, QueueCounts
-    from spooltop.moving import Moved
 
 DONE, LEFT, NOTHING_MATCHED, INTERRUPTED = 0, 1, 4, 130
 

@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -28,10 +28,6 @@ from ..context import PATIENCE, Context, answered, targets_of
 from ..progress import while_waiting
 from ..render import snapshot_json, snapshot_text
 from ..terminal import printable
-
-if TYPE_CHECKING:
-    from spooltop.control import Control
-
 
 # Opens several targets for the Spools view.
 

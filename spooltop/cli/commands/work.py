@@ -15,7 +15,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -24,6 +23,7 @@ from spooltop.engine.consuming.consumer import backoff
 from spooltop.engine.consuming.waiting import LONGEST, nonblocking_pipe
 from spooltop.errors import ClaimLost, Refused, SpoolFull, SpooltopError, Unavailable, UsageError
 from spooltop.model.look.observation import Pause, pause_words
+from spooltop.model.queue import Arrivals, Queue, QueueClaim
 from spooltop.model.text import escape
 from spooltop.model.units import duration, parse_age
 from spooltop.settings import load
@@ -32,10 +32,6 @@ from ..context import Context
 from ..signals import signal_group, signal_name, signals_handled, wait_for_wakeup
 from ..terminal import Terminal, printable
 from .create import open_for
-
-if TYPE_CHECKING:
-    from spooltop.model.queue import Arrivals, Queue, QueueClaim
-
 
 # Ends the commands of a worker that was killed, where nothing else says that they still run.
 

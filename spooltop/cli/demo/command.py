@@ -10,11 +10,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from spooltop.control import Control
 from spooltop.errors import Refused, UsageError
+from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action
@@ -25,11 +26,6 @@ from . import demo_dir
 from .actors import LOGS, SETTINGS, TICK, begin
 from .process_group import ProcessGroup
 from .scenario import Act
-
-if TYPE_CHECKING:
-    from spooltop.control import Control
-    from spooltop.model.look.snapshot import Snapshot
-
 
 # Stages of the demo: a directory with a spool, or a server of its own with a stream.
 

@@ -9,11 +9,11 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, cast
+from typing import BinaryIO, NoReturn, cast
 from weakref import ref
 
 from spooltop.errors import ClaimLost, Closed, SpooltopError, Unreadable, UsageError
-from spooltop.model.queue import QueueIdentity
+from spooltop.model.queue import QueueClaim, QueueIdentity
 
 from ..arguments import AfterClose, check_seconds, check_text, closed
 from ..dirs import OpenBoxes, SpoolDirs
@@ -28,13 +28,8 @@ from ..system.host import is_its_child, tell_in_children
 from ..system.syscalls import translate
 from .backlog import Backlog
 
-if TYPE_CHECKING:
-    from spooltop.model.queue import QueueClaim
-
-    from ..producing.tmp_writer import Data
-
-
 # A claimed message, held by this process.
+
 
 def backoff(attempt: int) -> float:
     """Seconds that a message waits after its ``attempt``-th failure: min(2^attempt, 300).

@@ -32,15 +32,15 @@ from msgspec import Struct
 
 from spooltop.errors import UsageError
 
+from ..cursors import Cursor
+from ..look.locks import Lock
 from ..row import Row
 from ..text import escape
 from ..units import parse_age
 from ..vocabulary import Box, Verdict
 
 if TYPE_CHECKING:
-    from ..cursors import Cursor
     from ..look.consumers import ConsumerRow
-    from ..look.locks import Lock
     from ..operations.plan import OperationRecord
 
 

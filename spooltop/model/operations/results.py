@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import NamedTuple, overload
 
 from msgspec import Struct
 
@@ -14,11 +14,8 @@ from ..vocabulary import Box, Json, Verdict
 from .chunked import column_of
 from .plan import ItemResult, Outcome
 
-if TYPE_CHECKING:
-    from .plan import ItemResult
-
-
 # Locations of messages that are tracked by id.
+
 
 class TrackedMessage(Struct, frozen=True):
     """Location of the message with one id, as far as it was seen. Times are epoch seconds.

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 from msgspec import Struct
 
@@ -24,10 +25,6 @@ from spooltop.errors import Refused, SpooltopError
 
 from ..latency import Latencies
 from .tasks import CONTENDERS, FILES, LOCKS
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
 
 # Worker processes of ``bench``, and runs in which several of them begin at the same moment.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from spooltop.model.row import Row
 
@@ -11,12 +10,9 @@ from ..context import CommandContext, View
 from ..draw.elements.spans import Line, line_text
 from ..draw.follow import follow_lines
 from ..session import Session
-from ..threads.messages import MessagesTracked
+from ..threads.messages import Found, MessagesTracked
 from ..tracking.timeline import Timeline
 from .scrolling import ScrollingScreen
-
-if TYPE_CHECKING:
-    from ..threads.messages import Found
 
 
 class FollowScreen(ScrollingScreen[None]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from textual.events import Key
 
@@ -14,11 +13,9 @@ from ..draw.every_screen.notices import notice_lines
 from ..draw.help import LEGEND, MOUSE, HelpEntry, HelpSection
 from ..draw.help import help_lines as draw_help
 from ..session import AppSession
+from ..threads.messages import Found
 from ..widgets import LinesView
 from .scrolling import ScrollingScreen
-
-if TYPE_CHECKING:
-    from ..threads.messages import Found
 
 
 def sections(context: CommandContext, *, mouse: bool) -> list[HelpSection]:

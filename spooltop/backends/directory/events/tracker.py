@@ -17,6 +17,7 @@ from msgspec import Struct
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import open_regular
+from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import ASIDE, Box, Verdict
 
@@ -26,8 +27,6 @@ from ..scan.set_aside import SetAsideBoxes
 from .watcher import EventBatch
 
 if TYPE_CHECKING:
-    from spooltop.model.operations.results import TrackedMessage
-
     from ..journal import MoveColumns
 
 

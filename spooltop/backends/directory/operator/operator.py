@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache, partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -37,14 +37,9 @@ from .planning import BoxNames, Look, find_candidates
 from .rules import can_change
 from .undo import records, undo_candidates
 
-if TYPE_CHECKING:
-    from spooltop.model.filters.selection import Selection
-    from spooltop.model.operations.plan import Candidates, ItemResult, OperationRecord, Plan, Progress
-    from spooltop.model.operations.results import AuditLog
-
-
 # Chains the operator of a spool's messages with those of its cursors, its locks and its pause. Each side operator has its own
 # actions and undoes its own operations; everything else goes to the main one. A side operator is made when it is first needed.
+
 
 class SideOperator(Operator, Protocol):
     """Operator that keeps nothing open between two calls."""

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
@@ -16,8 +16,6 @@ from spooltop.engine.consuming.consumer import end_block
 from spooltop.errors import Refused, SpooltopError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .group_consumer import GroupConsumer
 
 

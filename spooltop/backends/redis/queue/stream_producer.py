@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from spooltop.engine.arguments import check_bytes, check_text
 from spooltop.engine.producing.producer import MessageId
-from spooltop.engine.producing.tmp_writer import check_data
+from spooltop.engine.producing.tmp_writer import Data, check_data
 from spooltop.errors import PutUnknown, Unavailable, UsageError
 from spooltop.model.queue import mover_of
 
@@ -19,8 +19,6 @@ from .stream_claim import DATA, SOURCE
 
 if TYPE_CHECKING:
     from redis import Redis
-
-    from spooltop.engine.producing.tmp_writer import Data
 
 AT_ONCE = 100
 """Messages in one command: the server answers nobody else meanwhile."""

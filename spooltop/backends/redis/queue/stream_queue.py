@@ -17,6 +17,7 @@ from redis import exceptions as redis_errors
 from spooltop.engine.arguments import MAX_ATTEMPTS, check_number, check_seconds
 from spooltop.engine.consuming.waiting import nonblocking_pipe
 from spooltop.engine.pausing import pause_from
+from spooltop.engine.producing.tmp_writer import Data
 from spooltop.engine.system.host import iterated_by, tell_in_children
 from spooltop.errors import Closed, NotASpool, SpooltopError, Unavailable, UsageError
 from spooltop.model.look.observation import Pause
@@ -32,8 +33,6 @@ from .stream_producer import AT_ONCE, StreamProducer
 
 if TYPE_CHECKING:
     from redis import Redis
-
-    from spooltop.engine.producing.tmp_writer import Data
 
 
 # Waiting for entries of a stream: a thread reads behind its end and wakes whoever waits.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from spooltop.model.operations.plan import Outcome, Result
 from spooltop.model.text import escape
 
@@ -11,13 +9,10 @@ from ...context import CommandContext, View
 from ...draw.elements.spans import Line, line_text
 from ...draw.operating.result import result_lines
 from ...session import Session
-from ...threads.messages import MessagesTracked, SnapshotTaken
+from ...threads.messages import Found, MessagesTracked, SnapshotTaken
 from ...tracking.status import CursorSet, cursor_since, followed_ids, since_then, waiting
 from ..follow import FollowScreen
 from ..scrolling import ScrollingScreen
-
-if TYPE_CHECKING:
-    from ...threads.messages import Found
 
 
 class ResultScreen(ScrollingScreen[bool]):
