@@ -3,8 +3,7 @@
 before  the head, ids names
 after   the head, ids names outcomes reasons [became]
 
-Where all items have one outcome or reason, the column is that value; ``became`` is left out where all names stay. Earlier
-versions wrote ``results``, an object for each item.
+Where all items have one outcome or reason, the column is that value; ``became`` is left out where all names stay.
 
 In a spool that is owned by somebody else the log is untrusted input: a line that is not exactly of this form is skipped and
 counted.
@@ -15,7 +14,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Annotated, Literal, Self
+
+from msgspec import Meta, Struct
+from msgspec.json import decode
 
 from spooltop.errors import AuditFailed, SpooltopError
 from spooltop.model.operations.plan import BATCH, Item, ItemResult, Outcome, Plan, item_columns
@@ -87,74 +89,47 @@ def trail_of(logs: Iterable[AuditLog], operation: str) -> AuditTrail:
 def _decode(line: bytes, operation: str, *, trusted: bool) -> AuditLine | None:
     """Decodes an audit line; None for a line of another operation. Raises ``ValueError`` for anything that is not an audit
     line."""
-    record = json.loads(line)
-    if not isinstance(record, dict) or record.get("schema") != 1:
-        raise ValueError("not an audit line")
-    if record.get("operation") != operation:
+    read = decode(line, type=_Line)
+    if read.operation != operation:
         return None
-    at, event = record.get("time"), record.get("event")
-    if isinstance(at, bool) or not isinstance(at, (int, float)) or not 0 <= at < _LATEST or event not in ("before", "after"):
-        raise ValueError("no time or no event")
+    names = list(map(unescape, read.names))
+    results: list[ItemResult] = []
+    if read.event == "after":
+        ids, became = map(unescape, read.ids), names if read.became is None else map(unescape, read.became)
+        outcomes, reasons = (one if isinstance(one, list) else [one] * len(names) for one in (read.outcomes, read.reasons))
+        results = list(map(ItemResult._make, zip(ids, names, outcomes, reasons, became, strict=True)))
     return AuditLine(
-        at=float(at),
-        event=event,
-        action=_word(record, "action") or "",
-        user=_word(record, "user") or "",
-        uid=_number(record, "uid"),
-        sudo_user=_word(record, "sudo_user"),
-        ssh_connection=_word(record, "ssh_connection"),
-        tty=_word(record, "tty"),
-        pid=_number(record, "pid"),
-        count=_number(record, "count") or 0,
-        tried=_number(record, "tried"),
-        force=record.get("force") is True,
-        ended=_word(record, "ended") or "",
-        names=tuple(unescape(name) for name in _list(record, "names") if isinstance(name, str)) if event == "before" else (),
-        results=tuple(map(_result, _rows(record))) if event == "after" else (),
-        trusted=trusted,
-    )
+        read.time, read.event, read.action, read.user, read.uid, read.sudo_user, read.ssh_connection, read.tty, read.pid,
+        read.count, read.tried, read.force is True, read.ended, () if results else tuple(names), tuple(results), trusted,
+    )  # fmt: skip
 
 
-def _rows(record: dict[str, object]) -> Iterable[object]:
-    """Returns an object for each result of a line."""
-    if "results" in record:
-        return _list(record, "results")
-    names = _list(record, "names")
-    found = ({"became": names, **record}.get(key) for key in _COLUMNS)
-    columns = [column if isinstance(column, list) else [column] * len(names) for column in found]
-    return (dict(zip(_COLUMNS.values(), row, strict=True)) for row in zip(*columns, strict=True))
+_Number = Annotated[int, Meta(ge=-_LATEST, le=_LATEST)]
 
 
-_COLUMNS = {"ids": "id", "names": "name", "outcomes": "outcome", "reasons": "reason", "became": "became"}
-"""The columns of results, and the fields of an item."""
+class _Line(Struct):
+    """An audit line as ``before_line`` and ``after_line`` encode it, with who did it."""
 
-
-def _result(record: object) -> ItemResult:
-    if not isinstance(record, dict):
-        raise ValueError("no result")
-    id, name, became, reason = (_word(record, field) or "" for field in ("id", "name", "became", "reason"))
-    return ItemResult(unescape(id), unescape(name), Outcome(str(record.get("outcome"))), reason, unescape(became))
-
-
-def _word(record: dict[str, object], field: str) -> str | None:
-    value = record.get(field)
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"{field} is not text")
-    return value
-
-
-def _number(record: dict[str, object], field: str) -> int | None:
-    value = record.get(field)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LATEST):
-        raise ValueError(f"{field} is not a number")
-    return value
-
-
-def _list(record: dict[str, object], field: str) -> list[object]:
-    value = record.get(field, [])
-    if not isinstance(value, list):
-        raise ValueError(f"{field} is not a list")
-    return value
+    schema: Literal[1]
+    operation: str
+    time: Annotated[float, Meta(ge=0, lt=_LATEST)]
+    event: Literal["before", "after"]
+    action: str = ""
+    user: str = ""
+    uid: _Number | None = None
+    sudo_user: str | None = None
+    ssh_connection: str | None = None
+    tty: str | None = None
+    pid: _Number | None = None
+    count: _Number = 0
+    tried: _Number | None = None
+    force: object = False
+    ended: str = ""
+    ids: list[str] = []
+    names: list[str] = []
+    outcomes: Outcome | list[Outcome] = []
+    reasons: str | list[str] = []
+    became: list[str] | None = None
 
 
 # Audit trail of one operation: a line before each batch, without which nothing is changed, and a line after it.

@@ -53,18 +53,16 @@ COLUMNS = {"ids": ["a"], "names": ["a"], "outcomes": "done", "reasons": ""}
 
 
 def line(**more: object) -> bytes:
-    """Encodes a line with a result for each item, as an earlier version wrote it."""
-    return json.dumps({**HEAD, "results": [], **more}).encode()
+    return json.dumps({**HEAD, **more}).encode()
 
 
 FORGED = [
-    {"time": 1e300}, {"time": "now"}, {"time": True}, {"event": "never"}, {"user": 5}, {"user": ["root"]}, {"results": 5},
-    {"results": [5]}, {"results": [{"id": "a", "outcome": "eaten"}]}, {"results": [{"id": "\\xZZ", "outcome": "done"}]},
+    {"time": 1e300}, {"time": "now"}, {"time": True}, {"event": "never"}, {"user": 5}, {"user": ["root"]},
     {"event": "before", "names": "all"}, {"event": "before", "names": ["\\q"]}, {"count": 1e999}, {"count": "many"},
     {"schema": 2}, {"pid": 10**30}, {"uid": -1.5},
 ]  # fmt: skip
 FORGED_COLUMNS = [
-    {"names": "a"}, {"names": [5]}, {"names": ["\\q"]}, {"ids": [[]]}, {"ids": []}, {"outcomes": "eaten"},
+    {"names": "a"}, {"names": [5]}, {"names": ["\\q"]}, {"ids": [[]]}, {"ids": []}, {"ids": ["\\xZZ"]}, {"outcomes": "eaten"},
     {"outcomes": ["done", "done"]}, {"outcomes": None}, {"reasons": 5}, {"became": ["a", "b"]},
 ]  # fmt: skip
 
@@ -88,10 +86,11 @@ def test_a_line_says_whether_it_was_forced_and_what_became_of_each_item(spool: P
         ItemResult("a", "a:2,P7", Outcome.DONE, "", "a"), ItemResult("\x1b", '"', Outcome.DONE, "", "\udcff"),
         ItemResult("c", "c", Outcome.SKIPPED, 'changed "since"', ""),
     ]  # fmt: skip
-    rows = [{"id": "a", "name": "a:2,P7", "outcome": "done", "reason": "", "became": "a"},
-            {"id": "\\x1b", "name": '"', "outcome": "done", "reason": "", "became": "\\xff"},
-            {"id": "c", "name": "c", "outcome": "skipped", "reason": 'changed "since"', "became": ""}]  # fmt: skip
-    found = trail(spool, line(force=True, results=rows), line(force=False), line(force=1), line())
+    columns = {
+        "ids": ["a", "\\x1b", "c"], "names": ["a:2,P7", '"', "c"], "outcomes": ["done", "done", "skipped"],
+        "reasons": ["", "", 'changed "since"'], "became": ["a", "\\xff", ""],
+    }  # fmt: skip
+    found = trail(spool, line(force=True, **columns), line(force=False), line(force=1), line())
     assert [one.force for one in found.lines] == [True, False, False, False] and not found.problems
     assert found.lines[0].results == tuple(results)
 

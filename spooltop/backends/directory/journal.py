@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from spooltop.errors import AuditFailed
@@ -92,8 +91,7 @@ class BatchOutcome:
 # the target; ``to_names`` is left out where the names stay. Any other column with one value for all is that value. ``meta`` was
 # known of messages that had been set aside. Each of the moves that were ``tried`` is done as planned but for ``others``.
 # ``ctime`` is in nanoseconds, 0 where it is not known or does not matter; that of a message done as planned is one of
-# ``between``. ``ino`` is 0 where it is that of the intent. Earlier versions wrote an object for each message: ``items`` with
-# ``from`` and ``to`` as places (``cur/NAME``), and ``results``.
+# ``between``. ``ino`` is 0 where it is that of the intent.
 
 _MOST = 1 << 64
 """No inode, size or time is larger; and NaN is below nothing."""
@@ -170,21 +168,14 @@ def encode_outcome_line(head: Mapping[str, Json], outcome: BatchOutcome) -> byte
 
 def decode_moves(value: Mapping[str, object]) -> tuple[MoveColumns, ...]:
     """Reads the moves of an intent line. Raises ``ValueError``."""
-    if "items" not in value:
-        return tuple(_columns(one) for one in _list(value, "moves"))
-    moves = [_move(one) for one in _list(value, "items")]
-    return tuple(_together(list(run)) for _, run in groupby(moves, _folders))
+    return tuple(_columns(one) for one in _list(value, "moves"))
 
 
 def decode_outcome(value: Mapping[str, object]) -> BatchOutcome:
     """Reads the outcome in a result line. Raises ``ValueError``."""
-    between = _between(value)
-    if "results" in value:
-        each = [_outcome(one, between or (0, 0)) for one in _list(value, "results")]
-        return BatchOutcome(len(each), dict(enumerate(each)))
     tried = number_of(value, "tried", below=_MOST_TRIED)
-    others = {number_of(one, "place", below=tried): _outcome(one, (0, 0)) for one in _list(value, "others")}
-    return BatchOutcome(tried, others, between)
+    others = {number_of(one, "place", below=tried): _outcome(one) for one in _list(value, "others")}
+    return BatchOutcome(tried, others, _between(value))
 
 
 def text_of(value: Mapping[str, object], key: str) -> str:
@@ -266,42 +257,10 @@ def _between(value: Mapping[str, object]) -> tuple[int, int] | None:
     return _checked(found[0], "between"), _checked(found[1], "between")
 
 
-def _outcome(value: Mapping[str, object], between: tuple[int, int]) -> MoveOutcome:
-    ctimes = between if value.get("ctime", 0) is None else (number_of(value, "ctime"),) * 2
+def _outcome(value: Mapping[str, object]) -> MoveOutcome:
     outcome, reason, moved = Outcome(text_of(value, "outcome")), text_of(value, "reason"), value.get("moved") is True
-    return MoveOutcome(outcome, reason, moved, number_of(value, "ino"), *ctimes)
-
-
-def _move(value: Mapping[str, object]) -> LoggedMove:
-    """Reads one of the ``items`` of an earlier version."""
-    source, target, token = value.get("from"), value.get("to"), value.get("token")
-    if "to" not in value or (source is None and target is None):
-        raise ValueError("from nowhere to nowhere")
-    if token is not None and not isinstance(token, str):
-        raise ValueError("token is no text")
-    meta = value.get("meta")
-    if meta is not None and not isinstance(meta, dict):
-        raise ValueError("meta is no object")
-    return LoggedMove(
-        None if source is None else Place.parse(text_of(value, "from")),
-        None if target is None else Place.parse(text_of(value, "to")),
-        number_of(value, "ino"), number_of(value, "size"), number_of(value, "ctime"), token,
-        None if meta is None else plain_meta(meta),
-    )  # fmt: skip
-
-
-def _folders(move: LoggedMove) -> tuple[tuple[Box, str] | None, tuple[Box, str] | None, Mapping[str, Json] | None]:
-    source, target = move.source, move.target
-    return source and (source.box, source.folder), target and (target.box, target.folder), move.meta
-
-
-def _together(run: Sequence[LoggedMove]) -> MoveColumns:
-    """The columns of moves between the same folders with the same metadata."""
-    sources, targets, inos, sizes, ctimes_ns, tokens, metas = zip(*run, strict=True)
-    source, target, _ = _folders(run[0])
-    names, to_names = ([place and place.name for place in places] for places in (sources, targets))
-    names, to_names = names if source else to_names, to_names if target else names
-    return MoveColumns(source, target, metas[0], names, to_names, inos, sizes, ctimes_ns, tokens)
+    ctime_ns = number_of(value, "ctime")
+    return MoveOutcome(outcome, reason, moved, number_of(value, "ino"), ctime_ns, ctime_ns)
 
 
 # The journal of messages: the record log whose steps are batches of moves. intent schema line operation action batch time user
@@ -450,9 +409,7 @@ class BatchJournal:
 # The journal of messages without its moves: the numbers that the list of operations shows. Journals are large, and nearly all
 # of them is names and inodes. A line is shortened in its text, so that the rest is not parsed.
 
-_MOVES = re.compile(rb',"(?:moves|items)":\[\{"from":(?:null|"[^"]*"),"to":(null|")')
-_RESULTS = b',"results":['
-_AS_PLANNED = b'{"outcome":"done","reason":"","moved":true,"ino":'
+_MOVES = re.compile(rb',"moves":\[\{"from":(?:null|"[^"]*"),"to":(null|")')
 
 
 class BatchTally(NamedTuple):
@@ -477,19 +434,12 @@ MoveSummary = LoggedOperation[MoveIntent, BatchTally]
 
 
 def _shortened(line: bytes) -> bytes:
-    """Leaves the folders of the first move of an intent without its messages, and of the results of an earlier version their
-    number if all are as planned. A line that this program would not write so stays as it is."""
-    if not line.endswith(b"]}"):
+    """Leaves the folders of the first move of an intent without its messages. A line that this program would not write so stays
+    as it is."""
+    if not line.endswith(b"]}") or (moves := _MOVES.search(line, 0, HEAD_AT_MOST)) is None:
         return line
-    if (moves := _MOVES.search(line, 0, HEAD_AT_MOST)) is not None:
-        folders = b'"from":"new","to":null' if moves[1] == b"null" else b'"from":null,"to":"new"'
-        run = b',"moves":[{%b,"names":[],"inos":0,"sizes":0,"ctimes":0,"tokens":null}]}' % folders
-        return line[: moves.start()] + run
-    if (start := line.find(_RESULTS, 0, HEAD_AT_MOST)) >= 0:
-        tried = line.count(b'{"outcome":"', start)
-        if tried == line.count(_AS_PLANNED, start):
-            return line[:start] + b',"tried":%d,"others":[]}' % tried
-    return line
+    folders = b'"from":"new","to":null' if moves[1] == b"null" else b'"from":null,"to":"new"'
+    return line[: moves.start()] + b',"moves":[{%b,"names":[],"inos":0,"sizes":0,"ctimes":0,"tokens":null}]}' % folders
 
 
 SUMMARIES = RecordType("journal", "the journal", "batch", MoveIntent.decode, BatchTally.decode, MOVES.ends, _shortened)
