@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from .startup.splash import Splash, targets
-from .startup.supervisor import fork_if_fs_may_hang
+from .startup.supervisor import fork_if_fs_may_hang, targets
 
 TYPE_CHECKING = False  # of our own: to load typing takes as long as all that stands before the first word on the screen
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from spooltop.control import Control
 
@@ -30,36 +29,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         gc.set_threshold(50_000, 20, 20)  # what is loaded is no garbage: to search it every 700 objects takes a tenth of a start
         atexit.register(gc.freeze)  # else the interpreter searches all of it once more before it ends
-    splash, leave, code = Splash(), None, 128 + 2
+    leave, code = None, 128 + 2
     try:
         leave = fork_if_fs_may_hang(words, targets(words), os.environ)  # before there are threads
-        splash = Splash.show(words, os.environ, ask=leave is None)  # before anything that takes time to load
-        if splash.up:
-            import gc
-            import signal
-
-            gc.disable()  # until the dashboard is loaded: nothing of that is garbage
-
-            signal.signal(signal.SIGTERM, splash.end_by_signal)
-            signal.signal(signal.SIGHUP, splash.end_by_signal)
         from spooltop.cli.main import run
 
         from .cli.terminal import Terminal
 
-        terminal = Terminal(before_words=splash.hide)
-        code = run(words, terminal, dashboard=_dashboard(splash, leave), spools=_spools(splash, leave))
+        code = run(words, Terminal(), dashboard=_dashboard(leave), spools=_spools(leave))
     except KeyboardInterrupt:
         pass  # SIGINT while it was loaded: there is nothing to tell yet
-    finally:
-        splash.hide()
     if argv is None:
         _leave_threads(code, leave)
     return code
 
 
 def _leave_threads(code: int, leave: Leave | None) -> None:
-    """Ends this process at once where a thread hangs in a file system, which the interpreter would wait for, or may hang there:
-    that of the splash counts. ``run`` has flushed what was printed. Streams are closed, as whoever reads them waits for their
+    """Ends this process at once where a thread hangs in a file system, which the interpreter would wait for, or may hang there.
+    ``run`` has flushed what was printed. Streams are closed, as whoever reads them waits for their
     end."""
     calls = sys.modules.get("spooltop.run_each")  # where it was not loaded, nothing was called that may hang
     if leave is not None or (calls is not None and calls.is_thread_left()):
@@ -75,25 +62,46 @@ def _leave_threads(code: int, leave: Leave | None) -> None:
         os._exit(code)
 
 
-def _dashboard(splash: Splash, leave: Leave | None) -> Dashboard:
+def _dashboard(leave: Leave | None) -> Dashboard:
     def dashboard(control: Control, options: Namespace) -> int:
-        from . import tui  # Textual takes most of the time of a start: only the dashboard pays for it
+        clear = _first_words(control.target)
+        try:
+            from . import tui  # Textual takes most of the time of a start: only the dashboard pays for it
 
-        return _left(tui.run(control, _drawn(options, splash), opening=splash.hand_over), leave)
+            code = tui.run(control, _drawn(options), opening=clear)
+        finally:
+            clear()
+        return _left(code, leave)
 
     return dashboard
 
 
-def _spools(splash: Splash, leave: Leave | None) -> SpoolsDashboard:
+def _spools(leave: Leave | None) -> SpoolsDashboard:
     def dashboard(spools: SpoolsWatch, options: Namespace) -> int:
-        from . import tui
+        clear = _first_words("")
+        try:
+            from . import tui
 
-        return _left(tui.run_spools(spools, _drawn(options, splash), opening=splash.hand_over), leave)
+            code = tui.run_spools(spools, _drawn(options), opening=clear)
+        finally:
+            clear()
+        return _left(code, leave)
 
     return dashboard
 
 
-def _drawn(options: Namespace, splash: Splash) -> Options:
+def _first_words(name: str) -> Callable[[], object]:
+    """Writes a line that stands on the terminal while the dashboard is loaded, and returns what clears it."""
+    def write(text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+    columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # 0: the terminal does not know its size
+    write(f" spooltop {name}"[: max(0, columns - 14)] + "  looking...\r")
+    return lambda: write("\r\x1b[K")
+
+
+def _drawn(options: Namespace) -> Options:
     from msgspec.structs import replace
 
     from . import tui
@@ -101,7 +109,7 @@ def _drawn(options: Namespace, splash: Splash) -> Options:
     mouse = not options.no_mouse
     drawn = tui.Options.of(os.environ, light=options.theme == "light", ascii=options.ascii, mouse=mouse)
     opening = {name: getattr(options, name) for name in ("view", "filter", "sort") if getattr(options, name, None)}
-    return replace(drawn, banner=getattr(options, "banner", ""), counted=lambda: splash.counted, **opening)
+    return replace(drawn, banner=getattr(options, "banner", ""), **opening)
 
 
 def _left(code: int, leave: Leave | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import BinaryIO, TextIO, cast
 
@@ -30,8 +30,8 @@ def printable(text: str) -> str:
 
 
 class Terminal:
-    """Standard input, output and error, and the environment. ``ascii`` replaces other characters by ASCII. ``before_words`` is
-    called before anything is written. ``columns`` is the width of the terminal; None: the width at the time of writing."""
+    """Standard input, output and error, and the environment. ``ascii`` replaces other characters by ASCII. ``columns`` is the
+    width of the terminal; None: the width at the time of writing."""
 
     def __init__(
         self,
@@ -39,10 +39,8 @@ class Terminal:
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
         environ: Mapping[str, str] | None = None,
-        before_words: Callable[[], object] = lambda: None,
         columns: int | None = None,
     ) -> None:
-        self._before_words = before_words
         self.columns = columns
         self.stdin = stdin or sys.stdin or _closed(0)
         self.stdout = stdout or sys.stdout or _closed(1)
@@ -153,7 +151,6 @@ class Terminal:
         return cast("BinaryIO", getattr(self.stdin, "buffer", self.stdin))
 
     def write_bytes(self, data: bytes) -> None:
-        self._before_words()
         with _translate_errors():
             self.stdout.flush()
             raw = cast("BinaryIO", getattr(self.stdout, "buffer", self.stdout))
@@ -165,7 +162,6 @@ class Terminal:
             self.stdout.flush()
 
     def _write(self, stream: TextIO, text: str) -> None:
-        self._before_words()
         if self.ascii:
             text = text.translate(_ASCII)
         encoding = getattr(stream, "encoding", None) or "utf-8"

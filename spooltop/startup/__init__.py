@@ -1,1 +1,1 @@
-"""Startup before the dashboard: the splash, and a supervisor process for file systems that may hang."""
+"""Startup before anything is loaded: a supervisor process for file systems that may hang."""

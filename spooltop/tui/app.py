@@ -140,7 +140,6 @@ class SpooltopApp(App[int], inherit_bindings=False):
             self._load_rest()
         else:
             self.target.start(lambda: deliver(self, self.Arrived()))
-            self._waiting = self.set_interval(0.1, self._paint_counted)
         if not self.is_headless:
             catch_signals(self.leave)
         self._check()
@@ -253,14 +252,6 @@ class SpooltopApp(App[int], inherit_bindings=False):
             self._target.snapshot_thread.look_again()
         if self.spools is not None:
             self.spools.look_again()
-
-    def _paint_counted(self) -> None:
-        """Shows the messages counted so far until the first look is done."""
-        if self.session.snapshot is None and self.options.counted() is None:
-            return
-        self._waiting.stop()
-        if self.session.snapshot is None:
-            self.main.paint()
 
     def _check(self) -> None:
         """Notices a look that hangs, and a terminal that is gone. The event loop calls it, because a timer of Textual costs ten

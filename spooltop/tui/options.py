@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from spooltop.model.text import plain_locale
 class Options(Struct, frozen=True):
     """Options for drawing. ``light``: for a light terminal that does not use its own palette. ``view``: the first view (empty:
     the one that fits the target). ``banner``: replaces the views on the last line (in the demo); nothing is printed on leaving
-    then. ``counted``: gives the number of messages counted in ``new`` so far, shown until the first look is done."""
+    then."""
 
     light: bool = False
     ascii: bool = False
@@ -25,7 +25,6 @@ class Options(Struct, frozen=True):
     sort: Sort | None = None
     """The order of all lists that have its column; None: each has its own."""
     banner: str = ""
-    counted: Callable[[], int | None] = lambda: None
 
     @staticmethod
     def of(environ: Mapping[str, str], *, light: bool = False, ascii: bool = False, mouse: bool = False) -> Options:

@@ -102,7 +102,7 @@ def main() -> None:
         python = (sys.executable, "-c", "print('READY')")
         painted = [(first_anything(bare), first_anything(ours), first_anything(python)) for _ in range(10)]
         runs = [
-            (first_truth(bare, "READY") + listed(new), first_truth(ours, f"new {messages:,} "), first_truth(ours, "live · as of"))
+            (first_truth(bare, "READY") + listed(new), first_truth(ours, f" {messages:,} "), first_truth(ours, "live · as of"))
             for _ in range(5)
         ]
         print(f"{messages:,} messages in new; {seconds:g} s a measurement; medians of 5 pairs, spread in brackets")

@@ -86,11 +86,3 @@ def test_an_error_breaks_between_words_on_a_terminal_only(columns: int) -> None:
     piped = Stream()
     Terminal(Stream(), Stream(), piped, {"TERM": "xterm"}, columns=columns).error(text)
     assert piped.written == f"spooltop: {text}\n"
-
-
-def test_what_stands_on_the_terminal_is_removed_before_anything_is_written() -> None:
-    said: list[str] = []
-    terminal = Terminal(Stream(), Stream(), Stream(), {}, before_words=lambda: said.append("removed"))
-    terminal.out("words")
-    terminal.write_bytes(b"bytes")
-    assert said == ["removed"] * 2

@@ -1,52 +1,22 @@
-"""What is done before anything is loaded: a first screen, gone before the first output, and a process that does not access a file
-system that may never answer, for which the shell waits."""
+"""What is done before anything is loaded: a process that does not access a file system that may never answer, for which the shell
+waits."""
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from spooltop.startup import supervisor
-from spooltop.startup.splash import Splash, targets, wanted
-from spooltop.startup.supervisor import fork_if_fs_may_hang, may_hang
-from tests.e2e.terminal import SPOOLTOP
+from spooltop.startup.supervisor import fork_if_fs_may_hang, may_hang, targets
 from tests.e2e.terminal import Terminal as Pty
 
-from .streams import ROOT, spooltop
+from .streams import spooltop
 
 XTERM = {"TERM": "xterm-256color"}
 LINE = "30 1 0:40 / {point} rw,relatime - {kind} server rw\n"
-
-
-@pytest.fixture
-def ends() -> Iterator[tuple[int, int]]:
-    """Opens a pty: our end, and the one of the program."""
-    ours, theirs = pty.openpty()
-    yield ours, theirs
-    os.close(ours)
-    os.close(theirs)
-
-
-def test_it_is_for_what_opens_the_dashboard_and_not_for_what_prints(spool: Path, ends: tuple[int, int], tmp_path: Path) -> None:
-    path, evil = str(spool), spool / "\x1b[2J"
-    (evil / "new").mkdir(parents=True)
-    for words, shown in (
-        ([path], path), (["--read-only", path], path), (["demo"], "demo"), ([str(evil)], ""),
-        ([f"{path}/cursors.json"], f"{path}/cursors.json"), ([f"{path}/nothing"], None),
-        (["--json", path], None), (["demo", "--headless=3"], None),
-    ):  # fmt: skip
-        assert wanted(words, XTERM) == shown, words
-    assert wanted([path], {"TERM": "dumb"}) is None
-    assert wanted([f"{path}/nothing"], XTERM, ask=False) == f"{path}/nothing", "a file system that may hang is not asked"
-    with open(tmp_path / "out", "wb") as file:
-        assert not Splash.show([path], XTERM, (ends[1], file.fileno(), ends[1])).up
 
 
 def test_every_option_of_the_dashboard_that_takes_a_value_is_skipped() -> None:
@@ -57,27 +27,24 @@ def test_every_option_of_the_dashboard_that_takes_a_value_is_skipped() -> None:
     assert targets(["--view", "new"]) == ["."]
 
 
-def test_an_error_stands_on_the_screen_that_was_there_before(spool: Path) -> None:
-    with Pty([*SPOOLTOP, "--no-such-flag", str(spool)]) as screen:
-        assert screen.wait_exit() == 2
-        before, _, after = bytes(screen.raw).partition(b"\x1b[?1049l")
-    assert b"looking..." in before and b"spooltop:" not in before and b"spooltop: " in after
-
-
-def test_no_thread_loads_what_python_replaces_while_it_is_loaded(spool: Path, ends: tuple[int, int]) -> None:
-    """Since Python 3.13 ``collections.abc`` is such a module: where two threads load it at once, one finds it empty."""
+def test_what_a_thread_loads_is_loaded_before_there_is_one(spool: Path, tmp_path: Path) -> None:
+    """Since Python 3.13 ``collections.abc`` is replaced while it is loaded: where two threads load it at once, one finds it empty.
+    Two threads that load a package and a module of it at once wait for each other."""
     program = """if True:
         import _thread, sys
-        sys.path[0] = sys.argv[1]
-        from spooltop.startup.splash import Splash
-        print("before", "collections.abc" in sys.modules, file=sys.stderr)
-        _thread.start_new_thread = lambda *_: print("thread", "collections.abc" in sys.modules, file=sys.stderr)
-        fd = int(sys.argv[3])
-        assert Splash.show([sys.argv[2]], {"TERM": "xterm"}, (fd, fd, fd), ask=False).up
+        start, log = _thread.start_new_thread, open(sys.argv[2], "w", buffering=1)
+        def logged(*words):
+            print({"collections.abc", "spooltop.engine.spool"} <= set(sys.modules), file=log)
+            return start(*words)
+        _thread.start_new_thread = logged
+        from spooltop.__main__ import main
+        sys.exit(main(sys.argv[1:2]))
     """
-    words = [sys.executable, "-S", "-c", program, str(ROOT), str(spool), str(ends[1])]
-    done = subprocess.run(words, capture_output=True, text=True, pass_fds=ends[1:], check=False)
-    assert (done.returncode, done.stderr.splitlines()) == (0, ["before False", "thread True"])
+    with Pty([sys.executable, "-c", program, str(spool), str(tmp_path / "log")]) as screen:
+        screen.wait_for("live")
+        screen.type("q")
+        assert screen.wait_exit() == 0
+    assert set((tmp_path / "log").read_text().split()) == {"True"}
 
 
 def table(point: Path | str, kind: str) -> str:

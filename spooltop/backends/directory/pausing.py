@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from spooltop.engine.atomic import drafts_of, publish_new
 from spooltop.engine.dirs import OWN, SpoolDirs
 from spooltop.engine.names import parse
-from spooltop.engine.pausing import CHECK_EVERY, PAUSED, encode_pause, pause_of, read_pause
+from spooltop.engine.pausing import CHECK_EVERY, PAUSED, encode_pause, read_pause
 from spooltop.errors import Unreadable, UsageError
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
@@ -98,28 +98,6 @@ def _from_json(value: object) -> Pause | None:
     if len(reason) > REASON_AT_MOST:
         raise ValueError("a longer reason than any")
     return Pause(None if by is None else unescape(by), float(at), reason)
-
-
-# Reads the pause of a spool at each look.
-
-class PauseReader:
-    """Reads the pause; its file only if that has changed since the last look."""
-
-    def __init__(self) -> None:
-        self._seen: tuple[Pin, Pause | None] | None = None
-
-    def look(self, dirs: SpoolDirs) -> Pause | None:
-        """Returns the pause; None if the spool is not paused, or if that is not visible."""
-        try:
-            own = dirs.private_dir()
-            if own is None:
-                return None
-            pin = pinned(dirs.files.stat(PAUSED, own))
-            if self._seen is None or self._seen[0] != pin:
-                self._seen = pin, pause_of(dirs, own)
-            return self._seen[1]
-        except OSError:
-            return None
 
 
 # Notes of a plan to pause or to resume: the consumers that are at work now, and those that a pause does not stop.

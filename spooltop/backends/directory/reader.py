@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
+from spooltop.engine.pausing import PAUSED, pause_of
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import CursorSource
@@ -37,12 +38,12 @@ from .events.watcher import ChangeWaiter, EventListener, Source
 from .listing import NameListing, Order
 from .locks.lock_files import LockFiles, LockTableCache, device_of, message_locks
 from .operator.rules import can_change
-from .pausing import PauseReader
-from .rescan import JudgedRows, RowJudge
+from .row_judge import JudgedRows, RowJudge
 from .scan.boxes import AgeCounter, Boxes, count_verdicts, irregular_rows
 from .scan.scan import BoxScan
 from .scan.set_aside import SetAsideBoxes
 from .storage.disk import Mount, changes_unseen, disk_of, who_am_i
+from .storage.location import Pin, pinned
 from .storage.open_spool import OpenSpool
 from .storage.rows import mail_row, new_row, tried_of
 from .world import OpenOptions, World
@@ -59,6 +60,26 @@ if TYPE_CHECKING:
 
 LOCKS_FOR = 300.0
 """Seconds for which the uses of the engine's own locks are counted."""
+
+
+class PauseReader:
+    """Reads the pause; its file only if that has changed since the last look."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[Pin, Pause | None] | None = None
+
+    def look(self, dirs: SpoolDirs) -> Pause | None:
+        """Returns the pause; None if the spool is not paused, or if that is not visible."""
+        try:
+            own = dirs.private_dir()
+            if own is None:
+                return None
+            pin = pinned(dirs.files.stat(PAUSED, own))
+            if self._seen is None or self._seen[0] != pin:
+                self._seen = pin, pause_of(dirs, own)
+            return self._seen[1]
+        except OSError:
+            return None
 
 
 class Counted(NamedTuple):

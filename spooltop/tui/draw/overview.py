@@ -42,15 +42,13 @@ def overview(
     chosen: int = 0,
     freshness: Freshness = Freshness(),  # noqa: B008  frozen
     zone: datetime.tzinfo | None = None,
-    counted: int | None = None,
     events: Sequence[LoggedEvent] = (),
 ) -> list[Line]:
-    """At most ``height`` lines. Before the first look only the number of messages in ``new``, ``counted``, is known. Where space
-    is short, panels are omitted from the bottom up; the problems stay. A large window has panels with borders, in which
-    ``events`` are shown, newest first; a high and narrow one shows some of their contents below."""
+    """At most ``height`` lines. Where space is short, panels are omitted from the bottom up; the problems stay. A large window
+    has panels with borders, in which ``events`` are shown, newest first; a high and narrow one shows some of their contents
+    below."""
     if snapshot is None:
-        known = join(f" new {counted:,} · ") if counted is not None else join(" ")
-        return [BLANK, crop(join(known, Span("looking for the first time…", Style.DIM)), width)][:height]
+        return [BLANK, crop(join(" ", Span("looking for the first time…", Style.DIM)), width)][:height]
     if is_mail(snapshot):
         return _mail(snapshot, width)[:height]
     if width >= PANELS_WIDE and height >= PANELS_HIGH:

@@ -188,10 +188,9 @@ def _page(view: MainView, context: CommandContext, width: int, height: int) -> l
         chosen = state.chosen_in(View.OVERVIEW, context.rows)
         if snapshot is not None and state.all_problems:
             return problem_lines(snapshot, width, height, chosen=chosen)
-        counted = view.session.options.counted() if snapshot is None else None
         events = state.received.log.newest(now)
         return overview(
-            snapshot, width, height, now=now, chosen=chosen, freshness=freshness, zone=zone, counted=counted, events=events
+            snapshot, width, height, now=now, chosen=chosen, freshness=freshness, zone=zone, events=events
         )
     if context.view is View.MESSAGE:
         return _message(view, width, height)
