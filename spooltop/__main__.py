@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .startup.supervisor import fork_if_fs_may_hang, targets
+from spooltop.startup import fork_if_fs_may_hang, targets
 
 TYPE_CHECKING = False  # of our own: to load typing takes as long as all that stands before the first word on the screen
 if TYPE_CHECKING:
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from spooltop.control import Control
+    from spooltop.startup import Leave
 
     from .cli.context import Dashboard, SpoolsDashboard
     from .monitor.spools_watch import SpoolsWatch
-    from .startup.supervisor import Leave
     from .tui.options import Options
 
 
@@ -33,8 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         leave = fork_if_fs_may_hang(words, targets(words), os.environ)  # before there are threads
         from spooltop.cli.main import run
-
-        from .cli.terminal import Terminal
+        from spooltop.cli.terminal import Terminal
 
         code = run(words, Terminal(), dashboard=_dashboard(leave), spools=_spools(leave))
     except KeyboardInterrupt:

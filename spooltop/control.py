@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from spooltop.model.row import Payload
+
 from .engine.arguments import closed
 from .errors import Closed, Refused
 from .model.filters.selection import Selection
@@ -26,17 +28,17 @@ from .model.look.snapshot import Snapshot
 from .model.operations.plan import Item, OperationRecord, Plan, Result
 from .model.operations.results import AuditTrail, TrackedMessage
 from .model.protocols import Listing, ListProgress, ListQuery
-from .model.row import Payload
 from .model.vocabulary import Action, Json, Key
 from .observe.mutes import MuteFile
 from .opening import ControlParts
 from .run_each import call_watched
 
 if TYPE_CHECKING:
+    from spooltop.operate.operations import Operations
+
     from .model.kept_view import KeptView
     from .model.look.consumers import ConsumerList
     from .observe.kept_views import ViewFile
-    from .operate.operations import Operations
 
 
 # Keeps the files of an object open while it is called, also if another thread closes it meanwhile.
@@ -232,7 +234,7 @@ class Control:
         """Saves a whole message, redacted as set, to the new file ``path``; returns its absolute path and its size in bytes.
         Belongs to the thread of the looks. Raises ``Unreadable`` if the message is gone, ``Refused`` if the file exists or cannot
         be written, or the message is too large to be redacted in memory."""
-        from .operate.save_file import save_file
+        from spooltop.operate.inject_file import save_file
 
         payload = self._reader.read(key, 65536)
         if payload.size > _SAVED_AT_MOST:

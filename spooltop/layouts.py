@@ -17,9 +17,9 @@ from spooltop.backends.layouts.queue_dirs import MOST
 from spooltop.backends.layouts.reader import RowMaker
 from spooltop.backends.layouts.sort_files import Conditions, fact_of, open_root, sort_files, why_not
 from spooltop.backends.layouts.verdicts import judged_rows
+from spooltop.model.row import Row
 
 from .errors import NotASpool, Unreadable
-from .model.row import Row
 
 _FORM = os.path.join(os.path.dirname(SHIPPED), "form.toml")
 

@@ -26,7 +26,7 @@ from .observe.observer import Observer
 from .settings import Settings, SettingsFiles
 
 if TYPE_CHECKING:
-    from .operate.operations import Operations
+    from spooltop.operate.operations import Operations
 
 
 # Makes a snapshot of what a reader observed: adds what is not the backend's, hides what the user wants hidden, has it judged.
@@ -193,7 +193,7 @@ def _operations(
     open_operator: Callable[[], OpenedOperator], target: Target, settings: OpenSettings, *, syslog: bool
 ) -> Operations:
     """Opens the operator of a target, and what holds for the changes of every kind."""
-    from .operate.operations import Operations, at_work
+    from spooltop.operate.operations import Operations, at_work
 
     opened = open_operator()
     consumers, clock = opened.consumers, settings.clock

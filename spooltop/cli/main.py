@@ -279,7 +279,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
 def _read_opening(args: Namespace) -> None:
     """Reads what the dashboard opens with, before anything is opened. Raises ``UsageError`` for what makes no sense, also where
     a report is printed instead."""
-    from .selecting import sort_of
+    from .options import sort_of
 
     args.sort = sort_of(args.sort)
     if args.filter:

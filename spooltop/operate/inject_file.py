@@ -1,5 +1,6 @@
 """File with the text of test messages, named by a person. It is read once, when the plan is made, so that the messages that are
-put are those that were shown."""
+put are those that were shown.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import os
 from collections.abc import Mapping
 
 from spooltop.engine.system.files import NotRegular, read_small
-from spooltop.errors import UsageError
+from spooltop.errors import Refused, UsageError
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Json
 
@@ -35,3 +36,30 @@ def with_file(options: Mapping[str, Json]) -> dict[str, Json]:
             raise UsageError(f"inject: {escape(name)} is larger than 16 MiB", advice="give --size for large messages") from None
         raise UsageError(f"inject: {escape(name)} cannot be read: {error.strerror}", advice="name a file of yours") from None
     return {**options, "text": os.fsdecode(data)}
+
+
+# Saves bytes to a file of the user's own, which never replaces another one.
+
+def save_file(path: str, data: bytes) -> str:
+    """Writes ``data`` into a new file that only its owner may read; returns its absolute path. Raises ``Refused`` where the file
+    exists or cannot be written; nothing is left of it then."""
+    path = os.path.abspath(os.path.expanduser(path))
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise Refused("exists already", path=escape(path), advice="give another name") from None
+    except (OSError, ValueError) as error:
+        raise Refused(_reason(error), path=escape(path), advice="give another name") from None
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        os.unlink(path)
+        raise Refused(_reason(error), path=escape(path), advice="nothing was saved") from None
+    return path
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

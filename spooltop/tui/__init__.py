@@ -17,8 +17,7 @@ from .options import Options
 
 if TYPE_CHECKING:
     from .app import SpooltopApp
-    from .control_protocol import ControlProtocol
-    from .spools_protocol import SpoolsProtocol
+    from .control_protocol import ControlProtocol, SpoolsProtocol
 
 __all__ = ["Options", "run", "run_spools", "why_no_dashboard"]
 

@@ -16,7 +16,7 @@ from spooltop.errors import SpooltopError
 from spooltop.model.kept_view import KeptView
 
 from .context import CommandContext
-from .control_protocol import ControlProtocol
+from .control_protocol import ControlProtocol, SpoolsProtocol
 from .draw.elements.glyphs import ASCII, UNICODE
 from .open_target import STALE_AFTER, OpenTarget
 from .options import Options
@@ -25,14 +25,11 @@ from .screens.main.screen import MainScreen
 from .screens.main.state import MainState
 from .screens.spools import SpoolsScreen
 from .session import AppSession, Session, SessionState
-from .spools_protocol import SpoolsProtocol
 from .terminal.driver import TerminalDriver
 from .terminal.lifecycle import catch_signals, goodbye, terminal_gone
-from .threads.deliver import deliver
 from .threads.kept_reader import kept_view
 from .threads.messages import Found, SnapshotTaken
-from .threads.pace import Pace
-from .threads.snapshot_thread import SnapshotThread
+from .threads.snapshot_thread import Pace, SnapshotThread, deliver
 from .threads.worker import outcome
 
 MOMENT = 0.4

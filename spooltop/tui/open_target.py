@@ -14,8 +14,7 @@ from .screens.main.screen import MainScreen
 from .screens.main.state import MainState
 from .session import AppSession, Session
 from .threads.messages import Found, SnapshotTaken
-from .threads.pace import Pace
-from .threads.snapshot_thread import SnapshotThread
+from .threads.snapshot_thread import Pace, SnapshotThread
 from .threads.worker import Worker, outcome
 
 STALE_AFTER = 5.0

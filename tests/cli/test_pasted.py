@@ -16,7 +16,7 @@ from spooltop.control import open_control
 from spooltop.engine import Spool
 from spooltop.model.filters.selection import Selection
 from spooltop.model.vocabulary import Action, Box
-from spooltop.operate.shell_command import MOST_IDS, MOST_LINES, shell_lines
+from spooltop.operate.operations import MOST_IDS, MOST_LINES, shell_lines
 
 from .streams import ROOT, Stream, commands, spooltop
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spooltop.startup import supervisor
-from spooltop.startup.supervisor import fork_if_fs_may_hang, may_hang, targets
+from spooltop.startup import fork_if_fs_may_hang, may_hang, targets
 from tests.e2e.terminal import Terminal as Pty
 
 from .streams import spooltop
@@ -28,8 +27,8 @@ def test_every_option_of_the_dashboard_that_takes_a_value_is_skipped() -> None:
 
 
 def test_what_a_thread_loads_is_loaded_before_there_is_one(spool: Path, tmp_path: Path) -> None:
-    """Since Python 3.13 ``collections.abc`` is replaced while it is loaded: where two threads load it at once, one finds it empty.
-    Two threads that load a package and a module of it at once wait for each other."""
+    """Since Python 3.13 ``collections.abc`` is replaced while it is loaded: where two threads load it at once, one finds it
+    empty. Two threads that load a package and a module of it at once wait for each other."""
     program = """if True:
         import _thread, sys
         start, log = _thread.start_new_thread, open(sys.argv[2], "w", buffering=1)
@@ -86,6 +85,6 @@ def test_for_words_that_read_no_spool_no_mount_is_looked_at(monkeypatch: pytest.
     def may_hang(path: str, mounts: str) -> bool:
         raise AssertionError(path)
 
-    monkeypatch.setattr(supervisor, "may_hang", may_hang)
+    monkeypatch.setattr("spooltop.startup.may_hang", may_hang)
     for words in (["--help"], ["completion", "zsh"]):
         assert fork_if_fs_may_hang(words, ["/mnt/far"], {"TERM": "xterm"}) is None

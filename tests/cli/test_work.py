@@ -12,7 +12,7 @@ import pytest
 
 from spooltop.cli.commands.work import CommandWorker
 from spooltop.cli.main import Terminal
-from spooltop.cli.signals import signals_handled
+from spooltop.cli.terminal import signals_handled
 from spooltop.engine import Spool
 
 from .streams import Stream, finish, running, spooltop

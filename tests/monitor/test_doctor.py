@@ -33,7 +33,7 @@ from spooltop.model.vocabulary import Action, Box
 from spooltop.monitor.bench import bench
 from spooltop.monitor.bench.bench import Answer, BenchRun, check_room
 from spooltop.monitor.doctor import Diagnosis, Examined, FillRate, Health, diagnose, exit_code
-from spooltop.monitor.latency import Latencies
+from spooltop.monitor.watching import Latencies
 
 NAMES = (".", "tmp", "new", "cur", ".spooltop")
 TRIED = {

@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from spooltop.model.kept_view import KeptView
 from spooltop.tui import Options
 from spooltop.tui.app import SpooltopApp
-from spooltop.tui.threads.pace import Pace
+from spooltop.tui.threads.snapshot_thread import Pace
 
 from .fake import FakeControl, FakeSpools
 

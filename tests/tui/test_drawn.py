@@ -22,7 +22,7 @@ from spooltop.tui.draw.elements.spans import line_text
 from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
 from spooltop.tui.draw.lists import list_header
 from spooltop.tui.draw.panels.frame import Section, rows_for
-from spooltop.tui.draw.panels.ranked import depth_chart
+from spooltop.tui.draw.panels.lists import depth_chart
 
 from ..snapshots import states, values
 from ..snapshots.drawing import Rows, draw, text

@@ -17,8 +17,7 @@ from spooltop.monitor.bench.bench import Figure
 from ..context import Context, here_or
 from ..progress import ProgressLine
 from ..render import snapshot_json
-from ..signals import interrupted_by_signals
-from ..terminal import Terminal
+from ..terminal import Terminal, interrupted_by_signals
 
 _SHORTEST, _LONGEST = 2.0, 3600.0
 _RATE, _TIME, _SAMPLES = 10, 8, 10
@@ -148,7 +147,7 @@ def _print(figures: Sequence[Figure], terminal: Terminal) -> None:
 
 def _table(figures: Sequence[Figure]) -> Iterator[str]:
     """Lines of a section: a head, a row for each figure, a note on how it was measured."""
-    from spooltop.monitor.latency import shown
+    from spooltop.monitor.watching import shown
 
     section = figures[0].section
     title, width, second, part = _HEADS[section]

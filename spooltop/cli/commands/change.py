@@ -20,14 +20,13 @@ from spooltop.model.target import has_scheme
 from spooltop.model.text import escape
 from spooltop.model.units import duration
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json
-from spooltop.operate.confirm import accepts, confirm_words
+from spooltop.operate.operations import accepts, confirm_words
 
 from ..context import Context
+from ..options import path_of, selection_of
 from ..progress import ProgressLine
 from ..render import changes_json, changes_text, snapshot_json
-from ..selecting import path_of, selection_of
-from ..signals import signals_to
-from ..terminal import Terminal
+from ..terminal import Terminal, signals_to
 
 # Tracing test messages through a spool: prints new, cur and gone as they are seen, each with its time.
 

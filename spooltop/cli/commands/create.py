@@ -15,9 +15,9 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
 
 from ..context import Context
+from ..options import id_of
 from ..progress import ProgressLine
 from ..render import snapshot_json
-from ..selecting import id_of
 
 SOME = 1
 

@@ -13,8 +13,7 @@ from spooltop.monitor.doctor import Diagnosis
 from ..context import Context, here_or
 from ..progress import while_waiting
 from ..render import snapshot_json
-from ..signals import interrupted_by_signals
-from ..terminal import Terminal, printable
+from ..terminal import Terminal, interrupted_by_signals, printable
 
 _LONGEST = 86400.0
 _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}

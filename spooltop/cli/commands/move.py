@@ -15,12 +15,12 @@ from spooltop.errors import Refused, UsageError
 from spooltop.model.queue import Queue, QueueCounts
 from spooltop.model.text import escape
 from spooltop.moving import Moved
-from spooltop.operate.confirm import confirm_for
+from spooltop.operate.operations import confirm_for
 
 from ..context import Context
 from ..progress import ProgressLine
 from ..render import snapshot_json
-from ..signals import signals_to
+from ..terminal import signals_to
 from .change import confirm
 
 DONE, LEFT, NOTHING_MATCHED, INTERRUPTED = 0, 1, 4, 130

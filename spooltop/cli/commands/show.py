@@ -19,9 +19,9 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
 
 from ..context import Context, answered, here_or
+from ..options import id_of, selection_of
 from ..progress import ListingProgress, ProgressLine, while_waiting
 from ..render import changes_json, changes_text, snapshot_json, snapshot_text
-from ..selecting import id_of, selection_of
 
 NOTHING_MATCHED = 4
 _WINDOW = 1000

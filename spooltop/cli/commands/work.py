@@ -29,8 +29,7 @@ from spooltop.model.units import duration, parse_age
 from spooltop.settings import load
 
 from ..context import Context
-from ..signals import signal_group, signal_name, signals_handled, wait_for_wakeup
-from ..terminal import Terminal, printable
+from ..terminal import Terminal, printable, signal_group, signal_name, signals_handled, wait_for_wakeup
 from .create import open_for
 
 # Ends the commands of a worker that was killed, where nothing else says that they still run.

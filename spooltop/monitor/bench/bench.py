@@ -23,7 +23,7 @@ from spooltop.backends.directory.trials import TrialDir, remove_tree, sweep
 from spooltop.engine import Spool
 from spooltop.errors import Refused, SpooltopError
 
-from ..latency import Latencies
+from ..watching import Latencies
 from .tasks import CONTENDERS, FILES, LOCKS
 
 # Worker processes of ``bench``, and runs in which several of them begin at the same moment.

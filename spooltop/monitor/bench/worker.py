@@ -15,7 +15,7 @@ from typing import Any
 
 from spooltop.engine.system.syscalls import end_with_parent
 
-from ..latency import Latencies
+from ..watching import Latencies
 from .tasks import Measured, run_files, run_lock, run_reader, run_writer
 
 

@@ -16,9 +16,8 @@ from spooltop.model.protocols import Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner, Verdict
 
-from .elements.apart import ALONE, Ends, cut_apart
-from .elements.spans import Span, Style, clip_left, safe, shown, text_width
-from .every_screen.freshness import Times
+from .elements.spans import ALONE, Ends, Span, Style, clip_left, cut_apart, safe, shown, text_width
+from .every_screen.header import Times
 
 GAP = 2
 MARGIN = 3

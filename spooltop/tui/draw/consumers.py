@@ -29,7 +29,7 @@ from .elements.spans import (
     spread,
     wrap,
 )
-from .every_screen.freshness import Freshness, Times, freshness_line, when
+from .every_screen.header import Freshness, Times, freshness_line, when
 from .lists import row_line, title_line
 
 _STYLES = {"DEAD": Style.BAD, "stopped": Style.WARN, "unknown": Style.WARN, "exited": Style.DIM}

@@ -30,7 +30,7 @@ from .elements.spans import (
     shown,
     text_width,
 )
-from .every_screen.freshness import when
+from .every_screen.header import when
 from .one_cursor import LOUD, cursor_detail, verdict_words
 
 _TITLED = 12

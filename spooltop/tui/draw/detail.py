@@ -29,7 +29,7 @@ from .elements.spans import (
     text_width,
     wrap,
 )
-from .every_screen.freshness import when
+from .every_screen.header import when
 
 _LABEL = 9
 _DRAWN = ("enqueued", "waits", "source", "holder", "writer")

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from ..tracking.timeline import TimelineStep
 from .elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, safe, shown, wrap
-from .every_screen.freshness import when
-from .every_screen.panel_frame import WIDEST, inner_width, panel_frame
+from .every_screen.header import when
+from .panels.frame import WIDEST, inner_width, panel_frame
 
 _TIME = 10
 _ID = 16

@@ -9,8 +9,8 @@ from spooltop.model.look.locks import Holders, Holding
 from spooltop.model.text import program
 
 from .elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, pad_left, plain, safe, shown, wrap
-from .every_screen.freshness import when
-from .every_screen.panel_frame import WIDEST, inner_width, panel_frame
+from .every_screen.header import when
+from .panels.frame import WIDEST, inner_width, panel_frame
 
 _NARROW = 56
 """Inner width in cells from which on the user has a column."""

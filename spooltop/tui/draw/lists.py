@@ -11,8 +11,9 @@ from spooltop.model.protocols import Sort
 from spooltop.model.vocabulary import Box
 
 from .columns import GAP, MARGIN, Column, Moment, sort_title
-from .elements.apart import ALONE, Ends
 from .elements.spans import (
+    ALONE,
+    Ends,
     Line,
     Span,
     Style,
@@ -31,7 +32,7 @@ from .elements.spans import (
     spread,
     text_width,
 )
-from .every_screen.freshness import Freshness, Times, freshness_line
+from .every_screen.header import Freshness, Times, freshness_line
 
 
 def list_header(

@@ -7,15 +7,17 @@ from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.text import program
 
-from .elements.apart import Ends, common_ends, cut_apart
 from .elements.spans import (
     BLANK,
+    Ends,
     Line,
     Span,
     Style,
     clip,
     clip_left,
+    common_ends,
     crop,
+    cut_apart,
     join,
     merge,
     pad,

@@ -31,7 +31,7 @@ from .elements.spans import (
     text_width,
     wrap,
 )
-from .every_screen.freshness import when
+from .every_screen.header import when
 from .locks import holder_info
 
 LOUD = {

@@ -12,11 +12,10 @@ from ..tracking.event_log import LoggedEvent
 from .boxes import box_table, boxes_in_a_line, flow_lines, suppressed_line
 from .cursors import cursor_glance
 from .elements.spans import BLANK, Line, Span, Style, crop, join, restyle, safe, shown, wrap
-from .every_screen.freshness import Freshness
-from .every_screen.header import is_mail
+from .every_screen.header import Freshness, is_mail
 from .locks import lock_lines
+from .panels.lists import depth_chart, side_claims
 from .panels.overview import PANELS_HIGH, PANELS_WIDE, overview_panels
-from .panels.ranked import depth_chart, side_claims
 from .problems import top_problems
 
 _TINY = 14

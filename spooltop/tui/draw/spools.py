@@ -32,7 +32,7 @@ from .elements.spans import (
     spread,
     text_width,
 )
-from .every_screen.freshness import when
+from .every_screen.header import when
 
 _SIGNS = {
     Level.SILENT: Span("✗", Style.BAD), Level.CRITICAL: Span("✗", Style.BAD), Level.UNKNOWN: Span("?", Style.WARN),

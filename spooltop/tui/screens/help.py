@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from textual.events import Key
 
-from ..command_lists import help_lines
+from ..commands import help_lines
 from ..context import CommandContext, View
 from ..draw.elements.spans import line_text
-from ..draw.every_screen.notices import notice_lines
+from ..draw.every_screen.header import notice_lines
 from ..draw.help import LEGEND, MOUSE, HelpEntry, HelpSection
 from ..draw.help import help_lines as draw_help
 from ..session import AppSession

@@ -14,8 +14,8 @@ from ..context import CommandContext, View
 from ..draw.elements.spans import Line, line_text, shown
 from ..draw.holders import holders_lines
 from ..session import Session
-from ..threads.deliver import deliver
-from .text import TextScreen
+from ..threads.snapshot_thread import deliver
+from .panel import TextScreen
 
 
 class HoldersScreen(TextScreen[None]):

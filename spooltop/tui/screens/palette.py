@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from textual.events import Key
 
-from ..command_lists import palette
-from ..commands import KeyCommand
+from ..commands import KeyCommand, palette
 from ..context import CommandContext, View
-from ..draw.every_screen.notices import palette_lines
+from ..draw.every_screen.header import palette_lines
 from ..session import AppSession
 from ..widgets import LinesView
 from .input import LineEdit

@@ -13,9 +13,9 @@ from spooltop.model.vocabulary import Key
 
 from ..context import CommandContext, View
 from ..draw.elements.spans import Line, Span, Style, clip_left, join, plain, safe, shown, wrap
-from ..draw.every_screen.panel_frame import inner_width, panel_frame
+from ..draw.panels.frame import inner_width, panel_frame
 from ..session import Session
-from ..threads.deliver import deliver
+from ..threads.snapshot_thread import deliver
 from .base import TableScreen
 from .input import LineEdit
 

@@ -11,11 +11,11 @@ from textual.events import Key
 from spooltop.model.text import escape
 from spooltop.monitor.glance import Glance
 
-from ..command_lists import footer
-from ..commands import by_id, only_in
+from ..commands import by_id, footer, only_in
 from ..context import CommandContext, View
+from ..control_protocol import SpoolsProtocol
 from ..draw.elements.spans import BLANK, Line, Span, Style, crop, join, plain, shown
-from ..draw.every_screen.notices import notice_lines
+from ..draw.every_screen.header import notice_lines
 from ..draw.spools import (
     SORTS,
     Frame,
@@ -29,10 +29,8 @@ from ..draw.spools import (
     title_line,
 )
 from ..session import AppSession
-from ..spools_protocol import SpoolsProtocol
 from ..widgets import LinesView, VirtualList
-from .base import ANYWHERE, TableScreen
-from .footer import footer_line
+from .base import ANYWHERE, TableScreen, footer_line
 from .input import LineEdit
 from .sort_menu import SortScreen
 

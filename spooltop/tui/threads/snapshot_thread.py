@@ -9,26 +9,507 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from msgspec.structs import replace
+from textual.message import Message
+from textual.message_pump import MessagePump
 
 from spooltop.errors import SpooltopError
+from spooltop.model import units
+from spooltop.model.look.consumers import ConsumerList, ConsumerRow
+from spooltop.model.look.observation import Observation
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.protocols import Listing, ListQuery
+from spooltop.model.row import Row
+from spooltop.model.vocabulary import Key
 
-from ..change_filter import ChangeFilter
+from ..context import CLOCK, ChangeFilter
 from ..control_protocol import ControlProtocol
-from .consumer_reader import ConsumerReader
-from .current_step import CurrentStep
-from .id_tracker import IdTracker
-from .list_server import ListServer
-from .mailbox import Mailbox
-from .messages import ListRequest, LookFailed, Requested
-from .pace import Pace
-from .payloads import PayloadReader
+from .messages import (
+    ClockMoved,
+    ConsumersRead,
+    Found,
+    KeysRead,
+    ListAdvanced,
+    ListRequest,
+    LookFailed,
+    MatchFound,
+    MessagesTracked,
+    Page,
+    PayloadReader,
+    Requested,
+    RowsRead,
+    Search,
+    SnapshotTaken,
+)
 from .worker import outcome
 
+# Holds what the snapshot thread found until the screen takes it.
+
+_ANSWERS = (KeysRead, MatchFound)
+"""Answers to single requests about the list that precedes them."""
+
+
+class Mailbox:
+    """Stays small however long nothing is taken, as while a terminal does not read: a new message replaces an older one of its
+    kind. May be used from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: list[Found] = []
+        self._wake: Callable[[], object] | None = None
+
+    def wake_with(self, wake: Callable[[], object]) -> None:
+        """Calls ``wake`` from now on where a message is put into the empty mailbox, in the thread that puts it; at once where
+        there is one already."""
+        with self._lock:
+            self._wake = wake
+            waiting = bool(self._found)
+        if waiting:
+            wake()
+
+    def put(self, found: Found) -> None:
+        with self._lock:
+            wake = None if self._found else self._wake
+            if not isinstance(found, _ANSWERS):
+                answered = max((place for place, one in enumerate(self._found) if isinstance(one, _ANSWERS)), default=-1)
+                self._found = [
+                    one for place, one in enumerate(self._found) if place <= answered or type(one) is not type(found)
+                ]  # fmt: skip
+            self._found.append(found)
+        if wake is not None:
+            wake()
+
+    def take(self) -> list[Found]:
+        """Returns all messages in order and empties the mailbox."""
+        with self._lock:
+            found, self._found = self._found, []
+            return found
+
+
+# Posts messages from a thread to a screen.
+
 T = TypeVar("T")
+
+EVERY = 0.2
+"""Seconds between two reports of progress: to draw each of the thousands would take half of the time of the work."""
+
+
+def deliver(pump: MessagePump, message: Message) -> bool:
+    """Posts a message from another thread; False where no one takes it any more: the screen was left, or the dashboard ended
+    while a look or a change was under way."""
+    try:
+        return pump.post_message(message)
+    except RuntimeError:
+        # The event loop closed, or the screen lost its app, between Textual's own check and the post: no receiver is left.
+        return False
+
+
+def now_and_then(
+    pump: MessagePump, message: Callable[[T], Message], monotonic: Callable[[], float] = time.monotonic
+) -> Callable[[T], None]:
+    """Returns a function that posts a ``message`` about progress from another thread, and none soon after one."""
+    due = monotonic()
+
+    def report(progress: T) -> None:
+        nonlocal due
+        if (now := monotonic()) >= due:
+            due = now + EVERY
+            deliver(pump, message(progress))
+
+    return report
+
+
+# Decides when the next look is due.
+
+QUIET = 1.0
+"""Seconds to wait for an event before the next look: a consumer that dies causes none."""
+CALM = 5
+"""Waits without any event after which looks become rarer."""
+CALM_QUIET = 1.75
+"""Multiples of ``QUIET`` to wait from then on: with ``BUSY``, a consumer that dies is seen within two seconds."""
+ONLY_MESSAGES = 4.75
+"""The same where only messages wait: with ``BUSY``, each look moves the clock."""
+BUSY = 0.25
+"""Seconds between two looks where much happens."""
+STORM = 1_000
+"""Messages a second that come, from which on nobody follows single ones. Then looks are as rare as ``FRESH`` allows: half of
+what a storm costs is listing and drawing what nobody can read."""
+
+SHARE = 3
+"""Rest after a look as a multiple of its duration: a large spool that never rests takes a quarter of a core."""
+LONGEST_REST = 10.0
+"""Maximum rest in seconds: a look that hung for a minute does not mean a large spool."""
+ORDINARY = 0.4
+"""Maximum duration in seconds of a look at a spool that is not large."""
+FRESH = 1.0
+"""Seconds from one look to the next then: the work of a look grows with the rest before it, and so would the rest."""
+
+
+def rest_after(took: float, busy: float) -> float:
+    """Seconds to rest after a look that took ``took`` seconds; at least ``busy``.
+
+    >>> rest_after(0.125, 0.25), rest_after(0.375, 0.25), rest_after(2.0, 0.25), rest_after(60.0, 0.25)
+    (0.375, 0.625, 6.0, 10.0)
+    """
+    most = FRESH - took if took <= ORDINARY else LONGEST_REST
+    return max(busy, min(most, SHARE * took))
+
+
+class Pace:
+    """The time of the last look and the rest that it earned. ``quiet`` and ``busy`` are seconds between two looks; times are
+    those of a monotonic clock."""
+
+    def __init__(self, quiet: float = QUIET, busy: float = BUSY) -> None:
+        self._quiet = quiet
+        self._busy = busy
+        self._silent = 0
+        self._storm = self._only_messages = False
+        self._looked_at = self._rest = 0.0
+
+    def looked(self, began: float, ended: float) -> None:
+        """Notes the last look."""
+        self._looked_at = ended
+        took = ended - began
+        self._rest = rest_after(took, max(self._busy, FRESH - took) if self._storm else self._busy)
+
+    def found(self, observation: Observation) -> None:
+        """Notes what the last look found."""
+        flow = observation.flow
+        self._storm = flow.arrived > STORM * (flow.until - flow.since) > 0
+        self._only_messages = observation.only_messages_wait
+
+    @property
+    def quiet(self) -> float:
+        """Seconds to wait for an event before the next look."""
+        if self._silent < CALM:
+            return self._quiet
+        return self._quiet * (ONLY_MESSAGES if self._only_messages else CALM_QUIET)
+
+    def waited(self, changed: bool) -> None:
+        """Notes whether an event ended the last wait."""
+        self._silent = 0 if changed else self._silent + 1
+
+    def rest(self, now: float) -> float:
+        """Seconds left until the next look may begin; negative where it may."""
+        return self._looked_at + self._rest - now
+
+    def overdue(self, now: float) -> bool:
+        """True where a look is due even if nothing changed."""
+        return now - self._looked_at >= self.quiet
+
+
+# Tells how long the snapshot thread has been at its present work. A look may hang for ever, as on a dead NFS server.
+
+class CurrentStep:
+    """The present work of a thread. May be read from any thread."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._since: float | None = None
+        self.name = ""
+        """A description of the work; empty where the control knows it better."""
+
+    def seconds(self) -> float:
+        """Seconds since the work began or last made progress; 0 where there is none."""
+        since = self._since
+        return 0.0 if since is None else max(0.0, self._monotonic() - since)
+
+    @contextmanager
+    def working(self, name: str = "") -> Iterator[None]:
+        self.name = name
+        self.made_progress()
+        try:
+            yield
+        finally:
+            self._since = None
+
+    def made_progress(self) -> None:
+        """Counts the seconds from now on: a list of a million is long, not stuck."""
+        self._since = self._monotonic()
+
+
+# Follows messages through the boxes by their ids.
+
+class IdTracker:
+    """Posts the places of the followed messages after each look."""
+
+    def __init__(self, control: ControlProtocol, post: Callable[[Found], object]) -> None:
+        self._control = control
+        self._post = post
+        self._tracking = False
+
+    def track(self, ids: Sequence[str], since: float, *, looked: bool) -> None:
+        """Finds the messages ``ids``. Tells the control once when there are none left."""
+        if not ids and not self._tracking:
+            return
+        found = self._control.follow(ids, since)
+        if looked and ids:
+            self._post(MessagesTracked(self._control.now(), found))
+        self._tracking = bool(ids)
+
+
+# Finds the next row of a list that matches the last filter.
+
+def match(list_anew: Callable[[ListQuery], Listing], listing: Listing, request: ListRequest, search: Search) -> int | None:
+    """The place of the match in ``listing``; None where there is none in that direction. Both lists have the same order, so a
+    binary search finds it."""
+    matches = list_anew(replace(listing.query, filter=search.text))
+    found_at = None if request.anchor is None else listing.find(request.anchor)
+    here = request.anchor_index if found_at is None else found_at
+
+    def place(at: int) -> int | None:
+        return listing.find(matches.window(at, at + 1)[0].key)
+
+    low, high = 0, len(matches)  # the first one after (or at, backwards) the anchor
+    while low < high:
+        middle = (low + high) // 2
+        found = place(middle)
+        if found is not None and (found <= here if search.step > 0 else found < here):
+            low = middle + 1
+        else:
+            high = middle
+    at = low if search.step > 0 else low - 1
+    return place(at) if 0 <= at < len(matches) else None
+
+
+# Shows a long listing at intervals while it is made. Each drawing takes time from the work itself.
+
+FIRST = 0.1
+"""Seconds before the first drawing: a faster listing is shown when it is complete."""
+LONGER = 4.0
+"""Factor from one interval to the next."""
+LONGEST = 1.0
+"""Maximum seconds between two drawings. Each takes about 0.05 s from the work."""
+
+
+class IntervalProgress:
+    """A ``model.protocols.ListProgress``: when a drawing is due, ``show`` gets the share that is done (0 to 1), the rows and the
+    count."""
+
+    def __init__(self, monotonic: Callable[[], float], show: Callable[[float, Sequence[Row], int], None]) -> None:
+        self._monotonic = monotonic
+        self._show = show
+        self._pause = FIRST
+        self._next = monotonic() + FIRST
+
+    def due(self) -> bool:
+        return self._monotonic() >= self._next
+
+    def advanced(self, share: float, rows: Sequence[Row], count: int) -> None:
+        self._show(share, rows, count)
+        self._pause = min(LONGEST, LONGER * self._pause)
+        self._next = self._monotonic() + self._pause
+
+
+# Makes the listing of the list in front.
+
+TIMED = 100
+"""Factor of its duration for which a list is kept when nothing changed but the time: ages in a list of a million cost 1 %."""
+
+
+class ListMaker:
+    """Keeps the last listing as long as nothing in it can have changed. ``generation`` differs for each one made."""
+
+    def __init__(
+        self, control: ControlProtocol, post: Callable[[Found], object], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._control = control
+        self._post = post
+        self._monotonic = monotonic
+        self._listing: Listing | None = None
+        self._made_at = self._took = 0.0
+        self.generation = 0
+
+    def listing(self, request: ListRequest, snapshot: Snapshot | None, unwanted: Callable[[bool], bool]) -> Listing | None:
+        """The list of ``request``, made anew where ``snapshot``, that of a new look, may differ in it. ``unwanted`` tells while
+        it is made that it is not needed any more; its argument says that an older one may be shown instead.
+
+        A listing that was cancelled has no order yet. Then the old listing stays until the next look; where there was none the
+        result is None, because the newest request is served next.
+        """
+        if request.query is None:
+            self._listing = None
+            return None
+        old = self._listing if self._listing is not None and self._listing.query == request.query else None
+        if old is not None and not self._outdated(old, snapshot):
+            return old
+        cancelled = _Latch(lambda: unwanted(old is not None))
+        began = self._monotonic()
+        # An old listing shows more than a new one does before its end.
+        progress = IntervalProgress(self._monotonic, self._showing(request.query, request.anchor)) if old is None else None
+        listing = self._control.listing(request.query, cancelled, progress)
+        self._made_at = self._monotonic()
+        self._took = self._made_at - began
+        if cancelled.closed and not listing.complete:
+            self._listing = old
+        else:
+            self._listing = listing
+            self.generation += 1
+        return self._listing
+
+    def _outdated(self, listing: Listing, snapshot: Snapshot | None) -> bool:
+        if snapshot is None:
+            return False
+        aged = listing.timed and self._monotonic() - self._made_at >= TIMED * self._took
+        return aged or snapshot.observation.generation != listing.generation
+
+    def _showing(self, query: ListQuery, anchor: Key | None) -> Callable[[float, Sequence[Row], int], None]:
+        """Returns a function that posts the part of a list that is made so far."""
+
+        def show(share: float, rows: Sequence[Row], count: int) -> None:
+            if not rows:
+                self._post(ListAdvanced(query, share))
+                return
+            self.generation += 1
+            at = next((at for at, row in enumerate(rows) if row.key == anchor), None)
+            self._post(RowsRead(Page(query, self.generation, count, False, 0, tuple(rows), anchor, at, share)))
+
+        return show
+
+
+class _Latch:
+    """A condition that stays true once it was: when the user returns to a list, its cancelled listing is incomplete all the
+    same."""
+
+    def __init__(self, condition: Callable[[], bool]) -> None:
+        self._condition = condition
+        self.closed = False
+
+    def __call__(self) -> bool:
+        self.closed = self.closed or self._condition()
+        return self.closed
+
+
+# Serves the screen's request for a list: a window of its rows, all of its keys, the next row that matches a filter.
+
+MARGIN = 50
+"""Rows read above and below the window, so that a step beyond its edge shows rows at once."""
+
+
+class ListServer:
+    """Posts each snapshot that ``changes`` passes together with the page that was taken from the same look."""
+
+    def __init__(
+        self, control: ControlProtocol, post: Callable[[Found], object], changes: ChangeFilter,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._control = control
+        self._post = post
+        self._changes = changes
+        self._maker = ListMaker(control, post, monotonic)
+        self._posted: Page | None = None
+        self._asked: tuple[object, ...] = ()
+        self._shown_at = 0.0
+        self._anchored: tuple[int, Key | None, int | None] = (0, None, None)
+        self._keys_served = 0
+        self._search_served = 0
+
+    def serve(self, request: ListRequest, snapshot: Snapshot | None, unwanted: Callable[[bool], bool]) -> None:
+        """Posts what ``request`` wants; ``snapshot`` where a look was taken for it. ``unwanted``: see ``ListMaker.listing``."""
+        news = snapshot is not None and self._changes.passes(snapshot)
+        # An invalid filter must not hide the snapshot.
+        try:
+            listing = self._maker.listing(request, snapshot, unwanted)
+            page = None if listing is None else self._page(listing, request, news)
+        except SpooltopError as error:
+            if snapshot is not None:
+                self._post(SnapshotTaken(snapshot, None))
+            self._post(LookFailed(str(error), request.query))
+            self._changes.pass_next()
+            return
+        if snapshot is not None:
+            self._post_look(snapshot, page, news)
+        elif page is not None:
+            self._post(RowsRead(page))
+        self._posted = page
+        if listing is not None:
+            self._answer(listing, request)
+
+    def _post_look(self, snapshot: Snapshot, page: Page | None, news: bool) -> None:
+        at = snapshot.taken_at
+        if news or (page is not None and page.differs(self._posted)):
+            self._shown_at = at
+            self._post(SnapshotTaken(snapshot, page))
+        elif not 0 <= at - self._shown_at < CLOCK:
+            self._shown_at = at
+            self._post(ClockMoved(at))
+
+    def _answer(self, listing: Listing, request: ListRequest) -> None:
+        if request.all_keys != self._keys_served:
+            self._keys_served = request.all_keys
+            self._post(KeysRead(listing.query, tuple(listing.keys())))
+        search = request.search
+        if search is not None and search.number != self._search_served:
+            self._search_served = search.number
+            self._post(MatchFound(listing.query, search, match(self._control.listing, listing, request, search)))
+
+    def _page(self, listing: Listing, request: ListRequest, news: bool) -> Page:
+        """The window of the listing that is requested; the page posted last where that is the same and there are no ``news``."""
+        asked = (self._maker.generation, request.start, request.stop, request.anchor, request.anchor_index)
+        if self._posted is not None and asked == self._asked and not news:
+            return self._posted
+        self._asked = asked
+        at = None if request.anchor is None else self._place(listing, request.anchor)
+        shift = 0 if at is None else at - request.anchor_index
+        # As many rows as requested: another order may move the anchor from the end of a million to the beginning.
+        first = max(0, min(request.start + shift, len(listing) - 1))
+        start, stop = max(0, first - MARGIN), min(len(listing), first + request.stop - request.start + MARGIN)
+        rows = tuple(listing.window(start, stop)) if stop > start else ()
+        return Page(
+            listing.query, self._maker.generation, len(listing), listing.complete, start, rows, request.anchor, at,
+            ordered_over=listing.ordered_over,
+        )  # fmt: skip
+
+    def _place(self, listing: Listing, anchor: Key) -> int | None:
+        """The place of ``anchor`` in the listing, looked up once: in a list of a million that takes time."""
+        generation = self._maker.generation
+        if self._anchored[:2] != (generation, anchor):
+            self._anchored = (generation, anchor, listing.find(anchor))
+        return self._anchored[2]
+
+
+# Reads the consumers while their view is in front.
+
+class ConsumerReader:
+    """Reads the consumers after each look, and posts them where a screen would show something else than before."""
+
+    def __init__(self, control: ControlProtocol, post: Callable[[Found], object]) -> None:
+        self._control = control
+        self._post = post
+        self._posted: Hashable = None
+
+    def read(self, *, wanted: bool) -> None:
+        """Reads the consumers if they are ``wanted``, else forgets what was shown."""
+        if not wanted:
+            self._posted = None
+            return
+        found = self._control.consumers()
+        shown = _shown(found)
+        if shown != self._posted:
+            self._posted = shown
+            self._post(ConsumersRead(found))
+
+
+def _shown(found: ConsumerList) -> Hashable:
+    """Equal for two lists that look alike on a screen, apart from ages, which are painted with the clock."""
+    return (found.more, found.error, units.age(found.window), tuple(map(_row, found.consumers)))
+
+
+def _row(one: ConsumerRow) -> Hashable:
+    usage, rate = one.usage, one.rate
+    used = None if usage is None else (_rounded(usage.cpu, 2), units.size(usage.memory), usage.stopped, usage.command)
+    return (
+        one.key, one.evidence, one.owner, one.claims, one.claimed_at, one.last_claim_at, one.ids, used, _rounded(rate.done, 2),
+        _rounded(rate.failed, 2),
+    )  # fmt: skip
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
 
 
 class SnapshotThread:

@@ -9,10 +9,9 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from spooltop.tui.draw.elements.diff import changed_rows
 from spooltop.tui.draw.elements.glyphs import UNICODE, Glyphs
-from spooltop.tui.draw.elements.spans import Line, Style, line_text, text_width
 
+from ..draw.elements.spans import Line, Style, changed_rows, line_text, text_width
 from .styles import COLOURED, UNCOLOURED, line_strip
 
 CHOSEN = "▌"

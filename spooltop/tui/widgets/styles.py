@@ -8,7 +8,7 @@ from rich.segment import Segment
 from rich.style import Style as RichStyle
 from textual.strip import Strip
 
-from spooltop.tui.draw.elements.spans import Line, Style
+from ..draw.elements.spans import Line, Style
 
 # Only the foreground is set, and most text keeps the terminal's own colour: yellow text alone is hard to read on white.
 COLOURED: Mapping[Style, RichStyle] = {

@@ -11,10 +11,9 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from spooltop.tui.draw.elements.diff import changed_until
 from spooltop.tui.draw.elements.glyphs import UNICODE, Glyphs
-from spooltop.tui.draw.elements.spans import Line, Style, plain
 
+from ..draw.elements.spans import Line, Style, changed_until, plain
 from .styles import COLOURED, UNCOLOURED, line_strip
 from .window import Window
 

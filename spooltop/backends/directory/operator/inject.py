@@ -12,7 +12,7 @@ from spooltop.engine.system.files import is_inode
 from spooltop.errors import UsageError
 from spooltop.model.operations.plan import ItemResult, Outcome
 from spooltop.model.redact import Redactor
-from spooltop.model.template import fill
+from spooltop.model.row import fill
 from spooltop.model.text import escape_text
 from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import Box, Json

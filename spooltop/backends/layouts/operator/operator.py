@@ -21,9 +21,8 @@ from ...journal.log_store import FULL, STATE_DIR, LogFiles, PathLogs
 from ...journal.record_log import ItemOutcome, LoggedOperation
 from ...surroundings import Surroundings
 from ..definition import Layout
-from ..permission import can_change
 from ..queue_dirs import ASIDE, QueueDirs, aside, is_aside, keep_name, shown_location
-from ..reader import LayoutReader
+from ..reader import LayoutReader, can_change
 from ..sort_files import META, QueueFile, encode_meta
 from ..verdicts import judge
 from .changes import Verb

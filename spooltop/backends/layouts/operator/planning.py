@@ -16,9 +16,8 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Verdict
 
 from ..definition import Layout, LayoutAction, Match
-from ..permission import BUILT_IN, sources_of
 from ..queue_dirs import QueueDirs, aside, in_queue, is_aside
-from ..reader import LayoutReader
+from ..reader import BUILT_IN, LayoutReader, sources_of
 from .changes import FileChange, Pin, Verb
 from .performer import NOTHING, pin_of, read_text
 

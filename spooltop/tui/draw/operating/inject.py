@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from ..elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, pad, plain, shown, text_width
-from ..every_screen.panel_frame import inner_width, panel_frame
+from ..panels.frame import inner_width, panel_frame
 
 _WIDEST, _NAME, _VALUE = 100, 8, 34
 

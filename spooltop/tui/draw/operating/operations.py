@@ -25,7 +25,7 @@ from ..elements.spans import (
     shown,
     wrap,
 )
-from ..every_screen.freshness import when
+from ..every_screen.header import when
 
 _WITH_TIME = 100
 

@@ -31,8 +31,8 @@ from ..elements.spans import (
     shown,
     wrap,
 )
-from ..every_screen.freshness import when
-from ..every_screen.panel_frame import WIDEST, inner_width, note_lines, panel_frame
+from ..every_screen.header import when
+from ..panels.frame import WIDEST, inner_width, note_lines, panel_frame
 
 _WHOLE = (Action.PAUSE, Action.RESUME)
 """Actions on the spool as a whole: their plans have one item."""

@@ -7,8 +7,8 @@ import json
 from spooltop.model.cursors import Cursor, ParsedValue
 
 from ..elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, plain, safe, shown, wrap
-from ..every_screen.panel_frame import inner_width, panel_frame
 from ..one_cursor import verdict_words
+from ..panels.frame import inner_width, panel_frame
 
 _WIDEST = 100
 _LABEL = 8

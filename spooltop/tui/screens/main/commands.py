@@ -16,7 +16,7 @@ from spooltop.model.vocabulary import Action, Box
 from ...context import View
 from ...draw.columns import COLUMNS
 from ...draw.consumers import columns_of
-from ...draw.every_screen.freshness import when
+from ...draw.every_screen.header import when
 from .filtering import open_filter
 from .navigation import show
 from .updates import refine, request, seek, set_sort

@@ -21,8 +21,8 @@ from ...context import LISTS, CommandContext, View
 from ...draw.elements.spans import Line
 from ...draw.panels.lists import LISTS_WIDE, rows_below
 from ...session import Session
-from ...threads.deliver import deliver
 from ...threads.messages import Found
+from ...threads.snapshot_thread import deliver
 from ...widgets import LinesView, VirtualList
 from ..base import TableScreen
 from ..input import LineEdit

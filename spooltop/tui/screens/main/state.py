@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
+from datetime import UTC
 from functools import lru_cache
 
 from msgspec import Struct, field
@@ -17,18 +19,108 @@ from spooltop.model.look.consumers import ConsumerList, ConsumerRow
 from spooltop.model.look.locks import Lock
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import FIRST_SORT, ListQuery, Sort
-from spooltop.model.row import Row
+from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Box, Verdict
 
 from ...context import BOX_OF, LISTS, CommandContext, ListState, View
 from ...draw.columns import COLUMNS
 from ...draw.consumers import COLUMNS as CONSUMER_COLUMNS
 from ...draw.consumers import ranked as consumers_ranked
+from ...draw.elements.spans import ALONE, Ends, common_ends, safe
+from ...draw.every_screen.header import Freshness, Times
 from ...draw.locks import ranked
-from ...threads.messages import ListRequest, Search
+from ...threads.messages import ListAdvanced, ListRequest, Page, PayloadRead, Search
+from ...tracking.event_log import EventLog
 from ..input import LineEdit
-from .received import Received
-from .times import TimeDisplay
+
+# The findings of the snapshot thread that the main screen shows.
+
+class Received(Struct):
+    """The last finding of each kind. ``snapshot`` and ``page`` are from one look."""
+
+    snapshot: Snapshot | None = None
+    """The snapshot on the screen."""
+    newest: Snapshot | None = None
+    """The newest snapshot. It differs from the one on the screen while the display is frozen."""
+    page: Page | None = None
+    ends: Ends = ALONE
+    """The parts that the ids of the list share, as far as its rows were seen."""
+    advanced: ListAdvanced | None = None
+    payload: PayloadRead | None = None
+    consumers: ConsumerList | None = None
+    """The consumers, as of the last look while their view was in front."""
+    log: EventLog = field(default_factory=EventLog)
+    """Events from one look to the next."""
+    failed: str = ""
+    """Why the last look or listing failed, empty where it did not."""
+
+    def take_page(self, page: Page) -> None:
+        """Takes a window of a list. What its ids share may become less while the list is scrolled, never more."""
+        ids = [safe(row.id) for row in page.rows]
+        same = self.page is not None and self.page.query == page.query
+        self.ends = self.ends.narrowed(ids) if same else common_ends(ids)
+        self.page = page
+
+    def share(self, query: ListQuery | None) -> float | None:
+        """The share of this list's work that is done (0 to 1); None where it is not known or the list is complete."""
+        if self.page is not None and self.page.query == query:
+            return self.page.share
+        return self.advanced.share if self.advanced is not None and self.advanced.query == query else None
+
+    def payload_of(self, row: Row | None) -> tuple[Payload | None, str]:
+        """As much of a row's payload as was read, and why it could not be read."""
+        if row is None or self.payload is None or self.payload.key != row.key:
+            return None, ""
+        return self.payload.payload, self.payload.error
+
+
+# The times on the main screen: their format, and how fresh they are.
+
+FORMATS = ((Times.AGE, "ages", None), (Times.LOCAL, "local time", None), (Times.UTC, "UTC", UTC))
+"""The formats of times, in the order of ``t``: the format, its name, and the time zone (None: local)."""
+_SOON = 5.0
+"""Seconds that are shown for a look that has lasted less than ten."""
+
+
+class TimeDisplay(Struct):
+    """``frozen_at`` is the time of the display since it was frozen (epoch seconds). A look has not finished for ``stale_for``
+    seconds, for the reason ``stale_why``."""
+
+    frozen_at: float | None = None
+    moved_to: float = 0.0
+    """The time of the last look that found nothing new, epoch seconds."""
+    stale_for: float | None = None
+    stale_why: str = ""
+    _format: int = 0
+
+    @property
+    def format(self) -> Times:
+        return FORMATS[self._format][0]
+
+    @property
+    def name(self) -> str:
+        return FORMATS[self._format][1]
+
+    @property
+    def zone(self) -> datetime.tzinfo | None:
+        """The zone that times are shown in; None: the local one."""
+        return FORMATS[self._format][2]
+
+    @property
+    def freshness(self) -> Freshness:
+        return Freshness(self.frozen_at, self.stale_for, self.stale_why if self.stale_for else "")
+
+    def next_format(self) -> None:
+        self._format = (self._format + 1) % len(FORMATS)
+
+    def set_stale(self, waited: float | None, why: str) -> bool:
+        """Notes that a look has not finished for this many seconds (None: it has); True where the screen shows another number."""
+        stale_for = None if waited is None else float(int(waited) // 10 * 10) or _SOON
+        if stale_for == self.stale_for:
+            return False
+        self.stale_for, self.stale_why = stale_for, why
+        return True
+
 
 VERDICTS = {
     View.CURSORS: cursor_model.VERDICTS, View.LOCKS: ("held", "blocked", "stale", "free", "unknown"),

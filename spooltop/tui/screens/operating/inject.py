@@ -8,13 +8,12 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Result
 from spooltop.model.vocabulary import Action, Box, Json
 
-from ...command_lists import footer
+from ...commands import footer
 from ...context import CommandContext, View
 from ...draw.elements.spans import Line
 from ...draw.operating.inject import Field, form_lines
 from ...session import Session
-from ..base import TableScreen
-from ..footer import footer_line
+from ..base import TableScreen, footer_line
 from ..input import LineEdit
 from .plan import PlanScreen
 

@@ -18,8 +18,8 @@ from ...draw.elements.spans import Line
 from ...draw.operating.operation import operation_lines
 from ...session import Session
 from ...terminal.lifecycle import shell
-from ...threads.deliver import deliver
-from ..text import TextScreen
+from ...threads.snapshot_thread import deliver
+from ..panel import TextScreen
 
 NO_PLAN = "no plan is open; z opens the one that undoes this operation"
 """The notice on a key that would confirm a plan."""

@@ -19,7 +19,7 @@ from ...context import CommandContext, View
 from ...draw.elements.spans import Line, Span, Style, crop, join, plain, point_out, shown
 from ...draw.operating.operations import operations_lines
 from ...session import Session
-from ...threads.deliver import deliver
+from ...threads.snapshot_thread import deliver
 from ..input import LineEdit
 from ..scrolling import ChoosingScreen
 from .operation import NO_PLAN, OperationScreen, why_not_undo

@@ -16,7 +16,7 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Item, Plan, Result
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Json
-from spooltop.operate.shell_command import shell_lines
+from spooltop.operate.operations import shell_lines
 
 from ...commands import command_for
 from ...context import CommandContext, View
@@ -24,10 +24,9 @@ from ...draw.elements.spans import Line, plain, shown, wrap
 from ...draw.operating.plan import making_lines, plan_lines
 from ...session import Session
 from ...terminal.lifecycle import printable
-from ...threads.deliver import deliver, now_and_then
+from ...threads.snapshot_thread import deliver, now_and_then
 from ...tracking.status import FOLLOWED_AT_MOST, FOLLOWS, cursor_set
-from ..base import ANYWHERE, CONFIRMING, LEAVING, early_words
-from ..footer import footer_line
+from ..base import ANYWHERE, CONFIRMING, LEAVING, early_words, footer_line
 from ..input import LineEdit
 from ..panel import Panel
 from ..scrolling import ScrollingScreen

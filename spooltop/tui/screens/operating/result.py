@@ -7,7 +7,7 @@ from spooltop.model.text import escape
 
 from ...context import CommandContext, View
 from ...draw.elements.spans import Line, line_text
-from ...draw.operating.result import result_lines
+from ...draw.operating.operation import result_lines
 from ...session import Session
 from ...threads.messages import Found, MessagesTracked, SnapshotTaken
 from ...tracking.status import CursorSet, cursor_since, followed_ids, since_then, waiting

@@ -1,11 +1,4 @@
-"""Supervisor process between the shell and the dashboard or a command, for a spool on a file system that may never answer.
-
-A thread that waits for a FUSE program that accepted a request, or for a server that is gone, may not react to any signal,
-including SIGKILL. Its process does not end, and neither does any process that waits for it. On a file system of this kind, the
-shell therefore waits for a supervisor, which touches no file and exits as soon as the dashboard has restored the terminal, or
-the command has left its thread that hangs. A process that still hangs then ends by itself when the file system answers or is
-unmounted.
-"""
+"""Startup before anything is loaded: a supervisor process for file systems that may hang."""
 
 from __future__ import annotations
 
@@ -13,7 +6,18 @@ import os
 import sys
 import time
 
-TYPE_CHECKING = False  # typing and signal take longer to load than it takes to see that nobody is needed
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    pass
+
+
+# Supervisor process between the shell and the dashboard or a command, for a spool on a file system that may never answer. A
+# thread that waits for a FUSE program that accepted a request, or for a server that is gone, may not react to any signal,
+# including SIGKILL. Its process does not end, and neither does any process that waits for it. On a file system of this kind,
+# the shell therefore waits for a supervisor, which touches no file and exits as soon as the dashboard has restored the
+# terminal, or the command has left its thread that hangs. A process that still hangs then ends by itself when the file system
+# answers or is unmounted.
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from signal import Signals

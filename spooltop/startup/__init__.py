@@ -1,1 +1,0 @@
-"""Startup before anything is loaded: a supervisor process for file systems that may hang."""
