@@ -109,7 +109,7 @@ def look(socket: str, turns: int) -> None:
     with recorded() as exchanges:
         reader.see()
     commands = [command for exchange in exchanges for command in exchange]
-    bare = RedisClient(StreamAddress.parse(f"unix://{socket}#jobs").endpoint(), deepest=5, most=100_000)
+    bare = RedisClient(StreamAddress.parse(f"unix://{socket}#jobs").endpoint())
 
     def pipeline() -> None:
         bare.begin(9.0, 1 << 28)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import ssl
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 from msgspec import Struct
+from redis import connection
 
 from spooltop.errors import UsageError
 from spooltop.model.text import escape
 
-from .client import Endpoint
+from .client import KINDS, OPTIONS, Endpoint
 
 # URLs of Redis servers.
 
 _OPTIONS = frozenset({"db", "username", "password"})
 _TLS_OPTIONS = frozenset({"ssl_ca_certs", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile"})
+_FORM = "STREAM/GROUP"
 _ALIASES = {"valkey": "redis", "valkeys": "rediss"}
 
 
@@ -72,36 +71,14 @@ class Login(NamedTuple):
         return f"Login({self.user!r}, …)"
 
 
-def endpoint(parts: SplitResult, login: Login = Login()) -> Endpoint:  # noqa: B008  immutable
-    """Returns where the client connects. Of ``login`` counts what the URL has not."""
-    given = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    user = unquote(parts.username or "") or given.get("username", "") or login.user
-    password = unquote(parts.password or "") or given.get("password", "") or login.password
-    db = int(_db(parts))
-    if parts.scheme == "unix":
-        return Endpoint(path=unquote(parts.path), db=db, user=user, password=password)
-    tls = (lambda: _tls(given)) if parts.scheme == "rediss" else None
-    return Endpoint(host=parts.hostname or "", port=parts.port or 6379, db=db, user=user, password=password, tls=tls)
-
-
-def check_ca_file() -> None:
-    """Raises ``OSError`` where SSL_CERT_FILE names no file: OpenSSL would trust nobody, and not say why."""
-    named = os.environ.get("SSL_CERT_FILE")
-    if named and not os.access(named, os.R_OK):
-        raise OSError(errno.ENOENT, f"SSL_CERT_FILE names a file that cannot be read: {named}")
-
-
-def _tls(given: dict[str, str]) -> ssl.SSLContext:
-    """Makes the context from URL options that redis-py takes too. Raises ``OSError`` for a file that cannot be loaded."""
-    check_ca_file()
-    context = ssl.create_default_context(cafile=given.get("ssl_ca_certs"), capath=given.get("ssl_ca_path"))
-    if given.get("ssl_cert_reqs") == "none" or given.get("ssl_check_hostname", "").lower() in ("false", "0", "no"):
-        context.check_hostname = False
-    if given.get("ssl_cert_reqs") == "none":
-        context.verify_mode = ssl.CERT_NONE
-    if "ssl_certfile" in given:
-        context.load_cert_chain(given["ssl_certfile"], given.get("ssl_keyfile"))
-    return context
+def endpoint(url: str, login: Login = Login()) -> Endpoint:  # noqa: B008  immutable
+    """Returns where a client of ``url`` connects. Of ``login`` counts what the URL has not. Nothing is repeated by itself: a put
+    that is sent twice makes two messages."""
+    parser: Any = connection
+    options = parser.parse_url(as_redis(url.partition("#")[0]))
+    named = {name: word for name, word in (("username", login.user), ("password", login.password)) if word}
+    kind = KINDS[options.get("connection_class", connection.Connection)]
+    return {**named, **options, **OPTIONS, "db": int(_db(parse_url(url, queue=_FORM))), "connection_class": kind}
 
 
 def _db(parts: SplitResult) -> str:
@@ -114,9 +91,6 @@ def without_secrets(parts: SplitResult) -> str:
     if parts.scheme == "unix":
         return f"unix://{parts.path}" + (f"?db={db}" if db != "0" else "")
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" + (f"/{db}" if db != "0" else "")
-
-
-_FORM = "STREAM/GROUP"
 
 
 class StreamAddress(Struct, frozen=True):
@@ -168,7 +142,7 @@ class StreamAddress(Struct, frozen=True):
 
     def endpoint(self, login: Login = Login()) -> Endpoint:  # noqa: B008  immutable
         """Returns where a client connects. Of ``login`` counts what the URL has not."""
-        return endpoint(parse_url(self.url, queue=_FORM), login)
+        return endpoint(self.url, login)
 
 
 def _plain(text: str) -> str:

@@ -16,7 +16,7 @@ from spooltop.model.text import escape
 from ..surroundings import Surroundings
 from .address import Login, StreamAddress
 from .client import Endpoint
-from .operator.connection import can_change, connection_to
+from .operator.connection import OperatorConnection, can_change
 from .stream_names import StreamNames
 
 # Rights of a user of the server, asked now and then and kept meanwhile.
@@ -31,7 +31,7 @@ class PermissionProbe:
     def __init__(
         self, endpoint: Endpoint, names: StreamNames, shown: str, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self._server = connection_to(endpoint, shown)
+        self._server = OperatorConnection(endpoint, shown)
         self._names = names
         self._monotonic = monotonic
         self._found: Capabilities | None = None

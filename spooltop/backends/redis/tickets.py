@@ -9,6 +9,9 @@ import time
 from collections.abc import Callable
 from urllib.parse import unquote
 
+from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeout
+
 from spooltop.engine.tickets.file_queue import EPOCH_MS, parse_redis_ticket
 from spooltop.errors import Refused, SpooltopError, Unreadable
 from spooltop.model.look.locks import Lock, LockHolder
@@ -16,7 +19,8 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Key
 
 from .address import endpoint, parse_url, without_secrets
-from .client import ErrorReply, Nonsense, RedisClient, Reply, WrongPassword
+from .client import RedisClient, Reply, bytes_of, list_of, number_of, text_of
+from .trouble import ErrorReply, Nonsense, reply_text, trouble_of
 
 _UNKNOWN = "Redis records no process: its holder cannot be checked"
 _LEAST = 1.0
@@ -31,6 +35,10 @@ _NAMES_AT_MOST = 64
 _STEPS = 20
 _STEP = 1_000
 _QUEUE = ":queue"
+
+
+_WRONG = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH")
+"""Beginnings of the errors of a server that does not know this user, or wants another password."""
 
 
 class RedisTickets:
@@ -56,7 +64,7 @@ class RedisTickets:
         self._clock = clock
         self._monotonic = monotonic
         self._seconds = seconds
-        self._client = RedisClient(endpoint(parts))
+        self._client = RedisClient(endpoint(url))
         self._due: float | None = None
         self._failures = 0
         self._last: tuple[Lock, ...] = ()
@@ -92,16 +100,13 @@ class RedisTickets:
         self._client.begin(self._seconds, _BYTES)
         try:
             found = self._look()
-        except WrongPassword:
-            why = "the server wants another user or password: redis://USER:PASSWORD@HOST"
-        except ErrorReply as error:
-            why = f"the server answers with an error: {escape(str(error))}"
-        except Nonsense as nonsense:
-            why = f"the server answers nonsense: {escape(str(nonsense))}"
-        except TimeoutError:
+        except RedisTimeout:
             why = f"no answer from the server within {self._seconds:g} s"
-        except OSError as error:
-            why = f"no answer from the server: {escape(error.strerror or str(error))}"
+        except (RedisError, ErrorReply, Nonsense) as error:
+            reply = reply_text(error)
+            why = trouble_of(error).what if reply is None else f"the server answers with an error: {escape(reply)}"
+            if reply is not None and reply.startswith(_WRONG):
+                why = "the server wants another user or password: redis://USER:PASSWORD@HOST"
         else:
             self._failures = 0
             return found, _LEAST
@@ -127,13 +132,13 @@ class RedisTickets:
             if self._client.seconds_left < self._seconds / 2:
                 break  # it goes on from there at the next look
             (reply,) = self._client.ask(("SCAN", self._scan, "MATCH", f"*{_QUEUE}", "COUNT", _STEP))
-            pair = _listed(reply)
+            pair = list_of(reply)
             if len(pair) != 2:
                 raise Nonsense("no answer to SCAN")
-            self._scan = _bytes(pair[0])
-            for key in map(_bytes, _listed(pair[1])):
+            self._scan = bytes_of(pair[0])
+            for key in list_of(pair[1]):
                 if len(self._found) < _NAMES_AT_MOST:
-                    self._found[_text(key).removesuffix(_QUEUE)] = None
+                    self._found[text_of(key).removesuffix(_QUEUE)] = None
             if self._scan == b"0":
                 self._whole = True
                 break
@@ -150,10 +155,10 @@ class RedisTickets:
                 return None  # a key of that name that is something else
             why = f"{escape(key)} is not a ticket queue" if "WRONGTYPE" in str(number) else escape(str(number))
             return Lock(path, "redis", verdict="unknown", evidence=why)
-        waiting = _whole(number) - 1
-        tickets = [member for raw in _listed(listed) if parse_redis_ticket(member := _text(_bytes(raw)))]
+        waiting = number_of(number) - 1
+        tickets = [member for raw in list_of(listed) if parse_redis_ticket(member := text_of(raw))]
         if not tickets:
-            if self._named or _whole(counted):
+            if self._named or number_of(counted):
                 return Lock(path, "redis", verdict="free", evidence="nobody has a ticket")
             self._found.pop(name, None)
             return None
@@ -181,29 +186,3 @@ def _words(member: str) -> str:
     """``ticket 7 1e6f71c9``: its number and the beginning of its token."""
     ticket = parse_redis_ticket(member)
     return escape(member) if ticket is None else f"ticket {ticket.number} {escape(ticket.token[:8])}".rstrip()
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "surrogateescape")
-
-
-def _bytes(reply: Reply) -> bytes:
-    if not isinstance(reply, bytes):
-        raise _not_asked_for(reply)
-    return reply
-
-
-def _whole(reply: Reply) -> int:
-    if not isinstance(reply, int):
-        raise _not_asked_for(reply)
-    return reply
-
-
-def _listed(reply: Reply) -> list[Reply]:
-    if not isinstance(reply, list):
-        raise _not_asked_for(reply)
-    return reply
-
-
-def _not_asked_for(reply: Reply) -> Exception:
-    return reply if isinstance(reply, ErrorReply) else Nonsense("another answer than what was asked for")

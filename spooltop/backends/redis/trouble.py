@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import socket
 import ssl
@@ -9,10 +11,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from redis import exceptions as redis_errors
+
 from spooltop.errors import Refused, SpoolFull, SpooltopError, Unavailable, Unreadable
 from spooltop.model.text import escape
-
-from .client import NoHandshake
 
 _LOGIN = "set SPOOLTOP_REDIS_USER and _PASSWORD, or redis_user and redis_password in a config.toml of mode 0600"
 _RIGHTS = "give this user of the server the rights that spooltop -h names, or use another user"
@@ -20,10 +22,26 @@ _STREAM = "name a stream and one of its groups: redis://HOST/0#STREAM/GROUP"
 _NO_TLS = "write redis://, or the port that does"
 _START = "start it, or look at its log"
 _LOG = "look at the log of the server"
+NO_ANSWER = "no answer of a Redis server"
 _UNKNOWN_CA = (2, 18, 19, 20, 21)
 """Codes of OpenSSL for certificates whose authority is not known."""
 _OTHER_HOST = (62, 64)
 _NOT_YET, _EXPIRED = 9, 10
+
+
+_IN_PIPELINE = re.compile(r"\ACommand # \d+ \(.*\) of pipeline caused error: ", re.DOTALL)
+"""Words that redis-py puts before an error, with the command and so the message in them."""
+
+
+class Nonsense(Unreadable):
+    """Raised for data that is not a Redis server's answer to the request, or far too much of it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the server answers nonsense: {escape(what)}", advice="look if it is a Redis server")
+
+
+class ErrorReply(Exception):
+    """An error that the server answered: a value among the replies, until somebody raises it."""
 
 
 class Kind(Enum):
@@ -88,6 +106,33 @@ def error_of(trouble: Trouble, address: str, what: str, *, answer_lost: bool = F
             return Unreadable(text, path=address, advice=advice)
 
 
+def reply_text(error: Exception) -> str | None:
+    """Returns an error as the server answered it; None for any other."""
+    if isinstance(error, ErrorReply):
+        return str(error)
+    text: str | None = getattr(error, "text", None)
+    return _IN_PIPELINE.sub("", str(error)) if text is None and isinstance(error, redis_errors.ResponseError) else text
+
+
+def trouble_of(error: Exception) -> Trouble:
+    """Returns what an error of redis-py means, or one of whoever reads its answers."""
+    if (text := reply_text(error)) is not None:
+        return trouble_of_reply(text)
+    if isinstance(error, redis_errors.InvalidResponse):
+        error = Nonsense("a far too long answer" if "far too long" in str(error) else NO_ANSWER)
+    if isinstance(error, Nonsense):  # the server may be mended, and asked again
+        return Trouble(Kind.AWAY, error.what, error.advice)
+    cause = error.__cause__ or error.__context__
+    return trouble_of_connection(cause if isinstance(cause, OSError) else OSError(str(error)))
+
+
+def check_ca_file() -> None:
+    """Raises ``OSError`` where SSL_CERT_FILE names no file: OpenSSL would trust nobody, and not say why."""
+    named = os.environ.get("SSL_CERT_FILE")
+    if named and not os.access(named, os.R_OK):
+        raise OSError(errno.ENOENT, f"SSL_CERT_FILE names a file that cannot be read: {named}")
+
+
 def trouble_of_reply(text: str) -> Trouble:
     """Returns what an error that the server answered means.
 
@@ -137,7 +182,7 @@ def trouble_of_connection(error: OSError) -> Trouble:
         return _trouble_of_tls(error)
     if isinstance(error, socket.gaierror):
         return Trouble(Kind.AWAY, "the name of the server's host is not known", "mend the URL, or look at the name service")
-    if isinstance(error, NoHandshake):
+    if isinstance(error, TimeoutError) and "handshake" in str(error):
         return Trouble(Kind.AWAY, "the server does not speak TLS at this port, or is slow", _NO_TLS)
     if isinstance(error, TimeoutError):
         return Trouble(Kind.AWAY, "no answer from the server in time", "look at the network, and at its log")
@@ -147,11 +192,6 @@ def trouble_of_connection(error: OSError) -> Trouble:
     closed = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError)
     advice = "look at its log; if it speaks TLS, write rediss://" if closed else _START
     return Trouble(Kind.AWAY, f"no answer from the server: {words}", advice)
-
-
-def trouble_of_nonsense(text: str) -> Trouble:
-    """Returns what data means that is no answer of a Redis server."""
-    return Trouble(Kind.OTHER, f"the server answers nonsense: {escape(text)}", "look if it is a Redis server")
 
 
 def _denied(rest: str) -> str:

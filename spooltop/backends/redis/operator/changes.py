@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from spooltop.model.operations.plan import Outcome
+from spooltop.model.operations.plan import Item, Outcome
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Json
 
@@ -81,6 +81,13 @@ class StreamChange(Struct, frozen=True):
     def shown(self) -> str:
         """Id by which people know the message."""
         return self.entry or self.id
+
+
+def change_of(item: Item) -> StreamChange:
+    """Returns the change that an item of a plan pins."""
+    if not isinstance(item.ref, StreamChange):
+        raise TypeError(f"not a message that was pinned: {item.ref!r}")
+    return item.ref
 
 
 def inverse(change: StreamChange, became: str) -> StreamChange | None:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
+
+from redis.exceptions import RedisError
 
 from spooltop.errors import Refused, SpooltopError, Unavailable, Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.operations.plan import Outcome
-from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box
 
-from ..client import Endpoint, ErrorReply, Nonsense, RedisClient, Reply, WrongPassword
+from ..client import Endpoint, RedisClient, Reply, list_of, text_of
 from ..stream_names import StreamNames
-from ..trouble import Kind, error_of, trouble_of_connection, trouble_of_nonsense, trouble_of_reply
+from ..trouble import ErrorReply, Kind, Nonsense, error_of, trouble_of, trouble_of_reply
 from . import scripts
 from .changes import BatchIntent, Changed, StreamChange
 
 Word: TypeAlias = "str | bytes | int"
 
-_DEEPEST = 3
 _SECONDS = 5.0
 _BYTES = 256 << 20
 _PAUSES = (0.0, 0.1, 0.4, 1.0, 2.0)
@@ -28,13 +28,11 @@ _PAUSES = (0.0, 0.1, 0.4, 1.0, 2.0)
 
 
 class OperatorConnection:
-    """Server of one stream. ``address`` names the stream in errors, without a password. ``wait`` sleeps some seconds."""
+    """Server of one stream, connected with the first command. ``address`` names the stream in errors, without a password."""
 
-    def __init__(self, client: RedisClient, address: str, *, wait: Callable[[float], None] | None = None) -> None:
-        self._client = client
+    def __init__(self, endpoint: Endpoint, address: str) -> None:
+        self._client = RedisClient(endpoint)
         self.address = address
-        self._wait = wait or time.sleep
-        self._sent_before = False
 
     def ask(self, what: str, *commands: Sequence[Word]) -> list[Reply]:
         """Returns the answers to these commands. Raises ``Unavailable`` (``answer_lost``: they may have been done), ``Refused``,
@@ -43,35 +41,20 @@ class OperatorConnection:
         for reply in replies:
             if isinstance(reply, ErrorReply):
                 trouble = trouble_of_reply(str(reply))
-                if self._sent_before:  # it may have been done then, whatever the server says now
+                if self._client.sent_before:  # it may have been done then, whatever the server says now
                     raise Unavailable(f"{what}: {trouble.what}", path=self.address, advice=trouble.advice, answer_lost=True)
                 raise error_of(trouble, self.address, what)
         return replies
 
     def try_all(self, what: str, *commands: Sequence[Word]) -> list[Reply]:
-        """Returns the answers, with the errors among them. Raises as ``ask`` does for what is no answer. A connection that stood
-        open may have been closed meanwhile: then it is made again, once. All commands here are safe to repeat."""
-        stood, self._sent_before = self._client.connected, False
+        """Returns the answers, with the errors among them. Raises as ``ask`` does for what is no answer. All commands here are
+        safe to repeat."""
+        client = self._client
+        client.begin(_SECONDS, _BYTES)
         try:
-            try:
-                return self._asked(commands)
-            except ConnectionError:
-                if not stood:
-                    raise
-                self._sent_before = self._client.sent
-                return self._asked(commands)
-        except (WrongPassword, ErrorReply) as error:
-            raise error_of(trouble_of_reply(str(error)), self.address, what) from None
-        except Nonsense as error:
-            found = trouble_of_nonsense(str(error))
-            raise Unavailable(f"{what}: {found.what}", path=self.address, advice=found.advice, answer_lost=True) from None
-        except OSError as error:
-            lost = self._sent_before or self._client.sent
-            raise error_of(trouble_of_connection(error), self.address, what, answer_lost=lost) from None
-
-    def _asked(self, commands: Sequence[Sequence[Word]]) -> list[Reply]:
-        self._client.begin(_SECONDS, _BYTES)
-        return self._client.ask(*commands)
+            return client.ask(*commands)
+        except (RedisError, Nonsense) as error:
+            raise error_of(trouble_of(error), self.address, what, answer_lost=client.sent_before or client.sent) from None
 
     def run(self, what: str, script: str, keys: Sequence[Word], words: Sequence[Word]) -> Reply:
         """Runs a script, which is sent whole: nobody can have flushed it. Raises as ``ask`` does."""
@@ -82,7 +65,7 @@ class OperatorConnection:
         lost: Unavailable | None = None
         for pause in _PAUSES:
             if lost is not None:
-                self._wait(pause)
+                time.sleep(pause)
             try:
                 return self.run(what, script, keys, words)
             except SpooltopError as error:
@@ -98,41 +81,9 @@ class OperatorConnection:
         self._client.close()
 
 
-def connection_to(endpoint: Endpoint, shown: str) -> OperatorConnection:
-    """Returns a connection that begins with its first command."""
-    return OperatorConnection(RedisClient(endpoint, deepest=_DEEPEST, denials=True), shown)
-
-
 def _unknown(error: SpooltopError, lost: Unavailable) -> Unavailable:
     """The error of a command that was sent before without an answer, and now fails for another reason."""
     return Unavailable(error.what, path=lost.path, advice=error.advice, answer_lost=True)
-
-
-def listed(reply: Reply) -> list[Reply]:
-    """Returns the answer as a list. Raises ``Unreadable`` for anything else."""
-    if not isinstance(reply, list):
-        raise _not_asked_for(reply)
-    return reply
-
-
-def whole(reply: Reply) -> int:
-    """Returns the answer as a number, which a script may give as text. Raises ``Unreadable``."""
-    if isinstance(reply, bytes) and reply.removeprefix(b"-").isdigit() and len(reply) < 20:
-        return int(reply)
-    if not isinstance(reply, int):
-        raise _not_asked_for(reply)
-    return reply
-
-
-def text_of(reply: Reply) -> str:
-    """Returns the answer as text, with bytes that are none kept as surrogates. Raises ``Unreadable``."""
-    if not isinstance(reply, bytes):
-        raise _not_asked_for(reply)
-    return reply.decode("utf-8", "surrogateescape")
-
-
-def _not_asked_for(reply: Reply) -> SpooltopError:
-    return Unreadable(f"the server answered {escape(repr(reply)[:100])}, which is not what was asked for")
 
 
 # Actions that a user of the server may do, found out without changing anything.
@@ -193,7 +144,7 @@ def can_change(server: OperatorConnection, names: StreamNames) -> Capabilities:
 def _denied(server: OperatorConnection, names: StreamNames) -> frozenset[str]:
     """Returns which of the commands below this user may not send; none where the server does not tell (before 7.0)."""
     (reply,) = server.try_all("look", ("EVAL_RO", _DENIED, 1, names.stream, names.group))
-    return frozenset() if isinstance(reply, ErrorReply) else frozenset(map(text_of, listed(reply)))
+    return frozenset() if isinstance(reply, ErrorReply) else frozenset(map(text_of, list_of(reply)))
 
 
 def check_master(server: OperatorConnection) -> None:
@@ -204,7 +155,7 @@ def check_master(server: OperatorConnection) -> None:
         raise
     except SpooltopError:
         return
-    if not isinstance(reply, ErrorReply) and text_of(listed(reply)[0]) != "master":
+    if not isinstance(reply, ErrorReply) and text_of(list_of(reply)[0]) != "master":
         advice = "open its master instead"
         raise Refused(_REPLICA, path=server.address, advice=advice)
 
@@ -265,7 +216,7 @@ class StepSender:
 
 
 def _changed(reply: Reply, count: int) -> tuple[Changed, ...]:
-    words = [text_of(word) for word in listed(reply)]
+    words = [text_of(word) for word in list_of(reply)]
     if words == ["settled"]:
         return (_NOT_DONE,) * count
     if len(words) != 3 * count:

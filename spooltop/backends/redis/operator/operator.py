@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unavailable, Unreadable
@@ -14,23 +15,122 @@ from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
 from spooltop.model.operations.results import AuditLog
+from spooltop.model.row import Row
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Json
+from spooltop.model.vocabulary import Action, Box, Json
 
 from ...access import user_name
-from ...journal.item_operator import newest_records, undone_operations, undos_of
+from ...journal.item_operator import newest_records, operation_record, undone_operations, undos_of, why_not_undo
 from ...journal.log_store import AUDIT, STATE_DIR, LogFiles, LogStore, StateLogs, audit_logs
 from ...journal.record_log import RecordLog, write_failed
 from ..client import Endpoint
 from ..stream_names import StreamNames
 from ..streams.look import Looker
 from ..streams.server import ServerTrouble, StreamServer
-from ..streams.verdicts import PidJudge, judged_consumers
-from .changes import BATCHES, BatchIntent, Changed, LoggedChanges, StreamChange, StreamVerb, encode_result
-from .connection import OperatorConnection, StepSender, can_change, check_master, connection_to
+from ..streams.verdicts import JudgedMember, PidJudge, judged_consumers
+from .changes import (
+    BATCHES,
+    LEAVES,
+    BatchIntent,
+    Changed,
+    LoggedChanges,
+    StreamChange,
+    StreamVerb,
+    change_of,
+    encode_result,
+    inverse,
+)
+from .connection import OperatorConnection, StepSender, can_change, check_master
 from .planning import GroupChooser, chosen_way, inject_plan, pause_item, pause_plan, put_changes, resume_plan, set_item, set_plan
-from .rows import GroupRows, Judge, JudgedConsumer, groups_of, leases
-from .undo import Reversal, changed, entries, reversals, row_of
+from .rows import GroupRows, Judge, groups_of
+
+
+class Reversal(Struct, frozen=True):
+    """A change that reverses ``done``; None: ``why`` there is none."""
+
+    done: StreamChange
+    change: StreamChange | None
+    why: str = ""
+
+    @property
+    def gives_back(self) -> bool:
+        """True if a message that was set aside goes back to the group."""
+        return self.change is not None and self.change.verb is StreamVerb.BACK
+
+    def as_copy(self) -> Reversal:
+        """The same with a new entry."""
+        return self if self.change is None else replace(self, change=replace(self.change, to="copy"))
+
+
+def changed(logged: LoggedChanges) -> bool:
+    """True if something was changed, or may have been."""
+    return any(
+        outcomes is None or any(one.outcome is Outcome.DONE for one in outcomes) for _, outcomes in logged.steps.values()
+    )
+
+
+def reversals(
+    logged: LoggedChanges, settled: Mapping[int, Sequence[Changed]], undos: Sequence[LoggedChanges]
+) -> tuple[list[Reversal], int]:
+    """Returns the changes that reverse ``logged``, the oldest first, and how many are reversed already by ``undos``. ``settled``
+    are the outcomes of the batches that were cut off."""
+    over = {place for undo in undos for step in undo.steps.values() for place in _reversed_by(*step)}
+    found: list[Reversal] = []
+    for step, (intent, outcomes) in sorted(logged.steps.items()):
+        for place, (change, one) in enumerate(zip(intent.changes, outcomes or settled.get(step, ()), strict=False)):
+            if one.outcome is not Outcome.DONE or (step, place) in over:
+                continue
+            back = inverse(change, one.became)
+            if back is None:
+                found.append(Reversal(change, None, _why_not(change)))
+            else:
+                found.append(Reversal(change, replace(back, reverses=(step, place))))
+    return found, len(over)
+
+
+def _reversed_by(intent: BatchIntent, outcomes: Sequence[Changed] | None) -> list[tuple[int, int]]:
+    pairs = zip(intent.reverses, outcomes or (), strict=False)
+    return [place for place, one in pairs if one.outcome is Outcome.DONE]
+
+
+def _why_not(change: StreamChange) -> str:
+    return "it was put again as a new entry: purge that" if change.verb is StreamVerb.COPY else "deleted permanently"
+
+
+def row_of(change: StreamChange) -> Row:
+    """The row of a message where it lies before ``change``."""
+    box = Box(change.box) if change.box else Box.NEW
+    return Row((box.value, change.id), box, change.shown, change.shown, attempt=change.tries or None)
+
+
+def entries(operations: Mapping[str, LoggedChanges], undone_by: Mapping[str, str]) -> list[OperationRecord]:
+    """The entries of ``operations`` in the list of operations."""
+    records = []
+    for logged in operations.values():
+        outcomes = [one.outcome for _, found in logged.steps.values() for one in found or ()]
+        verbs = {change.verb for intent, _ in logged.steps.values() for change in intent.changes}
+        other = "nothing of it can be reversed" if verbs and verbs <= LEAVES else None
+        undone = undone_by.get(logged.operation)
+        records.append(
+            operation_record(
+                logged, outcomes, count=logged.first.count, unfinished=logged.open, undone=undone,
+                why_not=why_not_undo(changed=changed(logged), undone=undone, other=other), words=_words(logged),
+            )
+        )  # fmt: skip
+    return records
+
+
+def _words(logged: LoggedChanges) -> str:
+    if logged.open:
+        sent = sum(len(intent.changes) for intent, found in logged.steps.values() if found is None)
+        return f"{sent:,} sent and not answered: undo finds out if they were done, and reverses what was"
+    one = logged.first.changes[0] if logged.first.changes else None
+    if one is not None and one.verb is StreamVerb.SET:
+        return f"{one.consumer}: {one.id} → {one.to}"
+    if one is not None and logged.first.action is Action.UNDO and one.verb in (StreamVerb.PAUSE, StreamVerb.RESUME):
+        return "paused again" if one.verb is StreamVerb.PAUSE else "resumed"
+    return ""
+
 
 AT_ONCE = 25
 """Changes in one step of the server, which answers nobody else meanwhile: some 40 µs each."""
@@ -39,30 +139,21 @@ _TICK = 0.2
 
 class StreamOperator:
     """Implements ``model.protocols.Operator`` for the group ``names.group``. ``store`` keeps the journal and the audit log
-    on this machine: a stream can be trimmed by others. ``judge`` judges consumers; None: by their leases. ``read_only`` says why
-    nothing may be changed; ``user`` None: who runs this; ``wait`` sleeps some seconds."""
+    on this machine: a stream can be trimmed by others. ``judge`` judges consumers; ``read_only`` says why nothing may be
+    changed."""
 
     def __init__(
-        self,
-        server: OperatorConnection,
-        names: StreamNames,
-        store: LogStore,
-        *,
-        judge: Judge | None = None,
-        clock: Callable[[], float] = time.time,
-        wait: Callable[[float], None] = time.sleep,
-        read_only: str | None = None,
-        user: str | None = None,
-    ) -> None:
+        self, server: OperatorConnection, names: StreamNames, store: LogStore, judge: Judge, clock: Callable[[], float],
+        read_only: str | None,
+    ) -> None:  # fmt: skip
         self._server = server
         self._names = names
         self._store = store
         self._log = RecordLog(store, BATCHES)
-        self._rows = GroupRows(server, names, judge or leases(server, names))
+        self._rows = GroupRows(server, names, judge)
         self._clock = clock
-        self._wait = wait
         self._read_only = read_only
-        self._user = user if user is not None else user_name(os.geteuid())
+        self._user = user_name(os.geteuid())
         self._sender = StepSender(server, names)
         self._performed: set[str] = set()
 
@@ -119,7 +210,7 @@ class StreamOperator:
         if plan.action is Action.INJECT:
             changes = put_changes(plan.options, start + 1, start + count, self._clock)
         else:
-            changes = [_change_of(item) for item in items]
+            changes = [change_of(item) for item in items]
         reverses = tuple(one.reverses for one in changes if one.reverses is not None)
         intent = BatchIntent(
             plan.operation, step, plan.action, self._clock(), self._user, plan.undoes, plan.count, tuple(changes), reverses
@@ -145,7 +236,7 @@ class StreamOperator:
 
     def _pause(self, seconds: float, stop: Callable[[], bool]) -> None:
         while seconds > 0 and not stop():
-            self._wait(min(_TICK, seconds))
+            time.sleep(min(_TICK, seconds))
             seconds -= _TICK
 
     # Undo
@@ -208,17 +299,15 @@ class StreamOperator:
         return undo
 
     def _undo_of_one(self, change: StreamChange, now: float) -> Candidates:
-        if change.verb is StreamVerb.SET:
-            told = self._sender.tried([change])[0]
-            if told.outcome is not Outcome.DONE:
-                return Candidates((), [Refusal(row_of(change), f"too late: {escape(told.reason)}")])
-            made = set_item(self._server, self._names, change.consumer, change.id, change.to)
-            return replace(made, items=[replace(item, ref=change) for item in made.items])
         told = self._sender.tried([change])[0]
-        item = pause_item(self._server, change, now)
-        if told.outcome is not Outcome.DONE:
-            return Candidates((), [Refusal(item.row, f"too late: {told.reason}")])
-        return Candidates([item])
+        late = f"too late: {escape(told.reason)}" if told.outcome is not Outcome.DONE else ""
+        if change.verb is not StreamVerb.SET:
+            item = pause_item(self._server, change, now)
+            return Candidates((), [Refusal(item.row, late)]) if late else Candidates([item])
+        if late:
+            return Candidates((), [Refusal(row_of(change), late)])
+        made = set_item(self._server, self._names, change.consumer, change.id, change.to)
+        return replace(made, items=[replace(item, ref=change) for item in made.items])
 
     def _tried(self, some: Sequence[Reversal], *, force: bool) -> list[Changed]:
         """Asks the server which of these it would make now."""
@@ -256,12 +345,6 @@ class StreamOperator:
         self._server.close()
 
 
-def _change_of(item: Item) -> StreamChange:
-    if not isinstance(item.ref, StreamChange):
-        raise TypeError(f"not a message that was pinned: {item.ref!r}")
-    return item.ref
-
-
 def _results(changes: Sequence[StreamChange], items: Sequence[Item], outcomes: Sequence[Changed]) -> list[ItemResult]:
     if not items:  # of messages that are put, only what they became is known
         ids = [one.became or "new" for one in outcomes]
@@ -277,10 +360,10 @@ def _results(changes: Sequence[StreamChange], items: Sequence[Item], outcomes: S
 def _undo_effect(items: Sequence[Item]) -> str:
     if not items:
         return ""
-    verbs = {_change_of(item).verb for item in items}
+    verbs = {change_of(item).verb for item in items}
     if verbs == {StreamVerb.GIVE}:
         return "Each claim goes back to the consumer that had it, unless it was taken since."
-    if verbs == {StreamVerb.BACK} and all(_change_of(item).to == "copy" for item in items):
+    if verbs == {StreamVerb.BACK} and all(change_of(item).to == "copy" for item in items):
         return "Each message is put again as a new entry, last in order, unless it was changed since."
     if verbs == {StreamVerb.BACK}:
         return "Each message is handed back to the group, claimed next, unless it was changed since."
@@ -298,28 +381,15 @@ def open_operator(
     """Opens the operator of the group ``names.group``, whose address is ``shown``. ``judge`` knows which consumers
     are processes of this host, as the views do; ``state`` is the folder of this user's own state, for the journal."""
     store = StateLogs(shown, LogFiles(), state_dir=STATE_DIR if os.geteuid() == 0 else state)
-    looking = _LookingJudge(endpoint, names, shown, judge)
-    return StreamOperator(connection_to(endpoint, shown), names, store, judge=looking.judged, clock=clock, read_only=read_only)
 
-
-class _LookingJudge:
-    """Judges consumers as the views do, by a look of its own."""
-
-    def __init__(self, endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge) -> None:
-        self._endpoint = endpoint
-        self._names = names
-        self._shown = shown
-        self._judge = judge
-
-    def judged(self, consumers: Sequence[str]) -> Mapping[str, JudgedConsumer]:
-        """Raises ``Unavailable``."""
-        server = StreamServer(self._endpoint)
+    def judged() -> Mapping[str, JudgedMember]:
+        """Judges consumers as the views do, by a look of its own. Raises ``Unavailable``."""
+        server = StreamServer(endpoint)
         try:
-            look = Looker(server, self._names, time.monotonic).look()
+            return judged_consumers(Looker(server, names, time.monotonic).look(), judge)
         except ServerTrouble as trouble:
-            raise Unavailable(f"look: {trouble.what}", path=self._shown, advice=trouble.advice) from None
+            raise Unavailable(f"look: {trouble.what}", path=shown, advice=trouble.advice) from None
         finally:
             server.close()
-        known = judged_consumers(look, self._judge)
-        found = {one: known[one] for one in consumers if one in known}
-        return {name: JudgedConsumer(one.verdict, one.evidence, one.owner, one.ends) for name, one in found.items()}
+
+    return StreamOperator(OperatorConnection(endpoint, shown), names, store, judged, clock, read_only)

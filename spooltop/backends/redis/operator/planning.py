@@ -22,10 +22,12 @@ from spooltop.model.text import escape, escape_text, json_object
 from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Verdict
 
-from ..client import ErrorReply
+from ..client import list_of, number_of, text_of
 from ..stream_names import StreamNames
-from .changes import LEAVES, StreamChange, StreamVerb
-from .connection import SOURCES, OperatorConnection, listed, text_of, whole
+from ..streams.server import SKIP
+from ..trouble import ErrorReply
+from .changes import LEAVES, StreamChange, StreamVerb, change_of
+from .connection import SOURCES, OperatorConnection
 from .rows import HANDED_BACK, WAITING, GroupRows, PinnedRow, groups_of
 from .scripts import HANDED
 
@@ -80,9 +82,9 @@ def _worker_is_running(server: OperatorConnection, names: StreamNames) -> bool:
     """True if a worker of spooltop in the group has a lease."""
     at = "0"
     while True:
-        after, flat = listed(server.ask("look", ("HSCAN", names.consumers, at, "COUNT", 100))[0])
-        known = [text_of(name) for name in listed(flat)[::2]]
-        if known and whole(server.ask("look", ("EXISTS", *map(names.lease, known)))[0]):
+        after, flat = list_of(server.ask("look", ("HSCAN", names.consumers, at, "COUNT", 100))[0])
+        known = [text_of(name) for name in list_of(flat)[::2]]
+        if known and number_of(server.ask("look", ("EXISTS", *map(names.lease, known)))[0]):
             return True
         if (at := text_of(after)) == "0":
             return False
@@ -92,7 +94,7 @@ def _last_was_taken(server: OperatorConnection, names: StreamNames) -> bool | No
     """True if consumers took some of what was handed over last, False if all of it waits and newer entries were delivered since;
     None where that is not known."""
     try:
-        found = [text_of(one) for one in listed(server.run("look", HANDED, [names.audit, names.stream], [names.group]))]
+        found = [text_of(one) for one in list_of(server.run("look", HANDED, [names.audit, names.stream], [names.group]))]
     except Unreadable:  # no such group, or nothing that it was asked for
         return None
     return {"taken": True, "passed": False}.get(found[0]) if found else None
@@ -126,10 +128,6 @@ _ID = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?\Z")
 _LAST = """
 local found = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 return found and found[1]
-"""
-_PAGE_END = """
-local found = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])
-return {#found, #found > 0 and found[#found][1] or ''}
 """
 
 
@@ -267,8 +265,8 @@ def _counted(server: OperatorConnection, names: StreamNames, after: str, up_to: 
     """Counts the entries between two ids, up to a bound, and says whether these are all."""
     count = 0
     while count < _COUNTED:
-        page = listed(server.run("look", _PAGE_END, [names.stream], [f"({after}", up_to, _PAGE]))
-        found = whole(page[0])
+        page = list_of(server.run("look", SKIP, [names.stream], [f"({after}", up_to, _PAGE]))
+        found = number_of(page[0])
         count += found
         if found < _PAGE:
             return count, True
@@ -335,7 +333,7 @@ class GroupChooser:
                     refused.append(found)
             progress.found(items)
         missing = tuple(id for id in dict.fromkeys(selection.ids or ()) if id not in named)
-        verbs = {_change_of(item).verb for item in items}
+        verbs = {change_of(item).verb for item in items}
         final = bool(verbs) and verbs <= LEAVES
         to_work = bool(verbs & {StreamVerb.HAND, StreamVerb.COPY, StreamVerb.BACK})
         notes: tuple[str, ...] = (way.words,) if to_work else ()
@@ -475,12 +473,6 @@ def _place(key: object) -> tuple[str, str]:
     return "", ""
 
 
-def _change_of(item: Item) -> StreamChange:
-    if not isinstance(item.ref, StreamChange):
-        raise TypeError(f"not a message that was pinned: {item.ref!r}")
-    return item.ref
-
-
 def _copies(change: StreamChange) -> bool:
     return change.verb is StreamVerb.COPY or change.to == "copy"
 
@@ -493,11 +485,11 @@ def _effect(action: Action, items: list[Item], options: Mapping[str, Json]) -> s
     """Says what happens, where the words for a directory would be wrong."""
     if not items:
         return ""
-    verbs = {_change_of(item).verb for item in items}
+    verbs = {change_of(item).verb for item in items}
     one = len(items) == 1
     if verbs == {StreamVerb.HAND}:
         return f"{'It is' if one else 'They are'} handed back to the group with the same id{'' if one else 's'}; claimed next."
-    if verbs <= {StreamVerb.COPY, StreamVerb.BACK} and all(_copies(_change_of(item)) for item in items):
+    if verbs <= {StreamVerb.COPY, StreamVerb.BACK} and all(_copies(change_of(item)) for item in items):
         return f"{'It is' if one else 'They are'} put again as {'a new entry' if one else 'new entries'}, last in order."
     if verbs == {StreamVerb.BACK}:
         goes = "It goes" if one else "They go"

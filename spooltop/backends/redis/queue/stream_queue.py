@@ -14,25 +14,35 @@ from typing import TYPE_CHECKING, Any, Self
 
 from redis import exceptions as redis_errors
 
-from spooltop.engine.arguments import MAX_ATTEMPTS, check_number, check_seconds
+from spooltop.engine.arguments import MAX_ATTEMPTS, check_bytes, check_number, check_seconds, check_text
 from spooltop.engine.consuming.waiting import nonblocking_pipe
 from spooltop.engine.pausing import pause_from
-from spooltop.engine.producing.tmp_writer import Data
+from spooltop.engine.producing.producer import MessageId
+from spooltop.engine.producing.tmp_writer import Data, check_data
 from spooltop.engine.system.host import iterated_by, tell_in_children
-from spooltop.errors import Closed, NotASpool, SpooltopError, Unavailable, UsageError
+from spooltop.errors import Closed, NotASpool, PutUnknown, SpooltopError, Unavailable, UsageError
 from spooltop.model.look.observation import Pause
-from spooltop.model.queue import Guarantee, InterruptedMove, OthersClaims, QueueCounts, QueueIdentity
+from spooltop.model.queue import Guarantee, InterruptedMove, OthersClaims, QueueCounts, QueueIdentity, mover_of
 from spooltop.model.text import escape, json_object
 
 from ..stream_names import HANDED_BACK, LATER, StreamNames
 from . import scripts
-from .connection import Durability, durability_of, messages_expected, translated
-from .group_consumer import GroupConsumer, lease_records
-from .stream_claim import StreamClaim
-from .stream_producer import AT_ONCE, StreamProducer
+from .connection import Durability, durability_of, messages_expected, translated, wait_for_disk
+from .group_consumer import AT_ONCE, DATA, SOURCE, GroupConsumer, StreamClaim, lease_records, pending_tokens
 
 if TYPE_CHECKING:
     from redis import Redis
+
+
+def _fields(data: Data, source: str | None) -> list[bytes]:
+    check_data(data)
+    if source is not None:
+        check_text("source", source)
+    content = bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else data.read()
+    check_bytes("data", content, "open the file in binary mode")
+    if source == "":
+        raise UsageError("put: an empty source", advice="leave it out")
+    return [DATA, content, *([] if source is None else [SOURCE, source.encode(errors="surrogateescape")])]
 
 
 # Waiting for entries of a stream: a thread reads behind its end and wakes whoever waits.
@@ -155,14 +165,8 @@ class StreamMover:
             if target is None or name == self._consumer.name or self._redis.exists(names.lease(name)):
                 continue
             mover = _mover(record.begin, name)
-            claims = [(f"{name},{id},{tries}", _key(mover, id, tries)) for id, tries in self._pending(name)]
-            yield InterruptedMove(mover, target, claims)
-
-    def _pending(self, consumer: str) -> Iterator[tuple[str, int]]:
-        names, start = self._names, "-"
-        while found := self._redis.xpending_range(names.stream, names.group, start, "+", AT_ONCE, consumername=consumer):
-            yield from ((entry["message_id"].decode(), int(entry["times_delivered"])) for entry in found)
-            start = f"({found[-1]['message_id'].decode()}"
+            pending = pending_tokens(self._redis, names, name)
+            yield InterruptedMove(mover, target, [(f"{name},{id},{tries}", _key(mover, id, tries)) for id, tries in pending])
 
     def claim(self) -> StreamClaim | None:
         return self._consumer.take()
@@ -266,23 +270,19 @@ class StreamQueue:
             durability = durability_of(connection)
         self.guarantees = frozenset(_guarantees(durability, key_window, durable))
         """Guarantees that hold besides delivery at least once."""
-        waits = durable and durability is Durability.ASKED
-        self._producer = StreamProducer(connection, self._names, address, key_window, waits=waits)
-        self._new_consumer = partial(GroupConsumer, connection, self._names, address, lease, max_attempts, waits=waits)
+        self._key_window = key_window
+        self._waits = durable and durability is Durability.ASKED
+        self._new_consumer = partial(GroupConsumer, connection, self._names, address, lease, max_attempts, waits=self._waits)
         self._consumer = self._new_consumer()
-        self._count = self._redis.register_script(scripts.COUNT)
+        register = self._redis.register_script
+        self._put, self._put_moved, self._count = map(register, (scripts.PUT, scripts.PUT_MOVED, scripts.COUNT))
         tell_in_children(self, StreamQueue._forked)
 
     @classmethod
     def create(cls, connection: Redis, stream: str, group: str, *, address: str, **options: Any) -> StreamQueue:
         """Creates the stream and the group, as far as they are missing, and opens the queue. A new group begins with the first
         entry of the stream."""
-        with translated(address, "create"):
-            try:
-                connection.xgroup_create(stream, group, "0", mkstream=True)
-            except redis_errors.ResponseError as error:
-                if "BUSYGROUP" not in str(error):
-                    raise
+        _make_group(connection, stream, group, address)
         return cls(connection, stream, group, address=address, **options)
 
     # Producers
@@ -304,13 +304,66 @@ class StreamQueue:
             raise UsageError("put: a stream gives its ids itself", path=self.name, advice=advice)
         if not_before is not None:
             raise UsageError("put: a stream delays no new message", path=self.name, advice="put it when it is due")
-        return self._producer.put(data, source, key)
+        fields = _fields(data, source)
+        if key is None:
+            return self._put_group([fields], ())[0]
+        check_text("key", key)
+        window = 0 if self._key_window is None else max(1, int(self._key_window * 1000))
+        with self._adding(key=key):
+            pipe = self._redis.pipeline(transaction=False)
+            if (moved := mover_of(key)) is not None:
+                self._put_moved(keys=[self._names.stream, self._names.moved(moved[0])], args=[moved[1], *fields], client=pipe)
+            else:
+                self._put(keys=[self._names.stream, self._names.put_key(key)], args=[window, *fields], client=pipe)
+            ((found, duplicate),) = self._executed(pipe)
+        return MessageId(found.decode(), duplicate=bool(duplicate))
 
     def put_many(self, messages: Iterable[Data], *, source: str | None = None) -> list[str]:
         """Adds messages in groups of 100, each as a whole, and returns their ids, in order. Raises as ``put``; ``PutUnknown.ids``
         are then those that arrived."""
         self._check_open()
-        return self._producer.put_many(messages, source)
+        ids: list[str] = []
+        group: list[list[bytes]] = []
+        for data in messages:
+            group.append(_fields(data, source))
+            if len(group) == AT_ONCE:
+                ids += self._put_group(group, ids)
+                group = []
+        return ids + self._put_group(group, ids) if group else ids
+
+    def _put_group(self, group: Sequence[Sequence[bytes]], before: Sequence[str]) -> list[str]:
+        with self._adding(before=before):
+            pipe = self._redis.pipeline(transaction=len(group) > 1 and not self._waits)
+            for fields in group:
+                pipe.execute_command("XADD", self._names.stream, "*", *fields)
+            return [id.decode() for id in self._executed(pipe)]
+
+    def _executed(self, pipe: Any) -> list[Any]:
+        """Returns the answers to the commands of ``pipe``, when they are on disk as far as that is asked for."""
+        if not self._waits:
+            return list(pipe.execute())
+        wait_for_disk(pipe)
+        answers: list[Any]
+        *answers, (local, _) = pipe.execute()
+        if not local:
+            what = "put: the message arrived, but the disk of the server did not answer in time"
+            raise PutUnknown(what, id="", path=self.name, advice="look at the disk of the server")
+        return answers
+
+    @contextmanager
+    def _adding(self, key: str | None = None, before: Sequence[str] = ()) -> Iterator[None]:
+        """Raises ``PutUnknown`` if the answer was lost after the command may have been sent."""
+        try:
+            with translated(self.name, "put"):
+                yield
+        except PutUnknown:
+            raise
+        except Unavailable as found:
+            if not found.answer_lost or key is not None:  # with a key the same put again is safe
+                raise
+            what = f"{found.what}; the message may or may not have arrived"
+            advice = "use key= for puts that are safe to repeat"
+            raise PutUnknown(what, id="", ids=before, path=self.name, advice=advice) from None
 
     # Consumers
 
@@ -379,12 +432,7 @@ class StreamQueue:
             if not gone:
                 advice = "spooltop init makes it again, from the first entry on"
                 raise Unavailable("the stream has no such group any more", path=self.name, advice=advice) from None
-            with translated(self.name, "create"):
-                try:
-                    self._redis.xgroup_create(self._names.stream, self._names.group, "0", mkstream=True)
-                except redis_errors.ResponseError as error:
-                    if "BUSYGROUP" not in str(error):  # another worker was faster
-                        raise
+            _make_group(self._redis, self._names.stream, self._names.group, self.name)
             what = "the stream and its group were gone: both were made again, empty"
             raise Unavailable(what, path=self.name, advice="look if the server lost its data") from None
 
@@ -421,17 +469,27 @@ class StreamQueue:
     def was_put(self, key: str) -> bool:
         """Returns whether a message was put with ``key``."""
         self._check_open()
-        return self._producer.was_put(key)
+        moved = mover_of(key)
+        with translated(self.name, "put"):
+            if moved is not None:
+                return bool(self._redis.hexists(self._names.moved(moved[0]), moved[1]))
+            return bool(self._redis.exists(self._names.put_key(key)))
 
     def forget_key(self, key: str) -> None:
         """Forgets ``key``: another put with it makes another message."""
         self._check_open()
-        self._producer.forget(key)
+        moved = mover_of(key)
+        with translated(self.name, "put"):
+            if moved is not None:
+                self._redis.hdel(self._names.moved(moved[0]), moved[1])
+            else:
+                self._redis.delete(self._names.put_key(key))
 
     def forget_mover(self, mover: str) -> None:
         """Forgets all keys of one mover (``spooltop.model.queue``)."""
         self._check_open()
-        self._producer.forget_mover(mover)
+        with translated(self.name, "put"):
+            self._redis.delete(self._names.moved(mover))
 
     # Looking
 
@@ -449,7 +507,7 @@ class StreamQueue:
         group = self._group()
         with translated(self.name, "depth"):
             consumers = self._redis.xinfo_consumers(self._names.stream, self._names.group)
-        back: int = sum(one["pending"] for one in consumers if one["name"] in (b"~spooltop", b"~later"))
+        back: int = sum(one["pending"] for one in consumers if one["name"] in (HANDED_BACK.encode(), LATER.encode()))
         lag = group.get("lag")
         return back + (int(lag) if lag is not None else self._counted_after(group["last-delivered-id"]))
 
@@ -458,7 +516,7 @@ class StreamQueue:
         last = self._group()["last-delivered-id"]
         names = self._names
         with translated(self.name, "peek"):
-            back = self._redis.xpending_range(names.stream, names.group, "-", "+", 1, consumername="~spooltop")
+            back = self._redis.xpending_range(names.stream, names.group, "-", "+", 1, consumername=HANDED_BACK)
             if back:
                 return str(back[0]["message_id"].decode())
             seconds, micros = self._redis.time()
@@ -553,6 +611,16 @@ def _guarantees(durability: Durability, key_window: float | None, durable: bool)
         yield Guarantee.KEY_FOREVER
     if durability is Durability.ALWAYS or (durable and durability is Durability.ASKED):
         yield Guarantee.DURABLE
+
+
+def _make_group(connection: Any, stream: str, group: str, address: str) -> None:
+    """Makes a group that begins with the first entry, and its stream, as far as they are missing."""
+    with translated(address, "create"):
+        try:
+            connection.xgroup_create(stream, group, "0", mkstream=True)
+        except redis_errors.ResponseError as error:
+            if "BUSYGROUP" not in str(error):  # another worker was faster
+                raise
 
 
 def _no_group(groups: Sequence[Any], address: str) -> NotASpool:

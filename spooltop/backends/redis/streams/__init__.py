@@ -1,1 +1,1 @@
-"""Streams of a server, looked at: nothing here changes anything, and nothing needs the package redis."""
+"""Streams of a server, looked at: nothing here changes anything."""

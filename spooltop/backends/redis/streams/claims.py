@@ -90,7 +90,6 @@ class UndeliveredCounter:
 
 _UNTRIMMED = 10_000
 """Entries that are done, of a stream of which nothing was ever deleted."""
-BOXES = (Box.NEW, Box.CUR, Box.HELD, Box.REJECTED, Box.TRASH)
 
 
 def pending_of(look: Look, consumer: str) -> int:

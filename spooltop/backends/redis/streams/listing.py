@@ -11,8 +11,9 @@ from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Key
 
-from ..client import ErrorReply, Reply
+from ..client import Reply, list_of, number_of, text_of
 from ..stream_names import StreamNames
+from ..trouble import ErrorReply
 from .rows import PendingEntry, claim_row, claims_of, entry_row, fields_by_name, heads_of, waiting_row
 from .server import (
     CLAIMS,
@@ -27,9 +28,6 @@ from .server import (
     ServerTrouble,
     StreamServer,
     id_order,
-    list_of,
-    number_of,
-    text_of,
     told,
 )
 from .verdicts import JudgedMember
@@ -67,10 +65,9 @@ class StreamFetcher:
         found: list[Head] = []
         while len(found) < most:
             wanted = min(self.fitting(PAGE), most - len(found))
-            low, high = (begin, f"({found[-1][0]}") if back and found else (f"({found[-1][0]}" if found else begin, end)
-            first, last = (high, low) if back else (low, high)
-            plain: Command = ("XREVRANGE" if back else "XRANGE", self._names.stream, first, last, "COUNT", wanted)
-            reply = self._run(HEADS_BACK if back else HEADS, (first, last, wanted), plain)
+            span = _span(begin, end, found[-1][0] if found else "", back=back)
+            plain: Command = ("XREVRANGE" if back else "XRANGE", self._names.stream, *span, "COUNT", wanted)
+            reply = self._run(HEADS_BACK if back else HEADS, (*span, wanted), plain)
             with told():
                 some = heads_of(reply)
             found += some
@@ -80,20 +77,14 @@ class StreamFetcher:
 
     def skip(self, begin: str, end: str, most: int, *, back: bool = False) -> tuple[int, str]:
         """Returns how many entries, up to ``most``, lie between two ids, and the id of the last of them."""
-        count, last = 0, ""
-        while count < most:
-            wanted = min(self.fitting(_SKIPPED), most - count)
-            low, high = (begin, f"({last}") if back and last else (f"({last}" if last else begin, end)
-            first, to = (high, low) if back else (low, high)
-            plain: Command = ("XREVRANGE" if back else "XRANGE", self._names.stream, first, to, "COUNT", min(PAGE, wanted))
-            reply = self._run(SKIP_BACK if back else SKIP, (first, to, wanted), plain)
-            some, at = _skipped(reply)
-            if some == 0:
-                break
-            count, last = count + some, at
-            if some < (wanted if self._scripts else min(PAGE, wanted)):
-                break
-        return count, last
+
+        def page(last: str, wanted: int) -> tuple[Reply, int]:
+            span, shown = _span(begin, end, last, back=back), min(PAGE, wanted)
+            plain: Command = ("XREVRANGE" if back else "XRANGE", self._names.stream, *span, "COUNT", shown)
+            reply = self._run(SKIP_BACK if back else SKIP, (*span, wanted), plain)
+            return reply, wanted if self._scripts else shown
+
+        return _counted(page, self.fitting(_SKIPPED), most)
 
     def first_command(self, begin: str) -> Command:
         """Returns the command that asks for the first entry from an id on, to be sent along with others."""
@@ -134,18 +125,13 @@ class StreamFetcher:
 
     def skip_claims(self, consumer: str, begin: str, most: int) -> tuple[int, str]:
         """Returns how many claims of a consumer, up to ``most``, come from an id on, and the id of the last of them."""
-        count, last = 0, ""
-        while count < most:
-            wanted = min(_CLAIMS_SKIPPED, most - count)
+
+        def page(last: str, wanted: int) -> tuple[Reply, int]:
             low = f"({last}" if last else begin
             plain: Command = ("XPENDING", self._names.stream, self._names.group, low, "+", wanted, consumer)
-            some, at = _skipped(self._run(SKIP_CLAIMS, (self._names.group, low, wanted, consumer), plain))
-            if some == 0:
-                break
-            count, last = count + some, at
-            if some < wanted:
-                break
-        return count, last
+            return self._run(SKIP_CLAIMS, (self._names.group, low, wanted, consumer), plain), wanted
+
+        return _counted(page, _CLAIMS_SKIPPED, most)
 
     def delays(self, ids: list[str]) -> list[float | None]:
         """Returns when the delay of each message ends, in epoch seconds; None where it has none."""
@@ -196,6 +182,28 @@ class StreamFetcher:
 
 def _refused(text: str) -> bool:
     return text.startswith(("NOPERM", "ERR unknown command")) or "permissions" in text
+
+
+def _span(begin: str, end: str, last: str, *, back: bool) -> tuple[str, str]:
+    """Returns the ids between which a range goes on behind ``last``, in the order in which a command takes them."""
+    if back:
+        return f"({last}" if last else end, begin
+    return f"({last}" if last else begin, end
+
+
+def _counted(page: Callable[[str, int], tuple[Reply, int]], step: int, most: int) -> tuple[int, str]:
+    """Counts what comes in pages, up to ``most``, and returns the id of the last one too. ``page`` asks for so many behind an id,
+    and says how many the server was asked for."""
+    count, last = 0, ""
+    while count < most:
+        reply, wanted = page(last, min(step, most - count))
+        some, at = _skipped(reply)
+        if some == 0:
+            break
+        count, last = count + some, at
+        if some < wanted:
+            break
+    return count, last
 
 
 def _skipped(reply: Reply) -> tuple[int, str]:
@@ -341,23 +349,28 @@ class EntryPart(Part):
         return [entry_row(*head) for head in self._fetcher.heads(low, high, behind, back=True)][::-1]
 
 
-class _PendingPart(Part):
-    """Messages that the list of pending ones has under one consumer. ``now`` is the clock of the server."""
+class PendingPart(Part):
+    """Messages that the list of pending ones has under one consumer, with its verdict ``judged``; None: they were handed back.
+    ``delayed``: they wait for the end of a delay. ``now`` is the clock of the server."""
 
     def __init__(
-        self, fetcher: StreamFetcher, consumer: str, count: int, span: tuple[str, str] | None, now: Callable[[], float]
-    ) -> None:
+        self, fetcher: StreamFetcher, consumer: str, count: int, now: Callable[[], float], *,
+        judged: JudgedMember | None = None, span: tuple[str, str] | None = None, delayed: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(fetcher, count, "", span)
         self.consumer = consumer
+        self.judged = judged
         self._now = now
+        self._delayed = delayed
 
-    @abstractmethod
-    def row_of(self, claim: PendingEntry) -> Row:
+    def row_of(self, claim: PendingEntry, not_before: float | None = None) -> Row:
         """Makes the row of one message."""
-        ...
+        return waiting_row(claim, not_before) if self.judged is None else claim_row(claim, self.judged)
 
     def page(self, before: str, most: int) -> list[Row]:
-        return [self.row_of(one) for one in self._fetcher.claims(self.consumer, id_after(before), most, self._now())]
+        claims = self._fetcher.claims(self.consumer, id_after(before), most, self._now())
+        delays = self._fetcher.delays([one.id for one in claims]) if self._delayed else [None] * len(claims)
+        return [self.row_of(claim, delay) for claim, delay in zip(claims, delays, strict=True)]
 
     def skip(self, before: str, end: str, most: int) -> tuple[int, str]:
         if end == "+":
@@ -377,37 +390,6 @@ class _PendingPart(Part):
     def row(self, id: str) -> Row | None:
         found = self._fetcher.claims(self.consumer, id, 1, self._now())
         return self.row_of(found[0]) if found and found[0].id == id else None
-
-
-class ClaimPart(_PendingPart):
-    """Claims of one consumer."""
-
-    def __init__(
-        self, fetcher: StreamFetcher, judged: JudgedMember, span: tuple[str, str] | None, now: Callable[[], float]
-    ) -> None:
-        super().__init__(fetcher, judged.state.name, judged.state.pending, span, now)
-        self._judged = judged
-
-    def row_of(self, claim: PendingEntry) -> Row:
-        return claim_row(claim, self._judged)
-
-
-class WaitingPart(_PendingPart):
-    """Messages that were handed back. ``delayed``: they wait for the end of a delay."""
-
-    def __init__(
-        self, fetcher: StreamFetcher, consumer: str, count: int, now: Callable[[], float], *, delayed: bool = False
-    ) -> None:
-        super().__init__(fetcher, consumer, count, None, now)
-        self._delayed = delayed
-
-    def row_of(self, claim: PendingEntry) -> Row:
-        return waiting_row(claim, None)
-
-    def page(self, before: str, most: int) -> list[Row]:
-        claims = self._fetcher.claims(self.consumer, id_after(before), most, self._now())
-        delays = self._fetcher.delays([one.id for one in claims]) if self._delayed else [None] * len(claims)
-        return [waiting_row(claim, delay) for claim, delay in zip(claims, delays, strict=True)]
 
 
 class PagedListing:

@@ -11,24 +11,10 @@ from msgspec.structs import replace
 from spooltop.model.vocabulary import Box
 
 from ...surroundings import Connection
-from ..client import ErrorReply, Reply
+from ..client import Reply, fields_of, list_of, number_of, text_of
 from ..stream_names import StreamNames
-from ..trouble import Kind, Trouble, trouble_of_reply
-from .server import (
-    FIRST,
-    STREAM,
-    Command,
-    ServerTrouble,
-    StreamServer,
-    entry_time,
-    fields_of,
-    id_order,
-    list_of,
-    number_of,
-    section,
-    text_of,
-    told,
-)
+from ..trouble import ErrorReply, Kind, Trouble, trouble_of_reply
+from .server import FIRST, STREAM, Command, ServerTrouble, StreamServer, entry_time, id_order, section, told
 
 _FACTS_EVERY = 5.0
 """Seconds between two questions about the server itself."""

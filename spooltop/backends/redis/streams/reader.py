@@ -29,7 +29,6 @@ from ...row_listing import RowListing
 from ..client import Endpoint
 from ..stream_names import HANDED_BACK, LATER, StreamNames
 from .claims import (  # fmt: skip
-    BOXES,
     CounterFlow,
     SeenClaims,
     Undelivered,
@@ -45,14 +44,15 @@ from .claims import (  # fmt: skip
     verdict_counts,
     warnings,
 )
-from .listing import ClaimPart, EntryPart, PagedListing, Part, StreamFetcher, WaitingPart, in_order_of_ids
+from .listing import EntryPart, PagedListing, Part, PendingPart, StreamFetcher, in_order_of_ids
 from .look import Look, Looker
-from .rows import PendingEntry, aside_row, claim_row
+from .rows import PendingEntry, aside_row
 from .server import ServerTrouble, StreamChanges, StreamServer, entry_time, id_order
 from .verdicts import JudgedMember, PidJudge, judged_consumers
 
 LISTED_AT_MOST = 20_000
 """Messages among which a filter or an order looks that the server has no list for."""
+_BOXES = (Box.NEW, Box.CUR)
 _PERIOD = 1.0
 _FOLLOWED = 100
 _KEPT = 6
@@ -166,13 +166,13 @@ class StreamReader:
         seen_at = None if last is None else last.taken_at
         watch = Watch("away", why, _PERIOD, self._since, trouble.advice, seen_at)
         if last is None:
-            boxes = {box: BoxState(box, None, complete=False, error=why, as_of=now) for box in BOXES[:2]}
+            boxes = {box: BoxState(box, None, complete=False, error=why, as_of=now) for box in _BOXES}
             nothing = Capabilities.nothing(self._read_only or why)
             return Observation(
                 self._shown, "stream", now, False, boxes, absent=ABSENT, who=self._viewer(nothing), capabilities=nothing,
                 watch=watch,
             )  # fmt: skip
-        old = {box: replace(state, error=why if box in BOXES[:2] else "") for box, state in last.boxes.items()}
+        old = {box: replace(state, error=why if box in _BOXES else "") for box, state in last.boxes.items()}
         # What was seen last stays on the screen; nothing was measured since.
         return replace(
             last, taken_at=now, complete=False, boxes=old, flow=Flow(now, now, exact=False), consumers=None, watch=watch,
@@ -287,9 +287,9 @@ class StreamReader:
             last = look.group.last_delivered
             first = last if look.first is None or id_order(look.first) < id_order(last) else look.first
             found: list[Part] = [
-                WaitingPart(self._fetcher, HANDED_BACK, pending_of(look, HANDED_BACK), self._server_now),
+                PendingPart(self._fetcher, HANDED_BACK, pending_of(look, HANDED_BACK), self._server_now),
                 EntryPart(self._fetcher, self._undelivered.number, last, (first, look.last)),
-                WaitingPart(self._fetcher, LATER, pending_of(look, LATER), self._server_now, delayed=True),
+                PendingPart(self._fetcher, LATER, pending_of(look, LATER), self._server_now, delayed=True),
             ]
             return [part for part in found if part.count]
         if box is not Box.CUR:
@@ -299,7 +299,10 @@ class StreamReader:
             key=lambda one: (_RANKS.get(one.verdict, 3), -(one.state.idle or 0.0), one.state.name),
         )
         span = None if self._claims.oldest is None else (self._claims.oldest, look.group.last_delivered)
-        return [ClaimPart(self._fetcher, one, span, self._server_now) for one in holding]
+        return [
+            PendingPart(self._fetcher, one.state.name, one.state.pending, self._server_now, judged=one, span=span)
+            for one in holding
+        ]
 
     def _server_now(self) -> float:
         """The clock of the server, as far as it was heard: the time of a claim is told as its age."""
@@ -384,11 +387,6 @@ class StreamReader:
         holding = Holding(judged.owner.pid, claim.consumer, None, how, self._server_now() + claim.since)
         return Holders(escape(id), (holding,), True, ("a server knows consumers by their names, not by processes",))
 
-    def claim_row(self, id: str) -> Row | None:
-        """Returns the row of a claim as of now; None where nobody holds it. Raises ``ServerTrouble``."""
-        claim = self._fetcher.claim(id)
-        return None if claim is None else claim_row(claim, self._judged.get(claim.consumer))
-
     def current_step(self) -> str:
         return self._step
 
@@ -417,7 +415,7 @@ def _of_consumers(parts: Sequence[Part], query: ListQuery, now: float) -> list[P
     terms = [(term, wanted) for term, wanted in words.terms if isinstance(term, HeldBy | Pid | IsVerdict)]
     found: list[tuple[bool, Part]] = []
     for part in parts:
-        if not isinstance(part, ClaimPart):
+        if not isinstance(part, PendingPart) or part.judged is None:
             found.append((False, part))
             continue
         facts = MessageFacts(part.row_of(PendingEntry("0-0", part.consumer, now, 1)), now)

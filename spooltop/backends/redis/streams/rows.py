@@ -9,8 +9,9 @@ from msgspec import Struct
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box
 
-from ..client import Nonsense, Reply
-from .server import bytes_of, entry_time, list_of, number_of, text_of
+from ..client import Reply, bytes_of, list_of, number_of, text_of
+from ..trouble import Nonsense
+from .server import entry_time
 from .verdicts import JudgedMember
 
 

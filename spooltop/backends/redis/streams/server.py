@@ -9,22 +9,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from msgspec.structs import replace
+from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeout
 
 from spooltop.errors import NotASpool, Unavailable
 from spooltop.model.text import escape
 
 from ..address import Login, StreamAddress
-from ..client import Endpoint, ErrorReply, NoHandshake, Nonsense, RedisClient, Reply, WrongPassword
-from ..trouble import Kind, Trouble, trouble_of_connection, trouble_of_nonsense, trouble_of_reply
+from ..client import Endpoint, RedisClient, Reply, fields_of, list_of, text_of
+from ..trouble import ErrorReply, Kind, Nonsense, Trouble, trouble_of, trouble_of_connection
 
 # A server with streams, asked within limits of time and size; its failures are said in words.
 
 Command = Sequence[str | bytes | int]
 PATIENCE = 2.0
 """Seconds that one question may take in all."""
-_DEEPEST = 5
-_MOST = 1_000_000
-"""Elements of an array: one entry may have so many fields and values."""
 _BYTES = 64 << 20
 _REST = 3.0
 """Seconds after a question that was not answered in time, in which none is asked."""
@@ -45,44 +44,29 @@ class StreamServer:
     def __init__(
         self, endpoint: Endpoint, *, patience: float = PATIENCE, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self._client = RedisClient(endpoint, deepest=_DEEPEST, most=_MOST, denials=True)
+        self._client = RedisClient(endpoint)
         self._patience = patience
         self._monotonic = monotonic
         self._rest_until = 0.0
         self._timed_out = trouble_of_connection(TimeoutError())
 
-    def ask(self, *commands: Command, seconds: float | None = None, at_most: int = _BYTES) -> list[Reply]:
+    def ask(self, *commands: Command) -> list[Reply]:
         """Returns the answers to these commands, sent together; a command that failed has an ``ErrorReply``. Raises
         ``ServerTrouble``. After a question that was not answered in time it raises that at once for some seconds, so that nobody
         who waits for the reader waits for one question after another."""
         if self._monotonic() < self._rest_until:
             raise ServerTrouble(self._timed_out)
-        with told(), self._resting(self._patience if seconds is None else seconds) as allowed:
-            return self._asked(commands, allowed, at_most)
-
-    def _asked(self, commands: Sequence[Command], seconds: float, at_most: int) -> list[Reply]:
-        used_before = self._client.connected
-        self._client.begin(seconds, at_most)
+        self._client.begin(self._patience, _BYTES)
         try:
-            return self._client.ask(*commands)
-        except TimeoutError:
-            raise
-        except OSError:
-            if not used_before:
-                raise
-        self._client.begin(seconds, at_most)  # the server was restarted, or closed an idle connection
-        return self._client.ask(*commands)
-
-    @contextmanager
-    def _resting(self, seconds: float) -> Iterator[float]:
-        try:
-            yield seconds
-        except TimeoutError as error:
-            what = f"no answer from the server within {seconds:g} s"
-            late = Trouble(Kind.AWAY, what, "look at the network, and at its log")
-            self._timed_out = trouble_of_connection(error) if isinstance(error, NoHandshake) else late
+            with told():
+                return self._client.ask(*commands)
+        except RedisTimeout as error:
+            late = trouble_of(error)
+            if late == trouble_of_connection(TimeoutError()):
+                late = Trouble(Kind.AWAY, f"no answer from the server within {self._patience:g} s", late.advice)
+            self._timed_out = late
             self._rest_until = self._monotonic() + _REST
-            raise ServerTrouble(self._timed_out) from None
+            raise ServerTrouble(late) from None
 
     @property
     def ends(self) -> tuple[str, str] | None:
@@ -95,56 +79,22 @@ class StreamServer:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Raises what goes wrong with a server as ``ServerTrouble``, in words without a secret."""
+    """Raises what goes wrong with a server as ``ServerTrouble``, in words without a secret; but for what took too long."""
     try:
         yield
-    except (WrongPassword, ErrorReply) as error:
-        raise ServerTrouble(trouble_of_reply(str(error))) from None
-    except Nonsense as nonsense:
-        raise ServerTrouble(trouble_of_nonsense(str(nonsense))) from None
-    except OSError as error:
-        raise ServerTrouble(trouble_of_connection(error)) from None
+    except RedisTimeout:
+        raise
+    except (RedisError, ErrorReply, Nonsense) as error:
+        raise ServerTrouble(trouble_of(error)) from None
     except (IndexError, KeyError, TypeError, ValueError) as error:  # an answer of another shape
-        raise ServerTrouble(trouble_of_nonsense(f"not what was asked for ({type(error).__name__})")) from None
+        raise ServerTrouble(trouble_of(Nonsense(f"not what was asked for ({type(error).__name__})"))) from None
 
 
 # Answers of a server, checked and turned into plain values; and the ids of entries.
 
 ZERO = "0-0"
 """The id before all others."""
-_ID = re.compile(r"([0-9]{1,20})-([0-9]{1,20})\Z")
-
-
-def list_of(reply: Reply) -> list[Reply]:
-    """Returns an array. Raises the error that the server answered, or ``Nonsense``."""
-    if not isinstance(reply, list):
-        raise _unexpected(reply)
-    return reply
-
-
-def bytes_of(reply: Reply) -> bytes:
-    if not isinstance(reply, bytes):
-        raise _unexpected(reply)
-    return reply
-
-
-def text_of(reply: Reply) -> str:
-    """Returns a name as ``os.fsdecode`` gives it: it is escaped before anyone reads it."""
-    return bytes_of(reply).decode("utf-8", "surrogateescape")
-
-
-def number_of(reply: Reply) -> int:
-    if not isinstance(reply, int):
-        raise _unexpected(reply)
-    return reply
-
-
-def fields_of(reply: Reply) -> dict[str, Reply]:
-    """Returns the pairs of a flat array, as the XINFO commands answer them."""
-    flat = list_of(reply)
-    if len(flat) % 2:
-        raise Nonsense("a field without a value")
-    return {text_of(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+ID = re.compile(r"([0-9]{1,20})-([0-9]{1,20})\Z")
 
 
 def section(reply: Reply) -> Mapping[str, str]:
@@ -161,7 +111,7 @@ def id_order(id: str) -> tuple[int, int]:
     >>> id_order("9-1") < id_order("10-0") < id_order("10-2")
     True
     """
-    found = _ID.match(id)
+    found = ID.match(id)
     if found is None:
         raise Nonsense("an id that is none")
     return int(found[1]), int(found[2])
@@ -174,10 +124,6 @@ def entry_time(id: str) -> float:
     1763900000.123
     """
     return id_order(id)[0] / 1000
-
-
-def _unexpected(reply: Reply) -> Exception:
-    return reply if isinstance(reply, ErrorReply) else Nonsense("another answer than what was asked for")
 
 
 # Lua scripts that only read. They spare the network the contents of entries, and run with EVAL_RO on a replica too. Each looks
