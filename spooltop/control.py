@@ -14,11 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from msgspec.structs import replace
-
-from spooltop.model.row import Payload
 
 from .engine.arguments import closed
 from .errors import Closed, Refused
@@ -28,37 +26,29 @@ from .model.look.snapshot import Snapshot
 from .model.operations.plan import Item, OperationRecord, Plan, Result
 from .model.operations.results import AuditTrail, TrackedMessage
 from .model.protocols import Listing, ListProgress, ListQuery
+from .model.row import Payload
 from .model.vocabulary import Action, Json, Key
-from .observe.mutes import MuteFile
 from .opening import ControlParts
 from .run_each import call_watched
 
 if TYPE_CHECKING:
-    from spooltop.operate.operations import Operations
-
-    from .model.kept_view import KeptView
     from .model.look.consumers import ConsumerList
-    from .observe.kept_views import ViewFile
+    from .model.protocols import KeptView
+    from .operate.operations import Operations
 
 
-# Keeps the files of an object open while it is called, also if another thread closes it meanwhile.
+# Keeps the files of a Control open while it is called, also if another thread closes it meanwhile.
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class OpenCalls:
-    """Running calls of an object, each a ``with`` block that raises ``Closed`` after ``close``. ``path`` is named in the error;
-    ``release`` closes the files, once, when the object is closed and the last call has ended. Thread-safe. ``patience``: seconds
-    after which a call that is ``while_watched`` and hangs is left behind; ``step`` names what it is at."""
+    """Running calls of a Control, each a ``with`` block that raises ``Closed`` after ``close``. ``path`` is named in the error;
+    ``release`` closes the files, once, when the Control is closed and the last call has ended. Thread-safe."""
 
-    def __init__(
-        self, path: str, what: str, release: Callable[[], None], *, patience: float = math.inf, step: Callable[[], str] = str
-    ) -> None:
-        self.path = path
-        self.patience = patience
-        self.step = step
-        self._what = what
+    def __init__(self, path: str, release: Callable[[], None]) -> None:
+        self._path = path
         self._release = release
         self._counting = threading.RLock()
         self._running = 0
@@ -67,7 +57,7 @@ class OpenCalls:
     def __enter__(self) -> None:
         with self._counting:
             if self._closed:
-                raise closed(self.path, self._what)
+                raise closed(self._path, "Control")
             self._running += 1
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
@@ -91,36 +81,26 @@ class OpenCalls:
             self.__exit__(None, None, None)
 
 
-class HasCalls(Protocol):
-    """Object whose methods are decorated with ``while_open``."""
-
-    @property
-    def _calls(self) -> OpenCalls: ...
-
-
-T = TypeVar("T", bound=HasCalls)
-
-
-def while_open(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
-    """Makes a method of a closed object raise ``Closed``, and keeps its files open during a call."""
+def while_open(method: Callable[Concatenate[Control, P], R]) -> Callable[Concatenate[Control, P], R]:
+    """Makes a method of a closed Control raise ``Closed``, and keeps its files open during a call."""
 
     @wraps(method)
-    def called(self: T, /, *arguments: P.args, **options: P.kwargs) -> R:
+    def called(self: Control, /, *arguments: P.args, **options: P.kwargs) -> R:
         with self._calls:
             return method(self, *arguments, **options)
 
     return called
 
 
-def while_watched(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+def while_watched(method: Callable[Concatenate[Control, P], R]) -> Callable[Concatenate[Control, P], R]:
     """As ``while_open``, for a method that reads a file system, which may never answer: raises ``DoesNotAnswer`` then, where the
-    object has not endless patience."""
+    Control has not endless patience."""
     is_open = while_open(method)
 
     @wraps(method)
-    def called(self: T, /, *arguments: P.args, **options: P.kwargs) -> R:
-        calls = self._calls
-        return call_watched(partial(is_open, self, *arguments, **options), calls.patience, calls.path, calls.step)
+    def called(self: Control, /, *arguments: P.args, **options: P.kwargs) -> R:
+        call = partial(is_open, self, *arguments, **options)
+        return call_watched(call, self._patience, self.target, self._reader.current_step)
 
     return called
 
@@ -145,9 +125,9 @@ class Control:
         self._open_operations = parts.operations
         self._opened: Operations | None = None
         self._opening = threading.Lock()
-        self._calls = OpenCalls(
-            self.target, "Control", self._release, patience=patience, step=parts.reader.current_step
-        )
+        self._calls = OpenCalls(self.target, self._release)
+        self._patience = patience
+        """Seconds after which a call that is ``while_watched`` and hangs is left behind."""
         self._observer = parts.observer
         self._snapshots = parts.snapshots
         self._redactor = parts.redactor
@@ -156,7 +136,7 @@ class Control:
         self._mutes = parts.mutes
         self._locks = parts.locks
         self._beside = parts.beside
-        self._state = parts.state
+        self._views = parts.views
 
     @property
     def trash_retention(self) -> float:
@@ -269,31 +249,26 @@ class Control:
     def mute(self, source: str, seconds: float) -> float:
         """Hides the cursor problems of ``source`` for ``seconds``, and returns the end (epoch seconds). The mute is kept in this
         user's own state, for this target. Raises ``UsageError``, ``Refused``, ``Unreadable``."""
-        end = self._muting().set(source, seconds)
+        end = self._mutes.set(source, seconds)
         self._reader.wake()
         return end
 
     @while_open
     def unmute(self, source: str) -> bool:
         """Ends the mute; False if ``source`` was not muted. Raises as ``mute``."""
-        ended = self._muting().drop(source)
+        ended = self._mutes.drop(source)
         self._reader.wake()
         return ended
 
     @while_open
     def kept_view(self) -> KeptView:
         """Returns the view and the orders in which this user left the dashboard of this target the last time."""
-        return self._views().read()
+        return self._views.read()
 
     @while_open
     def keep_view(self, kept: KeptView) -> bool:
         """Keeps them in this user's own state; False where that is not possible."""
-        return self._views().write(kept)
-
-    def _views(self) -> ViewFile:
-        from .observe.kept_views import ViewFile
-
-        return ViewFile(self._state, self._identified.key)
+        return self._views.write(kept)
 
     @while_open
     def current_step(self) -> str:
@@ -388,11 +363,6 @@ class Control:
             for key in keys:
                 if (error := source.why_not(action, key)) is not None:
                     raise error
-
-    def _muting(self) -> MuteFile:
-        if self._mutes is None:
-            raise Refused("mute: there is no place to keep it", path=self.target)
-        return self._mutes
 
     def _operator(self, action: Action, id: str = "ID") -> Operations:
         if self._read_only is not None:

@@ -21,12 +21,12 @@ from .model.look.snapshot import Problem, Severity, Snapshot
 from .model.protocols import Reader
 from .model.redact import Redactor
 from .model.target import Target
-from .observe.mutes import MuteFile
 from .observe.observer import Observer
+from .observe.own_state import MuteFile, ViewFile
 from .settings import Settings, SettingsFiles
 
 if TYPE_CHECKING:
-    from spooltop.operate.operations import Operations
+    from .operate.operations import Operations
 
 
 # Makes a snapshot of what a reader observed: adds what is not the backend's, hides what the user wants hidden, has it judged.
@@ -40,7 +40,7 @@ class SnapshotMaker:
         observer: Observer,
         redactor: Redactor,
         *,
-        mutes: MuteFile | None = None,
+        mutes: MuteFile,
         polls: Callable[[Observation], tuple[Poll, ...]] | None = None,
         locks: Sequence[LockSource] = (),
         settings_files: SettingsFiles | None = None,
@@ -85,9 +85,7 @@ class SnapshotMaker:
         if self._settings_trouble:
             note = Problem("settings", Severity.NOTE, f"changed settings are not used: {self._settings_trouble}")
             snapshot = replace(snapshot, problems=(*snapshot.problems, note))
-        if self._mutes is None:
-            return snapshot
-        from .observe.mutes import apply_mutes
+        from .observe.own_state import apply_mutes
 
         return apply_mutes(snapshot, *self._mutes.ends())
 
@@ -112,8 +110,8 @@ class ControlParts(Struct, frozen=True):
 
     ``operations`` opens the operators on first use, so that reading does not wait for them; None for a target that has nothing to
     change. ``snapshots`` judges what the reader observes, by ``observer``. ``read_only`` says why nothing may be changed.
-    ``locks`` are shown among the target's own. ``beside`` wakes the reader. ``state`` is the folder of this user's own state.
-    """
+    ``locks`` are shown among the target's own. ``beside`` wakes the reader. ``mutes`` and ``views`` are kept in this user's own
+    state."""
 
     target: Target
     reader: Reader
@@ -123,10 +121,10 @@ class ControlParts(Struct, frozen=True):
     redactor: Redactor
     read_only: str | None
     clock: Callable[[], float]
-    mutes: MuteFile | None = None
+    mutes: MuteFile
+    views: ViewFile
     locks: tuple[LockSource, ...] = ()
     beside: SideWatch | None = None
-    state: str | None = None
 
 
 def open_parts(spec: str, wanted: Wanted) -> ControlParts:
@@ -140,8 +138,8 @@ def open_parts(spec: str, wanted: Wanted) -> ControlParts:
 
 def _open_parts(spec: str, wanted: Wanted, found: Settings) -> ControlParts:
     from .model.cursors import cursor_fields
-    from .observe.mutes import MuteFile, state_folder
     from .observe.observer import Observer
+    from .observe.own_state import MuteFile, ViewFile, state_folder
     from .observe.thresholds import Thresholds
     from .settings import SettingsFiles
 
@@ -178,7 +176,8 @@ def _open_parts(spec: str, wanted: Wanted, found: Settings) -> ControlParts:
     if opened.operator is not None:
         operations = partial(_operations, opened.operator, target, settings, syslog=wanted.syslog or found.syslog)
     return ControlParts(
-        target, opened.reader, operations, observer, snapshots, redactor, read_only, clock, mutes, locks, opened.beside, state
+        target, opened.reader, operations, observer, snapshots, redactor, read_only, clock, mutes,
+        ViewFile(state, target.key), locks, opened.beside,
     )
 
 

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from spooltop.engine.system.files import Content, NotRegular, read_small, why_mistrusted
 from spooltop.model.target import Target, full_name, has_password, has_scheme
-from spooltop.model.text import escape
+from spooltop.model.text import escape, parse_toml
 
 from .errors import UsageError
 from .observe.thresholds import PREFIX, Thresholds
@@ -236,8 +236,6 @@ def _of_file(file: str) -> dict[str, str]:
     if content is None:
         return {}
     data, status = content
-    from .model.toml import parse_toml  # most have no such file
-
     try:
         parsed = parse_toml(data.decode())
     except (ValueError, RecursionError) as error:

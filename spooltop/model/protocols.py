@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from .filters.selection import Selection
 from .look.locks import Holders
@@ -28,6 +28,16 @@ class Sort(Struct, frozen=True):
 
 FIRST_SORT: Mapping[str, Sort] = {"cur": Sort("verdict"), "tmp": Sort("verdict")}
 """The order in which a box is listed first, where it is not by age: the worst verdict, then who has it for the longest time."""
+
+
+class KeptView(Struct, frozen=True):
+    """The choices that are kept. ``view`` is the one in front ("": none is kept), ``sorts`` the orders of lists by their boxes
+    and "consumers". No filter is kept in force, because it would hide trouble from somebody who has forgotten it:
+    ``last_filter`` is only what ``n`` goes on with."""
+
+    view: str = ""
+    sorts: Mapping[str, Sort] = field(default_factory=dict)
+    last_filter: str = ""
 
 
 class ListQuery(Struct, frozen=True):

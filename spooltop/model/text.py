@@ -1,4 +1,4 @@
-"""Escapes names from disk before a person or a terminal reads them.
+"""Text that somebody else chose: escapes names before a person or a terminal reads them, and parses values, TOML and templates.
 
 A file name is bytes that somebody else chose: escape sequences, markup, bidirectional overrides, newlines. Nothing from a spool
 is shown or printed without ``escape``. The form is reversible, so it can be typed back.
@@ -47,6 +47,27 @@ def json_object(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) and end == len(text) else {}
+
+
+_DEEPEST = 32
+_PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.){0,200}"|'[^'\n]{0,200}')"""
+"""Part of a key. What is quoted has an end, as the search begins at each quotation mark; of longer parts a file has few."""
+_TOO_DEEP = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{{_DEEPEST}}}")
+"""Key of more parts than any file of ours has. ``tomllib`` keeps each beginning of a key: 15,000 parts take 9 s and 900 MB."""
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parses ``text``. Raises ``ValueError`` and ``RecursionError`` for what is not valid TOML, or too deep.
+
+    >>> parse_toml("claims.hosts = 'any'")
+    {'claims': {'hosts': 'any'}}
+    """
+    import tomllib  # takes 15 ms, and most have no such file
+
+    if found := _TOO_DEEP.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise ValueError(f"A key of more than {_DEEPEST} parts (at line {line}, column 1)")
+    return tomllib.loads(text)
 
 
 _ESCAPED = re.compile(rb"\\(\\|x([0-9a-fA-F]{2}))|\\|[^\\]+", re.DOTALL)
@@ -192,3 +213,21 @@ def suppressed_words(by_source: Mapping[str, int]) -> str:
     """
     each = ", ".join(f"{escape(source) or 'without a source'} {many:,}" for source, many in sorted(by_source.items()))
     return f"duplicates suppressed: {sum(by_source.values()):,} ({each})" if by_source else ""
+
+
+# Fills in the placeholders, in braces, in the text of test messages.
+
+PLACEHOLDERS = ("n", "count", "id", "source", "time")
+"""The message's number from 1, their total, its id, its source ("" without one), the time (epoch seconds, whole)."""
+
+_HOLE = re.compile(r"\{\{(%s)\}\}|\{(%s)\}" % (("|".join(PLACEHOLDERS),) * 2))
+
+
+def fill(text: str, words: Mapping[str, str]) -> str:
+    """Replaces each placeholder in ``text``. All other braces are unchanged, so that JSON need not be escaped; doubled braces
+    keep a placeholder as it is.
+
+    >>> fill('{"rowid": {n}, "of": {"id": "{id}"}, "as is": "{{n}}"}', {"n": "3", "id": "a"})
+    '{"rowid": 3, "of": {"id": "a"}, "as is": "{n}"}'
+    """
+    return _HOLE.sub(lambda hole: f"{{{hole[1]}}}" if hole[1] else words.get(hole[2], hole[0]), text)

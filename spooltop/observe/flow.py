@@ -35,10 +35,6 @@ class DepthHistory:
         self._cells: dict[int, float] = {}
         self._last: tuple[float, float] | None = None
 
-    def clear(self) -> None:
-        self._cells.clear()
-        self._last = None
-
     def add(self, at: float, depth: int | None) -> None:
         """Adds a sample. ``depth`` None (not visible) leaves the cell unwatched."""
         index = int(at // CELL)
@@ -76,9 +72,6 @@ class TrendWatch:
         self._shifted = 0
         self._listed_from = 0.0
         self._unsure = False
-
-    def clear(self) -> None:
-        self._samples.clear()
 
     def shift(self, since: float, by: int) -> None:
         """Removes ``by`` messages, which operators moved into the box after ``since``, from the series. Depths of this look and
@@ -156,11 +149,6 @@ class FlowHistory:
         self._before: float | None = None
         """Start of the last flow, in which what the next one counts as done has left."""
 
-    def clear(self) -> None:
-        self._counts.clear()
-        self._watched.clear()
-        self._before = None
-
     def add(self, flow: Flow) -> None:
         """Takes the flow of a look. What was not measured stays unwatched."""
         if not flow.measured or flow.until <= flow.since:
@@ -236,13 +224,6 @@ class RateWindow:
         self._completions: deque[Completion] = deque(maxlen=_MOST_COMPLETIONS)
         self._cached_at = 0.0
         self._cached: tuple[tuple[float, float, int] | None, _Measured] | None = None
-
-    def clear(self) -> None:
-        """Forgets everything, after a clock jump or a break in watching."""
-        self._flows.clear()
-        self._before = None
-        self._completions.clear()
-        self._cached = None
 
     def add(self, flow: Flow) -> None:
         if not flow.measured or flow.until < flow.since:
@@ -354,12 +335,6 @@ class HolderRates:
         self._before: tuple[float, bool] | None = None
         """Start of the last flow, and whether it was exact: the next one counts what left during it."""
         self._claimed_at: dict[str, float] = {}
-
-    def clear(self) -> None:
-        """Forgets everything, after a clock jump or a break in watching."""
-        self._cells.clear()
-        self._before = None
-        self._claimed_at.clear()
 
     def add(self, flow: Flow) -> None:
         """Takes the flow of one look."""

@@ -43,9 +43,6 @@ class WaitingWatch:
         self._taken_at: float | None = None
         self._depth: int | None = None
 
-    def clear(self) -> None:
-        self._waiting_since = self._taken_at = self._depth = None
-
     def add(self, observation: Observation) -> None:
         now = observation.taken_at
         box = observation.boxes.get(Box.NEW)
@@ -69,11 +66,6 @@ class WaitingWatch:
             self._waiting_since = now
         self._depth = depth
 
-    @property
-    def taken_at(self) -> float | None:
-        """When a message was last seen to be claimed; None if never."""
-        return self._taken_at
-
     def untouched(self, now: float) -> float | None:
         """Returns the seconds for which messages waited under watch and none was claimed; None if none wait."""
         if self._waiting_since is None:
@@ -91,19 +83,12 @@ _MOST = 100_000
 class FailingWatch:
     """Remembers the returns of the last five minutes."""
 
-    def __init__(self, attempts: int, releases: int) -> None:
-        self.attempts = attempts
-        self.releases = releases
+    def __init__(self) -> None:
         self._returns: deque[Return] = deque(maxlen=_MOST)
         self._recovered: dict[str, float] = {}
         self._since: float | None = None
 
-    def clear(self) -> None:
-        self._returns.clear()
-        self._recovered.clear()
-        self._since = None
-
-    def add(self, observation: Observation) -> Failing | None:
+    def add(self, observation: Observation, thresholds: Thresholds) -> Failing | None:
         now = observation.taken_at
         self._since = now if self._since is None else self._since
         self._returns.extend(one for one in observation.flow.returns if one.failed)
@@ -113,17 +98,17 @@ class FailingWatch:
         for id in [id for id, at in self._recovered.items() if at < now - WINDOW]:
             del self._recovered[id]
         often = Counter(one.id for one in self._returns)
-        together = len(self._returns) >= self.releases and not any(id in self._recovered for id in often)
+        together = len(self._returns) >= thresholds.failing_releases and not any(id in self._recovered for id in often)
         found = {
             one.id: one
             for one in observation.tried
-            if (one.attempts >= self.attempts and one.failed) or (together and one.id in often)
+            if (one.attempts >= thresholds.failing_attempts and one.failed) or (together and one.id in often)
         }
         if not found:
             return None
         messages = tuple(sorted(found.values(), key=lambda one: (-one.attempts, one.id)))
         watched = sum(often[id] for id in found)
-        if watched >= self.releases:
+        if watched >= thresholds.failing_releases:
             window: float | None = min(WINDOW, max(1.0, now - self._since))
             retries = watched
         else:
@@ -144,17 +129,21 @@ class Observer:
 
     def __init__(self, thresholds: Thresholds | None = None, cursor_fields: Mapping[str, str] | None = None) -> None:
         self.thresholds = thresholds or Thresholds()
+        self._cursors = CursorWatch(self.thresholds.cursor_window, cursor_fields)
+        self._last_at: float | None = None
+        self._jumped = 0.0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begins to watch, without a history of anything but the cursors."""
         self._flow = RateWindow()
         self._flow_history = FlowHistory()
         self._holders = HolderRates()
         self._trend = TrendWatch()
         self._waiting = WaitingWatch()
-        self._failing = FailingWatch(self.thresholds.failing_attempts, self.thresholds.failing_releases)
+        self._failing = FailingWatch()
         self._depths: dict[Box, DepthHistory] = {}
-        self._cursors = CursorWatch(self.thresholds.cursor_window, cursor_fields)
         self._watched_since: float | None = None
-        self._last_at: float | None = None
-        self._jumped = 0.0
 
     def add(self, observation: Observation) -> Snapshot:
         """Takes one look. Raises nothing for the contents of a spool."""
@@ -188,7 +177,7 @@ class Observer:
             thresholds=self.thresholds,
             watched=now - self._watched_since,
             untouched=self._waiting.untouched(now),
-            failing=self._failing.add(observation),
+            failing=self._failing.add(observation, self.thresholds),
         )
         return Snapshot(
             observation=observation,
@@ -213,7 +202,6 @@ class Observer:
     def use(self, thresholds: Thresholds) -> None:
         """Judges by other thresholds from the next look on."""
         self.thresholds = thresholds
-        self._failing.attempts, self._failing.releases = thresholds.failing_attempts, thresholds.failing_releases
         self._cursors.window = thresholds.cursor_window
 
     def highest(self, source: Json, file: Json = None) -> Json:
@@ -226,14 +214,7 @@ class Observer:
         jumped = observation.clock_jumped or 0.0
         back = self._last_at is not None and observation.taken_at < self._last_at
         if back or abs(jumped - self._jumped) > _JUMP:
-            self._flow.clear()
-            self._flow_history.clear()
-            self._holders.clear()
-            self._trend.clear()
-            self._waiting.clear()
-            self._failing.clear()
-            self._depths.clear()
-            self._watched_since = None
+            self._begin()
         self._jumped = jumped
 
 

@@ -19,7 +19,7 @@ from spooltop.model.text import escape
 from spooltop.model.units import age, at_most, count, fit, interval, percent, rate, size
 from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Box, Verdict
 
-from .cursors.history import NOT_ADVANCING, revert_words, writers_of
+from .cursors.history import NOT_ADVANCING, recent_of, revert_words, writers_of
 from .cursors.watch import CursorWatch
 from .flow import SLOPE_FROM, WINDOW, Trend
 from .thresholds import Thresholds
@@ -457,15 +457,15 @@ def _cursor(code: str, severity: Severity, text: str, cursor: Cursor, count: int
 
 
 def _reverted(seen: RuleInput, cursor: Cursor) -> str:
-    found = seen.cursor_watch.lost_updates(cursor.file, cursor.source, seen.now)
-    if not found or not found[1]:
+    history = seen.cursor_watch.history(cursor.file, cursor.source)
+    lost = history.lost_updates(seen.now) if history is not None else []
+    if history is None or not lost:
         return cursor.evidence
-    history, lost = found
     window = seen.thresholds.cursor_window
-    recent = [change for change in lost if change.at >= seen.now - window] or lost
+    recent = recent_of(lost, seen.now, window)
     text = revert_words(history, lost, seen.now, window=window, at_least=cursor.reverts_is_bound)
     carried = Counter(source for change in recent for source in change.advanced).most_common(1)
-    written = writers_of(recent, seen.now, window=window)
+    written = writers_of(recent)
     if written:
         text += f", written by {written[0][0]} ({written[0][1]} of {len(recent)})"
     elif carried:

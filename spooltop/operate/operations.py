@@ -412,7 +412,7 @@ class Operations:
         stop: Callable[[], bool] | None = None,
     ) -> Plan:
         """Pins the items of ``selection`` and changes nothing. Options: undo ``undoes`` (the id of an operation or its
-        beginning); inject ``count``, ``text`` (see ``model.template``) or ``file`` or ``size`` (bytes), ``source``, ``canary``;
+        beginning); inject ``count``, ``text`` (see ``model.text``) or ``file`` or ``size`` (bytes), ``source``, ``canary``;
         requeue ``hold_poison`` (holds messages at which so many consumers died that they may be the cause, and requeues the
         others); pause ``reason``; purge ``now`` (deletes without the trash); all ``rate`` (items per second).
 

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from spooltop.errors import SpooltopError
-from spooltop.model.kept_view import KeptView
+from spooltop.model.protocols import KeptView
 
 from .context import CommandContext
 from .control_protocol import ControlProtocol, SpoolsProtocol

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from spooltop.model.filters.selection import Selection
-from spooltop.model.kept_view import KeptView
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.locks import Holders
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.plan import Item, OperationRecord, Plan, Result
 from spooltop.model.operations.results import AuditTrail, TrackedMessage
-from spooltop.model.protocols import Listing, ListProgress, ListQuery
+from spooltop.model.protocols import KeptView, Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload
 from spooltop.model.target import Labels
 from spooltop.model.vocabulary import Action, Json, Key

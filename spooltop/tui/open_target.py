@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from spooltop.model.kept_view import KeptView
+from spooltop.model.protocols import KeptView
 
 from .context import View
 from .control_protocol import ControlProtocol

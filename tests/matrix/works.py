@@ -21,8 +21,8 @@ from spooltop.engine import Claim, CursorFile, FileTicketQueue, Spool, read_and_
 from spooltop.engine.system.files import Files
 from spooltop.errors import Refused, SpooltopError
 from spooltop.model.filters.selection import Selection
-from spooltop.model.kept_view import KeptView
 from spooltop.model.operations.plan import Outcome
+from spooltop.model.protocols import KeptView
 from spooltop.model.vocabulary import Action
 from spooltop.moving import forget_ended, move_messages
 from tests.builders import CursorWorld, LayoutWorld, LockWorld, SpoolWorld, World

@@ -13,9 +13,8 @@ import pytest
 
 from spooltop.control import Control, open_control
 from spooltop.errors import Refused, Unreadable, UsageError
-from spooltop.model.kept_view import KeptView
 from spooltop.model.look.snapshot import Severity
-from spooltop.model.protocols import Sort
+from spooltop.model.protocols import KeptView, Sort
 from tests.builders import CursorWorld
 from tests.clock import Clock
 from tests.needs import needs

@@ -13,7 +13,6 @@ from spooltop.errors import Refused, Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import Cursor
 from spooltop.model.filters.selection import Selection
-from spooltop.model.kept_view import KeptView
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow
 from spooltop.model.look.locks import Holders, Lock, LockHolder
 from spooltop.model.look.observation import BoxState, Disk, Observation, Pause, VerdictCounts, Viewer, Watch
@@ -31,7 +30,7 @@ from spooltop.model.operations.plan import (
     Result,
 )
 from spooltop.model.operations.results import AuditTrail, TrackedMessage
-from spooltop.model.protocols import ListProgress, ListQuery
+from spooltop.model.protocols import KeptView, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.target import Labels
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Json, Key, Owner, Verdict

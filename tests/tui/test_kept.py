@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spooltop.model.kept_view import KeptView
-from spooltop.model.protocols import Sort
+from spooltop.model.protocols import KeptView, Sort
 
 from .driving import Options, dashboard, several
 from .fake import FakeControl, claim, waiting

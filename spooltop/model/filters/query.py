@@ -26,7 +26,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -46,29 +46,6 @@ if TYPE_CHECKING:
 
 # The facts that a filter asks for: of messages, consumers, cursors, locks and operations alike. Texts are as shown, that is
 # escaped. A fact that is not known is None; of nothing else may be said that it is so, nor that not.
-
-class Facts(Protocol):
-    """Anything that a filter can be applied to. ``age`` is in seconds; ``pids`` and ``verdict`` are empty if there are none."""
-
-    @property
-    def texts(self) -> Iterable[str]: ...
-    @property
-    def ids(self) -> Collection[str]: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def age(self) -> float | None: ...
-    @property
-    def pids(self) -> Collection[int] | None: ...
-    @property
-    def holder(self) -> str | None: ...
-    @property
-    def tries(self) -> int | None: ...
-    @property
-    def verdict(self) -> str | None: ...
-    @property
-    def errors(self) -> Collection[str]: ...
-
 
 class MessageFacts:
     """The facts of a message at ``now`` (epoch seconds), each made when it is asked for: a filter reads a million rows."""
@@ -148,6 +125,10 @@ class Fields(Struct, frozen=True):
     errors: tuple[str, ...] = ()
 
 
+Facts: TypeAlias = MessageFacts | Fields
+"""Anything that a filter can be applied to. ``age`` is in seconds; ``pids`` and ``verdict`` are empty if there are none."""
+
+
 def cursor_facts(cursor: Cursor, now: float) -> Fields:
     """``age`` is the time since it moved."""
     source = escape(cursor.source)
@@ -218,126 +199,53 @@ class Words(Struct, frozen=True):
         return self.text if self.glob else _quote(self.text, always=always or "*" in self.text)
 
 
-class Text(Struct, frozen=True):
-    """Matches text anywhere in the shown fields, or with a glob one of them in full."""
+class Term(Struct, frozen=True):
+    """A condition on the fact that ``key`` names ("": text anywhere, or with a glob one of the texts in full).
 
+    ``words`` is what is compared, or how a number was written; ``number`` is that number, an age in seconds. With ``compare``
+    "=" a source is the words, and an empty one matches messages of no known source; without it a source contains them.
+    """
+
+    key: str
     words: Words
+    compare: str = ""
+    number: float = 0.0
 
     def holds(self, facts: Facts) -> bool | None:
-        return any(map(self.words.found_in, facts.texts))
+        match self.key:
+            case "":
+                return any(map(self.words.found_in, facts.texts))
+            case "src":
+                return facts.source == self.words.text if self.compare else self.words.found_in(facts.source)
+            case "id":
+                return any(map(self.words.found_in, facts.ids))
+            case "error":
+                return any(error and self.words.found_in(error) for error in facts.errors)
+            case "pid":
+                return None if facts.pids is None else self.number in facts.pids
+            case "age" | "tries":
+                number = facts.age if self.key == "age" else facts.tries
+                return None if number is None else COMPARE[self.compare](number, self.number)
+        text = facts.holder if self.key == "holder" else facts.verdict
+        return None if text is None else text == self.words.text
 
     def __str__(self) -> str:
         text = self.words.text
-        return self.words.quoted(always=bool(KEYED.fullmatch(text)) or text.startswith("!"))
+        match self.key:
+            case "":
+                return self.words.quoted(always=bool(KEYED.fullmatch(text)) or text.startswith("!"))
+            case "src":
+                return "src:" + ("=" if self.compare and text else "") + self.words.quoted(always=not text)
+            case "id" | "error":
+                return f"{self.key}:{self.words.quoted()}"
+            case "holder" | "verdict":
+                return f"{self.key}:{_quote(text)}"
+        return f"{self.key}:{'' if self.compare == '=' else self.compare}{text}"
 
 
-class Age(Struct, frozen=True):
-    """Matches by the time in the box."""
-
-    compare: str
-    text: str
-    seconds: float
-
-    def holds(self, facts: Facts) -> bool | None:
-        age = facts.age
-        return None if age is None else COMPARE[self.compare](age, self.seconds)
-
-    def __str__(self) -> str:
-        return f"age:{self.compare}{self.text}"
-
-
-class Source(Struct, frozen=True):
-    """Matches a source whose shown name contains the words, or with ``whole`` equals them. An empty name matches messages of no
-    known source."""
-
-    words: Words
-    whole: bool = False
-
-    def holds(self, facts: Facts) -> bool | None:
-        return facts.source == self.words.text if self.whole else self.words.found_in(facts.source)
-
-    def __str__(self) -> str:
-        return "src:" + ("=" if self.whole and self.words.text else "") + self.words.quoted(always=not self.words.text)
-
-
-class Id(Struct, frozen=True):
-    """Matches an id that contains the words."""
-
-    words: Words
-
-    def holds(self, facts: Facts) -> bool | None:
-        return any(map(self.words.found_in, facts.ids))
-
-    def __str__(self) -> str:
-        return f"id:{self.words.quoted()}"
-
-
-class Error(Struct, frozen=True):
-    """Matches by the end of the last attempt (``exit-1``, ``timeout``, ``died``), or the reason why it was set aside."""
-
-    words: Words
-
-    def holds(self, facts: Facts) -> bool | None:
-        return any(error and self.words.found_in(error) for error in facts.errors)
-
-    def __str__(self) -> str:
-        return f"error:{self.words.quoted()}"
-
-
-class Pid(Struct, frozen=True):
-    """Matches what this process holds, waits for or writes."""
-
-    pid: int
-
-    def holds(self, facts: Facts) -> bool | None:
-        pids = facts.pids
-        return None if pids is None else self.pid in pids
-
-    def __str__(self) -> str:
-        return f"pid:{self.pid}"
-
-
-class HeldBy(Struct, frozen=True):
+def held_by(name: str) -> Term:
     """Matches what the consumer of just this name holds."""
-
-    name: str
-
-    def holds(self, facts: Facts) -> bool | None:
-        holder = facts.holder
-        return None if holder is None else holder == self.name
-
-    def __str__(self) -> str:
-        return f"holder:{_quote(self.name)}"
-
-
-class Tries(Struct, frozen=True):
-    """Matches by the number of attempts."""
-
-    compare: str
-    number: int
-
-    def holds(self, facts: Facts) -> bool | None:
-        tries = facts.tries
-        return None if tries is None else COMPARE[self.compare](tries, self.number)
-
-    def __str__(self) -> str:
-        return f"tries:{'' if self.compare == '=' else self.compare}{self.number}"
-
-
-class IsVerdict(Struct, frozen=True):
-    """Matches what has this verdict."""
-
-    verdict: str
-
-    def holds(self, facts: Facts) -> bool | None:
-        verdict = facts.verdict
-        return None if verdict is None else verdict == self.verdict
-
-    def __str__(self) -> str:
-        return f"verdict:{_quote(self.verdict)}"
-
-
-Term: TypeAlias = Text | Age | Source | Id | Error | Pid | HeldBy | Tries | IsVerdict
+    return Term("holder", Words(name))
 
 
 def _matches_glob(glob: str, text: str) -> bool:
@@ -372,6 +280,8 @@ def _quote(text: str, *, always: bool = False) -> str:
 
 
 KEYS = ("age", "src", "source", "id", "pid", "holder", "tries", "verdict", "error")
+_TEXT_KEYS = ("", "src", "id", "error")
+"""Keys of terms about texts that are shown."""
 OLDER = operator.ge
 """Comparison of an age with "older than"."""
 _OPERATOR = re.compile(r"(>=|<=|>|<|=)?(.*)", re.DOTALL)
@@ -400,7 +310,7 @@ class Query(Struct, frozen=True):
     @property
     def texts(self) -> tuple[str, ...]:
         """The texts that what matches shows somewhere, longest first: to be pointed out in it."""
-        words = [term.words for term, wanted in self.terms if wanted and isinstance(term, Text | Source | Id | Error)]
+        words = [term.words for term, wanted in self.terms if wanted and term.key in _TEXT_KEYS]
         return tuple(sorted({piece for one in words for piece in one.pieces if piece}, key=lambda text: (-len(text), text)))
 
     @property
@@ -411,7 +321,7 @@ class Query(Struct, frozen=True):
     @property
     def needs_stat(self) -> bool:
         """True if a row's time may be needed, which the name alone may not contain."""
-        return any(isinstance(term, Age) for term, _ in self.terms)
+        return any(term.key == "age" for term, _ in self.terms)
 
     @property
     def plain_terms(self) -> tuple[bytes, ...]:
@@ -419,8 +329,8 @@ class Query(Struct, frozen=True):
         ``is_plain``)."""
         found = []
         for term, wanted in self.terms:
-            if wanted and isinstance(term, Text | Id | Source):
-                front = b",s=" if isinstance(term, Source) and term.whole else b""
+            if wanted and term.key in ("", "id", "src"):
+                front = b",s=" if term.key == "src" and term.compare else b""
                 found += [front + piece.encode() for piece in term.words.pieces if _PLAIN.fullmatch(piece)]
         return tuple(found)
 
@@ -428,14 +338,14 @@ class Query(Struct, frozen=True):
     def by_name(self) -> ByName | None:
         """Splits the query if a plain name in ``new`` decides it; None if a text may occur elsewhere than in the name."""
         if any(
-            isinstance(term, Id) or (isinstance(term, Text) and (term.words.glob or not _PLAIN.fullmatch(term.words.text)))
+            term.key == "id" or (not term.key and (term.words.glob or not _PLAIN.fullmatch(term.words.text)))
             for term, _ in self.terms
         ):
             return None
         return ByName(
-            tuple((term.words.text, wanted) for term, wanted in self.terms if isinstance(term, Text)),
-            tuple((COMPARE[t.compare], t.seconds, wanted) for t, wanted in self.terms if isinstance(t, Age)),
-            Query(tuple((term, wanted) for term, wanted in self.terms if not isinstance(term, Text | Age))),
+            tuple((term.words.text, wanted) for term, wanted in self.terms if not term.key),
+            tuple((COMPARE[term.compare], term.number, wanted) for term, wanted in self.terms if term.key == "age"),
+            Query(tuple((term, wanted) for term, wanted in self.terms if term.key not in ("", "age"))),
         )
 
     def could_match(self, name: bytes) -> bool:
@@ -543,7 +453,7 @@ def _term(word: _Word, verdicts: Collection[str]) -> tuple[Term, bool]:
         return _keyed(key, value, verdicts, quoted=quoted_at is not None), wanted
     if not text:
         raise UsageError("empty search term", advice="write some text, or a term such as age:>10m")
-    return Text(_words(text, quoted=quoted_at is not None)), wanted
+    return Term("", _words(text, quoted=quoted_at is not None)), wanted
 
 
 def _words(text: str, *, quoted: bool) -> Words:
@@ -556,37 +466,37 @@ def _keyed(key: str, value: str, verdicts: Collection[str], *, quoted: bool) -> 
     if key == "age":
         if compare in (None, "="):
             raise UsageError(f"age:{value} needs > or <", advice="write age:>10m or age:<5s")
-        return Age(str(compare), rest, parse_age(rest))
+        return Term(key, Words(rest), str(compare), parse_age(rest))
     if key == "tries":
-        return Tries(compare or "=", _number("tries", rest, "write tries:3 or tries:>3"))
+        return _number_term(key, compare or "=", rest, "write tries:3 or tries:>3")
     if key == "pid":
-        return Pid(_number("pid", value, "write pid:4312"))
+        return _number_term(key, "=", value, "write pid:4312")
     if key == "holder":
         if not value:
             raise UsageError("holder: needs a name", advice="write holder:worker-1")
-        return HeldBy(value)
+        return held_by(value)
     if key == "verdict":
         if value.lower() not in verdicts:
             raise UsageError(f"unknown verdict {value!r}", advice="use one of " + ", ".join(map(_as_word, verdicts)))
-        return IsVerdict(value.lower())
+        return Term(key, Words(value.lower()))
     if key in ("id", "error"):
         if not value:
             raise UsageError(f"{key}: needs a text", advice="write " + ("id:6548" if key == "id" else "error:exit-1"))
-        return (Id if key == "id" else Error)(_words(value, quoted=quoted))
+        return Term(key, _words(value, quoted=quoted))
     if not value and not quoted:
         raise UsageError("src: needs a name", advice='write src:imessage, or src:"" for messages of no known source')
     whole = value.startswith("=") or not value
-    return Source(Words(value.removeprefix("=")) if whole else _words(value, quoted=quoted), whole)
+    return Term("src", Words(value.removeprefix("=")) if whole else _words(value, quoted=quoted), "=" if whole else "")
 
 
 def _as_word(verdict: str) -> str:
     return f'"{verdict}"' if " " in verdict else str(verdict)
 
 
-def _number(key: str, text: str, advice: str) -> int:
+def _number_term(key: str, compare: str, text: str, advice: str) -> Term:
     if not re.fullmatch(r"[0-9]{1,18}", text):
         raise UsageError(f"invalid number in {key}:{text}", advice=advice)
-    return int(text)
+    return Term(key, Words(str(int(text))), compare, int(text))
 
 
 def _unknown_key(key: str, value: str) -> UsageError:

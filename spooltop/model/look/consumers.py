@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ..filters.query import HeldBy
+from ..filters.query import held_by
 from ..filters.selection import Selection
 from ..text import escape
 from ..vocabulary import Box, Owner, Verdict
@@ -112,7 +112,7 @@ class ConsumerRow(Struct, frozen=True):
         if self.token is not None:
             return Selection(box=Box.CUR, filter=self.token)
         if self.owner.name is not None:
-            return Selection(box=Box.CUR, filter=str(HeldBy(escape(self.owner.name))))
+            return Selection(box=Box.CUR, filter=str(held_by(escape(self.owner.name))))
         return Selection(box=Box.CUR, filter=f"pid:{self.owner.pid} !,c= verdict:{self.verdict}")
 
     def held(self, now: float) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -124,7 +124,8 @@ class CursorHistory:
         """Lost updates since it was watched, and those before that the journal has."""
         self.first_seen = seen_at
         self.written_at = at
-        self._back = 0
+        self.steps_back = 0
+        """Number of times it was seen to go back: lost updates and rewinds."""
         self.moved_at: float = at
         self.moved_is_bound = True
         first = _section(at, value, write, shown(value, field), back=False)
@@ -141,7 +142,7 @@ class CursorHistory:
         self.writes: deque[float] = deque()
         self._forward: deque[float] = deque(maxlen=_GAPS + 1)
         self._seen: dict[str, int] = {self.key(value): 0}
-        self._top: Json = value
+        self.top: Json = value
         """The high-water mark; for tokens without order the newest that was ever seen."""
 
     def key(self, value: Json) -> str:
@@ -201,15 +202,15 @@ class CursorHistory:
         over = self._moves_since(key) if step < 0 else None
         self.changes.append(Change(at, self.value, value, step < 0, write, over))
         if step < 0:
-            self._back += 1
+            self.steps_back += 1
             self._judge(self.changes[-1], known=key in self._seen)
         if step > 0:
             self._forward.append(at)
         if key not in self._seen:
             self._seen[key] = max(self._seen.values(), default=-1) + 1
-        comparable = self.step(self._top, value)
+        comparable = self.step(self.top, value)
         if comparable == 1 or (comparable is None and step > 0 and not self._behind_token(value)):
-            self._top = value
+            self.top = value
         self.value = value
         self.moved_at, self.moved_is_bound = at, False
         self._trim()
@@ -268,7 +269,7 @@ class CursorHistory:
 
     def _behind_token(self, value: Json) -> bool:
         """True if the high-water mark is a token that came later than ``value``."""
-        top = self._seen.get(self.key(self._top))
+        top = self._seen.get(self.key(self.top))
         return order(self.pick(value)) is None and top is not None and top > self._seen.get(self.key(value), top)
 
     def add_journaled(self, one: CursorWrite, now: float, *, known: bool = False) -> None:
@@ -308,14 +309,10 @@ class CursorHistory:
         self.write(at, one.new, Write(held_by=(one.writer,), writer=one.writer, journaled=True))
 
     @property
-    def top(self) -> Json:
-        return self._top
-
-    @property
     def below_top(self) -> bool:
         """True if it is below its high-water mark."""
-        step = self.step(self.value, self._top)
-        return step == 1 if step is not None else self.key(self.value) != self.key(self._top)
+        step = self.step(self.value, self.top)
+        return step == 1 if step is not None else self.key(self.value) != self.key(self.top)
 
     def recovered(self, change: Change) -> bool:
         """True if it has since passed the value that it had when ``change`` reverted it."""
@@ -333,20 +330,9 @@ class CursorHistory:
         return [change for change in self.changes if change.lost and change.at >= now - _REMEMBERED]
 
     @property
-    def steps_back(self) -> int:
-        """Number of times it was seen to go back: lost updates and rewinds."""
-        return self._back
-
-    @property
     def every(self) -> float | None:
         """The learnt interval between forward moves (the median), None before three of them."""
-        gaps = self._gaps(self._forward)
-        return _median(gaps) if len(gaps) >= _FEWEST_GAPS else None
-
-    def written_every(self, times: deque[float]) -> float | None:
-        """Returns the learnt interval between ``times``: its ``writes``, or its ``journal_writes``."""
-        gaps = self._gaps(times)[-_GAPS:]
-        return _median(gaps) if len(gaps) >= _FEWEST_GAPS else None
+        return usual_interval(self._forward)
 
     @property
     def all_journaled(self) -> bool:
@@ -356,13 +342,9 @@ class CursorHistory:
     def explained(self, times: deque[float] | None = None) -> float | None:
         """Returns the seconds of silence that are normal for it: three times the usual interval, or 1.5 times the longest.
         Intervals are between its forward moves, or between ``times``."""
-        gaps = self._gaps(self._forward if times is None else times)[-_GAPS:]
-        return max(3 * _median(gaps), 1.5 * max(gaps)) + 2.0 if len(gaps) >= _FEWEST_GAPS else None
-
-    @staticmethod
-    def _gaps(times: deque[float]) -> list[float]:
-        moments = list(times)
-        return [later - earlier for earlier, later in itertools.pairwise(moments) if later > earlier]
+        times = self._forward if times is None else times
+        usual = usual_interval(times)
+        return None if usual is None else max(3 * usual, 1.5 * max(_gaps(times))) + 2.0
 
 
 def _section(at: float, value: Json, write: Write, words: str, *, back: bool) -> CursorSection:
@@ -372,10 +354,15 @@ def _section(at: float, value: Json, write: Write, words: str, *, back: bool) ->
     )  # fmt: skip
 
 
-def _median(values: Sequence[float]) -> float:
-    """Returns the lower of the two middle values if there are two: between the interval of a poller and one pause of it, their
-    mean would be an interval that never occurred."""
-    return sorted(values)[(len(values) - 1) // 2]
+def _gaps(times: deque[float]) -> list[float]:
+    return [later - earlier for earlier, later in itertools.pairwise(times) if later > earlier][-_GAPS:]
+
+
+def usual_interval(times: deque[float]) -> float | None:
+    """Returns the median interval between ``times``, None before three of them; the lower of the two middle values if there are
+    two: between the interval of a poller and one pause of it, their mean would be an interval that never occurred."""
+    gaps = sorted(_gaps(times))
+    return gaps[(len(gaps) - 1) // 2] if len(gaps) >= _FEWEST_GAPS else None
 
 
 # Judges one source's history: a verdict of one word, with evidence. Pure. No limit is set by hand except for the first minutes:
@@ -402,7 +389,7 @@ def judge(
     recent = [change for change in lost if change.at >= now - window]
     if lost and (len(recent) > 1 or not history.recovered(lost[-1])):
         words = revert_words(history, lost, now, window=window, at_least=at_least)
-        return "reverted", words + suspects(recent or lost) + _written_by(recent or lost), len(recent or lost)
+        return "reverted", words + _writers_words(recent or lost), len(recent or lost)
     before = f"; reverted {len(lost)}×, last {age(now - lost[-1].at)} ago" if lost else ""
     if history.below_top:
         back = next((change for change in reversed(history.changes) if change.back), None)
@@ -482,7 +469,7 @@ def _stopped(history: CursorHistory, now: float, *, shared: bool) -> str:
     limit = history.explained(times)
     if limit is None or silent <= limit or (shared and not history.all_journaled):
         return ""
-    words = f"not written for {age(silent)}, every {interval(history.written_every(times))} before"
+    words = f"not written for {age(silent)}, every {interval(usual_interval(times))} before"
     return words if history.repeats_ever else f"{words}; or nothing was new: it was never written without a move"
 
 
@@ -498,34 +485,32 @@ def revert_words(
     return f"reverted {history.shown(last.old)}→{history.shown(last.new)}, {bound}{often}"
 
 
-def suspected_writers(lost: Sequence[Change], now: float, *, window: float) -> tuple[tuple[str, int], ...]:
-    """Counts, of the lost updates that ``judge`` counts, in how many writes each other source advanced: (source, count), most
-    first."""
-    recent = [change for change in lost if change.at >= now - window] or lost
-    times = Counter(source for change in recent for source in change.advanced)
-    return tuple(sorted(times.items(), key=lambda item: (-item[1], item[0])))
+def recent_of(lost: Sequence[Change], now: float, window: float) -> Sequence[Change]:
+    """Returns those of the last ``window`` seconds, or all of them if there are none."""
+    return [change for change in lost if change.at >= now - window] or lost
 
 
-def writers_of(lost: Sequence[Change], now: float, *, window: float) -> tuple[tuple[str, int], ...]:
-    """Counts those writes by writer, if it was seen: (writer, count), most first. A poller that is restarted each time is counted
+def suspected_writers(lost: Sequence[Change]) -> tuple[tuple[str, int], ...]:
+    """Counts in how many of these writes each other source advanced: (source, count), most first."""
+    return _most_first(source for change in lost for source in change.advanced)
+
+
+def writers_of(lost: Sequence[Change]) -> tuple[tuple[str, int], ...]:
+    """Counts these writes by writer, if it was seen: (writer, count), most first. A poller that is restarted each time is counted
     by its command."""
-    recent = [change for change in lost if change.at >= now - window] or lost
-    times = Counter(_name(change.writer) for change in recent if change.writer is not None)
-    return tuple(sorted(times.items(), key=lambda item: (-item[1], item[0])))
+    return _most_first(_name(change.writer) for change in lost if change.writer is not None)
 
 
-def suspects(lost: Sequence[Change], *, most: int = 2) -> str:
-    """Names the sources that advanced in those writes. The writer itself was not seen, so they are only suspects."""
-    times = suspected_writers(lost, 0.0, window=0.0)
-    if not times:
-        return ""
-    words = ", ".join(f"{escape(source)} advanced in {n} of {len(lost)}" for source, n in times[:most])
-    return f"; {words} of these writes"
+def _most_first(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
 
 
-def _written_by(lost: Sequence[Change]) -> str:
-    times = writers_of(lost, 0.0, window=0.0)
-    return "".join(f"; {n} written by {name}" for name, n in times[:1])
+def _writers_words(lost: Sequence[Change]) -> str:
+    """Names the sources that advanced in those writes, and who wrote most of them. Where no writer was seen, the sources are only
+    suspects."""
+    advanced = ", ".join(f"{escape(source)} advanced in {n} of {len(lost)}" for source, n in suspected_writers(lost)[:2])
+    written = "".join(f"; {n} written by {name}" for name, n in writers_of(lost)[:1])
+    return (f"; {advanced} of these writes" if advanced else "") + written
 
 
 def _name(writer: LockHolder | None) -> str:

@@ -14,13 +14,13 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from spooltop.model.cursors import Cursor, CursorSection, CursorSource, CursorVersion, CursorWrite, Poll
+from spooltop.model.cursors import Cursor, CursorSource, CursorVersion, CursorWrite, Poll
 from spooltop.model.look.locks import LockHolder
 from spooltop.model.text import escape
 from spooltop.model.units import age
 from spooltop.model.vocabulary import Json
 
-from .history import OFTEN, RING, Change, CursorHistory, Write, judge, key_of, on_a_server, suspected_writers, writers_of
+from .history import OFTEN, RING, CursorHistory, Write, judge, key_of, on_a_server, recent_of, suspected_writers, writers_of
 from .polls import PollHistory
 
 # A cursor file that is watched: the history of each source that it ever had, from its versions and its journal.
@@ -262,8 +262,10 @@ class WatchedFile:
         return found
 
     def _journaled(self, write: Write, source: str, history: CursorHistory, value: Json, lines: list[CursorWrite]) -> Write:
-        """Returns ``write`` with its writer if one of the lines describes it."""
-        one = next((one for one in lines if one.source == source and _is_of(one, history, value)), None)
+        """Returns ``write`` with its writer if one of the lines describes it: from the current value to ``value``."""
+        key = history.key(value)
+        ours = (one for one in lines if one.source == source and history.is_at(one.old) and history.key(one.new) == key)
+        one = next(ours, None)
         if one is None:
             return write
         lines.remove(one)
@@ -288,11 +290,6 @@ class WatchedFile:
 def _besides(names: Sequence[str], name: str) -> tuple[str, ...]:
     """The first ``_OTHERS`` of ``names`` without ``name``."""
     return tuple(itertools.islice((other for other in names if other != name), _OTHERS))
-
-
-def _is_of(one: CursorWrite, history: CursorHistory, value: Json) -> bool:
-    """True if the line describes the write that brings the source from its current value to ``value``."""
-    return history.is_at(one.old) and history.key(one.new) == history.key(value)
 
 
 def _differs(before: Mapping[str, Json], after: Mapping[str, Json], name: str) -> bool:
@@ -352,11 +349,10 @@ class CursorWatch:
         """Files that do not parse now: path → (reason, number of sources that they had)."""
         return {file.path: (file.error, len(file.histories)) for file in self._files.values() if file.error}
 
-    def lost_updates(self, path: str, source: str, now: float) -> tuple[CursorHistory, list[Change]] | None:
-        """Returns the lost updates of a source in a file, oldest first, with its history."""
+    def history(self, path: str, source: str) -> CursorHistory | None:
+        """Returns the history of a source in a file, None if it has none."""
         file = self._files.get(path)
-        history = file.histories.get(source) if file else None
-        return None if history is None else (history, history.lost_updates(now))
+        return file.histories.get(source) if file else None
 
     @property
     def left_out(self) -> Mapping[str, int]:
@@ -373,8 +369,7 @@ class CursorWatch:
 
     def moves(self, path: str, source: str) -> int:
         """Counts the changes of the source's value that were seen."""
-        file = self._files.get(path)
-        history = file.histories.get(source) if file else None
+        history = self.history(path, source)
         return len(history.changes) if history else 0
 
     def _cursors(self, file: WatchedFile, now: float) -> Iterator[Cursor]:
@@ -398,6 +393,8 @@ class CursorWatch:
             if verdict == "reverted" != before:
                 recent = by_log
             lost = history.lost_updates(now)
+            recent_losses = recent_of(lost, now, self.window)
+            times = {change.at for change in lost}
             writes = sum(1 for at in history.writes if at >= since)
             behind, exact = file.behind.get(source, (None, True))
             if not file.in_file:
@@ -419,10 +416,10 @@ class CursorWatch:
                 reverts=history.reverts + by_log,
                 reverts_recent=recent,
                 reverts_is_bound=bool(unread or by_log),
-                history=_with_losses(history, lost),
+                history=tuple(replace(one, lost=True) if one.back and one.at in times else one for one in history.ring),
                 lock_holders=file.lock_holders,
-                suspects=suspected_writers(lost, now, window=self.window),
-                reverted_by=writers_of(lost, now, window=self.window),
+                suspects=suspected_writers(recent_losses),
+                reverted_by=writers_of(recent_losses),
                 in_file=file.in_file,
                 behind=behind,
                 behind_is_bound=not exact,
@@ -460,8 +457,3 @@ class CursorWatch:
             gone = age(now - file.gone_since[source])
             return "missing", f"not in {name} for {gone}; last {history.shown(history.value)}", 0
         return judge(history, now, shared=file.shared, window=self.window, at_least=at_least)
-
-
-def _with_losses(history: CursorHistory, lost: Sequence[Change]) -> tuple[CursorSection, ...]:
-    times = {change.at for change in lost}
-    return tuple(replace(write, lost=True) if write.back and write.at in times else write for write in history.ring)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 
 from spooltop.errors import SpooltopError
-from spooltop.model.kept_view import KeptView
+from spooltop.model.protocols import KeptView
 
 from ..control_protocol import ControlProtocol
 from .worker import outcome

@@ -3,9 +3,11 @@ trusted, and every other is refused in one line that says what to do."""
 
 from __future__ import annotations
 
+import os
 import socket as sockets
 import ssl
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +20,7 @@ from redis import Redis
 from spooltop.control import open_control
 from spooltop.errors import UsageError
 from spooltop.model.vocabulary import Box
-from tests.cli.streams import Done, spooltop
+from tests.cli.streams import ROOT, Done, spooltop
 from tests.stream_servers import free_port, running
 
 
@@ -173,3 +175,13 @@ def test_what_is_wrong_with_a_certificate_is_said_in_words(
     monkeypatch.setattr(ssl.SSLContext, "wrap_socket", refuses)
     for done in _tried(f"rediss://localhost:{ports['localhost']}/0#jobs/work"):
         assert done.code == 5 and words in done.err and done.err.count("\n") == 1, done
+
+
+@pytest.mark.parametrize("words", ["status URL", "put URL", "locks . --redis-tickets URL"])
+def test_without_redis_py_one_line_names_the_command_that_installs_it(tmp_path: Path, words: str) -> None:
+    (tmp_path / "redis.py").write_text("raise ImportError")
+    command = [sys.executable, "-m", "spooltop", *words.replace("URL", "redis://127.0.0.1:1/0#jobs/work").split()]
+    environ = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    done = subprocess.run(command, input="x", env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr == "spooltop: a queue in Redis needs the package redis; pip install 'spooltop[redis]'\n"
+    assert (done.returncode, done.stdout) == (2, "")

@@ -94,8 +94,8 @@ def _shortened(value: Json) -> Json:
     """The short fields of an object, its cursor among them. For any other value only its length and a hash, since any
     part of it may be secret."""
     fields = value.items() if isinstance(value, dict) else ()
-    short = {name: item for name, item in fields if not isinstance(item, str | list | dict | int) or _is_short(item)}
-    short = dict(itertools.islice(((name, item) for name, item in short.items() if len(name) <= _FIELD), _FIELDS_AT_MOST))
+    brief = ((name, item) for name, item in fields if len(name) <= _FIELD and _is_short(item))
+    short = dict(itertools.islice(brief, _FIELDS_AT_MOST))
     if short:
         return short
     from hashlib import blake2b  # loads OpenSSL: only for large sections
@@ -104,8 +104,8 @@ def _shortened(value: Json) -> Json:
     return f"({len(text):,} characters, {blake2b(text.encode(), digest_size=6).hexdigest()})"
 
 
-def _is_short(item: str | list[Json] | dict[str, Json] | int) -> bool:
-    return isinstance(item, str | int) and len(json.dumps(item)) <= _FIELD
+def _is_short(item: Json) -> bool:
+    return not isinstance(item, list | dict) and (not isinstance(item, str | int) or len(json.dumps(item)) <= _FIELD)
 
 
 def _cut_off(problem: json.JSONDecodeError) -> bool:
@@ -116,14 +116,6 @@ def _cut_off(problem: json.JSONDecodeError) -> bool:
     if problem.msg.startswith("Invalid \\u"):
         return len(rest) <= len("uXXX")
     return problem.msg != "Extra data" and (not rest or any(word.startswith(rest) for word in _BEGUN))
-
-
-def parse_sections(data: bytes) -> tuple[dict[str, Json] | None, str]:
-    """Parses a shared file: its sections, and why it does not parse ("")."""
-    value, error = parse_value(data)
-    if error:
-        return None, error
-    return (value, "") if isinstance(value, dict) else (None, "not an object: one section for each source is expected")
 
 
 # Versions of a cursor file: each content that was read, with what identifies it.
@@ -144,6 +136,11 @@ class Version(Struct, frozen=True):
     error: str = ""
     handle: Handle | None = None
     unread: int | None = 0
+
+    @property
+    def content(self) -> tuple[tuple[int, int, int], str, int]:
+        """The state, the error and the hash of the bytes: equal for two versions with the same content."""
+        return self.state, self.error, hash(self.data)
 
 
 def read_version(name: str, folder: int, at: float, *, handles: bool = False) -> Version | None:
@@ -333,18 +330,15 @@ def folder_of(path: str, folders: list[tuple[str, int]]) -> Iterator[int]:
 _FILES_AT_MOST = 256
 _LIST_AT_MOST = 20_000
 _SHARED = "cursors.json"
+TEMP_BEGINS = ("cursors.json.", "cursors.tmp", "cursors.json~")
+"""Beginnings of the temporary names of its writers."""
 
 Holders = Callable[[os.stat_result], tuple[LockHolder, ...]]
 """Gives the holders of a lock on the file with this status."""
 
 
-def _content(version: Version) -> tuple[tuple[int, int, int], str, int]:
-    return version.state, version.error, hash(version.data)
-
-
 class _Known(Struct):
-    """The source as it was last seen. ``content`` is the state of the file, why it could not be read, and the hash of its
-    bytes."""
+    """The source as it was last seen, with the ``content`` of its file."""
 
     content: tuple[tuple[int, int, int], str, int]
     source: CursorSource
@@ -409,7 +403,7 @@ class CursorFiles:
         sources = [shared] if shared is not None else []
         folder = -1
         try:
-            folder = os.open("cursors", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            folder = os.open("cursors", _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
             self._follow(folder)
             if self._watcher is not None:
                 self._watcher.follow(folder)
@@ -435,9 +429,12 @@ class CursorFiles:
         one = self._file(path, name, fd, source, holders)
         if one is None:
             return None
-        if source is None and name == _SHARED:
-            one = self._with_temporary(one, folder, fd)
-        one = self._with_lock(one, fd)
+        temp_files = self._temporary(folder, fd) if source is None and name == _SHARED else one.temp_files
+        lock_there = _is_lock_there(fd)
+        if temp_files != one.temp_files or lock_there is not one.lock_there:
+            one = replace(one, temp_files=temp_files, lock_there=lock_there)
+            if path in self._known:  # not where it could not even be looked at
+                self._known[path].source = replace(one, earlier=()) if one.earlier else one
         return replace(one, journal=writes[name]) if name in writes else one
 
     def _file(self, path: str, name: str, fd: int, source: str | None, holders: Holders) -> CursorSource | None:
@@ -453,7 +450,7 @@ class CursorFiles:
         if versions is None and known is not None:
             if known.content[0] == (found.st_ino, found.st_mtime_ns, found.st_size):
                 return known.source
-        elif versions and known is not None and _content(versions[0]) == known.content:
+        elif versions and known is not None and versions[0].content == known.content:
             del versions[0]  # a new watch of the folder begins with what is there
         if not versions:
             if known is not None and versions is not None:
@@ -462,7 +459,7 @@ class CursorFiles:
             if now is None:
                 self._known.pop(path, None)
                 return None
-            versions = [replace(now, unread=0)] if versions is not None else [replace(now, unread=None)]
+            versions = [replace(now, unread=0 if versions is not None else None)]
         return self._changed(path, versions, source, holders(found))
 
     def _changed(
@@ -493,7 +490,7 @@ class CursorFiles:
             path, source is None, sections, error, inode, last.mtime, size, held_by, writer=self._writer(last), unread=unread,
             read_at=last.at, left_out=left_out, cut=cut,
         )  # fmt: skip
-        self._known[path] = _Known(_content(last), answer)
+        self._known[path] = _Known(last.content, answer)
         return replace(answer, earlier=tuple(earlier)) if earlier else answer
 
     def _writer(self, version: Version) -> LockHolder | None:
@@ -503,32 +500,16 @@ class CursorFiles:
         """Returns the sections, or why there are none; how many are left out, and which are cut."""
         if version.error:
             return None, version.error, 0, frozenset()
-        if source is None:
-            sections, error = parse_sections(version.data)
-        else:
-            value, error = parse_value(version.data)
-            sections = None if error else {source: value}
-        if sections is None or self._whole:
-            return sections, error, 0, frozenset()
+        value, error = parse_value(version.data)
+        if error:
+            return None, error, 0, frozenset()
+        sections = value if source is None else {source: value}
+        if not isinstance(sections, dict):
+            return None, "not an object: one section for each source is expected", 0, frozenset()
+        if self._whole:
+            return sections, "", 0, frozenset()
         sections, left_out, cut = within_budget(sections, len(version.data))
         return sections, "", left_out, cut
-
-    def _with_lock(self, source: CursorSource, fd: int) -> CursorSource:
-        """Notes if its lock exists. Returns the same object if nothing changed."""
-        there: bool | None
-        try:
-            there = stat.S_ISREG(os.stat(LOCK, dir_fd=fd, follow_symlinks=False).st_mode)
-        except OSError as problem:
-            there = False if isinstance(problem, FileNotFoundError) else None
-        if there is not source.lock_there:
-            source = self._kept(replace(source, lock_there=there))
-        return source
-
-    def _kept(self, source: CursorSource) -> CursorSource:
-        """Stores ``source`` without its earlier versions as the result for an unchanged file, and returns it."""
-        if source.path in self._known:  # not where it could not even be looked at
-            self._known[source.path].source = replace(source, earlier=()) if source.earlier else source
-        return source
 
     def _follow(self, fd: int, name: str | None = None) -> None:
         if self._writers is None:
@@ -538,13 +519,10 @@ class CursorFiles:
         except OSError:
             return  # its file system reports no writers
 
-    def _with_temporary(self, source: CursorSource, path: str, fd: int) -> CursorSource:
-        """Adds the temporary files that lie beside the file or were reported. Returns the same object if nothing changed."""
+    def _temporary(self, path: str, fd: int) -> tuple[str, ...]:
+        """The temporary files that lie beside the file or were reported."""
         reported = self._watcher.shared_names(fd) if self._watcher is not None else ()
-        temp_files = tuple(sorted({*self._beside(path, fd), *reported}))
-        if temp_files != source.temp_files:
-            source = self._kept(replace(source, temp_files=temp_files))
-        return source
+        return tuple(sorted({*self._beside(path, fd), *reported}))
 
     def _beside(self, path: str, fd: int) -> tuple[str, ...]:
         """Lists temporary files of writers that use a common or a guessable name. Reads the folder again only when it changed."""
@@ -555,13 +533,13 @@ class CursorFiles:
             kept = self._temp_files.get(path)
             if kept is not None and kept[0] == generation:
                 return kept[1]
-            own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+            own = os.open(".", _FOLDER, dir_fd=fd)
             names: list[str] = []
             with os.scandir(own) as entries:
                 for turn, entry in enumerate(entries):
                     if turn >= _LIST_AT_MOST or len(names) >= 16:
                         break
-                    if entry.name != _SHARED and entry.name.startswith(("cursors.json.", "cursors.tmp", "cursors.json~")):
+                    if entry.name != _SHARED and entry.name.startswith(TEMP_BEGINS):
                         names.append(entry.name)
         except OSError:
             return ()  # the folder cannot be listed: nothing is known of temporary files
@@ -570,3 +548,11 @@ class CursorFiles:
                 os.close(own)
         self._temp_files[path] = (generation, tuple(sorted(names)))
         return self._temp_files[path][1]
+
+
+def _is_lock_there(fd: int) -> bool | None:
+    """True if the folder has the lock of the cursors, None if that is not visible."""
+    try:
+        return stat.S_ISREG(os.stat(LOCK, dir_fd=fd, follow_symlinks=False).st_mode)
+    except OSError as problem:
+        return False if isinstance(problem, FileNotFoundError) else None

@@ -16,11 +16,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..events.inotify import in_order, listening, watch_fd
-from .files import Version, read_version
+from .files import TEMP_BEGINS, Version, read_version
 
 _UNTAKEN = 16 << 20
 """Bytes of versions that wait for a look. Versions beyond that are counted and not read."""
-_BEGINS = ("cursors.json.", "cursors.tmp", "cursors.json~")
 _ROUNDS = 16
 _NAMES_AT_MOST = 16
 _FOLDERS_AT_MOST = 64
@@ -214,7 +213,7 @@ class CursorWatcher:
                 if event.made and event.name.endswith(".json"):
                     self._event_seen = True
                 if (
-                    event.made and event.name.startswith(_BEGINS) and len(folder.shared) < _NAMES_AT_MOST
+                    event.made and event.name.startswith(TEMP_BEGINS) and len(folder.shared) < _NAMES_AT_MOST
                     and not any(map(str.isdigit, event.name))
                 ):  # fmt: skip
                     folder.shared.add(event.name)
@@ -253,7 +252,7 @@ class CursorWatcher:
             file.unread += writes
             file.last = None
             return
-        last = (version.state, version.error, hash(version.data))
+        last = version.content
         if last == file.last:
             unread = writes if file.reported else max(0, writes - 1)
             file.reported = file.reported or writes > 0

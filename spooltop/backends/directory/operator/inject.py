@@ -12,8 +12,7 @@ from spooltop.engine.system.files import is_inode
 from spooltop.errors import UsageError
 from spooltop.model.operations.plan import ItemResult, Outcome
 from spooltop.model.redact import Redactor
-from spooltop.model.row import fill
-from spooltop.model.text import escape_text
+from spooltop.model.text import escape_text, fill
 from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import Box, Json
 
@@ -25,7 +24,7 @@ _SHOWN = 60
 
 
 class InjectedContent:
-    """The content of the messages, from the options ``text`` (with placeholders, see ``model.template``) or ``size`` (bytes).
+    """The content of the messages, from the options ``text`` (with placeholders, see ``model.text``) or ``size`` (bytes).
     Raises ``UsageError`` for invalid options."""
 
     def __init__(self, options: Mapping[str, Json]) -> None:

@@ -17,8 +17,8 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.look.observation import REASON_AT_MOST, Pause, pause_words
 from spooltop.model.operations.plan import Candidates, Item, Progress, Refusal
 from spooltop.model.queue import again_words
-from spooltop.model.row import Row, fill
-from spooltop.model.text import escape, escape_text, json_object
+from spooltop.model.row import Row
+from spooltop.model.text import escape, escape_text, fill, json_object
 from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Verdict
 

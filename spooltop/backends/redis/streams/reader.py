@@ -14,7 +14,7 @@ from spooltop.backends.access import user_name
 from spooltop.engine.pausing import pause_from
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
-from spooltop.model.filters.query import HeldBy, IsVerdict, MessageFacts, Pid, parse
+from spooltop.model.filters.query import MessageFacts, parse
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.locks import Holders, Holding
 from spooltop.model.look.observation import BoxState, Flow, Observation, QueueFinding, Viewer, Watch
@@ -412,7 +412,7 @@ def _of_consumers(parts: Sequence[Part], query: ListQuery, now: float) -> list[P
     consumer, and only so many rows are looked through."""
     chosen = query.selection
     words = parse(" ".join(filter(None, (query.filter, chosen.filter if chosen is not None else ""))), lenient=True)
-    terms = [(term, wanted) for term, wanted in words.terms if isinstance(term, HeldBy | Pid | IsVerdict)]
+    terms = [(term, wanted) for term, wanted in words.terms if term.key in ("holder", "pid", "verdict")]
     found: list[tuple[bool, Part]] = []
     for part in parts:
         if not isinstance(part, PendingPart) or part.judged is None:

@@ -14,11 +14,10 @@ from spooltop.model import cursors as cursor_model
 from spooltop.model.cursors import Cursor
 from spooltop.model.filters import query as filters
 from spooltop.model.filters.query import consumer_facts, cursor_facts, lock_facts
-from spooltop.model.kept_view import KeptView
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow
 from spooltop.model.look.locks import Lock
 from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.protocols import FIRST_SORT, ListQuery, Sort
+from spooltop.model.protocols import FIRST_SORT, KeptView, ListQuery, Sort
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Box, Verdict
 

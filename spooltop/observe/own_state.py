@@ -1,0 +1,298 @@
+"""The user's own state of each target: muted sources, and the view and orders of the dashboard.
+
+Each file holds one object, ``{"schema": 1, "targets": {real path of a target: ...}}``, names escaped. In ``mutes.json`` a target
+has ``{source: end in epoch seconds}``; in ``views.json`` ``{"view", "sorts": {list: column, or -column where it descends},
+"last_filter"}``, the target that changed last at the end. Losing the views costs nothing but a key or two: what cannot be read of
+them is ignored and replaced at the next chance.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+
+from msgspec.structs import replace
+
+from spooltop.engine.atomic import publish
+from spooltop.engine.system.files import REAL_FILES, NotRegular, close_all, read_small
+from spooltop.errors import Refused, Unreadable, UsageError
+from spooltop.model.look.snapshot import Problem, Severity, Snapshot
+from spooltop.model.protocols import KeptView, Sort
+from spooltop.model.text import escape, unescape
+from spooltop.model.units import clock_time
+
+LONGEST = 366 * 86_400.0
+"""Longest mute in seconds: a mute has an end that somebody will see."""
+
+_OF_A_SOURCE = ("cursor-reverted", "cursor-stalled", "cursor-stopped", "cursor-rewound", "cursor-missing", "cursor-unreadable")
+_MUTES, _MUTES_LOCK = "mutes.json", ".mutes.lock"
+_VIEWS, _VIEWS_LOCK = "views.json", ".views.lock"
+_CAP = 1 << 20
+_MOST_VIEWS = 200
+"""Targets whose view is kept; the one that changed longest ago is dropped first."""
+_LONGEST_FILTER = 1000
+"""Characters of a filter that is kept."""
+
+def state_folder(settings: Mapping[str, str]) -> str | None:
+    """Returns ``$XDG_STATE_HOME/spooltop`` from the environment, by default below ``~/.local/state``; None if no home is set. A
+    relative path counts as unset (XDG base directory specification)."""
+    home = settings.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(home):
+        home = settings.get("HOME", "")
+        if not os.path.isabs(home):
+            return None
+        home = os.path.join(home, ".local", "state")
+    return os.path.join(home, "spooltop")
+
+
+@contextmanager
+def _opened(path: str, owner: int | None = None, lock_name: str = "") -> Iterator[int]:
+    """Opens the folder ``path``, and holds the lock ``lock_name`` in it ("": none). Raises ``OSError``, also where the folder
+    belongs to another user than ``owner`` (None: any)."""
+    files = REAL_FILES
+    opened = [folder := files.open_dir(path, follow=True)]
+    try:
+        status = files.fstat(folder)
+        if owner is not None and status.st_uid != owner:
+            raise PermissionError(f"{path} belongs to another user")
+        if lock_name:
+            lock = files.open_lasting(lock_name, folder, mode=0o600)
+            opened.insert(0, lock)
+            files.copy_owner(lock, status)  # by sudo it would else lock the user's own dashboard out
+            files.lock_coarse(lock, wait=True)
+        yield folder
+    finally:
+        close_all(files, opened)
+
+
+def _publish(folder: int, name: str, targets: Mapping[str, object]) -> None:
+    data = json.dumps({"schema": 1, "targets": targets}, indent=1).encode() + b"\n"
+    publish(REAL_FILES, folder, name, data, REAL_FILES.fstat(folder), mode=0o600)
+
+
+def _targets(value: object) -> object:
+    """Returns the targets in the object of a file; None if it is anything else."""
+    return value.get("targets") if isinstance(value, dict) and value.get("schema") == 1 else None
+
+
+def _decode_mutes(data: bytes) -> dict[str, dict[str, float]]:
+    """Parses the file: real path of a target → source → end. Raises ``ValueError`` for anything else."""
+    targets = _targets(json.loads(data))
+    if not isinstance(targets, dict) or not all(isinstance(ends, dict) for ends in targets.values()):
+        raise ValueError("not a file of mutes")
+    found: dict[str, dict[str, float]] = {}
+    for path, ends in targets.items():
+        for source, end in ends.items():
+            if isinstance(end, bool) or not isinstance(end, (int, float)) or not math.isfinite(end):
+                raise ValueError("an end is not a time")
+            found.setdefault(unescape(path), {})[unescape(source)] = float(end)
+    return found
+
+
+def apply_mutes(snapshot: Snapshot, ends: Mapping[str, float], reason: str = "") -> Snapshot:
+    """Returns the snapshot without the cursor problems of the sources in ``ends``, plus one last line that names them.
+
+    Mutes that ended before the look are ignored. A shared file that does not parse concerns no single source and stays.
+    ``reason`` says why mutes are not known.
+    """
+    ends = {source: end for source, end in ends.items() if end > snapshot.taken_at}
+    if not ends and not reason:
+        return snapshot
+    own = {cursor.source for cursor in snapshot.cursors if not cursor.shared}
+    problems = [
+        problem
+        for problem in snapshot.problems
+        if not (
+            problem.view == "cursors"
+            and problem.subject in ends
+            and problem.code in _OF_A_SOURCE
+            and (problem.code != "cursor-unreadable" or problem.subject in own)
+        )
+    ]
+    if ends:
+        named = sorted(ends.items(), key=lambda item: (item[1], item[0]))
+        words = ", ".join(f"{escape(source)} until {_until(end, snapshot.taken_at)}" for source, end in named)
+        problems.append(Problem("muted", Severity.NOTE, f"muted: {words}", len(named), view="cursors", subject=named[0][0]))
+    if reason:
+        problems.append(Problem("muted", Severity.NOTE, f"nothing is muted: {reason}", view="cursors"))
+    return replace(snapshot, problems=tuple(problems), muted=ends)
+
+
+def _until(end: float, now: float) -> str:
+    """Formats the end: the time of day; with the date if it is a day away or more."""
+    if end - now < 86_400:
+        return clock_time(end, offset=False)[:5]
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(end))
+
+
+class MuteFile:
+    """The mutes of one target, kept in ``folder`` (None: not kept) under ``target``, its real path.
+
+    Thread-safe. Every call reads the file, so mutes set in another dashboard of the same user count here too.
+    """
+
+    def __init__(self, folder: str | None, target: str, *, clock: Callable[[], float]) -> None:
+        self._folder = folder
+        self._target = target
+        self._clock = clock
+        self._known: tuple[tuple[int, int, int], dict[str, float], str] | None = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The file, where mutes are kept."""
+        return () if self._folder is None else (os.path.join(self._folder, _MUTES),)
+
+    def ends(self) -> tuple[Mapping[str, float], str]:
+        """Returns source → end, and in words why they are not known (""). Reads the file if it has changed."""
+        if self._folder is None:
+            return {}, ""
+        path = os.path.join(self._folder, _MUTES)
+        try:
+            found = os.stat(path, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                return {}, ""
+            return {}, f"{escape(path)} cannot be read: {error.strerror}"
+        state = (found.st_ino, found.st_mtime_ns, found.st_size)
+        known = self._known
+        if known is None or known[0] != state:
+            try:
+                ends, reason = self._read().get(self._target, {}), ""
+            except Unreadable as error:
+                ends, reason = {}, escape(str(error))
+            known = self._known = (state, ends, reason)
+        return known[1], known[2]
+
+    def set(self, source: str, seconds: float) -> float:
+        """Mutes ``source`` for ``seconds`` and returns the end. Raises ``UsageError`` for an invalid duration, ``Unreadable`` if
+        the file does not parse (it is not changed), ``Refused`` if it cannot be written."""
+        if not 0 < seconds <= LONGEST:
+            raise UsageError("a mute has an end, in at most a year", advice="say for how long: 1h, 2d")
+        end = self._clock() + seconds
+        with self._changing() as ends:
+            ends[source] = end
+        return end
+
+    def drop(self, source: str) -> bool:
+        """Ends the mute of ``source``; False if it was not muted. Raises as ``set``."""
+        with self._changing() as ends:
+            return ends.pop(source, None) is not None
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, float]]:
+        if self._folder is None:
+            raise Refused("mute: there is no place to keep it", advice="set XDG_STATE_HOME or HOME")
+        try:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            with _opened(self._folder, lock_name=_MUTES_LOCK) as folder:
+                targets = self._read(folder)
+                now = self._clock()
+                yield targets.setdefault(self._target, {})
+                left = {
+                    escape(path): {escape(source): end for source, end in ends.items() if end > now}
+                    for path, ends in targets.items()
+                }
+                _publish(folder, _MUTES, {path: ends for path, ends in left.items() if ends})
+        except OSError as error:
+            advice = "fix its permissions, or set XDG_STATE_HOME"
+            raise Refused(f"mute: it cannot be kept: {error.strerror}", path=self._folder, advice=advice) from error
+
+    def _read(self, folder: int | None = None) -> dict[str, dict[str, float]]:
+        """Reads and parses the file, in the open ``folder`` if that is given. Raises ``Unreadable``."""
+        assert self._folder is not None  # nobody reads where there is nothing
+        path = os.path.join(self._folder, _MUTES)
+        try:
+            with nullcontext(folder) if folder is not None else _opened(self._folder) as opened:
+                return _decode_mutes(read_small(_MUTES, opened, limit=_CAP).data)
+        except FileNotFoundError:
+            return {}
+        except (NotRegular, ValueError, RecursionError) as error:
+            raise Unreadable("not a file of mutes; it is left as it is", path=path, advice="fix it or move it away") from error
+        except OSError as error:
+            raise Unreadable(f"cannot be read: {error.strerror}", path=path) from error
+
+
+def _decode_views(data: bytes) -> dict[str, KeptView]:
+    """Parses the file; what is not understood is left out."""
+    try:
+        targets = _targets(json.loads(data))
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(targets, dict):
+        return {}
+    return {unescape(path): _decode_view(found) for path, found in targets.items() if isinstance(found, dict)}
+
+
+def _decode_view(found: dict[str, object]) -> KeptView:
+    view, sorts, last = found.get("view"), found.get("sorts"), found.get("last_filter")
+    return KeptView(
+        view if isinstance(view, str) else "",
+        {box: Sort(word.removeprefix("-"), word.startswith("-")) for box, word in sorts.items() if isinstance(word, str)}
+        if isinstance(sorts, dict) else {},
+        unescape(last) if isinstance(last, str) and len(last) <= _LONGEST_FILTER else "",
+    )  # fmt: skip
+
+
+def _encode_view(kept: KeptView) -> dict[str, object]:
+    return {
+        "view": kept.view,
+        "sorts": {box: f"{'-' * sort.descending}{sort.column}" for box, sort in kept.sorts.items()},
+        "last_filter": escape(kept.last_filter)[:_LONGEST_FILTER],
+    }
+
+
+class ViewFile:
+    """Reads and writes what is kept for one target, in ``folder`` (None: nothing) under ``target``, its real path. Root leaves
+    the folders of other users alone, and nobody trusts a folder that is another user's."""
+
+    def __init__(self, folder: str | None, target: str) -> None:
+        self._folder = folder
+        self._target = target
+        self._user = os.geteuid()
+
+    def read(self) -> KeptView:
+        """Returns what is kept; the default where nothing is, or it cannot be read."""
+        if self._folder is None:
+            return KeptView()
+        try:
+            with _opened(self._folder, self._user) as folder:
+                return _read_views(folder).get(self._target, KeptView())
+        except OSError:
+            return KeptView()
+
+    def write(self, kept: KeptView) -> bool:
+        """Keeps it; False where that is not possible, which hinders nobody."""
+        if self._folder is None:
+            return False
+        try:
+            self._make(self._folder)
+            with _opened(self._folder, self._user, _VIEWS_LOCK) as folder:
+                views = _read_views(folder)
+                views.pop(self._target, None)
+                views[self._target] = kept
+                last = list(views.items())[-_MOST_VIEWS:]
+                _publish(folder, _VIEWS, {escape(path): _encode_view(view) for path, view in last})
+        except OSError:
+            return False
+        return True
+
+    def _make(self, folder: str) -> None:
+        """Makes the folder if it is missing; root only below a folder of its own. Raises ``OSError``."""
+        above = folder
+        while not os.path.isdir(above) and above != os.path.dirname(above):
+            above = os.path.dirname(above)
+        if self._user == 0 and os.stat(above).st_uid != 0:
+            raise PermissionError(f"{above} belongs to another user")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+
+
+def _read_views(folder: int) -> dict[str, KeptView]:
+    try:
+        return _decode_views(read_small(_VIEWS, folder, limit=_CAP).data)
+    except OSError:
+        return {}
