@@ -72,7 +72,7 @@ class Presence(NamedTuple):
         return Owner(self.host, self.pid, self.since, self.command, moves_to=moves_to)
 
 
-class Vantage(Struct, frozen=True):
+class HostView(Struct, frozen=True):
     """Point of view from which claims are judged: ``machine``, whether only one machine can have the file system mounted at a
     time (``local``), and whether a setting declares that only this machine ever did (``only_here``, the setting
     ``claims.hosts``)."""
@@ -82,7 +82,7 @@ class Vantage(Struct, frozen=True):
     only_here: bool = False
 
     @classmethod
-    def of(cls, dirs: SpoolDirs, hosts: str = ANY_MACHINE) -> Vantage:
+    def of(cls, dirs: SpoolDirs, hosts: str = ANY_MACHINE) -> HostView:
         """This process's, on the spool ``dirs``."""
         return cls(this_machine(), not is_network(dirs.kind), hosts == THIS_MACHINE)
 
@@ -164,7 +164,7 @@ def _same_mount(device: int | None, kind: str | None, seen_device: int, seen: st
     return device == seen_device or (kind == seen and seen in MOUNTED_ONCE)
 
 
-def judge(presence: Presence, vantage: Vantage) -> tuple[Verdict, str]:
+def judge(presence: Presence, vantage: HostView) -> tuple[Verdict, str]:
     """Returns whether the holder of a claim made by spooltop is running, and the evidence in words (escaped).
 
     A held lock always proves a running holder. A free lock proves that the holder is gone only if the lock could not have been

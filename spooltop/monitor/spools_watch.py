@@ -108,7 +108,7 @@ class SpoolsWatch:
         self._told_at = 0.0
         self._find_due = 0.0
         self._finding: threading.Thread | None = None
-        self._watchdog = threading.Thread(target=self._tend, name="spools", daemon=True)
+        self._watchdog = threading.Thread(target=self._supervise, name="spools", daemon=True)
 
     def now(self) -> float:
         """Returns epoch seconds by the clock of the looks."""
@@ -279,7 +279,7 @@ class SpoolsWatch:
         if glance.figures != before.figures:
             self._dirty = True
 
-    def _tend(self) -> None:
+    def _supervise(self) -> None:
         """Calls ``wake``, starts a thread where all hang, and has new targets looked for."""
         while not self._over.wait(_TICK):
             now = self._monotonic()

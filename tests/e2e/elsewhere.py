@@ -31,7 +31,7 @@ LINUX_ONLY: dict[ModuleType, tuple[str, ...]] = {
     fcntl: tuple(name for name in dir(fcntl) if name.startswith("F_OFD_")),
 }  # fmt: skip
 IN_THE_C_LIBRARY = frozenset((
-    "fallocate", "fanotify_init", "fanotify_mark", "getdents64", "inotify_add_watch", "inotify_init", "inotify_init1",
+    "fallocate", "fanotify_init", "fanotify_mark", "inotify_add_watch", "inotify_init", "inotify_init1",
     "name_to_handle_at", "prctl", "renameat2", "syncfs",
 ))  # fmt: skip
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spooltop.backends.directory.operator.operator import DirectoryOperator
 from spooltop.backends.directory.operator.planning import Judged
-from spooltop.backends.directory.world import OpenOptions, World
+from spooltop.backends.directory.world import OpenOptions, System
 from spooltop.backends.journal.log_store import LogFiles
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
@@ -61,11 +61,11 @@ class Desk:
         parsed = names.parse(name, claimed=box is Box.CUR)
         if parsed.token is not None:
             with SpoolDirs(self.path, self.looking) as dirs:
-                return presence.judge(presence.look(dirs, parsed.token), presence.Vantage.of(dirs))
+                return presence.judge(presence.look(dirs, parsed.token), presence.HostView.of(dirs))
         return (None, "") if box is Box.NEW else (Verdict.UNKNOWN, "its name has no token")
 
     def operations(self, files: LogFiles | None) -> Operations:
-        world = World(clock=time.time) if files is None else World(files, clock=time.time)
+        world = System(clock=time.time) if files is None else System(files, clock=time.time)
         operator = DirectoryOperator(
             str(self.path), OpenOptions(), world, look=lambda box, _: self.look(box), again=self.again,
             state_dir=f"{self.path}.state", user="proof", wait=time.sleep,

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from spooltop.backends.directory.operator.operator import DirectoryOperator
-from spooltop.backends.directory.world import World
+from spooltop.backends.directory.world import System
 from spooltop.engine import Spool, names
 from spooltop.engine.arguments import MAX_ATTEMPTS
 from spooltop.engine.consuming.consumer import Claim
@@ -82,7 +82,7 @@ class Consumers(RuleBasedStateMachine):
 
     def operator(self, user: str) -> Operations:
         operator = DirectoryOperator(
-            str(self.root), None, World(clock=self.clock), look=lambda box, _: desk(self.root).look(box), again=self.again,
+            str(self.root), None, System(clock=self.clock), look=lambda box, _: desk(self.root).look(box), again=self.again,
             state_dir=str(self.base / "state"), user=user,
         )  # fmt: skip
         return Operations(operator, str(self.root), self.clock, syslog=lambda _line: None)

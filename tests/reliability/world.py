@@ -16,7 +16,7 @@ from pathlib import Path
 
 from spooltop.backends.directory.liveness.processes import Processes
 from spooltop.backends.directory.locks.operator import LockOperator
-from spooltop.backends.directory.world import World as Around
+from spooltop.backends.directory.world import System as Around
 from spooltop.backends.journal.log_store import LogFiles, SpoolPathLogs
 from spooltop.engine import CursorFile, Spool
 from spooltop.engine.consuming.consumer import Claim

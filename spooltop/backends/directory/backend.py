@@ -18,7 +18,7 @@ from spooltop.model.vocabulary import Action
 
 from .detect import IdentifiedPath, Kind
 from .liveness.processes import Processes
-from .world import OpenOptions, World
+from .world import OpenOptions, System
 
 if TYPE_CHECKING:
     from .cursors.operator import CursorOperator
@@ -35,7 +35,7 @@ class _Place(NamedTuple):
     path: str
     folder: str
     options: OpenOptions
-    world: World
+    world: System
     state: str | None
 
 
@@ -59,7 +59,7 @@ class DirectoryBackend:
             settings.hosts, settings.pids, settings.retention, settings.stale_after, settings.redactor,
             described_after=settings.described_after,
         )  # fmt: skip
-        world = World(clock=settings.clock)
+        world = System(clock=settings.clock)
         writers = _writers_of(found.path, world.processes) if settings.who_writes else None
         opened = _open(_Place(target.display_name, found.path, options, world, settings.state), writers)
         if not settings.watch:

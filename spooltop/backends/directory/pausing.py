@@ -30,7 +30,7 @@ from ..journal.log_store import LogStore
 from ..journal.record_log import Head, ItemOutcome, LoggedOperation, RecordType, encode, intent_head, is_time
 from .operator.rules import can_change
 from .storage.location import Pin, pinned
-from .world import OpenOptions, World
+from .world import OpenOptions, System
 
 # The log of pauses, one JSON object a line; an operation sets or removes one file, so its lines have no step number. intent
 # schema line operation action time user undoes before after result schema line operation time outcome reason ``before`` and
@@ -178,12 +178,12 @@ class PauseOperator(ItemOperator[PauseIntent]):
         store: LogStore,
         look: Callable[[], Observation],
         options: OpenOptions | None = None,
-        world: World | None = None,
+        world: System | None = None,
         *,
         given: str | None = None,
         user: str | None = None,
     ) -> None:
-        options, world = options or OpenOptions(), world or World()
+        options, world = options or OpenOptions(), world or System()
         super().__init__(os.path.abspath(path), store, PAUSES, clock=world.clock, read_only=options.read_only, user=user)
         self._files = world.files
         self._look = look

@@ -46,7 +46,7 @@ from .storage.disk import Mount, changes_unseen, disk_of, who_am_i
 from .storage.location import Pin, pinned
 from .storage.open_spool import OpenSpool
 from .storage.rows import mail_row, new_row, tried_of
-from .world import OpenOptions, World
+from .world import OpenOptions, System
 
 if TYPE_CHECKING:
     from spooltop.model.look.consumers import ConsumerList
@@ -99,7 +99,7 @@ class SideFiles:
     def __init__(
         self,
         spool: OpenSpool,
-        world: World,
+        world: System,
         options: OpenOptions,
         table: LockTableCache,
         *,
@@ -224,7 +224,7 @@ class LookResult(Struct, frozen=True):
 class BoxLists:
     """Makes lists from the last look. The order of a box is kept until its next scan."""
 
-    def __init__(self, spool: OpenSpool, boxes: Boxes, set_aside: SetAsideBoxes, world: World, *, mail: bool) -> None:
+    def __init__(self, spool: OpenSpool, boxes: Boxes, set_aside: SetAsideBoxes, world: System, *, mail: bool) -> None:
         self._spool = spool
         self._boxes = boxes
         self._set_aside = set_aside
@@ -307,13 +307,13 @@ class DirectoryReader:
         self,
         path: str,
         options: OpenOptions | None = None,
-        world: World | None = None,
+        world: System | None = None,
         *,
         source: Source | None = None,
         writers: WriterWatch | None = None,
     ) -> None:
         self.path = os.path.abspath(path)
-        self._world = world = world or World()
+        self._world = world = world or System()
         self._options = options = with_layout(path, options or OpenOptions())
         self._layout = options.layout or "spool"
         self._waiter = ChangeWaiter(world)

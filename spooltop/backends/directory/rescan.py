@@ -35,7 +35,7 @@ from .scan.boxes import why_closed
 from .scan.scan import BoxScan, PackedNames, generation_of, quick_enqueued_us, scan_box
 from .scan.set_aside import StagingScanner
 from .storage.open_spool import OpenSpool
-from .world import OpenOptions, World
+from .world import OpenOptions, System
 
 _PICKED = 16 * CHUNK
 """Names that are picked at a time: in the order of the directory, they may be far apart."""
@@ -47,7 +47,7 @@ _TOKEN = re.compile(r"[0-9a-f]{32}")
 class FreshLook:
     """Looks at the spool at ``path`` for plans, and judges everything. Thread-safe."""
 
-    def __init__(self, path: str, options: OpenOptions, world: World) -> None:
+    def __init__(self, path: str, options: OpenOptions, world: System) -> None:
         self._path = path
         self._options = replace(options, watch=False)
         self._world = world

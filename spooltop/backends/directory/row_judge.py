@@ -21,7 +21,7 @@ from .locks.lock_files import LockTableCache
 from .scan.boxes import state_of_cur, state_of_new, state_of_tmp
 from .scan.scan import BoxScan
 from .storage.disk import Mount, is_local
-from .world import OpenOptions, World
+from .world import OpenOptions, System
 
 _COUNTED_FOR = 1.0
 """Seconds for which a number of consumers is kept."""
@@ -52,7 +52,7 @@ class JudgedRows(Struct, frozen=True):
 class RowJudge:
     """Remembers from look to look what was found out about holders and writers. In a mail folder nothing is a claim."""
 
-    def __init__(self, world: World, options: OpenOptions, table: LockTableCache) -> None:
+    def __init__(self, world: System, options: OpenOptions, table: LockTableCache) -> None:
         self._monotonic = world.monotonic
         self._processes = world.processes
         self._mail = options.layout == "mail"

@@ -32,7 +32,7 @@ from .locks.lock_files import LockFiles, device_of, folder_closed, read_table
 from .locks.soft_locks import Judge, orphaned, ticket_queue
 from .reader import LOCKS_FOR
 from .storage.disk import disk_of, is_local, mount_of, who_am_i
-from .world import OpenOptions, World
+from .world import OpenOptions, System
 
 # Answers about processes, locks, disk and user for kinds of queues that are no spool, by the same rules as for a spool.
 
@@ -131,7 +131,7 @@ class StandaloneReader:
         self,
         path: str,
         options: OpenOptions,
-        world: World,
+        world: System,
         *,
         writers: WriterWatch | None = None,
     ) -> None:

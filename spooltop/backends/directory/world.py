@@ -44,7 +44,7 @@ class OpenOptions(Struct, frozen=True):
     judged_at_most: int = 20_000
 
 
-class World(Struct, frozen=True):
+class System(Struct, frozen=True):
     """File operations, the wall clock (epoch seconds), a clock that only runs forward, and the process table."""
 
     files: LogFiles = field(default_factory=LogFiles)

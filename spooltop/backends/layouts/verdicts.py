@@ -84,7 +84,7 @@ def findings(
         if rule.same:
             found += _same(rule, files)
         elif rule.code != LOCK_STALE:
-            found += _alone(rule, root, files)
+            found += _unpaired(rule, root, files)
     return tuple(found)
 
 
@@ -180,7 +180,7 @@ def _left_over(rule: ProblemRule, root: int, files: Sequence[QueueFile]) -> dict
     return alone
 
 
-def _alone(rule: ProblemRule, root: int, files: Sequence[QueueFile]) -> list[QueueFinding]:
+def _unpaired(rule: ProblemRule, root: int, files: Sequence[QueueFile]) -> list[QueueFinding]:
     alone = list(_left_over(rule, root, files))
     return [QueueFinding(rule.code, _sentence(alone, rule.text), len(alone), tuple(alone))] if alone else []
 

@@ -228,11 +228,6 @@ def slow_worker(queue: OpenQueue) -> Callable[[Child], None]:
     return act
 
 
-def is_poison(data: bytes) -> bool:
-    """True for a message whose attachment needs more memory than there is."""
-    return _kills(_record(data))
-
-
 def work(child: Child, claim: QueueClaim, seconds: float, *, poison: float = POISON_WORK) -> None:
     """Acks after ``seconds``; rejects a message in an unknown encoding, and gives one back whose picture is still missing, to be
     tried again. A poison message kills the process after ``poison`` seconds. Gives the claim back if the demo ends before

@@ -15,7 +15,7 @@ from spooltop.model.vocabulary import Box, Verdict
 
 from ..dirs import SpoolDirs
 from ..names import Name, claimable, not_before, parse
-from ..presence import CONSUMERS, Presence, Vantage, judge, look
+from ..presence import CONSUMERS, HostView, Presence, judge, look
 from ..system.syscalls import translating
 from .consumer import Claim, Consumer
 from .recovery import has_other_name
@@ -51,7 +51,7 @@ class SpoolMover:
         claimed: Counter[Verdict] = Counter()
         claimed[Verdict.UNKNOWN] += tokens.pop(None, 0)  # of other programs
         tokens.pop(self._consumer.token, None)
-        vantage = Vantage.of(dirs, self._hosts)
+        vantage = HostView.of(dirs, self._hosts)
         for token, count in tokens.items():
             presence = look(dirs, token or "")
             verdict = judge(presence, vantage)[0]
@@ -65,7 +65,7 @@ class SpoolMover:
             consumers = self._dirs.private_dir(CONSUMERS)
             if consumers is None:
                 return ()
-            vantage = Vantage.of(self._dirs, self._hosts)
+            vantage = HostView.of(self._dirs, self._hosts)
             looked = [(token, look(self._dirs, token)) for token in self._dirs.files.list(consumers) if token[0] != "."]
             dead = [(token, found) for token, found in looked if _was_moving(found, vantage)]
             unreadable = {token for token, found in looked if found.state == "unreadable"}
@@ -159,7 +159,7 @@ class SpoolMover:
         self.close()
 
 
-def _was_moving(presence: Presence, vantage: Vantage) -> bool:
+def _was_moving(presence: Presence, vantage: HostView) -> bool:
     return presence.moves_to is not None and judge(presence, vantage)[0] is Verdict.DEAD
 
 

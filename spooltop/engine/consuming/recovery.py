@@ -11,7 +11,7 @@ from spooltop.model.vocabulary import ASIDE, DIED, Box, Verdict
 
 from ..dirs import SpoolDirs
 from ..names import Name, parse, requeued_name
-from ..presence import ANY_MACHINE, CONSUMERS, Presence, Vantage, judge, look
+from ..presence import ANY_MACHINE, CONSUMERS, HostView, Presence, judge, look
 from ..set_aside import entries, folder, reject
 from ..system.files import is_inode
 
@@ -39,7 +39,7 @@ def recover(
     # In this order: claims listed before the locks are tried cannot belong to a consumer that appeared in between.
     claims = [parse(name, claimed=True) for name in files.list(cur) if ",c=" in name]
     tokens = {claim.token for claim in claims if claim.token is not None and claim.token != mine}
-    vantage = Vantage.of(dirs, hosts)
+    vantage = HostView.of(dirs, hosts)
     dead = {token for token in tokens if _is_dead(look(dirs, token), vantage)}
     back: list[str] = []
     set_aside = False
@@ -80,7 +80,7 @@ def recover(
     return back
 
 
-def _is_dead(presence: Presence, vantage: Vantage) -> bool:
+def _is_dead(presence: Presence, vantage: HostView) -> bool:
     return presence.moves_to is None and judge(presence, vantage)[0] is Verdict.DEAD
 
 
@@ -134,7 +134,7 @@ def _finish_puts(dirs: SpoolDirs) -> None:
             _must_be_sticky(error)
 
 
-def _tidy_presence(dirs: SpoolDirs, mine: str | None, vantage: Vantage) -> None:
+def _tidy_presence(dirs: SpoolDirs, mine: str | None, vantage: HostView) -> None:
     """Removes the presence files of dead consumers that hold no claim any more.
 
     A dead token never claims again, but an operator's undo may put a claim of it back into ``cur``. A file is therefore hidden

@@ -318,7 +318,7 @@ class Producer:
         try:
             if id is None:
                 return self._put(data, chosen, name, key, source, durable, fresh=True)
-            with self._alone(id):
+            with self._id_locked(id):
                 if (known := self._known(key)) is not None:
                     return self._finish(known, source, durable)
                 if find(self._dirs, id) is not None:
@@ -480,7 +480,7 @@ class Producer:
         add(self._files, own, COUNTERS, self._dirs.owner_model, (Count(self._clock(), what, of, 1),))
 
     @contextmanager
-    def _alone(self, id: str) -> Iterator[None]:
+    def _id_locked(self, id: str) -> Iterator[None]:
         """Nobody else puts this id meanwhile. The lock files are few, shared by many ids, and never removed."""
         from hashlib import sha256  # loads OpenSSL: only for those who choose ids
 

@@ -115,17 +115,11 @@ _fanotify_mark = getattr(_libc, "fanotify_mark", None)
 if _fanotify_mark is not None:
     _fanotify_mark.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p]
 _statx = getattr(_libc, "statx", None)
-_getdents64 = getattr(_libc, "getdents64", None)
-if _getdents64 is not None:
-    _getdents64.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
-    _getdents64.restype = ctypes.c_ssize_t
 
 HAS_INOTIFY = _inotify_init1 is not None
 """True if this system has inotify(7)."""
 HAS_RENAMEAT2 = _renameat2 is not None
 """True if this C library has renameat2(2)."""
-HAS_GETDENTS = _getdents64 is not None
-"""True if this C library has getdents64(2)."""
 
 
 def _failed(*names: str | None) -> OSError:
@@ -173,22 +167,6 @@ def fallocate(fd: int, offset: int, length: int) -> None:
         raise _missing()
     if _fallocate(fd, _FALLOC_FL_KEEP_SIZE, offset, length) != 0:
         raise _failed()
-
-
-def directory_blocks(fd: int, size: int) -> Iterator[bytes]:
-    """The entries of the directory ``fd`` (open, at its beginning) as getdents64(2) lays them out, up to ``size`` bytes at a
-    time, each name followed by NULs to the end of its entry."""
-    if _getdents64 is None:
-        raise _missing()
-    buffer = ctypes.create_string_buffer(size)
-    while True:
-        ctypes.memset(buffer, 0, size)  # behind a name's NUL the kernel leaves what was there
-        got = _getdents64(fd, buffer, size)
-        if got < 0:
-            raise _failed()
-        if got == 0:
-            return
-        yield ctypes.string_at(buffer, got)
 
 
 def cached_file_id(path: str) -> tuple[int, int]:

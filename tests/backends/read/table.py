@@ -26,7 +26,7 @@ __all__ = ["FakeProcesses", "ProcOwner", "Process", "ProcessUse", "presence", "s
 
 def surround(monkeypatch: pytest.MonkeyPatch, around: Mapping[str, Any], **limits: float) -> None:
     """Has directories that are opened from now on look at ``around``, a process table and clocks, within ``limits``."""
-    monkeypatch.setattr(backend, "World", partial(world.World, **around))
+    monkeypatch.setattr(backend, "System", partial(world.System, **around))
     monkeypatch.setattr(backend, "OpenOptions", partial(world.OpenOptions, **limits))
 
 

@@ -18,7 +18,7 @@ from spooltop.backends.directory.events import watcher
 from spooltop.backends.directory.events.inotify import Events, inotify_source, parsed
 from spooltop.backends.directory.scan.boxes import BoxScanner
 from spooltop.backends.directory.scan.scan import scan_box
-from spooltop.backends.directory.world import World
+from spooltop.backends.directory.world import System
 from spooltop.model.vocabulary import Box
 from spooltop.stop_event import StopEvent
 
@@ -154,14 +154,14 @@ def test_a_directory_that_changes_while_it_is_listed_is_due_again(box: int, tmp_
             if changes:
                 (tmp_path / "1795220920000001.1.vm").touch()
 
-    scanner = BoxScanner(World(), scan=lambda fd, **more: scan_box(fd, **{**more, "untimed": Known()}))
+    scanner = BoxScanner(System(), scan=lambda fd, **more: scan_box(fd, **{**more, "untimed": Known()}))
     scanner.look(box)
     assert (scanner.due is not None) is changes
 
 
 def test_where_changes_are_not_seen_time_tells_when_to_list(box: int, tmp_path: Path) -> None:
     now = [100.0]
-    scanner = BoxScanner(World(monotonic=lambda: now[0]), least=1.0)
+    scanner = BoxScanner(System(monotonic=lambda: now[0]), least=1.0)
     first = scanner.look(box, unseen=True)
     now[0] += scanner.period
     again = scanner.look(box, unseen=True)

@@ -29,7 +29,7 @@ from spooltop.model.text import escape, finite, json_object
 from spooltop.model.vocabulary import Json
 
 from ...access import closed_words
-from ..world import World
+from ..world import System
 
 if TYPE_CHECKING:
     from .watcher import CursorWatcher
@@ -348,7 +348,7 @@ class CursorFiles:
     """The cursor files in some folders. A file that has not changed gives the same object as in the look before."""
 
     def __init__(
-        self, world: World, *, writers: WriterWatch | None = None, named: Sequence[str] = (),
+        self, world: System, *, writers: WriterWatch | None = None, named: Sequence[str] = (),
         watcher: CursorWatcher | None = None, whole: bool = False,
     ) -> None:  # fmt: skip
         """``named``: cursor files, or folders of them, in place of those in the folders looked at. ``watcher`` watches them

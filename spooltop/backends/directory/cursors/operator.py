@@ -35,7 +35,7 @@ from ...journal.item_operator import (
 )
 from ...journal.log_store import LogFiles, LogStore, with_above
 from ...journal.record_log import Head, ItemOutcome, LoggedOperation, RecordType, encode, intent_head
-from ..world import OpenOptions, World
+from ..world import OpenOptions, System
 from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, folder_of, named_folders
 
 # The log of cursors, one JSON object a line; an operation sets one cursor, so its lines have no step number. intent schema line
@@ -231,14 +231,14 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
         path: str,
         store: LogStore,
         options: OpenOptions | None = None,
-        world: World | None = None,
+        world: System | None = None,
         *,
         above: bool,
         wait: Callable[[float], None] = time.sleep,
         patience: float = PATIENCE,
         user: str | None = None,
     ) -> None:
-        options, world = options or OpenOptions(), world or World()
+        options, world = options or OpenOptions(), world or System()
         super().__init__(os.path.abspath(path), store, CURSORS, clock=world.clock, read_only=options.read_only, user=user)
         self._world = world
         self._files = world.files

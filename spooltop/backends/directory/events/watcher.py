@@ -22,7 +22,7 @@ from spooltop.model.vocabulary import Box
 from spooltop.stop_event import StopEvent
 
 from ..storage.disk import Mount, changes_unseen, sends_no_events
-from ..world import World
+from ..world import System
 from .folder_watch import Changes, watchfiles_source
 from .inotify import Events, inotify_source
 
@@ -73,7 +73,7 @@ class EventReport(Struct, frozen=True):
 class ChangeWaiter:
     """Waits for a change, for ``wake``, or for the time at which a look is due. Thread-safe. Listeners set ``changed``."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: System) -> None:
         self.changed = threading.Event()
         self._monotonic = world.monotonic
         self._due: float | None = None
@@ -105,7 +105,7 @@ class EventListener:
         self,
         path: str,
         changed: threading.Event,
-        world: World,
+        world: System,
         *,
         wanted: bool,
         source: Source | None,

@@ -210,9 +210,9 @@ class TokenJudge:
         self._described: dict[tuple[int, float | None], Process] = {}
         self.brief: set[int | None] = set()
 
-    def vantage(self, certainty: Certainty) -> presence.Vantage:
+    def vantage(self, certainty: Certainty) -> presence.HostView:
         """The point of view from which presence locks are judged."""
-        return presence.Vantage(self._processes.machine(), certainty.local, self._only_here)
+        return presence.HostView(self._processes.machine(), certainty.local, self._only_here)
 
     def judge(self, looked: Mapping[str, Presence], certainty: Certainty) -> dict[str, TokenHolder]:
         """Judges the holders of the tokens whose presence files were just ``looked`` at."""

@@ -25,7 +25,7 @@ from spooltop.model.vocabulary import Verdict
 from ...access import closed_words
 from ..liveness.processes import Processes
 from ..storage.disk import is_local, mount_of
-from ..world import World
+from ..world import System
 from .soft_locks import LIMIT, Judge, directory_lock, holder_info, orphaned, soft_lock, ticket_queue
 
 # filelock's ``SoftReadWriteLock``, the directory ``<lock>.rw``: who writes, who reads and who waits to write. ``gen/<20
@@ -140,7 +140,7 @@ def read_table(processes: Processes) -> LockTable:
 class LockTableCache:
     """The lock table, read at most once a second."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: System) -> None:
         self._world = world
         self._read: tuple[float, LockTable] | None = None
 
@@ -166,7 +166,7 @@ class LockFiles:
 
     def __init__(
         self,
-        world: World,
+        world: System,
         *,
         least: float = 1.0,
     ) -> None:

@@ -43,7 +43,7 @@ from ...journal.log_store import LogFiles, LogStore, with_above
 from ...journal.record_log import Head, ItemOutcome, LoggedOperation, RecordType, encode, intent_head, is_time
 from ..storage.disk import is_local, mount_of
 from ..storage.location import Pin, pinned
-from ..world import OpenOptions, World
+from ..world import OpenOptions, System
 from .lock_files import KIND, LockFiles, message_locks, read_table
 from .soft_locks import Judge, orphaned, read_marker, soft_lock, ticket_queue
 
@@ -312,7 +312,7 @@ class LockPinner:
     """Pins locks of the target ``path`` for a plan of ``user``. ``stale_after``: seconds that a lock exists after its holder
     exited before it counts as stale."""
 
-    def __init__(self, path: str, user: str, world: World, stale_after: float) -> None:
+    def __init__(self, path: str, user: str, world: System, stale_after: float) -> None:
         self._path = path
         self._user = user
         self._files = world.files
@@ -412,7 +412,7 @@ def _words_of(lock: Lock, name: str, pid: int | None, element: str) -> str:
 class LockRestorer:
     """Pins locks that were removed, to be put back."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: System) -> None:
         self._files = world.files
         self._clock = world.clock
         self._processes = world.processes
@@ -474,13 +474,13 @@ class LockOperator(ItemOperator[LockRecord]):
         path: str,
         store: LogStore,
         options: OpenOptions | None = None,
-        world: World | None = None,
+        world: System | None = None,
         *,
         tickets: bool = False,
         above: bool = True,
         user: str | None = None,
     ) -> None:
-        options, world = options or OpenOptions(), world or World()
+        options, world = options or OpenOptions(), world or System()
         super().__init__(os.path.abspath(path), store, LOCKS, clock=world.clock, read_only=options.read_only, user=user)
         self._world = world
         self._files = world.files

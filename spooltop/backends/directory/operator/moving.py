@@ -186,10 +186,10 @@ class MetaWriter:
         asked = box, folder, words
         known = self._covered.get(asked)
         if known is None:
-            known = self._covered[asked] = self._cover(box, folder, words)
+            known = self._covered[asked] = self._share_metadata(box, folder, words)
         return known
 
-    def _cover(self, box: Box, folder: str, words: str) -> bool:
+    def _share_metadata(self, box: Box, folder: str, words: str) -> bool:
         said: dict[str, Json] = json.loads(f"{words}}}")
         common = self._common.get((box, folder))
         try:
@@ -299,7 +299,7 @@ class Recheck:
         self.dead: set[str] = set()
         """Tokens whose claims may go."""
         self._read: dict[tuple[Box, str], tuple[Verdict | None, str]] = {}
-        self._vantage = presence.Vantage.of(dirs, hosts)
+        self._vantage = presence.HostView.of(dirs, hosts)
 
     def prepare(self, items: Iterable[tuple[Box, str, str | None]]) -> None:
         """Reads the evidence on (box, name in its folder, token) again where no lock decides: once for a batch, just before
@@ -380,7 +380,7 @@ def finish_half_moves(dirs: SpoolDirs, files: LogFiles, recheck: Recheck, operat
     doubled = _doubled(dirs)
     if not doubled and not any(_second_names(dirs, operations)) and not any(_left_behind(dirs, operations)):
         return Repaired()
-    with _alone(dirs, files) as alone:
+    with _repair_lock(dirs, files) as alone:
         if not alone:
             return Repaired()
         for place in list(_left_behind(dirs, operations)):
@@ -391,7 +391,7 @@ def finish_half_moves(dirs: SpoolDirs, files: LogFiles, recheck: Recheck, operat
 
 
 @contextmanager
-def _alone(dirs: SpoolDirs, files: LogFiles) -> Iterator[bool]:
+def _repair_lock(dirs: SpoolDirs, files: LogFiles) -> Iterator[bool]:
     """Holds the lock on ``repair.lock`` beside the boxes. False where somebody else has it, or where there are no such locks."""
     own = dirs.private_dir(create=True)
     assert own is not None  # create=True makes it or raises

@@ -29,7 +29,7 @@ from ...journal.record_log import LoggedOperation, RecordLog, RecordType, decode
 from ..detect import identify
 from ..journal import MOVES, SUMMARIES, BatchJournal, MoveColumns, MoveIntent, MoveLog, MoveOperation
 from ..storage.location import folders_dir
-from ..world import OpenOptions, World
+from ..world import OpenOptions, System
 from .batches import batches_of
 from .inject import InjectedContent, put_batch, put_batches
 from .moving import JudgeAgain, Mover, Recheck, Repaired, finish_half_moves, half_moved
@@ -175,7 +175,7 @@ class DirectoryOperator:
         self,
         path: str,
         options: OpenOptions | None = None,
-        world: World | None = None,
+        world: System | None = None,
         *,
         look: Look,
         again: JudgeAgain,
@@ -184,7 +184,7 @@ class DirectoryOperator:
         user: str | None = None,
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        options, world = options or OpenOptions(), world or World()
+        options, world = options or OpenOptions(), world or System()
         self._path = path
         self._look = look
         self._again = again

@@ -27,7 +27,7 @@ from .moving import forgotten_words
 from .packed_items import KEEP, Message, MessageColumns, PackedItems, TargetColumns, is_claimed
 
 
-class _Made(NamedTuple):
+class _MovesDone(NamedTuple):
     """Moves that did happen. The inodes of ``run`` and the ctimes, each ``between`` two, are those at the target, 0 where not
     recorded. A message that left and came back between the two, a tenth of a second, counts as one that stayed."""
 
@@ -39,11 +39,11 @@ class _Made(NamedTuple):
         assert self.run.target is not None  # what was deleted does not come back
         return self.run.target
 
-    def only(self, mask: Sequence[bool]) -> _Made:
+    def only(self, mask: Sequence[bool]) -> _MovesDone:
         """Keeps the moves that ``mask`` selects."""
         if all(mask):
             return self
-        return _Made(MoveColumns._make([*self.run[:3], *_only(self.run[3:], mask)]), *_only([self.between], mask))
+        return _MovesDone(MoveColumns._make([*self.run[:3], *_only(self.run[3:], mask)]), *_only([self.between], mask))
 
 
 class _Account(Struct, frozen=True):
@@ -119,7 +119,7 @@ def undo_candidates(
     *, hosts: str = presence.ANY_MACHINE,
 ) -> Candidates:  # fmt: skip
     """The moves of ``undoes`` backwards, each pinned as it is now, or why it cannot be undone; nothing for an unknown
-    operation. ``hosts`` as for ``Vantage``. Raises ``Stopped``."""
+    operation. ``hosts`` as for ``HostView``. Raises ``Stopped``."""
     logged = operations.get(undoes)
     if logged is None:
         return Candidates((), (), (f"no operation {undoes} in the journal",))
@@ -127,7 +127,7 @@ def undo_candidates(
     folders = Folders(dirs)
     progress.begin("moves read", logged.first.count)
     returned = _taken_back(folders, undos.get(undoes, ()))
-    made = list(_each(_made(folders, logged, returned), progress))
+    made = list(_each(_moves_done(folders, logged, returned), progress))
     moved = [one for one in made if one.run.target]
     left = [one.only([move.target not in returned for move in one.run.moves()]) for one in moved] if returned else moved
     count, many = (sum(len(one.between) for one in some) for some in (moved, left))
@@ -153,13 +153,13 @@ class _Backwards:
         self.refused: list[Refusal] = []
         self._dirs = dirs
         self._folders = folders
-        self._vantage = presence.Vantage.of(dirs, hosts)
+        self._vantage = presence.HostView.of(dirs, hosts)
         self._many = many
         self._claims: dict[str, str] | None = None
         self._holders: dict[str, tuple[str | None, bool]] = {"": (Verdict.UNKNOWN.value, False)}
         self._names: dict[tuple[Box, str], frozenset[int]] = {}
 
-    def add(self, made: _Made) -> None:
+    def add(self, made: _MovesDone) -> None:
         """Adds the moves of a run."""
         run, back = made.run, made.run.source
         box, folder = made.target
@@ -181,12 +181,12 @@ class _Backwards:
         messages = MessageColumns(
             (box.value,), (folder,), names, column_of(forms.id_ends),
             column_of(forms.token_places(names)) if box is Box.CUR else (0,), mode, nlink, ino, size, mtime_ns, ctime_ns,
-            (self._folders.of(box, folder).id,), column_of(verdicts), (_goes(back),),
+            (self._folders.of(box, folder).id,), column_of(verdicts), (_destination_text(back),),
             (None,), since, ("",),
         )  # fmt: skip
         self.items.add(messages, _targets(run, forms.id_ends), expand(since, len(names)))
 
-    def _statuses(self, made: _Made, cleared: Sequence[bool]) -> list[os.stat_result | None]:
+    def _statuses(self, made: _MovesDone, cleared: Sequence[bool]) -> list[os.stat_result | None]:
         """Takes the status of each message; None where it is refused. A message with anything unusual about its file is looked
         at by itself."""
         run, (box, _) = made.run, made.target
@@ -237,7 +237,7 @@ class _Backwards:
             why = f"cannot be accessed: {error.strerror}"
         if not why:
             return found
-        message = Message(place.box.value, place.folder, place.name, evidence=_goes(back and (back.box, back.folder)))
+        message = Message(place.box.value, place.folder, place.name, evidence=_destination_text(back and (back.box, back.folder)))
         if back is not None and back.box is Box.CUR:
             message = message._replace(verdict=self._holder(tokens_of_claims([back.name])[0])[0])
         if found is not None:
@@ -273,11 +273,11 @@ def _targets(run: MoveColumns, id_ends: Sequence[int]) -> TargetColumns:
 
 
 def _why_not(folders: Folders, move: LoggedMove, between: tuple[int, int], found: os.stat_result, *, cleared: bool) -> str:
-    """Why the file that was found at the target of a move (as in ``_Made``) does not go back; "" where it does. ``cleared``: the
-    consumer whose claim it was has no presence file any more."""
+    """Why the file that was found at the target of a move (as in ``_MovesDone``) does not go back; "" where it does. ``cleared``:
+    the consumer whose claim it was has no presence file any more."""
     place, back = move.target, move.source
     assert place is not None  # what was deleted does not come back
-    half_moved = found.st_nlink == 2 and _is(folders, back or Place(Box.TMP, place.name), found.st_ino)
+    half_moved = found.st_nlink == 2 and _has_inode(folders, back or Place(Box.TMP, place.name), found.st_ino)
     changed = place.box in (Box.NEW, Box.CUR) and _went_on(found.st_ctime_ns, between) and not half_moved
     if kind_of(found) or (move.ino and found.st_ino != move.ino):
         return f"{place.box} has another file of that name now"
@@ -297,24 +297,24 @@ def _went_on(ctime_ns: int, between: tuple[int, int]) -> bool:
     return between[1] != 0 and not between[0] <= ctime_ns <= between[1]
 
 
-def _made(folders: Folders, logged: MoveOperation, taken_back: Container[Place | None] = ()) -> Iterator[_Made]:
+def _moves_done(folders: Folders, logged: MoveOperation, taken_back: Container[Place | None] = ()) -> Iterator[_MovesDone]:
     """The moves that happened, also those that deleted. A message that an undo has ``taken_back`` had been moved, though nothing
     at its target shows that any more."""
     for _, (batch, outcome) in sorted(logged.steps.items()):
         start = 0
         for run in batch.runs:
             if outcome is None:
-                made = _Made(run, [(0, 0)] * len(run.names))
+                made = _MovesDone(run, [(0, 0)] * len(run.names))
                 there = [move.target in taken_back or _happened(folders, move) for move in run.moves()]
             else:
                 there, inos, times = outcome.pins(start, run.inos)
-                made = _Made(run._replace(inos=inos), times)
+                made = _MovesDone(run._replace(inos=inos), times)
             start += len(run.names)
             if any(there):
                 yield made.only(there)
 
 
-def _each(made: Iterable[_Made], progress: Progress) -> Iterator[_Made]:
+def _each(made: Iterable[_MovesDone], progress: Progress) -> Iterator[_MovesDone]:
     """Yields runs, a step for each move."""
     for one in made:
         progress.advance(len(one.between))
@@ -329,18 +329,18 @@ def _happened(folders: Folders, move: LoggedMove) -> bool:
     """True where a move without a recorded outcome was done: the file is at its target, or it left its source for ``new``,
     where consumers are quick."""
     if move.source is None:
-        return move.target is not None and _is(folders, move.target, move.ino)
-    if _is(folders, move.source, move.ino):
+        return move.target is not None and _has_inode(folders, move.target, move.ino)
+    if _has_inode(folders, move.source, move.ino):
         return False  # also where it has both names: a half move is none yet
-    return move.target is None or move.target.box is Box.NEW or _is(folders, move.target, move.ino)
+    return move.target is None or move.target.box is Box.NEW or _has_inode(folders, move.target, move.ino)
 
 
 def _taken_back(folders: Folders, undos: Iterable[MoveOperation]) -> set[Place | None]:
     """The places from which ``undos`` moved something back."""
-    return {move.source for undo in undos for one in _made(folders, undo) if one.run.target for move in one.run.moves()}
+    return {move.source for undo in undos for one in _moves_done(folders, undo) if one.run.target for move in one.run.moves()}
 
 
-def _is(folders: Folders, place: Place, ino: int) -> bool:
+def _has_inode(folders: Folders, place: Place, ino: int) -> bool:
     """True where ``place`` holds the inode; 0 is any."""
     try:
         return is_inode(folders.files, place.name, folders.of(place.box, place.folder).fd, ino or None)
@@ -349,7 +349,7 @@ def _is(folders: Folders, place: Place, ino: int) -> bool:
 
 
 def _taken(folders: Folders, place: Place, ino: int) -> bool:
-    return _is(folders, place, 0) and not _is(folders, place, ino)
+    return _has_inode(folders, place, 0) and not _has_inode(folders, place, ino)
 
 
 def _claims(dirs: SpoolDirs) -> dict[str, str]:
@@ -363,7 +363,7 @@ def _claims(dirs: SpoolDirs) -> dict[str, str]:
     return found
 
 
-def _goes(back: tuple[Box, str] | None) -> str:
+def _destination_text(back: tuple[Box, str] | None) -> str:
     return "to the trash" if back is None else f"back to {back[0]}"
 
 

@@ -24,7 +24,7 @@ from spooltop.model.vocabulary import LIVE, Box, Key, Verdict
 
 from ...row_listing import age_counts, largest
 from ..storage.rows import NameForms, claim_row, new_row
-from ..world import World
+from ..world import System
 from .scan import BoxScan, Generation, generation_of, quick_enqueued_us, scan_box
 from .set_aside import StagingScanner
 
@@ -140,7 +140,7 @@ class BoxScanner:
 
     def __init__(
         self,
-        world: World,
+        world: System,
         *,
         least: float = 0.1,
         sizes: bool = True,
@@ -305,7 +305,7 @@ class DuplicateIds(Struct, frozen=True):
 class Boxes:
     """Scanners of ``tmp`` with its staging directories, ``new`` and ``cur``."""
 
-    def __init__(self, world: World, least: float) -> None:
+    def __init__(self, world: System, least: float) -> None:
         self._scanners = {box: BoxScanner(world, least=least, sizes=box is Box.NEW) for box in LIVE}
         self._staging = StagingScanner(world)
         self._ids: frozenset[str] = frozenset()
@@ -353,13 +353,13 @@ class Boxes:
             self.doing = f"readdir of {box}"
             scans[box] = self._scanners[box].look(fd, force=force, ids=ids, missing=missing, unseen=unseen)
             if box is Box.CUR and scans[box].number != self._ids_of:
-                self._learn(scans[box])
+                self._index_claims(scans[box])
         self.doing = "readdir of the staging directories"
         scans[Box.TMP] = self._staging.add_to(scans[Box.TMP], dirs, unseen=unseen)
         self.doing = ""
         return scans
 
-    def _learn(self, scan: BoxScan) -> None:
+    def _index_claims(self, scan: BoxScan) -> None:
         self._ids_of = scan.number
         self._claims = {}
         if len(scan.names) <= _IDS_AT_MOST:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from spooltop.engine.system.syscalls import HAS_GETDENTS
 from spooltop.model.vocabulary import LIVE, Box
-
-from . import getdents
 
 
 def count_boxes(path: str) -> Mapping[Box, int | None]:
     """Returns the number of names in each box of ``path``, without those that begin with a dot; None where a box cannot be
     counted."""
-    return {box: _count(os.path.join(path, box)) for box in LIVE} if HAS_GETDENTS else {}
+    return {box: _count(os.path.join(path, box)) for box in LIVE}
 
 
 def _count(folder: str) -> int | None:
@@ -23,7 +20,7 @@ def _count(folder: str) -> int | None:
     except OSError:
         return None
     try:
-        return getdents.count(fd)
+        return sum(name[0] != "." for name in os.listdir(fd))
     except OSError:
         return None
     finally:

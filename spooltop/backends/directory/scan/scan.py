@@ -7,13 +7,11 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence, Set
+from itertools import islice
 
 from msgspec import Struct, field
 
 from spooltop.engine import names
-from spooltop.engine.system.syscalls import HAS_GETDENTS
-
-from . import getdents
 
 # Packs a million names into 30 MB: chunks of names joined by ``/``, the one byte that no name contains.
 
@@ -122,6 +120,7 @@ _IRREGULAR_AT_MOST = 1_000
 _UNTIMED_AT_MOST = 50_000
 _TRIED_AT_MOST = 10_000
 _SAMPLE = 100
+_AT_ONCE = 1_000
 _ROOMY = 150
 _PLAIN = re.compile(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
 """Matches joined names in the form of the engine and most others: a time in front, and room for the suffix of a claim."""
@@ -201,14 +200,9 @@ def scan_box(
         # A descriptor of its own: the offset of a shared one would be moved by whoever else lists.
         own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
         before = generation_of(own)
-        if HAS_GETDENTS:
-            for block in getdents.blocks(own):
-                tally.add(own, *getdents.entries(block))
-        else:
-            with os.scandir(own) as entries:
-                for entry in entries:
-                    regular = entry.is_file(follow_symlinks=False)
-                    tally.take(own, entry.name, getdents.REGULAR if regular else getdents.OTHER)
+        with os.scandir(own) as entries:
+            while some := list(islice(entries, _AT_ONCE)):
+                tally.add(own, some)
         packed = tally.names
         after = generation_of(own)
         total, estimated = _bytes(own, packed) if sizes else (None, False)
@@ -250,15 +244,15 @@ class _Tally:
             return int(self._first[:16]), os.fsdecode(self._first)
         return self._oldest, self._oldest_name
 
-    def add(self, own: int, found: list[bytes], types: bytes, timed: int) -> None:
-        """Adds the names of one block with their types, all at once if all are plain files with a time in front (``timed``: this
-        is known already, and no name is longer)."""
-        joined = b"/".join(found) + b"/"
-        plain = 0 < timed <= _ROOMY and joined.isascii()
-        if types.count(getdents.REGULAR) != len(types) or not (plain or _PLAIN.fullmatch(joined)):
-            for name, kind in zip(found, types, strict=True):
-                self.take(own, os.fsdecode(name), kind)
+    def add(self, own: int, entries: Sequence[os.DirEntry[str]]) -> None:
+        """Adds entries of a directory, all at once if all are plain files with a time in front."""
+        regular = [entry.is_file(follow_symlinks=False) for entry in entries]
+        joined = os.fsencode("/".join([entry.name for entry in entries])) + b"/"
+        if not all(regular) or not _PLAIN.fullmatch(joined):
+            for entry, is_file in zip(entries, regular, strict=True):
+                self._take(own, entry.name, is_file)
             return
+        found = joined[:-1].split(b"/")
         self.names.extend(found)
         if b",n=" in joined and len(self.tried) <= _TRIED_AT_MOST:
             self.tried += map(os.fsdecode, filter(None, _TRIED.findall(joined)))
@@ -266,8 +260,7 @@ class _Tally:
         if self._ids and not self._ids.isdisjoint(_IDS.findall(joined)):
             self.duplicates += [os.fsdecode(name) for name in found if name.partition(b",")[0] in self._ids]
 
-    def take(self, own: int, name: str, kind: int) -> None:
-        """Adds a single name."""
+    def _take(self, own: int, name: str, is_file: bool) -> None:
         if name[0] == ".":
             return
         self.names.append(name)
@@ -276,9 +269,7 @@ class _Tally:
             self.tried.append(name)
         if self._ids and raw.partition(b",")[0] in self._ids:
             self.duplicates.append(name)
-        if kind == getdents.UNKNOWN:
-            kind = _kind(own, name)
-        if kind != getdents.REGULAR:
+        if not is_file:
             if len(self.irregular) < _IRREGULAR_AT_MOST:
                 self.irregular.append(name)
             return
@@ -299,15 +290,6 @@ class _Tally:
                 self.kept[name] = when
         if when is not None and (self._oldest is None or when < self._oldest):
             self._oldest, self._oldest_name = when, name
-
-
-def _kind(own: int, name: str) -> int:
-    """Returns the type of an entry if the file system does not give it in the listing."""
-    try:
-        mode = os.stat(name, dir_fd=own, follow_symlinks=False).st_mode
-    except OSError:
-        return getdents.REGULAR  # gone since, so there is nothing irregular
-    return getdents.REGULAR if stat.S_ISREG(mode) else getdents.OTHER
 
 
 def _bytes(fd: int, names: PackedNames) -> tuple[int | None, bool]:

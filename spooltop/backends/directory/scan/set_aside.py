@@ -22,7 +22,7 @@ from spooltop.model.vocabulary import ASIDE, Box
 from ...journal.log_store import OPERATION
 from ..storage.location import in_folder, time_of
 from ..storage.rows import aside_row, kind_of_file
-from ..world import World
+from ..world import System
 from .scan import BoxScan
 
 # Lists the staging directories of a spool: their files count as ``tmp``. Nearly all of them are empty at nearly all times, so
@@ -44,7 +44,7 @@ class _Listed(NamedTuple):
 class StagingScanner:
     """Keeps what it has listed until the directory changes."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: System) -> None:
         self._clock = world.clock
         self._above: _Listed | None = None
         self._folders: dict[str, _Listed] = {}

@@ -7,7 +7,7 @@ import os
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.vocabulary import Box
 
-from ..world import World
+from ..world import System
 from .disk import Mount, mount_of
 
 _MOUNT_FOR = 5.0
@@ -16,7 +16,7 @@ _MOUNT_FOR = 5.0
 class OpenSpool:
     """Descriptors of one spool and of its parent directory, and its mount."""
 
-    def __init__(self, path: str, world: World) -> None:
+    def __init__(self, path: str, world: System) -> None:
         self.path = path
         self.dirs: SpoolDirs | None = None
         self._world = world

@@ -36,7 +36,7 @@ from .scripts import HANDED
 _AUTOCLAIMS = re.compile(r"cmdstat_xautoclaim:calls=([0-9]+)")
 
 
-class Way(NamedTuple):
+class RequeueMethod(NamedTuple):
     """The way that was chosen. ``copies``: a message is put again as a new entry, else it is handed over to ``~spooltop`` with
     its id. ``words`` tell which it is, and why."""
 
@@ -44,38 +44,38 @@ class Way(NamedTuple):
     words: str
 
 
-def chosen_way(server: OperatorConnection, names: StreamNames, *, asked: bool, groups: int) -> Way:
+def chosen_way(server: OperatorConnection, names: StreamNames, *, asked: bool, groups: int) -> RequeueMethod:
     """Chooses the best way that the consumers of the group allow. ``asked``: copies are wanted; ``groups`` are those of the
     stream. Raises as ``OperatorConnection.ask``."""
     if asked:
-        return Way(True, f"{_COPIED}, as --copy asks: consumers that only read new entries get it.")
+        return RequeueMethod(True, f"{_COPIED}, as --copy asks: consumers that only read new entries get it.")
     if _worker_is_running(server, names):
-        return Way(False, f"{_HANDED}: workers of spooltop take it first.")
+        return RequeueMethod(False, f"{_HANDED}: workers of spooltop take it first.")
     none = "no worker of spooltop is running in the group"
     taken = _last_was_taken(server, names)
     if taken:
-        return Way(False, f"{_HANDED}: {none}, but its consumers took what was handed over before.")
+        return RequeueMethod(False, f"{_HANDED}: {none}, but its consumers took what was handed over before.")
     if taken is None:
         seen = _autoclaim_was_seen(server)
         if seen:
-            return Way(
+            return RequeueMethod(
                 False,
                 f"{_HANDED}: consumers that use XAUTOCLAIM take it, some of them only once a new entry came. This server has "
                 f"seen that command; whether from a consumer of this group is not known. {_LATER_BY_COPY}",
             )
         if seen is None:
             why = f"{none}, and the server does not tell who uses XAUTOCLAIM"
-            return Way(False, f"{_HANDED}, but {why}: {_NEVER}. {_LATER_BY_COPY}")
+            return RequeueMethod(False, f"{_HANDED}, but {why}: {_NEVER}. {_LATER_BY_COPY}")
         why = f"{none}, and nobody was seen to use XAUTOCLAIM"
     else:
         why = f"{none}, and what was handed over before still waits while newer entries were delivered"
     if groups > 1:
-        return Way(
+        return RequeueMethod(
             False,
             f"{_HANDED}, but {why}: {_NEVER}. With --copy and --force it is put again as a new entry, which the other groups get "
             "too.",
         )
-    return Way(True, f"{_COPIED}: {why}, so its consumers only read new entries.")
+    return RequeueMethod(True, f"{_COPIED}: {why}, so its consumers only read new entries.")
 
 
 def _worker_is_running(server: OperatorConnection, names: StreamNames) -> bool:
@@ -357,7 +357,9 @@ class _ChangeMaker:
     """Makes the change of each message of the queue ``address``. ``groups`` are those of the stream; ``way`` is how it goes back
     to work. Counts what may be ``poison``."""
 
-    def __init__(self, address: str, action: Action, *, force: bool, options: Mapping[str, Json], groups: int, way: Way) -> None:
+    def __init__(
+        self, address: str, action: Action, *, force: bool, options: Mapping[str, Json], groups: int, way: RequeueMethod
+    ) -> None:
         self._address = address
         self._action = action
         self._force = force

@@ -16,7 +16,7 @@ from ..stream_names import HANDED_BACK, HANDED_IDLE, LATER, StreamNames
 from .listing import StreamFetcher, id_after
 from .look import GroupState, KeptAnswers, Look
 from .rows import claim_row, claims_of
-from .server import Command, StreamServer, id_order, told
+from .server import Command, StreamServer, id_order, translate_errors
 from .verdicts import JudgedMember
 
 # Number of the entries that a group has not been given yet, also where the server has lost count of them.
@@ -322,7 +322,7 @@ def see_claims(
     if look.group.pending:
         commands.append(("XPENDING", names.stream, names.group, "-", "+", 1))
     replies = server.ask(*heads, *commands) if heads or commands else []
-    with told():
+    with translate_errors():
         if heads:
             head = replies.pop(0)
             undelivered = fetcher.first_of(head, id_after(last))

@@ -28,7 +28,7 @@ from .server import (
     ServerTrouble,
     StreamServer,
     id_order,
-    told,
+    translate_errors,
 )
 from .verdicts import JudgedMember
 
@@ -68,7 +68,7 @@ class StreamFetcher:
             span = _span(begin, end, found[-1][0] if found else "", back=back)
             plain: Command = ("XREVRANGE" if back else "XRANGE", self._names.stream, *span, "COUNT", wanted)
             reply = self._run(HEADS_BACK if back else HEADS, (*span, wanted), plain)
-            with told():
+            with translate_errors():
                 some = heads_of(reply)
             found += some
             if len(some) < wanted:
@@ -116,7 +116,7 @@ class StreamFetcher:
             low = f"({found[-1].id}" if found else begin
             plain: Command = ("XPENDING", self._names.stream, self._names.group, low, "+", wanted, consumer)
             reply = self._run(CLAIMS, (self._names.group, low, wanted, consumer), plain)
-            with told():
+            with translate_errors():
                 some = claims_of(reply, now)
             found += some
             if len(some) < wanted:
@@ -140,7 +140,7 @@ class StreamFetcher:
         (reply,) = self._server.ask(("ZMSCORE", self._names.later, *ids))
         if isinstance(reply, ErrorReply):
             return [None] * len(ids)
-        with told():
+        with translate_errors():
             return [None if one is None else float(text_of(one)) / 1000 for one in list_of(reply)]
 
     def aside(self, box: Box, begin: str, most: int) -> list[tuple[str, dict[bytes, bytes]]]:
@@ -160,13 +160,13 @@ class StreamFetcher:
     def claim(self, id: str) -> PendingEntry | None:
         """Returns who holds a message now, without its size; None where nobody does. Its time is relative to 0."""
         (reply,) = self._server.ask(("XPENDING", self._names.stream, self._names.group, id, id, 1))
-        with told():
+        with translate_errors():
             found = claims_of(reply, 0.0)
         return found[0] if found else None
 
     def _entries(self, key: str, begin: str, end: str, most: int) -> list[tuple[str, dict[bytes, bytes]]]:
         (reply,) = self._server.ask(("XRANGE", key, begin, end, "COUNT", min(PAGE, most)))
-        with told():
+        with translate_errors():
             return [(text_of(parts[0]), dict(fields_by_name(parts[1]))) for parts in map(list_of, list_of(reply))]
 
     def _run(self, script: str, words: Command, plain: Command) -> Reply:
@@ -208,7 +208,7 @@ def _counted(page: Callable[[str, int], tuple[Reply, int]], step: int, most: int
 
 def _skipped(reply: Reply) -> tuple[int, str]:
     """Reads the answer to a script that counts, or the entries themselves."""
-    with told():
+    with translate_errors():
         parts = list_of(reply)
         if len(parts) == 2 and isinstance(parts[0], int):
             return number_of(parts[0]), text_of(parts[1])

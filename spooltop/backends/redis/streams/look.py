@@ -14,7 +14,7 @@ from ...surroundings import Connection
 from ..client import Reply, fields_of, list_of, number_of, text_of
 from ..stream_names import StreamNames
 from ..trouble import ErrorReply, Kind, Trouble, trouble_of_reply
-from .server import FIRST, STREAM, Command, ServerTrouble, StreamServer, entry_time, id_order, section, told
+from .server import FIRST, STREAM, Command, ServerTrouble, StreamServer, entry_time, id_order, section, translate_errors
 
 _FACTS_EVERY = 5.0
 """Seconds between two questions about the server itself."""
@@ -171,7 +171,7 @@ class Looker:
         facts_too: list[Command] = [*_FACTS, ("MEMORY", "USAGE", names.stream)]
         replies = self._server.ask(*first, *leases, *(facts_too if due else ()))
         basic, ttls, facts = replies[: len(first)], replies[len(first) :][: len(known)], replies[len(first) + len(known) :]
-        with told():
+        with translate_errors():
             if due:
                 self._facts, self._facts_at = _facts_of(facts), self._monotonic()
                 self._hidden_facts = _hidden(zip(_SERVER_FACTS, (facts[0], facts[3]), strict=True))

@@ -58,7 +58,7 @@ class StreamServer:
             raise ServerTrouble(self._timed_out)
         self._client.begin(self._patience, _BYTES)
         try:
-            with told():
+            with translate_errors():
                 return self._client.ask(*commands)
         except RedisTimeout as error:
             late = trouble_of(error)
@@ -78,7 +78,7 @@ class StreamServer:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Raises what goes wrong with a server as ``ServerTrouble``, in words without a secret; but for what took too long."""
     try:
         yield
@@ -264,7 +264,7 @@ class StreamChanges:
                 (reply,) = self._server.ask(("XREAD", "COUNT", 1, "BLOCK", int(_BLOCK * 1000), "STREAMS", self._stream, "$"))
                 if reply is None:
                     continue
-                with told():
+                with translate_errors():
                     list_of(reply)
             except ServerTrouble:  # whoever looks says so
                 self._ended.wait(_RETRY)
@@ -363,7 +363,7 @@ def _groups_of_all(server: StreamServer, names: Sequence[str]) -> Iterator[tuple
     for start in range(0, len(names), _TOGETHER):
         some = names[start : start + _TOGETHER]
         replies = server.ask(*(("XINFO", "GROUPS", name) for name in some))
-        with told():
+        with translate_errors():
             for name, reply in zip(some, replies, strict=True):
                 yield name, [] if isinstance(reply, ErrorReply) else _names_of(reply)
 
@@ -375,7 +375,7 @@ def _groups(server: StreamServer, address: StreamAddress) -> list[str]:
             raise NotASpool("there is no such stream", path=address.shown, advice=_there_are(server))
         if str(reply).startswith("WRONGTYPE"):
             raise NotASpool("that key is not a stream", path=address.shown, advice=_there_are(server))
-    with told():
+    with translate_errors():
         return _names_of(reply)
 
 
@@ -416,7 +416,7 @@ def _scanned(server: StreamServer, pattern: str) -> Iterator[list[str]]:
     at: bytes | str = "0"
     while True:
         (reply,) = server.ask(("SCAN", at, "MATCH", pattern, "COUNT", _STEP, "TYPE", "stream"))
-        with told():
+        with translate_errors():
             after, names = list_of(reply)
             at = text_of(after)
             found = [text_of(one) for one in list_of(names)]
