@@ -25,7 +25,7 @@ from .model.look.locks import Holders
 from .model.look.snapshot import Snapshot
 from .model.operations.plan import Item, OperationRecord, Plan, Result
 from .model.operations.results import AuditTrail, TrackedMessage
-from .model.protocols import Listing, ListProgress, ListQuery
+from .model.protocols import KeptView, Listing, ListProgress, ListQuery
 from .model.row import Payload
 from .model.vocabulary import Action, Json, Key
 from .opening import ControlParts
@@ -33,7 +33,6 @@ from .run_each import call_watched
 
 if TYPE_CHECKING:
     from .model.look.consumers import ConsumerList
-    from .model.protocols import KeptView
     from .operate.operations import Operations
 
 

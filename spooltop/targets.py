@@ -79,6 +79,6 @@ def count_boxes(path: str) -> Mapping[Box, int | None]:
     """Counts the names in the boxes of a directory, before it is opened; empty for what is no directory."""
     if has_scheme(path):
         return {}
-    from .backends.directory.scan.count import count_boxes
+    from spooltop.backends.directory.scan.scan import count_boxes
 
     return count_boxes(path)

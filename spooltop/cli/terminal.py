@@ -17,6 +17,7 @@ from spooltop.model.text import escape, plain_locale
 
 # Signals: of a worker, which receives them while it waits and sends them to its commands, and of what has to clean up.
 
+
 def wait_for_wakeup(pipe: int, timeout: float) -> None:
     """Waits until the pipe ``pipe`` is readable, at most ``timeout`` seconds."""
     if select.select([pipe], [], [], timeout)[0]:

@@ -38,6 +38,7 @@ _MOST_VIEWS = 200
 _LONGEST_FILTER = 1000
 """Characters of a filter that is kept."""
 
+
 def state_folder(settings: Mapping[str, str]) -> str | None:
     """Returns ``$XDG_STATE_HOME/spooltop`` from the environment, by default below ``~/.local/state``; None if no home is set. A
     relative path counts as unset (XDG base directory specification)."""

@@ -39,6 +39,7 @@ from spooltop.model.vocabulary import Box, Json
 
 # Identity of the user who makes a change, for the audit log.
 
+
 def _terminal() -> str | None:
     try:
         return os.ttyname(2)

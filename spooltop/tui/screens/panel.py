@@ -16,6 +16,7 @@ from .scrolling import ScrollingScreen
 
 # A screen with one text that scrolls.
 
+
 class TextScreen(ScrollingScreen[ScreenResultType], Generic[ScreenResultType]):
     """Subclasses give the text; this class scrolls it."""
 

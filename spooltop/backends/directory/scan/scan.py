@@ -6,12 +6,35 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 
 from msgspec import Struct, field
 
 from spooltop.engine import names
+from spooltop.model.vocabulary import LIVE, Box
+
+# Counts the names in the boxes of a spool: a first picture, long before a look.
+
+
+def count_boxes(path: str) -> Mapping[Box, int | None]:
+    """Returns the number of names in each box of ``path``, without those that begin with a dot; None where a box cannot be
+    counted."""
+    return {box: _count(os.path.join(path, box)) for box in LIVE}
+
+
+def _count(folder: str) -> int | None:
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return sum(name[0] != "." for name in os.listdir(fd))
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
 
 # Packs a million names into 30 MB: chunks of names joined by ``/``, the one byte that no name contains.
 

@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
@@ -25,8 +25,6 @@ from . import scripts
 from .connection import messages_expected, translated, wait_for_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from redis import Redis
 
 

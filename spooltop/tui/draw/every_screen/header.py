@@ -34,6 +34,7 @@ from ..elements.spans import (
 
 # Says how fresh the screen is, in the words of the header.
 
+
 class Times(StrEnum):
     """The format of times in lists (``t``)."""
 

@@ -34,6 +34,7 @@ from ..input import LineEdit
 
 # The findings of the snapshot thread that the main screen shows.
 
+
 class Received(Struct):
     """The last finding of each kind. ``snapshot`` and ``page`` are from one look."""
 
