@@ -249,7 +249,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
         if args.syslog:
             more["syslog"] = True
         if len(targets) > 1:
-            from .commands.status import spools_watch
+            from .several import spools_watch
 
             with spools_watch(targets, args, context, more) as spools:
                 return context.spools(spools, args)
@@ -261,7 +261,7 @@ def _dashboard(args: Namespace, context: Context) -> int:
         try:
             control = replace(context, patience=_OPENS_WITHIN).reach(path, opened)
         except DoesNotAnswer:
-            from .commands.status import spools_watch
+            from .several import spools_watch
 
             # Its line in the Spools view says so, keys answer, and it opens from there once it does.
             with spools_watch(targets, args, context, more) as spools:

@@ -35,7 +35,6 @@ from .detect import with_layout
 from .events.flow import FlowMeter
 from .events.tracker import MessageTracker
 from .events.watcher import ChangeWaiter, EventListener, Source
-from .listing import NameListing, Order
 from .locks.lock_files import LockFiles, LockTableCache, device_of, message_locks
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
 
     from .cursors.watcher import CursorWatcher
     from .cursors.writers import WriterWatch
+    from .listing import NameListing, Order
     from .liveness.consumers import ConsumerGatherer
 
 

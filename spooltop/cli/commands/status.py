@@ -4,125 +4,19 @@ from __future__ import annotations
 
 import argparse
 import math
-import resource
-from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from msgspec.structs import replace
 
 from spooltop.control import Control
 from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model.look.snapshot import Snapshot
-from spooltop.model.target import without_secrets
-from spooltop.model.text import escape
-from spooltop.model.units import age, clock_time, count, parse_age
-from spooltop.model.vocabulary import Box
-from spooltop.monitor.glance import Glance, Level
-from spooltop.monitor.spools_watch import SpoolsWatch
-from spooltop.targets import count_boxes
+from spooltop.model.units import parse_age
 
 from ..context import PATIENCE, Context, answered, targets_of
 from ..progress import while_waiting
-from ..render import snapshot_json, snapshot_text
-from ..terminal import printable
-
-# Opens several targets for the Spools view.
-
-_LIVE_AT_MOST = 40
-"""Targets up to which each has events of its own: the kernel gives a user 128 listeners. Of more, rates are lower bounds, from
-what two scans differ in."""
-_FILES = 12
-"""Descriptors of an open target at most."""
-_OTHER_FILES = 128
-
-
-@contextmanager
-def spools_watch(
-    targets: Sequence[str], args: Namespace, context: Context, options: Mapping[str, Any]
-) -> Iterator[SpoolsWatch]:
-    """Watches ``targets``, and opens each as ``options`` say. Nothing can be changed through the glances."""
-    opened = partial(context.open, read_only=args.read_only, as_kind=args.as_kind, watch=True, **options)
-    live = len(targets) <= _LIVE_AT_MOST
-
-    def glancing(target: str) -> Control:
-        return context.open(target, read_only=True, as_kind=args.as_kind, watch=live, owners=False)
-
-    spools = SpoolsWatch(
-        targets, glancing, opened, count=count_boxes, find=partial(targets_of, args, context, strict=True),
-        most_open=(_files(_OTHER_FILES + _FILES * len(targets)) - _OTHER_FILES) // _FILES,
-    )  # fmt: skip
-    try:
-        yield spools
-    finally:
-        spools.close()
-
-
-def _files(wanted: int) -> int:
-    """Raises the number of files that this process may open to ``wanted``, as far as the system allows, and returns it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    return most
-
-
-# The status of several targets: a line of text each, or a JSON object. Pure.
-
-_SIGNS = {
-    Level.SILENT: "✗", Level.CRITICAL: "✗", Level.UNKNOWN: "?", Level.WARNING: "!", Level.NOTE: "·", Level.FINE: "✓",
-    Level.PENDING: " ",
-}  # fmt: skip
-
-
-def glance_of(target: str, seen: Snapshot | SpooltopError) -> Glance:
-    """The glance at a target that was looked at, or could not be."""
-    if isinstance(seen, SpooltopError):
-        return Glance(target, error=printable(f"{seen.what}; {seen.advice}" if seen.advice else seen.what))
-    return Glance(target, snapshot=seen)
-
-
-def as_json(one: Glance) -> str:
-    """The object of one target, as ``status --json`` has it; of one that cannot be looked at, the reason."""
-    if one.snapshot is not None:
-        return snapshot_json.dumps(snapshot_json.status(one.snapshot, without_secrets(one.target)))
-    head = snapshot_json.status_head(without_secrets(one.target))
-    return snapshot_json.dumps({**head, "complete": False, "error": one.says, "problems": []})
-
-
-def as_lines(glances: Sequence[Glance]) -> Iterator[str]:
-    """A title, the names of the columns, and a line for each target. The problem is last and whole."""
-    troubled = sum(one.troubled for one in glances)
-    newest = max((one.snapshot.taken_at for one in glances if one.snapshot is not None), default=None)
-    as_of = "" if newest is None else f" · as of {clock_time(newest)}"
-    yield f"{len(glances)} spools · {troubled} with problems, worst first{as_of}"
-    names = [escape(without_secrets(one.target)) for one in glances]
-    width = max(map(len, ["spool", *names]))
-    yield f"  {'spool':<{width}} {'new':>9} {'cur':>6} {'dead':>5} {'oldest':>6}  problem"
-    for name, one in zip(names, glances, strict=True):
-        new, cur = (_count(one, box) for box in (Box.NEW, Box.CUR))
-        dead = "?" if one.dead is None else f"{one.dead:,}"
-        oldest = "?" if one.snapshot is None else age(_seconds(one))
-        yield f"{_SIGNS[one.level]} {name:<{width}} {new:>9} {cur:>6} {dead:>5} {oldest:>6}  {_problem(one)}".rstrip()
-
-
-def _problem(one: Glance) -> str:
-    more = len(one.snapshot.problems) - 1 if one.snapshot is not None else 0
-    return printable(one.says) + (f" (and {more} more)" if more > 0 else "")
-
-
-def _count(one: Glance, box: Box) -> str:
-    return count(one.count(box), complete=one.complete)
-
-
-def _seconds(one: Glance) -> float | None:
-    if one.snapshot is None or one.oldest_at is None:
-        return None
-    return max(0.0, one.snapshot.taken_at - one.oldest_at)
-
+from ..render import snapshot_text
 
 _LONGEST = 365 * 86400.0
 
@@ -152,6 +46,8 @@ def _several(args: argparse.Namespace, context: Context, targets: Sequence[str])
     """Looks at each, so that one that hangs or cannot be opened keeps no other back."""
     from spooltop.monitor.glance import worst_first
     from spooltop.run_each import run_each
+
+    from ..several import as_json, as_lines, glance_of
 
     looking = replace(context, patience=math.inf)  # each is left behind by itself
 
