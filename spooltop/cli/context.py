@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+DONE, SOME, REFUSED, NOTHING_MATCHED, INTERRUPTED = 0, 1, 3, 4, 130
+"""Exit codes of commands that choose messages."""
 PATIENCE = 10.0
 """Seconds after which a file system is said not to answer: a disk that slept has spun up by then."""
 _FIRST = 1.0

@@ -22,7 +22,7 @@ from spooltop.model.units import duration
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json
 from spooltop.operate.operations import accepts, confirm_words
 
-from ..context import Context
+from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Context
 from ..options import path_of, selection_of
 from ..progress import ProgressLine
 from ..render import changes_json, changes_text, snapshot_json
@@ -112,9 +112,6 @@ def _steps(one: TrackedMessage, began: float) -> list[tuple[str, str]]:
 
 def _since(one: TrackedMessage, at: float, began: float) -> float:
     return max(0.0, at - (began if one.put_at is None else one.put_at))
-
-
-DONE, SOME, REFUSED, NOTHING_MATCHED, INTERRUPTED = 0, 1, 3, 4, 130
 
 
 def requeue(args: argparse.Namespace, context: Context) -> int:

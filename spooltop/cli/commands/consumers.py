@@ -11,11 +11,9 @@ from spooltop.model.look.consumers import ConsumerList, ConsumerRow, nameless_wo
 from spooltop.model.text import escape
 from spooltop.model.units import age, at_most, duration, fit, parse_age, size
 
-from ..context import Context, answered, here_or
+from ..context import NOTHING_MATCHED, Context, answered, here_or
 from ..render import snapshot_json
 from ..terminal import printable
-
-NOTHING_MATCHED = 4
 
 
 def consumers(args: argparse.Namespace, context: Context) -> int:

@@ -14,10 +14,9 @@ from spooltop.model import units
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 
-from ..context import Context
+from ..context import NOTHING_MATCHED, Context
 from ..render import snapshot_json, snapshot_text
 
-NOTHING_MATCHED = 4
 _NEEDS = {"form": ("nothing more", ""), "show": ("a layout", "NAME"), "try": ("a layout and a directory", "FILE PATH")}
 """Needs of each word, in English and as they are written."""
 _TIMES = ("enqueued_at", "since", "not_before", "expires")

@@ -17,13 +17,11 @@ from spooltop.model.text import escape
 from spooltop.moving import Moved
 from spooltop.operate.operations import confirm_for
 
-from ..context import Context
+from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, SOME, Context
 from ..progress import ProgressLine
 from ..render import snapshot_json
 from ..terminal import signals_to
 from .change import confirm
-
-DONE, LEFT, NOTHING_MATCHED, INTERRUPTED = 0, 1, 4, 130
 
 
 def move(args: argparse.Namespace, context: Context) -> int:
@@ -48,7 +46,7 @@ def move(args: argparse.Namespace, context: Context) -> int:
                 if not args.dry_run:
                     forget_ended(mover, target)
                 terminal.error(f"{escape(source.name)}: move: {'; '.join(left) if left else 'no message waits there'}")
-                return LEFT if left else NOTHING_MATCHED
+                return SOME if left else NOTHING_MATCHED
             where = f"from {escape(source.name)} to {escape(target.name)}"
             plan = f"move: {_messages(waiting)} {where}; they get new ids and begin with their first attempt"
             plan = "; ".join([plan, *left])
@@ -63,7 +61,7 @@ def move(args: argparse.Namespace, context: Context) -> int:
             left = _left(done, source)
             words = "; ".join([*_done(done, target), *left])
             terminal.out(snapshot_json.dumps(_planned(source.name, target.name, waiting, done)) if args.json else words)
-    return INTERRUPTED if done.stopped else LEFT if left or done.taken else DONE
+    return INTERRUPTED if done.stopped else SOME if left or done.taken else DONE
 
 
 def _done(done: Moved, target: Queue) -> list[str]:

@@ -18,12 +18,11 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
 
-from ..context import Context, answered, here_or
+from ..context import NOTHING_MATCHED, Context, answered, here_or
 from ..options import id_of, selection_of
 from ..progress import ListingProgress, ProgressLine, while_waiting
 from ..render import changes_json, changes_text, snapshot_json, snapshot_text
 
-NOTHING_MATCHED = 4
 _WINDOW = 1000
 _OPERATIONS = 1000
 """Operations that are listed unless all are wanted."""
