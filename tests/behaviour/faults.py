@@ -64,7 +64,7 @@ FAULTS = (
           ("commands", "claims-dead")),
     Fault("order reversed", "NameListing.__init__", "query.sort.descending != by_age", "query.sort.descending == by_age",
           ("commands", "waiting")),
-    Fault("undo text wrong", "_goes", 'f"back to {back[0]}"', '"back to new"', ("screens", "change-80x24")),
+    Fault("undo text wrong", "_destination_text", 'f"back to {back[0]}"', '"back to new"', ("screens", "change-80x24")),
     Fault("exit code wrong", "_code", "return SOME\n    return DONE", "return DONE\n    return DONE",
           ("commands", "claims-mixed")),
     Fault("JSON member missing", "status", '        "last_claim_at": observation.last_claim_at,\n', "", ("commands", "waiting")),
