@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from spooltop.errors import SpooltopError, Unavailable, UsageError
 
+from .progress import while_waiting
 from .terminal import Terminal
 
 if TYPE_CHECKING:
@@ -79,14 +80,16 @@ class Context(Struct, frozen=True):
             more["owners"] = False
         if self.patience != math.inf:
             more["patience"] = self.patience
-        return self.open(path, read_only=args.read_only, as_kind=args.as_kind, watch=watch, **more)
+        with while_waiting(self.terminal, "opening"):
+            return self.open(path, read_only=args.read_only, as_kind=args.as_kind, watch=watch, **more)
 
     def reach(self, path: str, call: Callable[[], R]) -> R:
         """Returns the result of ``call``, the first one that touches ``path``. Raises ``DoesNotAnswer`` where that hangs."""
         from spooltop.model.target import has_scheme
         from spooltop.run_each import call_watched
 
-        return call_watched(call, math.inf if has_scheme(path) else self.patience, path)
+        with while_waiting(self.terminal, "opening"):
+            return call_watched(call, math.inf if has_scheme(path) else self.patience, path)
 
 
 def watching(args: argparse.Namespace) -> dict[str, Any]:

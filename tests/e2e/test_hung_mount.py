@@ -131,6 +131,6 @@ def test_the_dashboard_is_drawn_and_its_keys_answer(mount: Mount, words: str) ->
 @answering_nothing
 def test_ctrl_c_ends_what_waits(mount: Mount) -> None:
     with Terminal(mount.argv("status HUNG")) as screen:
-        screen.wait_for("looking")
+        screen.wait_for("opening")
         screen.type("\x03")
         assert screen.wait_exit() == 130
