@@ -551,12 +551,12 @@ class Spool(SpoolLifetime):
     def forget_key(self, key: str) -> None:
         """Forgets ``key``: another put with it makes another message."""
         with translating(self.path, "put"):
-            self._producer.forget(key)
+            self._producer.keys.forget(key)
 
     def forget_mover(self, mover: str) -> None:
         """Forgets all keys of one mover (``spooltop.model.queue``)."""
         with translating(self.path, "put"):
-            self._producer.forget_mover(mover)
+            self._producer.keys.forget_mover(mover)
 
     # Looking
 

@@ -483,30 +483,25 @@ class Consumer:
         with self._lock:
             if self._closed:
                 raise closed(self._path)
-            boxes = self.boxes
             try:
-                return self._take(boxes, keep)
+                return self._take(keep)
             except SpooltopError:
                 raise
+            except OSError as error:
+                raise translate(error, self._path, "claim") from error
             except BaseException:
                 self.backlog.clear()  # an interrupt came, maybe to a name that had just left it
                 raise
 
-    def _take(self, boxes: OpenBoxes, keep: object) -> Claim | None:
-        files, new, cur = boxes.files, boxes.new, boxes.cur
-        uncertain = self._uncertain.names
+    def _take(self, keep: object) -> Claim | None:
+        boxes, uncertain = self.boxes, self._uncertain.names
         if uncertain and self._hold is not None and (found := self._uncertain.settled(boxes, self._open)) is not None:
             return self._begin(*found, self._hold, keep)
-        try:
-            paused = self.pause.paused(boxes.dirs)
-            if self._looks != self.pause.looks:
-                self._keep_presence(boxes)
-                self._looks = self.pause.looks
-            if paused:
-                return None
-        except OSError as error:
-            raise translate(error, self._path, "claim") from error
-        while (name := self._oldest("claim")) is not None:
+        paused = self.pause.paused(boxes.dirs)
+        if self._looks != self.pause.looks:
+            self._keep_presence(boxes)
+            self._looks = self.pause.looks
+        while not paused and (name := self.backlog.pop()) is not None:
             if name[10:11] == "." and not self._takes_mail_names and is_mail_name(name):
                 self._refuse_mail(name)
             hold = self._hold or self.hold()
@@ -517,7 +512,7 @@ class Consumer:
             try:
                 # Nobody can have this name: it holds a random token of 128 bits, and a time that the token never had.
                 # So there is nothing to replace, and plain rename(2) is as safe as RENAME_NOREPLACE, and quicker.
-                files.rename(name, new, claimed, cur)
+                boxes.files.rename(name, boxes.new, claimed, boxes.cur)
             except OSError as error:
                 if not self._uncertain.was_made(error, name, claimed, boxes):
                     continue
@@ -554,10 +549,8 @@ class Consumer:
         """Raises ``MailFolder`` if mail was delivered into a directory that was opened as a spool."""
         try:
             refuse_mail(self.boxes.dirs)
-        except BaseException as error:
+        except BaseException:
             self.backlog.add(name)
-            if isinstance(error, OSError):
-                raise translate(error, self._path, "claim") from error
             raise
         self._takes_mail_names = True  # jobs under such names: claims of others in cur show it
 
@@ -565,7 +558,7 @@ class Consumer:
         """Returns the id of the message that ``take`` would claim."""
         with self._lock:
             boxes = self.boxes
-            while (name := self._oldest("peek")) is not None:
+            while (name := self.backlog.pop()) is not None:
                 try:
                     boxes.files.stat(name, boxes.new)
                 except FileNotFoundError:
@@ -573,12 +566,6 @@ class Consumer:
                 self.backlog.add(name)
                 return parse(name, claimed=False).id
             return None
-
-    def _oldest(self, doing: str) -> str | None:
-        try:
-            return self.backlog.pop()
-        except OSError as error:
-            raise translate(error, self._path, doing) from error
 
     def holds(self, claim: Claim) -> bool:
         """True while the claim is this process's to end: not after closing."""
@@ -606,17 +593,8 @@ class Consumer:
     # Ends
 
     def ack(self, claim: Claim) -> None:
-        boxes = self.boxes if not claim.done else self._ended(claim)
-        if self._failures:
-            self._unlink(boxes, claim)
-        else:  # the same without the detours: most of what a consumer does
-            name = claim.name
-            try:
-                boxes.files.unlink(name, boxes.cur)
-            except OSError as error:
-                self._must_be_gone(boxes, claim, name, error)
-            claim.done = True
-            self._open.pop(name, None)
+        boxes = self.boxes  # kept open by this, where another thread closes the spool meanwhile
+        self._unlink(boxes, claim)
         if self._durable:
             self._settle(boxes)
 
@@ -645,14 +623,17 @@ class Consumer:
             )
 
     def _unlink(self, boxes: OpenBoxes, claim: Claim) -> None:
-        self.check(claim)
+        if claim.done:
+            self._ended(claim)
         name = claim.name
         try:
             boxes.files.unlink(name, boxes.cur)
         except OSError as error:
             self._must_be_gone(boxes, claim, name, error)
-        self._forget(claim)
-        self._failures.pop(claim.base, None)
+        claim.done = True
+        self._open.pop(name, None)
+        if self._failures:
+            self._failures.pop(claim.base, None)
 
     def _settle(self, boxes: OpenBoxes) -> None:
         try:

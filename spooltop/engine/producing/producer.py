@@ -257,7 +257,7 @@ class Producer:
         self._tmp = dirs.tmp if dirs.tmp is not None else -1
         self._new = dirs.new if dirs.new is not None else -1
         self._lock_timeout = lock_timeout
-        self._keys = KeyRecords(dirs, clock, key_window)
+        self.keys = KeyRecords(dirs, clock, key_window)
         self._ids = IdGenerator(host)
         self._writer = TmpWriter(dirs)
 
@@ -275,11 +275,9 @@ class Producer:
                 check_data(data)
             drafts = self._writer.write_fresh(name, data, durable)
             try:
-                self._files.move(name, drafts.fd, name, self._new, None, True)
+                self._writer.deliver(name, None, keep=False, folder=drafts.fd)
             except FileNotFoundError:
                 raise self._taken_away() from None
-            except OSError as error:
-                self._writer.undelivered(error, name, None, keep=False, folder=drafts.fd)
             if durable:
                 self._writer.settle(id)
         except SourceFailed as failed:
@@ -341,7 +339,7 @@ class Producer:
             try:
                 if durable:
                     self._writer.sync_names()
-                while not self._keys.create(key, name, durable=durable):
+                while not self.keys.create(key, name, durable=durable):
                     if (known := self._known(key)) is not None:
                         self._writer.discard(name)
                         return self._finish(known, source, durable)
@@ -353,7 +351,6 @@ class Producer:
         try:
             self._writer.deliver(name, inode, keep=key is not None)
         except FileExistsError:
-            self._writer.discard(name)
             if parse(name, claimed=False).id != id:
                 raise
             return MessageId(id, duplicate=True)  # the same id arrived in between, from someone who does not lock
@@ -433,29 +430,21 @@ class Producer:
     # Keys and ids
 
     def _known(self, key: str | None) -> Record | None:
-        return None if key is None else self._keys.find(key)
+        return None if key is None else self.keys.find(key)
 
     def _recorded(self, key: str, name: str) -> bool:
         try:
-            known = self._keys.find(key)
+            known = self.keys.find(key)
         except OSError:
             return True  # not known to be absent
         return known is not None and known.name == name
 
     def was_put(self, key: str, durable: bool) -> bool:
         """Returns whether ``key`` has a message; completes its put if that was cut off."""
-        known = self._keys.find(key)
+        known = self.keys.find(key)
         if known is not None:
             self._complete(known, durable)
         return known is not None
-
-    def forget(self, key: str) -> None:
-        """Forgets a key. See ``KeyRecords.forget``."""
-        self._keys.forget(key)
-
-    def forget_mover(self, mover: str) -> None:
-        """Forgets the keys of a mover. See ``KeyRecords.forget_mover``."""
-        self._keys.forget_mover(mover)
 
     def _finish(self, known: Record, source: str | None, durable: bool) -> MessageId:
         self._complete(known, durable)
@@ -467,10 +456,8 @@ class Producer:
             found = self._files.stat(known.name, self._tmp)
             if stat.S_ISREG(found.st_mode):
                 self._writer.deliver(known.name, found.st_ino, keep=True)
-        except FileNotFoundError:
+        except (FileNotFoundError, FileExistsError):
             pass  # delivered long ago, or just now by somebody else
-        except FileExistsError:
-            self._writer.discard(known.name)  # the id is in new: a second copy of it is nothing that anyone waits for
         if durable:
             self._writer.settle(known.id, emptied=True)  # whoever moved it may not have synced it yet
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from typing import BinaryIO, NoReturn, TypeAlias
+from typing import BinaryIO, TypeAlias
 from weakref import WeakSet
 
 from spooltop.errors import PutUnknown, Refused, SpooltopError, Unreadable
@@ -174,27 +174,23 @@ class TmpWriter:
 
     def deliver(self, name: str, inode: int | None, *, keep: bool, folder: int | None = None) -> None:
         """Moves the file to ``new`` without replacing anything. Raises ``PutUnknown`` if the move reported an error and yet may
-        have been done; after any other error the file is removed unless it is to be kept."""
+        have been done, ``FileNotFoundError`` if the file is gone. After any other error the file is removed, unless it is to be
+        kept and its name is not taken in ``new`` either."""
         try:
             source = self._tmp if folder is None else folder
-            self._files.move(name, source, name, self._new, inode=inode, fresh=inode is None)
-        except (FileExistsError, FileNotFoundError):
+            self._files.move(name, source, name, self._new, inode, inode is None)
+        except FileNotFoundError:
             raise
         except OSError as error:
-            self.undelivered(error, name, inode, keep=keep, folder=folder)
-
-    def undelivered(
-        self, error: OSError, name: str, inode: int | None, *, keep: bool, folder: int | None = None
-    ) -> NoReturn:
-        """Raises the error that a failed move means, for ``deliver``."""
-        # Where it is not known to be absent it may have arrived.
-        if not isinstance(error, FileExistsError) and is_inode(self._files, name, self._new, inode, unseen=True):
-            raise PutUnknown(
-                f"the move to new reported an error: {error.strerror}", id=parse(name, claimed=False).id, path=self._path
-            ) from error
-        if not keep:
-            self.discard(name, folder)
-        raise error
+            taken = isinstance(error, FileExistsError)
+            # Where it is not known to be absent it may have arrived.
+            if not taken and is_inode(self._files, name, self._new, inode, unseen=True):
+                raise PutUnknown(
+                    f"the move to new reported an error: {error.strerror}", id=parse(name, claimed=False).id, path=self._path
+                ) from error
+            if taken or not keep:
+                self.discard(name, folder)
+            raise
 
     def swap_in(self, draft: str, data: Data, name: str, folder: int, *, durable: bool) -> None:
         """Puts ``data`` in place of the content of ``name`` in the directory ``folder``, in one step. The file keeps its times.
