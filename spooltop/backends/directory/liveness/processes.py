@@ -1,8 +1,8 @@
 """The process table, as far as it can be seen from here. Everything that asks about a process goes through one object.
 
-psutil answers what it knows at a fair price: name, user, command line, start in epoch seconds, CPU time. ``procfs`` answers the
-rest, and on a system without ``/proc`` psutil answers that too, as far as it can. A missing entry of either proves nothing
-(``hidepid``); only kill(2) with signal 0 tells whether a number is taken (proc(5)).
+psutil answers what it knows at a fair price: name, user, command line, start in epoch seconds, CPU time, memory. ``procfs`` answers
+the rest, which is unknown on a system without ``/proc``. A missing entry of either proves nothing (``hidepid``); only kill(2) with
+signal 0 tells whether a number is taken (proc(5)).
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ from spooltop.model.vocabulary import EXITED, RUNNING, Verdict
 FileId = tuple[int, int]
 """Device and inode of a file."""
 
-_RSS = 21
-"""Place of the resident set among the fields of ``stat`` that follow the name."""
 _FIRST_PID_NAMESPACE, _FIRST_TIME_NAMESPACE = 0xEFFFFFFC, 0xEFFFFFFA
 """Inodes that the kernel gives to them, proc(5)."""
 
@@ -44,14 +42,6 @@ class ProcStat(NamedTuple):
     started: int
     zombie: bool
     stopped: str
-
-
-class ProcUse(NamedTuple):
-    """Use of the processor in clock ticks, of memory in pages; ``stat`` is the rest of that line."""
-
-    cpu: int
-    pages: int
-    stat: ProcStat
 
 
 class ProcOwner(NamedTuple):
@@ -116,20 +106,12 @@ class ProcFs:
 
     def stat(self, pid: int) -> ProcStat | None:
         """Start and state of a process."""
-        fields = self._stat_fields(pid)
-        return None if fields is None else _stat_of(fields)
-
-    def use(self, pid: int) -> ProcUse | None:
-        """Returns what a process itself has used so far, its threads included, its children not."""
-        fields = self._stat_fields(pid)
-        if fields is None or len(fields) <= _RSS:
+        fields = (self._bytes(f"{pid}/stat") or b"").rpartition(b")")[2].split()
+        if len(fields) < 20:
             return None
-        return ProcUse(int(fields[11]) + int(fields[12]), int(fields[_RSS]), _stat_of(fields))
-
-    def command_line(self, pid: int) -> str:
-        """The arguments of a process, joined by blanks; "" where they are not visible."""
-        words = os.fsdecode(self._bytes(f"{pid}/cmdline", 4_096) or b"").rstrip("\0")
-        return words.replace("\0", " ")
+        # The leader of a process may end before its other threads: then the process lives.
+        zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
+        return ProcStat(int(fields[19]), zombie, fields[0].decode() if fields[0] in (b"T", b"t") else "")
 
     def numbers(self, pid: int) -> tuple[int, ...]:
         """The numbers of a process, from the pid namespace of ``root`` inwards (``NSpid:``). Raises ``OSError``."""
@@ -266,10 +248,6 @@ class ProcFs:
         with open(f"{self.root}/{pid}/status", "rb") as file:
             return file.read(1 << 20)  # a process may be in 65,536 groups
 
-    def _stat_fields(self, pid: int) -> list[bytes] | None:
-        fields = (self._bytes(f"{pid}/stat") or b"").rpartition(b")")[2].split()
-        return fields if len(fields) >= 20 else None
-
     def _bytes(self, path: str, limit: int = 65_536) -> bytes | None:
         try:
             with open(f"{self.root}/{path}", "rb", buffering=0) as file:
@@ -307,12 +285,6 @@ def _spelled_end(address: bytes, port: int) -> bytes:
 def _status_numbers(status: bytes, name: bytes) -> list[int]:
     """The numbers of the line ``name`` of a ``status`` file."""
     return [int(number) for number in status.partition(b"\n%s:" % name)[2].partition(b"\n")[0].split()]
-
-
-def _stat_of(fields: list[bytes]) -> ProcStat:
-    # The leader of a process may end before its other threads: then the process lives.
-    zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
-    return ProcStat(int(fields[19]), zombie, fields[0].decode() if fields[0] in (b"T", b"t") else "")
 
 
 def _file_id(path: str) -> FileId:
@@ -422,7 +394,6 @@ class Processes:
         self._procfs = ProcFs(proc)
         self._wall = wall
         self._ticks = os.sysconf("SC_CLK_TCK")
-        self._page = os.sysconf("SC_PAGE_SIZE")
         self._boot_id = ""
 
     def wall(self) -> float:
@@ -504,24 +475,11 @@ class Processes:
         seen = self._procfs.stat(pid)
         if seen is not None:
             found = Process(pid, self.seconds(seen.started), seen.zombie, stopped=seen.stopped)
-        elif self._procfs.exists() or (by_psutil := self._by_psutil(pid)) is None:
+        elif self._procfs.exists():
             return None
         else:
-            found = by_psutil
+            found = Process(pid)  # a system without procfs tells its command and its user at most
         return _described(found) if described else found
-
-    def _by_psutil(self, pid: int) -> Process | None:
-        """Start and state of a process on a system without procfs. The start is as exact as the wall clock was steady."""
-        import psutil
-
-        try:
-            one = psutil.Process(pid)
-            with one.oneshot():
-                state, since = one.status(), one.create_time()
-        except psutil.Error:
-            return None
-        stopped = {psutil.STATUS_STOPPED: "T", psutil.STATUS_TRACING_STOP: "t"}.get(state, "")
-        return Process(pid, since - self.wall() + self.boottime(), state == psutil.STATUS_ZOMBIE, stopped=stopped)
 
     def cpu(self, pid: int) -> tuple[tuple[int, float, float], ...] | None:
         """Returns the CPU time used by a process and all its living descendants: for each (pid, start in epoch seconds, CPU
@@ -534,8 +492,6 @@ class Processes:
             for member in family:  # grows while it is walked
                 one = psutil.Process(member)
                 children = self._procfs.children(member)
-                if children is None and not self._procfs.exists():
-                    children = [child.pid for child in one.children()]
                 if children is None or len(family) + len(children) > _FAMILY_AT_MOST:
                     return None
                 family += [child for child in children if child not in family]
@@ -550,18 +506,27 @@ class Processes:
 
     def use(self, pid: int) -> ProcessUse | None:
         """Returns what a process uses, without its children; None where that is not visible, or it has ended."""
-        seen = self._procfs.use(pid)
-        if seen is not None:
-            if seen.stat.zombie:
-                return None
-            started, cpu = self.seconds(seen.stat.started), self.seconds(seen.cpu)
-            return ProcessUse(started, cpu, seen.pages * self._page, bool(seen.stat.stopped))
-        return None if self._procfs.exists() else _use_by_psutil(pid)
+        import psutil
+
+        seen = self.process(pid)
+        if seen is None or seen.started is None or seen.zombie:
+            return None
+        try:
+            one = psutil.Process(pid)
+            with one.oneshot():
+                times, memory = one.cpu_times(), one.memory_info().rss
+        except psutil.Error:
+            return None  # ended meanwhile, or closed to this user
+        return ProcessUse(seen.started, times.user + times.system, memory, bool(seen.stopped))
 
     def command_line(self, pid: int) -> str:
         """The whole command line of a process, "" where it is not visible."""
-        found = self._procfs.command_line(pid)
-        return found if found or self._procfs.exists() else _command_by_psutil(pid)
+        import psutil
+
+        try:
+            return " ".join(psutil.Process(pid).cmdline())
+        except psutil.Error:
+            return ""
 
     def seconds(self, ticks: int) -> float:
         """Clock ticks since boot, as a presence file has them, in seconds."""
@@ -603,7 +568,7 @@ class Processes:
         unread: list[ProcOwner] = []
         pids = self._procfs.pids()
         if pids is None:
-            return _descriptors_by_psutil(files)
+            return Descriptors({}, None)
         all_shown = 1 in pids
         read: set[int] = set()
         for _ in range(_ROUNDS):
@@ -665,30 +630,6 @@ class Processes:
         return self._procfs.locks()
 
 
-def _use_by_psutil(pid: int) -> ProcessUse | None:
-    import psutil
-
-    try:
-        one = psutil.Process(pid)
-        with one.oneshot():
-            times, state = one.cpu_times(), one.status()
-            if state == psutil.STATUS_ZOMBIE:
-                return None
-            memory = one.memory_info().rss
-            return ProcessUse(one.create_time(), times.user + times.system, memory, state == psutil.STATUS_STOPPED)
-    except psutil.Error:
-        return None  # ended meanwhile, or closed to this user
-
-
-def _command_by_psutil(pid: int) -> str:
-    import psutil
-
-    try:
-        return " ".join(psutil.Process(pid).cmdline())
-    except psutil.Error:
-        return ""
-
-
 def _described(process: Process) -> Process:
     """Adds command, user and start in epoch seconds, as far as they are visible to this user."""
     import psutil
@@ -704,28 +645,6 @@ def _described(process: Process) -> Process:
     except psutil.Error:
         pass  # it ended, or hides something: what was learnt until then is known
     return replace(process, command=command, user=user, since=since)
-
-
-def _descriptors_by_psutil(files: set[FileId]) -> Descriptors:
-    """Finds descriptors on ``files`` by psutil, which only sees files that still have their path: so never all."""
-    import psutil
-
-    found: dict[FileId, list[Descriptor]] = {}
-    for one in psutil.process_iter():
-        try:
-            opened = one.open_files()
-        except psutil.Error:
-            continue  # ended, or another user's
-        for file in opened:
-            try:
-                status = os.stat(file.path)
-            except OSError:
-                continue
-            key = (status.st_dev, status.st_ino)
-            if key in files:
-                mode = getattr(file, "mode", None)  # of Linux alone
-                found.setdefault(key, []).append(Descriptor(one.pid, file.fd, None if mode is None else mode != "r"))
-    return Descriptors({file: tuple(those) for file, those in found.items()}, None)
 
 
 # Judges whether the pid in the name of a claim still refers to the process that made it. A living holder is never called dead,
