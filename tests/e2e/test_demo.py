@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -28,7 +27,7 @@ from .tour import play
 Demo = Callable[..., subprocess.Popen[str]]
 ACTORS = 13
 STREAM_ACTORS = 12
-PREFIX, MARKER = "spooltop-demo-", ".spooltop-demo"
+PREFIX = "spooltop-demo-"
 SETTINGS = {"SPOOLTOP_TMP_OLD": "5s", "SPOOLTOP_CLAIM_LONG": "15s", "SPOOLTOP_LOCK_BLOCKED": "10s"}
 """Thresholds for a spool at the demo's speed."""
 
@@ -182,27 +181,29 @@ def test_nothing_runs_on_when_it_is_killed_and_the_next_one_sweeps_what_is_left_
     assert (left / ("redis.sock" if more else "memex")).exists()
     (left / "link").symlink_to(tmp_path)
     (tmp_path / "letter").write_text("keep")
-    for name in ("empty", "linked", "other"):
-        (temp / f"{PREFIX}{name}").mkdir()
-    (temp / f"{PREFIX}linked" / MARKER).symlink_to(left / MARKER)
-    (temp / f"{PREFIX}other" / MARKER).write_text("something else")
-    (temp / f"{PREFIX}file").write_text("x")
-    os.mkfifo(temp / f"{PREFIX}fifo")
-    copies = [temp / "precious", tmp_path / "elsewhere", temp / f"{PREFIX}alive"]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    number = left.name.removeprefix(PREFIX)
+    (temp / f"{PREFIX}mine").mkdir()
+    (temp / f"{PREFIX}{number}-2").mkdir()
+    (temp / f"precious-{number}").mkdir()
+    (temp / f"{PREFIX}1{number}").write_text("x")
+    os.mkfifo(temp / f"{PREFIX}2{number}")
+    (temp / f"{PREFIX}3{number}").symlink_to(elsewhere)
+    alive = temp / f"{PREFIX}4{number}"
+    alive.mkdir()
     if os.geteuid() == 0:
-        copies.append(temp / f"{PREFIX}foreign")
-    for copy in copies:
-        copy.mkdir()
-        shutil.copy(left / MARKER, copy)
-    if os.geteuid() == 0:
-        os.chown(copies[-1], 65534, 65534)
-    (temp / f"{PREFIX}link").symlink_to(tmp_path / "elsewhere")
+        (temp / f"{PREFIX}5{number}").mkdir()
+        os.chown(temp / f"{PREFIX}5{number}", 65534, 65534)
     others = {*os.listdir(temp)} - {left.name}
-    with (temp / f"{PREFIX}alive" / MARKER).open() as held:
+    held = os.open(alive, os.O_RDONLY)
+    try:
         fcntl.flock(held, fcntl.LOCK_SH)
         demo(seconds="0").communicate(timeout=60)
+    finally:
+        os.close(held)
     assert {*os.listdir(temp)} == others
-    assert sorted(os.listdir(tmp_path)) == ["elsewhere", "letter"] and os.listdir(tmp_path / "elsewhere") == [MARKER]
+    assert sorted(os.listdir(tmp_path)) == ["elsewhere", "letter"] and os.listdir(elsewhere) == []
 
 
 @pytest.mark.parametrize(

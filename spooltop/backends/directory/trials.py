@@ -1,8 +1,8 @@
-"""A directory for trials and measurements: hidden, in ``tmp`` of the target, removed at the end.
+"""A directory of its own for trials, measurements and the demo, removed at the end; and the trials.
 
-Its name begins with a dot, so that neither consumers nor looks take it for a message. An exclusive lock (flock(2)) on the
-directory itself lasts as long as its process. A directory whose lock is free was left behind by a process that was killed, and
-is removed by the next one.
+For trials it is hidden in ``tmp`` of the target: its name begins with a dot, so that neither consumers nor looks take it for a
+message. An exclusive lock (flock(2)) on the directory itself lasts as long as its process and the children that it forked. A
+directory of this user whose lock is free was left behind by a process that was killed, and is removed by the next one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import select
 import stat
 import subprocess
@@ -36,23 +37,23 @@ def trial_parent(path: str) -> str:
     return tmp if os.path.isdir(tmp) and not os.path.islink(tmp) else path
 
 
-class TrialDir:
-    """A directory of its own below ``parent``, from the start until ``close``. ``path`` leads to it, ``fd`` is it. Raises
-    ``OSError`` if it cannot be made."""
+class ScratchDir:
+    """A directory of its own below ``parent``, from the start until ``close``; its name begins with ``prefix``. ``path`` leads to
+    it, ``fd`` is it. Raises ``OSError`` if it cannot be made."""
 
-    def __init__(self, parent: str) -> None:
+    def __init__(self, parent: str, prefix: str = PREFIX) -> None:
         self._parent = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.fd = -1
         try:
-            self.name = self._make()
+            self.name = self._make(prefix)
         except BaseException:
             self.close()
             raise
         self.path = os.path.join(parent, self.name)
 
-    def _make(self) -> str:
+    def _make(self, prefix: str) -> str:
         for attempt in range(_TRIES):
-            name = f"{PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
+            name = f"{prefix}{os.getpid()}-{os.urandom(6).hex()}"
             os.mkdir(name, 0o700, dir_fd=self._parent)
             try:
                 self.fd = os.open(name, _DIRECTORY, dir_fd=self._parent)
@@ -67,7 +68,7 @@ class TrialDir:
                     os.rmdir(name, dir_fd=self._parent)
                 if not isinstance(error, FileNotFoundError) or attempt == _TRIES - 1:
                     raise
-        raise FileNotFoundError(2, "it is removed as soon as it is made", PREFIX)
+        raise FileNotFoundError(2, "it is removed as soon as it is made", prefix)
 
     def close(self) -> None:
         """Removes the directory with everything in it. A second call does nothing."""
@@ -79,41 +80,34 @@ class TrialDir:
             os.close(self._parent)
             self._parent = -1
 
-    def __enter__(self) -> TrialDir:
+    def __enter__(self) -> ScratchDir:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
 
-def left_behind(parent: str) -> list[str]:
-    """Returns the names of the directories in ``parent`` whose processes are gone, as far as the kernel's table of locks shows.
-    Changes nothing and takes no lock."""
-    try:
-        fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return []
-    try:
-        return sorted(name for name in _names(fd) if _is_dead(name, fd, remove=False))
-    finally:
-        os.close(fd)
+def left_behind(parent: str, prefix: str = PREFIX) -> list[str]:
+    """Returns the names of the directories of this user in ``parent`` whose processes are gone, as far as the kernel's table of
+    locks shows. Changes nothing and takes no lock."""
+    return _dead(parent, prefix, remove=False)
 
 
-def sweep(parent: str) -> list[str]:
+def sweep(parent: str, prefix: str = PREFIX) -> list[str]:
     """Removes the directories of this user that killed processes left in ``parent``; returns their names."""
+    return _dead(parent, prefix, remove=True)
+
+
+def _dead(parent: str, prefix: str, *, remove: bool) -> list[str]:
+    made_here = re.compile(re.escape(prefix) + "[0-9]+-[0-9a-f]{12}")
     try:
         fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return []
     try:
-        return sorted(name for name in _names(fd) if _is_dead(name, fd, remove=True))
+        return sorted(name for name in os.listdir(fd) if made_here.fullmatch(name) and _is_dead(name, fd, remove=remove))
     finally:
         os.close(fd)
-
-
-def _names(fd: int) -> list[str]:
-    with closing(os.scandir(fd)) as entries:
-        return [entry.name for entry in entries if entry.name.startswith(PREFIX)]
 
 
 def _is_dead(name: str, parent: int, *, remove: bool) -> bool:
@@ -122,6 +116,8 @@ def _is_dead(name: str, parent: int, *, remove: bool) -> bool:
     except OSError:
         return False  # no directory, somebody else's, or removed meanwhile
     try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            return False
         if not remove:
             return not flock_holders(fd)
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -308,7 +304,7 @@ def try_all(parent: str, files: Files | None = None) -> Mapping[str, Trial]:
     files = files or Files()
     sweep(parent)
     found = {}
-    with TrialDir(parent) as scratch:
+    with ScratchDir(parent) as scratch:
         for name, run in TRIALS.items():
             found[name] = _tried(run, name, files, scratch.fd)
     return found

@@ -6,16 +6,15 @@ import argparse
 import os
 import shlex
 import signal
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from types import FrameType
 
 from msgspec import Struct, field
 
 from spooltop.control import Control
+from spooltop.engine import Spool
 from spooltop.errors import Refused, UsageError
-from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.plan import OperationRecord
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action
@@ -23,7 +22,7 @@ from spooltop.model.vocabulary import Action
 from ..context import Context
 from ..render import snapshot_json, snapshot_text
 from . import demo_dir
-from .actors import LOGS, SETTINGS, TICK, begin
+from .actors import LOGS, SETTINGS, begin
 from .process_group import ProcessGroup
 from .scenario import Act
 
@@ -53,18 +52,16 @@ def spool_stage(path: str | None) -> Iterator[Stage]:
     """A spool in a directory that is removed at the end; with ``path`` a spool there that is kept."""
     from .scenario import play_on_spool
 
-    directory = demo_dir.make() if path is None else demo_dir.keep(path)
-    try:
+    with closing(demo_dir.make() if path is None else demo_dir.keep(path)) as directory:
+        Spool.create(directory.spool, durable=False).close()
         begin(directory.spool)
         logs = os.path.join(directory.spool, LOGS)
-        kept = directory.base is None
+        kept = path is not None
         end = f"the spool is kept: spooltop {escape(shlex.quote(path))}" if path is not None else "the spool is removed"
         yield Stage(
             directory.spool, play_on_spool(directory.spool, kept=kept), os.path.join(logs, "demo.log"),
             BANNER_KEPT if kept else BANNER, end, poll_logs=(os.path.join(logs, "poll-*.log"),),
         )  # fmt: skip
-    finally:
-        directory.close()
 
 
 @contextmanager
@@ -75,22 +72,16 @@ def stream_stage() -> Iterator[Stage]:
 
     program = find_program()
     check_client()
-    directory = demo_dir.make_empty()
-    try:
-        assert directory.base is not None
-        server = DemoServer.start(program, directory.base)
-        try:
-            address = demo_dir.stream_address(directory.base)
+    with closing(demo_dir.make()) as directory:
+        base = os.path.dirname(directory.spool)
+        with closing(DemoServer.start(program, base)):
+            address = demo_dir.stream_address(base)
             make_groups(address)
-            settings = {**SETTINGS, "XDG_STATE_HOME": directory.base}
+            settings = {**SETTINGS, "XDG_STATE_HOME": base}
             yield Stage(
-                address, play_on_stream(address, settings), os.path.join(directory.base, "demo.log"), STREAM_BANNER,
+                address, play_on_stream(address, settings), os.path.join(base, "demo.log"), STREAM_BANNER,
                 "the server and its stream are removed", "spooltop 'redis://HOST/0#STREAM/GROUP'", settings,
             )  # fmt: skip
-        finally:
-            server.close()
-    finally:
-        directory.close()
 
 
 HUNG_UP = 128 + signal.SIGHUP
@@ -129,22 +120,13 @@ def goodbye(records: list[OperationRecord], deaths: int, stage: Stage) -> str:
 
 
 def _headless(control: Control, args: argparse.Namespace, context: Context) -> int:
-    snapshot = _watched(control, args.headless)
+    snapshot = control.watch(args.headless)
     if args.json:
         context.terminal.out(snapshot_json.dumps(snapshot_json.status(snapshot, control.target)))
     else:
         for line in snapshot_text.status(snapshot, control.target):
             context.terminal.out(line)
     return 0
-
-
-def _watched(control: Control, seconds: float) -> Snapshot:
-    end = time.monotonic() + seconds
-    snapshot = control.look()
-    while time.monotonic() < end:
-        time.sleep(min(TICK, max(0.0, end - time.monotonic())))
-        snapshot = control.look()
-    return snapshot
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from spooltop.engine import Spool, names
+from spooltop.model.vocabulary import Box
 
 from .actors import (
     CRASH_AGAIN,
@@ -26,6 +27,7 @@ from .actors import (
     POISON_AGAIN,
     RESTART,
     TICK,
+    OpenQueue,
     dying_writer,
     holder,
     poison,
@@ -39,6 +41,7 @@ from .actors import (
 from .process_group import Child, fork
 
 WORKERS = ("worker-1.py", "worker-2.py")
+_RECOVER_AGAIN = 0.05
 
 Act = Callable[[Child], None]
 
@@ -52,11 +55,16 @@ class HeldMessage(NamedTuple):
 
 
 class Scenario(ABC):
-    """Running scenario. ``running`` are the actors by pid, ``due`` the times (``time.monotonic``) at which they start again,
-    ``dead`` the pids that ended with a claim."""
+    """Running scenario on the queue that ``open_queue`` opens. ``running`` are the actors by pid, ``due`` the times
+    (``time.monotonic``) at which they start again, ``dead`` the pids that ended with a claim. ``poison`` is the id of the message
+    that kills each of its consumers. ``open_doomed`` opens the queue for a consumer whose death must be known soon."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Child, open_queue: OpenQueue, open_doomed: OpenQueue | None = None) -> None:
         self.child = child
+        self.open_queue = open_queue
+        self._open_doomed = open_doomed or open_queue
+        self.poison = ""
+        self._poison_at = float("inf")
         self.running: dict[int, str] = {}
         self.due: dict[str, float] = {}
         self.dead: set[int] = set()
@@ -85,9 +93,23 @@ class Scenario(ABC):
     def acts(self) -> Mapping[str, Act]:
         """Returns the actors that always run, by the names of their processes."""
 
-    @abstractmethod
     def before(self) -> None:
         """Sets up the history of the queue: a message whose two earlier consumers were killed, and messages that wait."""
+        with self.open_queue() as box:
+            self.poison = box.put(poison(77119), source="teams")
+            for _ in range(2):
+                os.waitpid(fork(WORKERS[0], self._die_with_it), 0)
+                while not box.recover() and self.child.wait(_RECOVER_AGAIN):
+                    continue
+            for source in ("email", "signal"):
+                newest = NEWEST[source]
+                box.put_many([row(source, newest - back) for back in range(6)], source=source)
+
+    def _die_with_it(self) -> None:
+        with self._open_doomed() as box:
+            claim = box.claim()  # kept: one that is dropped goes back by itself
+            assert claim is not None
+            os.kill(os.getpid(), signal.SIGKILL)
 
     @abstractmethod
     def held(self) -> Sequence[HeldMessage]:
@@ -98,8 +120,19 @@ class Scenario(ABC):
         """True while this claim stands."""
 
     @abstractmethod
-    def poison_waits(self, now: float) -> bool:
-        """True if the message that kills each of its consumers waits. If it is nowhere, it is put again after a while."""
+    def poison_box(self) -> Box | None:
+        """Returns ``NEW`` or ``CUR`` if the message that kills each of its consumers is there."""
+
+    def _poison_waits(self, now: float) -> bool:
+        """True if that message waits. If it is nowhere, it is put again after a while."""
+        box = self.poison_box()
+        if box is not None:
+            self._poison_at = now + POISON_AGAIN
+        elif now >= self._poison_at:
+            with self.open_queue() as queue:
+                self.poison = queue.put(poison(77119), source="teams")
+            return True
+        return box is Box.NEW
 
     def further(self, now: float) -> None:
         """Does what else happens now and then."""
@@ -128,7 +161,7 @@ class Scenario(ABC):
         self._count({claim.name for claim in claims if claim.pid in self.dead})
         if not self._counted:
             self._crash_at = min(self._crash_at, now + CRASH_AGAIN)
-        poisoned = any(claim.poison for claim in claims if claim.pid not in self.dead) or self.poison_waits(now)
+        poisoned = any(claim.poison for claim in claims if claim.pid not in self.dead) or self._poison_waits(now)
         if now < self._crash_at or len(self._counted) + poisoned >= MOST_DEAD:
             return
         for claim in claims:
@@ -176,18 +209,16 @@ def play_on_spool(spool: str, *, kept: bool) -> Act:
 
 
 class SpoolScenario(Scenario):
-    """Scenario on the directory ``spool``. ``poison`` is the id of the message that kills each of its consumers."""
+    """Scenario on the directory ``spool``."""
 
     def __init__(self, child: Child, spool: str) -> None:
-        super().__init__(child)
+        super().__init__(child, partial(Spool, spool, durable=False))
         self.spool = spool
-        self.poison = ""
-        self._poison_at = float("inf")
         self._litterers: set[int] = set()
 
     def acts(self) -> Mapping[str, Act]:
         self._litter_at = self.began + FIRST_LITTER
-        queue = partial(Spool, self.spool, durable=False)
+        queue = self.open_queue
         return {
             **poller_acts(self.spool, self.began),
             WORKERS[0]: worker(queue, 0.4, 0.8),
@@ -198,21 +229,6 @@ class SpoolScenario(Scenario):
             "backup.py": waiter(self.spool),
         }
 
-    def before(self) -> None:
-        with Spool(self.spool, durable=False) as box:
-            self.poison = box.put(poison(77119), source="teams")
-            for _ in range(2):
-                os.waitpid(fork(WORKERS[0], self._die_with_it), 0)
-                box.recover()
-            for source in ("email", "signal"):
-                newest = NEWEST[source]
-                box.put_many([row(source, newest - back) for back in range(6)], source=source)
-
-    def _die_with_it(self) -> None:
-        with Spool(self.spool, durable=False) as box:
-            box.claim()
-            os.kill(os.getpid(), signal.SIGKILL)
-
     def held(self) -> Sequence[HeldMessage]:
         claims = [names.parse(name, claimed=True) for name in os.listdir(os.path.join(self.spool, "cur"))]
         return [HeldMessage(one.raw, one.pid, one.id == self.poison) for one in claims if one.pid is not None]
@@ -220,16 +236,11 @@ class SpoolScenario(Scenario):
     def is_held(self, name: str) -> bool:
         return os.path.lexists(os.path.join(self.spool, "cur", name))
 
-    def poison_waits(self, now: float) -> bool:
-        boxes = [set(os.listdir(os.path.join(self.spool, box))) for box in ("new", "cur")]
-        waits, claimed = (any(raw.startswith(self.poison) for raw in box) for box in boxes)
-        if waits or claimed:
-            self._poison_at = now + POISON_AGAIN
-        elif now >= self._poison_at:
-            with Spool(self.spool, durable=False) as box:
-                self.poison = box.put(poison(77119), source="teams")
-            return True
-        return waits
+    def poison_box(self) -> Box | None:
+        for box in (Box.NEW, Box.CUR):
+            if any(raw.startswith(self.poison) for raw in os.listdir(os.path.join(self.spool, box))):
+                return box
+        return None
 
     def further(self, now: float) -> None:
         files = os.listdir(os.path.join(self.spool, "tmp"))

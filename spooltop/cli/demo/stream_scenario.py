@@ -21,7 +21,7 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box
 
-from .actors import ARCHIVED_EVERY, LEASE, NEWEST, POISON_AGAIN, REPORT, OpenQueue, poison, row, slow_worker, worker
+from .actors import ARCHIVED_EVERY, LEASE, NEWEST, REPORT, OpenQueue, row, slow_worker, worker
 from .demo_dir import STREAM, WORKING, socket_in
 from .process_group import Child, fork, own_streams
 from .scenario import WORKERS, Act, HeldMessage, Scenario
@@ -218,18 +218,16 @@ def play_on_stream(address: str, settings: Mapping[str, str]) -> Act:
 
 
 class StreamScenario(Scenario):
-    """Scenario on the group at ``address``. ``poison`` is the id of the message that kills each of its consumers."""
+    """Scenario on the group at ``address``."""
 
     def __init__(self, child: Child, address: str, settings: Mapping[str, str]) -> None:
-        super().__init__(child)
+        super().__init__(child, partial(open_queue, address), partial(open_queue, address, _SHORT_LEASE))
         self.address = address
         self._settings = settings
-        self.poison = ""
-        self._poison_at = float("inf")
         self._redis: Any = None
 
     def acts(self) -> Mapping[str, Act]:
-        queue = partial(open_queue, self.address)
+        queue = self.open_queue
         connected = partial(connect, self.address)
         return {
             "import_imessage.py": producer(queue, "imessage", 1.5),
@@ -246,26 +244,13 @@ class StreamScenario(Scenario):
 
     def before(self) -> None:
         os.waitpid(fork("operator", self._set_aside), 0)
-        with open_queue(self.address) as box:
-            self.poison = box.put(poison(77119), source="teams")
-            for _ in range(2):
-                os.waitpid(fork(WORKERS[0], self._die_with_it), 0)
-                while not box.recover() and self.child.wait(_SHORT_LEASE / 4):
-                    continue
-            for source in ("email", "signal"):
-                newest = NEWEST[source]
-                box.put_many([row(source, newest - back) for back in range(6)], source=source)
+        super().before()
         self._redis = connect(self.address)
 
     def close(self) -> None:
         """Closes the connection."""
         if self._redis is not None:
             self._redis.close()
-
-    def _die_with_it(self) -> None:
-        with open_queue(self.address, _SHORT_LEASE) as box:
-            box.claim()
-            os.kill(os.getpid(), signal.SIGKILL)
 
     def _set_aside(self) -> None:
         """Holds three messages and purges one of them, as an operator did some time ago."""
@@ -308,16 +293,11 @@ class StreamScenario(Scenario):
         found = self._redis.xpending_range(STREAM, WORKING, id, id, 1)
         return bool(found) and str(found[0]["times_delivered"]) == deliveries
 
-    def poison_waits(self, now: float) -> bool:
+    def poison_box(self) -> Box | None:
         found = self._redis.xpending_range(STREAM, WORKING, self.poison, self.poison, 1)
-        if found:
-            self._poison_at = now + POISON_AGAIN
-            return bool(found[0]["consumer"] == b"~spooltop")
-        if now >= self._poison_at:
-            with open_queue(self.address) as box:
-                self.poison = box.put(poison(77119), source="teams")
-            return True
-        return False
+        if not found:
+            return None
+        return Box.NEW if found[0]["consumer"] == b"~spooltop" else Box.CUR
 
 
 def open_queue(address: str, lease: float = LEASE) -> StreamQueue:

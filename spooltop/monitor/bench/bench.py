@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 import spooltop
-from spooltop.backends.directory.trials import TrialDir, remove_tree, sweep
+from spooltop.backends.directory.trials import ScratchDir, remove_tree, sweep
 from spooltop.engine import Spool
 from spooltop.errors import Refused, SpooltopError
 
@@ -223,7 +223,7 @@ class Bench:
         """Yields the results. Closing the iterator ends all processes and removes the directory. Raises ``OSError`` if the
         directory cannot be made."""
         sweep(self._parent)
-        with TrialDir(self._parent) as scratch, Pool(max(run.processes for run in self._plan), self._tick) as pool:
+        with ScratchDir(self._parent) as scratch, Pool(max(run.processes for run in self._plan), self._tick) as pool:
             done, total = 0.0, sum(_WEIGHTS[run.section] for run in self._plan)
             for number, run in enumerate(self._plan):
                 self._share, self._now = done / total, f"{run.section}: {run.name}"

@@ -67,7 +67,7 @@ def doctor(spool: Path, check: str, *more: str) -> list[str]:
 
 
 def test_what_a_killed_doctor_left_is_told_and_swept_by_the_next_that_writes(spool: Path) -> None:
-    left = spool / "tmp" / ".spooltop-trial-1-0"
+    left = spool / "tmp" / ".spooltop-trial-1-0123456789ab"
     (left / "folder").mkdir(parents=True)
     (left / "link").symlink_to(spool)
     (spool / "tmp" / ".spooltop-trial-file").touch()

@@ -1,8 +1,8 @@
 """The process table, as far as it can be seen from here. Everything that asks about a process goes through one object.
 
-psutil answers what it knows at a fair price: name, user, command line, start in epoch seconds, CPU time, memory. ``procfs`` answers
-the rest, which is unknown on a system without ``/proc``. A missing entry of either proves nothing (``hidepid``); only kill(2) with
-signal 0 tells whether a number is taken (proc(5)).
+psutil answers what it knows at a fair price: name, user, command line, start in epoch seconds, use of the processor and of
+memory. ``procfs`` answers the rest, which is unknown on a system without ``/proc``. A missing entry of either proves nothing
+(``hidepid``); only kill(2) with signal 0 tells whether a number is taken (proc(5)).
 """
 
 from __future__ import annotations
