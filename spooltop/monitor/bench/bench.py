@@ -6,25 +6,24 @@ nothing that a consumer or a look takes for a message. Each worker is a process 
 
 from __future__ import annotations
 
-import json
 import os
-import select
-import subprocess
-import sys
+import signal
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from types import TracebackType
+from contextlib import closing
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from msgspec import Struct
 
-import spooltop
 from spooltop.backends.directory.trials import ScratchDir, remove_tree, sweep
 from spooltop.engine import Spool
 from spooltop.errors import Refused, SpooltopError
 
 from ..watching import Latencies
-from .tasks import CONTENDERS, FILES, LOCKS
+from .tasks import CONTENDERS, FILES, LOCKS, Answer, work
 
 # Worker processes of ``bench``, and runs in which several of them begin at the same moment.
 
@@ -39,107 +38,68 @@ class BenchFailed(SpooltopError):
     """A worker process failed, or did not answer."""
 
 
-class Answer(Struct, frozen=True):
-    """Measurements of one worker in one run."""
-
-    seconds: float
-    times: Latencies
-    delivered: Latencies
-
-
 class Pool:
     """``size`` worker processes, from the start until ``close``. ``tick`` is called at least ten times a second meanwhile."""
 
     def __init__(self, size: int, tick: Callable[[], object]) -> None:
         self._tick = tick
-        self._workers: list[subprocess.Popen[bytes]] = []
-        package = os.path.dirname(os.path.dirname(os.path.abspath(spooltop.__file__)))
-        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        self._workers: list[tuple[BaseProcess, Connection]] = []
+        context = get_context("spawn")
+        heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: Ctrl-C is not meant for them
         try:
             for _ in range(size):
-                self._workers.append(
-                    subprocess.Popen(
-                        [sys.executable, "-m", "spooltop.monitor.bench.worker", str(os.getpid())], stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ, cwd="/", start_new_session=True,
-                    )
-                )  # fmt: skip
-            for worker in self._workers:
-                self._expect(worker, "started", time.monotonic() + _PATIENCE)
+                ours, theirs = context.Pipe()
+                process = context.Process(target=work, args=(theirs, os.getpid()), daemon=True)
+                process.start()
+                theirs.close()
+                self._workers.append((process, ours))
         except BaseException:
             self.close()
             raise
+        finally:
+            signal.signal(signal.SIGINT, heard)
 
     def run(self, jobs: Sequence[Mapping[str, Any]], seconds: float) -> list[Answer]:
         """Has a worker do each of the jobs, all from the same moment on for ``seconds``. Raises ``BenchFailed``."""
         workers = self._workers[: len(jobs)]
         for worker, job in zip(workers, jobs, strict=True):
-            self._send(worker, json.dumps({**job, "seconds": seconds}))
-        for worker in workers:
-            self._expect(worker, "ready", time.monotonic() + _PATIENCE)
+            self._exchange(worker, _PATIENCE, {**job, "seconds": seconds})
         begin = time.monotonic_ns() + int(_LEAD * 1e9)
-        for worker in workers:
-            self._send(worker, str(begin))
-        end = time.monotonic() + seconds + _PATIENCE
-        return [_answer(self._line(worker, end)) for worker in workers]
+        for _, pipe in workers:
+            pipe.send(begin)
+        answers = [self._exchange(worker, seconds + _PATIENCE) for worker in workers]
+        if failed := [answer for answer in answers if isinstance(answer, str)]:
+            raise BenchFailed(failed[0])
+        return answers
 
-    def _send(self, worker: subprocess.Popen[bytes], line: str) -> None:
-        assert worker.stdin is not None
+    def _exchange(self, worker: tuple[BaseProcess, Connection], patience: float, word: object = None) -> Any:
+        """Sends a worker ``word``, unless that is None, and returns its answer."""
+        process, pipe = worker
+        end = time.monotonic() + patience
         try:
-            worker.stdin.write(f"{line}\n".encode())
-            worker.stdin.flush()
-        except BrokenPipeError:
-            raise _ended(worker) from None
-
-    def _expect(self, worker: subprocess.Popen[bytes], wanted: str, end: float) -> None:
-        line = self._line(worker, end)
-        if line != wanted:
-            raise BenchFailed(f"a worker process said {line[:80]!r} in place of {wanted!r}")
-
-    def _line(self, worker: subprocess.Popen[bytes], end: float) -> str:
-        """Returns the next line of a worker. Each writes whole lines, one at a time."""
-        assert worker.stdout is not None
-        while not select.select([worker.stdout], [], [], _TICK)[0]:
-            self._tick()
-            if time.monotonic() > end:
-                raise BenchFailed(
-                    f"a worker process has not answered for {_PATIENCE:g}s", advice="the file system may hang: see dmesg"
-                )
-        line = worker.stdout.readline()
-        if not line:
-            raise _ended(worker)
-        return line.decode().strip()
+            if word is not None:
+                pipe.send(word)
+            while not pipe.poll(_TICK):
+                self._tick()
+                if time.monotonic() > end:
+                    raise BenchFailed(
+                        f"a worker process has not answered for {_PATIENCE:g}s", advice="the file system may hang: see dmesg"
+                    )
+            return pipe.recv()
+        except (EOFError, ConnectionError):
+            process.join()
+            raise BenchFailed(
+                f"a worker process ended with {process.exitcode}", advice="run it again; was it killed for want of memory?"
+            ) from None
 
     def close(self) -> None:
         """Kills all workers and waits for them."""
-        for worker in self._workers:
-            worker.kill()
-        for worker in self._workers:
-            worker.wait()
-            for stream in (worker.stdin, worker.stdout):
-                if stream is not None:
-                    try:
-                        stream.close()
-                    except BrokenPipeError:
-                        continue  # what was not read any more
+        for process, _ in self._workers:
+            process.kill()
+        for process, pipe in self._workers:
+            process.join()
+            pipe.close()
         self._workers = []
-
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-
-def _ended(worker: subprocess.Popen[bytes]) -> BenchFailed:
-    return BenchFailed(f"a worker process ended with {worker.wait()}", advice="run it again; was it killed for want of memory?")
-
-
-def _answer(line: str) -> Answer:
-    found = json.loads(line)
-    if "error" in found:
-        raise BenchFailed(found["error"])
-    return Answer(found["seconds"], Latencies(dict(found["times"])), Latencies(dict(found["delivered"])))
 
 
 FILES_AT_MOST = 4_000
@@ -223,7 +183,8 @@ class Bench:
         """Yields the results. Closing the iterator ends all processes and removes the directory. Raises ``OSError`` if the
         directory cannot be made."""
         sweep(self._parent)
-        with ScratchDir(self._parent) as scratch, Pool(max(run.processes for run in self._plan), self._tick) as pool:
+        size = max(run.processes for run in self._plan)
+        with ScratchDir(self._parent) as scratch, closing(Pool(size, self._tick)) as pool:
             done, total = 0.0, sum(_WEIGHTS[run.section] for run in self._plan)
             for number, run in enumerate(self._plan):
                 self._share, self._now = done / total, f"{run.section}: {run.name}"

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import struct
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
 
 from msgspec import Struct, field
 
 from spooltop.engine import Spool
-from spooltop.engine.system.syscalls import rename_noreplace
+from spooltop.engine.system.syscalls import end_with_parent, rename_noreplace
+
+from ..watching import Latencies
 
 PAYLOAD = 1024
 """Bytes of a file or a message."""
@@ -34,6 +39,14 @@ _DATA = b"x" * PAYLOAD
 _FLOCK = struct.Struct("hhqqi0q")
 _TAKE = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 _FREE = _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0)
+
+
+class Answer(Struct, frozen=True):
+    """Measurements of one worker in one run."""
+
+    seconds: float
+    times: Latencies
+    delivered: Latencies
 
 
 class Measured(Struct):
@@ -268,3 +281,37 @@ def run_reader(folder: str, until: int, *, durable: bool) -> Measured:
             found.times.append(clock() - before)
         found.seconds = (clock() - began) / 1e9
     return found
+
+
+# The worker process.
+
+def work(pipe: Connection, parent: int) -> None:
+    """Does the jobs that arrive on ``pipe``: for each it sends ``ready``, receives the moment to begin (ns of the monotonic
+    clock), and sends an ``Answer``, or in words why there is none. Ends with its parent."""
+    end_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:
+        return  # it ended before the kernel was asked
+    import filelock  # noqa: F401  loaded before anything is timed
+
+    while True:
+        try:
+            job = pipe.recv()
+        except EOFError:
+            return
+        pipe.send("ready")
+        begin = pipe.recv()
+        try:
+            time.sleep(max(0.0, (begin - time.monotonic_ns()) / 1e9))
+            found = _done(job, begin + int(job["seconds"] * 1e9))
+            pipe.send(Answer(found.seconds, Latencies.of(found.times), Latencies.of(found.delivered)))
+        except Exception as error:  # noqa: BLE001  the parent reports it, with the name of the run
+            pipe.send(f"{type(error).__name__}: {error}")
+
+
+def _done(job: Mapping[str, Any], until: int) -> Measured:
+    task, folder = job["task"], job["folder"]
+    if task == "files":
+        return run_files(job["name"], folder, until)
+    if task == "lock":
+        return run_lock(job["name"], folder, until, counted=job["counted"])
+    return (run_writer if task == "writer" else run_reader)(folder, until, durable=job["durable"])
