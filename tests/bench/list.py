@@ -130,9 +130,8 @@ def walk(screen: Terminal, floor: Floor) -> None:
     each("jump to the end and back (`G`, `g`)", "G", lambda text: _filled(text) and text.split("\n")[2][:5] != top, "g", by_age)
     each("sort by age, the other way round", "I", sorted_by("age ↑"), "I", sorted_by("age ↓"))
     for column in ("size", "tries", "source", "message"):
-        name = {"message": "name"}.get(column, column)
         screen.collect(1.0)
-        print(floor.row(f"sort by {name}", [took(screen, ">", sorted_by(name))]), flush=True)
+        print(floor.row(f"sort by {column}", [took(screen, ">", sorted_by(column))]), flush=True)
     took(screen, "<" * 4, by_age)
     for text in ("R00ff", "src:s3", "age:>1s", "tries:0", "!tries:0"):
         each(f"filter `{text}`", f"/{text}\r", matching(text), ESC, lambda shown: "match" not in shown and by_age(shown))

@@ -26,13 +26,13 @@ from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Verdict
 
 from .events.flow import FlowCounter, changed_at
-from .listing import Values, by_column
+from .listing import by_column, time_of
 from .liveness.claim_liveness import JudgedClaim, TestedTokens
 from .locks.lock_files import LockTableCache
 from .operator.planning import BoxNames, Judged
 from .row_judge import RowJudge
 from .scan.boxes import why_closed
-from .scan.scan import BoxScan, PackedNames, generation_of, quick_enqueued_us, scan_box
+from .scan.scan import BoxScan, PackedNames, generation_of, scan_box
 from .scan.set_aside import StagingScanner
 from .storage.open_spool import OpenSpool
 from .world import OpenOptions, System
@@ -75,7 +75,7 @@ class FreshLook:
                 scan = self._staging.add_to(scan, dirs, unseen=False)
                 rows, _ = self._judge.files(dirs, self._spool.mount(dirs), scan, progress)
                 return _Files([*rows, *self._judge.irregular_files])
-            order = by_column("age", scan.names, None, Values(quick_enqueued_us, times, lambda name: None), progress.stopped)
+            order = by_column(scan.names, time_of(times), None, progress.stopped)
             progress.check()  # a list that was broken off is empty
             assert order is not None  # it was not broken off
             places = order.places(reverse=False)

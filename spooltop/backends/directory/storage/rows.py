@@ -32,7 +32,7 @@ _TOKEN_AT = 3
 _TOKEN = slice(_TOKEN_AT, _TOKEN_AT + 32)
 _START = 34
 """Characters of an id of our own up to the end of its random part, at the least."""
-_FORMS_AT_MOST = 10_000
+FORMS_AT_MOST = 10_000
 
 
 class NameForms(NamedTuple):
@@ -94,7 +94,7 @@ def named_like(attributes: str) -> Name | None:
     known = _like.get(attributes, ...)
     if known is not ...:
         return known
-    if len(_like) >= _FORMS_AT_MOST:
+    if len(_like) >= FORMS_AT_MOST:
         _like.clear()  # each delayed message has a form of its own
     name = grammar.parse(_EXAMPLE + attributes, claimed=False)
     made = _like[attributes] = name if name.own and name.id == _EXAMPLE else None
