@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from .engine.arguments import closed
 from .errors import Closed, Refused
+from .model.closing import Closing
 from .model.filters.selection import Selection
 from .model.look.locks import Holders
 from .model.look.snapshot import Snapshot
@@ -111,7 +112,7 @@ _QUIET, _BUSY = 1.0, 0.25
 """Seconds between two looks of ``watch``: without changes, and at least."""
 
 
-class Control:
+class Control(Closing):
     """An open target. ``target`` is its name, as printed, and ``layout`` its kind: spool, mail, cursors, tickets, locks, layout
     or that of a further backend. ``labels`` are the words of that kind."""
 
@@ -381,12 +382,6 @@ class Control:
                 self._opened = self._open_operations()
             return self._opened
 
-    def __enter__(self) -> Control:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
 
 def open_control(
     path: str,
@@ -426,9 +421,11 @@ def open_control(
     """
     from .model.backend import OpenAs
     from .model.target import has_scheme
-    from .opening import Wanted, open_parts
+    from .opening import open_parts
 
-    asked = OpenAs(as_kind, locks, tuple(cursor_files))
-    wanted = Wanted(read_only, asked, watch, clock, settings, poll_logs, who_writes, syslog, redis_tickets, owners)
+    opened = partial(
+        open_parts, path, OpenAs(as_kind, locks, tuple(cursor_files)), settings, clock, read_only=read_only, watch=watch,
+        poll_logs=poll_logs, who_writes=who_writes, syslog=syslog, redis_tickets=redis_tickets, owners=owners,
+    )  # fmt: skip
     patience = math.inf if has_scheme(path) else patience
-    return Control(call_watched(partial(open_parts, path, wanted), patience, path), patience)
+    return Control(call_watched(opened, patience, path), patience)

@@ -90,21 +90,6 @@ class SnapshotMaker:
         return apply_mutes(snapshot, *self._mutes.ends())
 
 
-class Wanted(Struct, frozen=True):
-    """Arguments of ``control.open_control``, which explains them."""
-
-    read_only: bool
-    asked: OpenAs
-    watch: bool
-    clock: Callable[[], float]
-    settings: Mapping[str, str] | None
-    poll_logs: Sequence[str]
-    who_writes: bool
-    syslog: bool
-    redis_tickets: Sequence[str]
-    owners: bool
-
-
 class ControlParts(Struct, frozen=True):
     """Parts of a ``Control``.
 
@@ -127,58 +112,55 @@ class ControlParts(Struct, frozen=True):
     beside: SideWatch | None = None
 
 
-def open_parts(spec: str, wanted: Wanted) -> ControlParts:
-    """Opens what ``spec`` names. Raises as ``control.open_control``."""
-    from .settings import from_environ, load
-
-    found = load(os.environ) if wanted.settings is None else from_environ(wanted.settings)
-    with found.blaming():
-        return _open_parts(spec, wanted, found)
-
-
-def _open_parts(spec: str, wanted: Wanted, found: Settings) -> ControlParts:
+def open_parts(
+    spec: str, asked: OpenAs, given: Mapping[str, str] | None, clock: Callable[[], float], *, read_only: bool, watch: bool,
+    poll_logs: Sequence[str], who_writes: bool, syslog: bool, redis_tickets: Sequence[str], owners: bool,
+) -> ControlParts:  # fmt: skip
+    """Opens what ``spec`` names; ``given`` are the settings. The arguments are those of ``control.open_control``, which explains
+    them. Raises as that does."""
     from .model.cursors import cursor_fields
     from .observe.observer import Observer
     from .observe.own_state import MuteFile, ViewFile, state_folder
     from .observe.thresholds import Thresholds
-    from .settings import SettingsFiles
+    from .settings import SettingsFiles, from_environ, load
 
-    given, clock, watch = wanted.settings, wanted.clock, wanted.watch
-    settings_files = SettingsFiles(os.environ) if given is None and watch else None
-    words = found.words
-    asked = replace(wanted.asked, as_kind=wanted.asked.as_kind or found.kind_of(spec), environ=words)
-    backend, target = identify(spec, asked)
-    observer = Observer(Thresholds.from_settings(words), cursor_fields(words.get("SPOOLTOP_CURSOR_FIELD", "")))
-    state = state_folder(words)
-    mutes = MuteFile(state, target.key, clock=clock)
-    limits, redactor = observer.thresholds, Redactor(found.redact)
-    read_only = target.read_only or ("opened read-only, by --read-only" if wanted.read_only else found.why_read_only(target))
-    logs = tuple(wanted.poll_logs) or found.items("poll_log")
-    polls = None
-    files = (*(() if settings_files is None else settings_files.paths), *mutes.paths) if watch else ()
-    side_files = tuple(map(_as_glob, files))
-    if logs:
-        from .observe.cursors.polls import LogGlob, poll_reader
+    found = load(os.environ) if given is None else from_environ(given)
+    with found.blaming():
+        settings_files = SettingsFiles(os.environ) if given is None and watch else None
+        words = found.words
+        asked = replace(asked, as_kind=asked.as_kind or found.kind_of(spec), environ=words)
+        backend, target = identify(spec, asked)
+        observer = Observer(Thresholds.from_settings(words), cursor_fields(words.get("SPOOLTOP_CURSOR_FIELD", "")))
+        state = state_folder(words)
+        mutes = MuteFile(state, target.key, clock=clock)
+        limits, redactor = observer.thresholds, Redactor(found.redact)
+        why_closed = target.read_only or ("opened read-only, by --read-only" if read_only else found.why_read_only(target))
+        logs = tuple(poll_logs) or found.items("poll_log")
+        polls = None
+        files = (*(() if settings_files is None else settings_files.paths), *mutes.paths) if watch else ()
+        side_files = tuple(map(_as_glob, files))
+        if logs:
+            from .observe.cursors.polls import LogGlob, poll_reader
 
-        polls = poll_reader(logs, words)
-        side_files = (*(LogGlob.parse(one).pattern for one in logs), *side_files)
-    urls = tuple(wanted.redis_tickets) or found.items("redis_tickets")
-    locks = tuple(lock_source(url, clock) for url in dict.fromkeys(urls))
-    asked = replace(asked, cursor_files=asked.cursor_files or found.items("cursor_files"))
-    settings = OpenSettings(
-        read_only, asked, watch, clock, words, found.claims_hosts, found.claims_pids, limits.trash_retention, limits.lock_stale,
-        described_after=0.0 if wanted.owners else limits.claim_long / 2, redactor=redactor, state=state, side_files=side_files,
-        who_writes=wanted.who_writes or (watch and words.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0")),
-    )  # fmt: skip
-    opened = backend.open(target, settings)
-    snapshots = SnapshotMaker(observer, redactor, mutes=mutes, polls=polls, locks=locks, settings_files=settings_files)
-    operations = None
-    if opened.operator is not None:
-        operations = partial(_operations, opened.operator, target, settings, syslog=wanted.syslog or found.syslog)
-    return ControlParts(
-        target, opened.reader, operations, observer, snapshots, redactor, read_only, clock, mutes,
-        ViewFile(state, target.key), locks, opened.beside,
-    )
+            polls = poll_reader(logs, words)
+            side_files = (*(LogGlob.parse(one).pattern for one in logs), *side_files)
+        urls = tuple(redis_tickets) or found.items("redis_tickets")
+        locks = tuple(lock_source(url, clock) for url in dict.fromkeys(urls))
+        asked = replace(asked, cursor_files=asked.cursor_files or found.items("cursor_files"))
+        settings = OpenSettings(
+            why_closed, asked, watch, clock, words, found.claims_hosts, found.claims_pids, limits.trash_retention,
+            limits.lock_stale, 0.0 if owners else limits.claim_long / 2, redactor, state=state, side_files=side_files,
+            who_writes=who_writes or (watch and words.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0")),
+        )  # fmt: skip
+        opened = backend.open(target, settings)
+        snapshots = SnapshotMaker(observer, redactor, mutes=mutes, polls=polls, locks=locks, settings_files=settings_files)
+        operations = None
+        if opened.operator is not None:
+            operations = partial(_operations, opened.operator, target, settings, syslog=syslog or found.syslog)
+        return ControlParts(
+            target, opened.reader, operations, observer, snapshots, redactor, why_closed, clock, mutes,
+            ViewFile(state, target.key), locks, opened.beside,
+        )
 
 
 def _as_glob(path: str) -> str:

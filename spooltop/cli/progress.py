@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from spooltop.model.closing import Closing
 from spooltop.model.row import Row
 from spooltop.model.units import cells, count, duration, rate
 
@@ -27,7 +28,7 @@ _BAR = 20
 _COUNTED = re.compile(r"([0-9,]+) of ([0-9,]+) (.+)")
 
 
-class ProgressLine:
+class ProgressLine(Closing):
     """A line such as ``requeue ███░░░ 12,300 of 40,000 · 3,100/s · 9s left · Ctrl-C stops between two items``. ``hint`` is its
     end. With ``shown`` False it is never shown: where each item has a line of its own on the same terminal."""
 
@@ -103,12 +104,6 @@ class ProgressLine:
         if self._painted:
             self._painted = False
             self._terminal.status("")
-
-    def __enter__(self) -> ProgressLine:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
 
 
 class ListingProgress:

@@ -10,9 +10,9 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 
 from spooltop.errors import CursorMismatch, CursorUnreadable, LockTimedOut, UsageError
+from spooltop.model.closing import Closing
 from spooltop.model.cursors import same_json
 from spooltop.model.text import escape, finite, json_object
 from spooltop.model.vocabulary import Json
@@ -217,7 +217,7 @@ ANYTHING = Anything()
 object is used."""
 
 
-class CursorFile:
+class CursorFile(Closing):
     """A cursor file. ``single``: the file holds the value of a single source and nothing else; the default is True if its
     directory is called ``cursors``.
 
@@ -322,14 +322,6 @@ class CursorFile:
         """Ends the use of this object. A second call does nothing."""
         self._closed = True
         self._folder_fd = None  # a call under way refers to it, and closes it at its end
-
-    def __enter__(self) -> CursorFile:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _exception: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     # What is given
 

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Sequence
 
 from spooltop.errors import Refused
+from spooltop.model.closing import Closing
 from spooltop.model.vocabulary import LIVE, Box
 
 from .atomic import publish, write_new
@@ -27,7 +28,7 @@ spooltop that know only format 1 never read the file. They treat a name with ``,
 delay and its attempts are ignored."""
 
 
-class SpoolDirs:
+class SpoolDirs(Closing):
     """Open descriptors of a spool. They are closed by ``close``, or when nothing refers to this object any more: every user of a
     descriptor refers to the object, so that no number is used after it was closed and assigned to another file.
 
@@ -220,12 +221,6 @@ class SpoolDirs:
             self.close()
         except OSError:
             return  # directories are only read: a close that reports an error loses nothing, and here nobody hears of it
-
-    def __enter__(self) -> SpoolDirs:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
 
 
 def make_dir(

@@ -7,10 +7,10 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from queue import Empty
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from spooltop.errors import ClaimLost, NotASpool, Refused, Unreadable
+from spooltop.model.closing import Closing
 from spooltop.model.look.observation import Pause
 from spooltop.model.queue import Guarantee, QueueIdentity
 from spooltop.model.vocabulary import LIVE, Box
@@ -93,7 +93,7 @@ def open_dirs(path: str, files: Files) -> SpoolDirs:
     return dirs
 
 
-class SpoolLifetime:
+class SpoolLifetime(Closing):
     """Lifetime of a spool: its parts are opened together and closed together. ``Spool`` explains the arguments. A forked child,
     and a process that unpickles one, get a presence of their own."""
 
@@ -197,14 +197,6 @@ class SpoolLifetime:
         default = self.__init__.__kwdefaults__  # type: ignore[misc]  # of the class
         options = {name: value for name, value in self._options.items() if name not in default or value is not default[name]}
         return _opened_again, (type(self), self.path, options)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _exception: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         self.close()

@@ -29,14 +29,12 @@ if TYPE_CHECKING:
 
 
 class _Place(NamedTuple):
-    """Directory ``folder`` that is opened, given as ``path``. ``state`` is this user's own folder, for the journal of a target
-    that is no spool."""
+    """Directory ``folder`` that is opened, given as ``path``."""
 
     path: str
     folder: str
     options: OpenOptions
     world: System
-    state: str | None
 
 
 class DirectoryBackend:
@@ -55,13 +53,12 @@ class DirectoryBackend:
         found = cast("IdentifiedPath", target.where)
         asked = settings.asked
         options = OpenOptions(
-            found.kind, settings.read_only, asked.as_spool, settings.watch, asked.cursor_files or found.cursor_files,
-            settings.hosts, settings.pids, settings.retention, settings.stale_after, settings.redactor,
-            described_after=settings.described_after,
+            **{name: getattr(settings, name) for name in settings.__struct_fields__}, layout=found.kind, as_spool=asked.as_spool,
+            cursor_files=asked.cursor_files or found.cursor_files,
         )  # fmt: skip
         world = System(clock=settings.clock)
         writers = _writers_of(found.path, world.processes) if settings.who_writes else None
-        opened = _open(_Place(target.display_name, found.path, options, world, settings.state), writers)
+        opened = _open(_Place(target.display_name, found.path, options, world), writers)
         if not settings.watch:
             return opened
         from .events.folder_watch import side_watch
@@ -158,7 +155,7 @@ def _standalone_operator(place: _Place) -> OpenedOperator:
     from .operator.operator import OperatorChain
 
     folder, options, world = place.folder, place.options, place.world
-    logs = StateLogs(folder, world.files, state_dir=STATE_DIR if os.geteuid() == 0 else place.state)
+    logs = StateLogs(folder, world.files, state_dir=STATE_DIR if os.geteuid() == 0 else options.state)
     tickets = options.layout == "tickets"
     locks = partial(LockOperator, folder, logs, options, world, tickets=tickets, above=tickets)
     if options.layout != "cursors":

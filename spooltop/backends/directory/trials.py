@@ -18,12 +18,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from types import TracebackType
 
 from spooltop.engine.system.file_locks import OFD_LOCKS
 from spooltop.engine.system.files import UNSUPPORTED, Files
 from spooltop.engine.system.host import flock_holders
 from spooltop.engine.system.syscalls import inotify_add_watch, inotify_init
+from spooltop.model.closing import Closing
 from spooltop.model.target import Trial
 
 PREFIX = ".spooltop-trial-"
@@ -37,7 +37,7 @@ def trial_parent(path: str) -> str:
     return tmp if os.path.isdir(tmp) and not os.path.islink(tmp) else path
 
 
-class ScratchDir:
+class ScratchDir(Closing):
     """A directory of its own below ``parent``, from the start until ``close``; its name begins with ``prefix``. ``path`` leads to
     it, ``fd`` is it. Raises ``OSError`` if it cannot be made."""
 
@@ -79,12 +79,6 @@ class ScratchDir:
         if self._parent >= 0:
             os.close(self._parent)
             self._parent = -1
-
-    def __enter__(self) -> ScratchDir:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 def left_behind(parent: str, prefix: str = PREFIX) -> list[str]:

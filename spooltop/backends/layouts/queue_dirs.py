@@ -18,6 +18,7 @@ from msgspec import Struct
 from spooltop.engine.atomic import publish
 from spooltop.engine.dirs import make_dir
 from spooltop.engine.system.files import REAL_FILES, Files, close_all, open_regular, read_small
+from spooltop.model.closing import Closing
 from spooltop.model.text import escape
 
 from .definition import Layout
@@ -228,7 +229,7 @@ def shown_location(location: str, side_dir: str, path: str) -> str:
     return f"{'../' if beside else ''}{name}/{location.removeprefix(ASIDE)}" if is_aside(location) else location
 
 
-class QueueDirs:
+class QueueDirs(Closing):
     """Open descriptors of a queue: a ``LogPlace``. No link is followed below ``path``. Raises ``OSError`` where the queue cannot
     be opened. Close it."""
 
@@ -321,12 +322,6 @@ class QueueDirs:
         self._own = self._above = None
         self.root = -1
         close_all(self.files, fds)
-
-    def __enter__(self) -> QueueDirs:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
 
 
 # The name of its layout, kept in spooltop's own directory beside a queue: a drained queue has no file left to be known by.

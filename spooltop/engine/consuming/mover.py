@@ -5,10 +5,9 @@ from __future__ import annotations
 import stat
 from collections import Counter
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
 
 from spooltop.errors import Unreadable
+from spooltop.model.closing import Closing
 from spooltop.model.queue import InterruptedMove, QueueCounts, QueueIdentity
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Verdict
@@ -21,7 +20,7 @@ from .consumer import Claim, Consumer
 from .recovery import has_other_name
 
 
-class SpoolMover:
+class SpoolMover(Closing):
     """Implements ``model.moves.MessageMover`` with ``consumer``, whose presence file says where the messages go."""
 
     def __init__(self, dirs: SpoolDirs, consumer: Consumer, clock: Callable[[], float], hosts: str) -> None:
@@ -149,14 +148,6 @@ class SpoolMover:
     def close(self) -> None:
         with translating(self._dirs.path, "close"):
             self._consumer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _exception: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _was_moving(presence: Presence, vantage: HostView) -> bool:

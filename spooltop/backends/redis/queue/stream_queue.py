@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as redis_errors
 
@@ -21,6 +20,7 @@ from spooltop.engine.producing.producer import MessageId
 from spooltop.engine.producing.tmp_writer import Data, check_data
 from spooltop.engine.system.host import iterated_by, tell_in_children
 from spooltop.errors import Closed, NotASpool, PutUnknown, SpooltopError, Unavailable, UsageError
+from spooltop.model.closing import Closing
 from spooltop.model.look.observation import Pause
 from spooltop.model.queue import Guarantee, InterruptedMove, OthersClaims, QueueCounts, QueueIdentity, mover_of
 from spooltop.model.text import escape, json_object
@@ -116,7 +116,7 @@ class StreamArrivals:
 
 # The source's side of ``spooltop move`` on a stream.
 
-class StreamMover:
+class StreamMover(Closing):
     """Implements ``model.moves.MessageMover`` with ``consumer``, whose record beside the stream says where the messages go.
     ``begin`` is the beginning of its keys; ``depth`` counts what waits."""
 
@@ -195,14 +195,6 @@ class StreamMover:
     def close(self) -> None:
         self._consumer.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _exception: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 def _mover(begin: str, consumer: str) -> str:
     return f"{begin}/{consumer}"
@@ -226,7 +218,7 @@ _COUNTED = 1000
 """Entries that one command counts."""
 
 
-class StreamQueue:
+class StreamQueue(Closing):
     """A stream and one of its consumer groups, with the words of ``engine.Spool``.
 
     ``connection`` is a ``redis.Redis`` that decodes nothing and repeats no command by itself: a put that is sent twice makes two
@@ -592,14 +584,6 @@ class StreamQueue:
     def _check_open(self) -> None:
         if self._closed:
             raise Closed("this queue was closed", path=self.name)
-
-    def __enter__(self) -> StreamQueue:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _exception: BaseException | None, _traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<StreamQueue {self.name!r}{' closed' if self._closed else ''}>"

@@ -1,0 +1,21 @@
+"""The ``with`` block of whatever has to be closed."""
+
+from __future__ import annotations
+
+from typing import Self
+
+
+class Closing:
+    """Base of what is closed at the end of its ``with`` block."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """Ends its use."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
