@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
+
+from msgspec import Meta, Struct, convert
 
 from spooltop.errors import AuditFailed
 from spooltop.model.operations.plan import ItemResult, Outcome, Plan
@@ -12,7 +14,7 @@ from spooltop.model.operations.results import encode_column, encode_line, encode
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Box, Json
 
-from ..journal.record_log import HEAD_AT_MOST, Head, Intent, LoggedOperation, RecordLog, RecordType, intent_head
+from ..journal.record_log import HEAD_AT_MOST, Intent, LoggedOperation, Number, RecordLog, RecordType
 from .storage.location import Place, plain_meta, safe_name
 
 # The outcomes of the moves of a batch.
@@ -94,8 +96,8 @@ class BatchOutcome:
 # ``between``. ``ino`` is 0 where it is that of the intent.
 
 _MOST = 1 << 64
-"""No inode, size or time is larger; and NaN is below nothing."""
-_MOST_TRIED = 1 << 32
+"""No inode, size or time is larger, more than msgspec compares with."""
+_Whole = Annotated[int, Meta(ge=0)]
 _place = tuple.__new__
 
 
@@ -166,101 +168,80 @@ def encode_outcome_line(head: Mapping[str, Json], outcome: BatchOutcome) -> byte
     return encode_line(line)
 
 
-def decode_moves(value: Mapping[str, object]) -> tuple[MoveColumns, ...]:
-    """Reads the moves of an intent line. Raises ``ValueError``."""
-    return tuple(_columns(one) for one in _list(value, "moves"))
+class _Run(Struct, frozen=True, rename={"source": "from", "target": "to"}):
+    """An object of ``moves``. A column is one value where all have the same."""
+
+    source: str | None
+    target: str | None
+    names: list[str]
+    inos: list[_Whole] | _Whole
+    sizes: list[_Whole] | _Whole
+    ctimes: list[_Whole] | _Whole
+    tokens: list[str | None] | str | None
+    to_names: list[str] | None = None
+    meta: dict[str, Any] | None = None
+
+
+class _Other(Struct, frozen=True):
+    """An object of ``others``."""
+
+    place: Number
+    outcome: Outcome
+    reason: str
+    ino: _Whole
+    ctime: _Whole
+    moved: bool = False
+
+
+class _Outcomes(Struct, frozen=True):
+    """The members of a result line."""
+
+    tried: Number
+    others: list[_Other]
+    between: tuple[_Whole, _Whole] | None = None
 
 
 def decode_outcome(value: Mapping[str, object]) -> BatchOutcome:
-    """Reads the outcome in a result line. Raises ``ValueError``."""
-    tried = number_of(value, "tried", below=_MOST_TRIED)
-    others = {number_of(one, "place", below=tried): _outcome(one) for one in _list(value, "others")}
-    return BatchOutcome(tried, others, _between(value))
+    """Reads the outcome in a result line. Raises ``ValueError``, ``ValidationError``."""
+    found = convert(value, _Outcomes)
+    if any(one.place >= found.tried for one in found.others):
+        raise ValueError("an outcome of nothing")
+    _check_size(*(found.between or ()), *(number for one in found.others for number in (one.ino, one.ctime)))
+    others = {one.place: MoveOutcome(one.outcome, one.reason, one.moved, one.ino, one.ctime, one.ctime) for one in found.others}
+    return BatchOutcome(found.tried, others, found.between)
 
 
-def text_of(value: Mapping[str, object], key: str) -> str:
-    found = value.get(key)
-    if not isinstance(found, str):
-        raise ValueError(f"{key} is no text")
-    return found
+def _columns(run: _Run) -> MoveColumns:
+    names, count = _names(run.names), len(run.names)
+    to_names = names if run.to_names is None else _names(run.to_names)
+    source, target = _folder(run.source), _folder(run.target)
+    inos, sizes, ctimes = (one if isinstance(one, list) else [one] * count for one in (run.inos, run.sizes, run.ctimes))
+    tokens = run.tokens if isinstance(run.tokens, list) else [run.tokens] * count
+    if {len(to_names), len(inos), len(sizes), len(ctimes), len(tokens)} != {count} or source is target is None:
+        raise ValueError("columns of different lengths, or from nowhere to nowhere")
+    _check_size(*inos, *sizes, *ctimes)
+    meta = None if run.meta is None else plain_meta(run.meta)
+    return MoveColumns(source, target, meta, names, to_names, inos, sizes, ctimes, tokens)
 
 
-def number_of(value: Mapping[str, object], key: str, *, below: int = _MOST) -> int:
-    return _checked(value.get(key), key, below)
+def _check_size(*numbers: int) -> None:
+    if max(numbers, default=0) >= _MOST:
+        raise ValueError("a number that is too large")
 
 
-def _checked(found: object, key: str, below: int = _MOST) -> int:
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < below:
-        raise ValueError(f"{key} is no number")
-    return found
-
-
-def _list(value: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
-    found = value.get(key)
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise ValueError(f"{key} is no list")
-    return found
-
-
-def _columns(value: Mapping[str, object]) -> MoveColumns:
-    names = _names(value, "names")
-    to_names = _names(value, "to_names") if "to_names" in value else names
-    meta = value.get("meta")
-    if meta is not None and not isinstance(meta, dict):
-        raise ValueError("meta is no object")
-    source, target = _folder(value, "from"), _folder(value, "to")
-    inos, sizes, ctimes_ns, tokens = (_column(value, key, len(names)) for key in _COLUMNS)
-    for key, column in zip(_NUMBERS, (inos, sizes, ctimes_ns), strict=True):
-        if not set(map(type, column)) <= {int} or (column and not 0 <= min(column) <= max(column) < _MOST):
-            raise ValueError(f"{key} are no numbers")
-    if not set(map(type, tokens)) <= {str, type(None)}:
-        raise ValueError("tokens are no texts")
-    if (source is None and target is None) or len(to_names) != len(names):
-        raise ValueError("from nowhere to nowhere")
-    return MoveColumns(
-        source, target, None if meta is None else plain_meta(meta), names, to_names, inos, sizes, ctimes_ns, tokens
-    )
-
-
-def _names(value: Mapping[str, object], key: str) -> list[str]:
-    found = value.get(key)
-    if not isinstance(found, list) or not set(map(type, found)) <= {str}:
-        raise ValueError(f"{key} are no texts")
+def _names(found: list[str]) -> list[str]:
     names = [unescape(name) for name in found] if "\\" in "".join(found) else found
     if not all(map(safe_name, names)):
-        raise ValueError(f"{key} lead out of a folder")
+        raise ValueError("a name leads out of a folder")
     return names
 
 
-def _folder(value: Mapping[str, object], key: str) -> tuple[Box, str] | None:
-    if value.get(key, "") is None:
+def _folder(text: str | None) -> tuple[Box, str] | None:
+    if text is None:
         return None
-    box, _, folder = text_of(value, key).partition("/")
+    box, _, folder = text.partition("/")
     place = Place(Box(box), "name", folder)  # checks the folder
     return place.box, place.folder
-
-
-def _column(value: Mapping[str, object], key: str, count: int) -> list[Any]:
-    found = value.get(key)
-    column = found if isinstance(found, list) else [found] * count
-    if len(column) != count:
-        raise ValueError(f"{key} are not as many as the names")
-    return column
-
-
-def _between(value: Mapping[str, object]) -> tuple[int, int] | None:
-    found = value.get("between")
-    if found is None:
-        return None
-    if not isinstance(found, list) or len(found) != 2:
-        raise ValueError("between is no pair")
-    return _checked(found[0], "between"), _checked(found[1], "between")
-
-
-def _outcome(value: Mapping[str, object]) -> MoveOutcome:
-    outcome, reason, moved = Outcome(text_of(value, "outcome")), text_of(value, "reason"), value.get("moved") is True
-    ctime_ns = number_of(value, "ctime")
-    return MoveOutcome(outcome, reason, moved, number_of(value, "ino"), ctime_ns, ctime_ns)
 
 
 # The journal of messages: the record log whose steps are batches of moves. intent schema line operation action batch time user
@@ -270,7 +251,7 @@ def _outcome(value: Mapping[str, object]) -> MoveOutcome:
 class MoveIntent(Intent, frozen=True):
     """The intent of one batch. ``count`` messages are in all batches of the operation; ``force`` skips the check of holders."""
 
-    count: int
+    count: Number
     force: bool
     runs: tuple[MoveColumns, ...]
 
@@ -287,13 +268,17 @@ class MoveIntent(Intent, frozen=True):
         return any(run.target is None for run in self.runs)
 
     @classmethod
-    def decode(cls, head: Head) -> MoveIntent:
-        action, undoes = intent_head(head)
-        value = head.value
-        return cls(
-            head.operation, head.step, action, head.at, text_of(value, "user"), undoes, number_of(value, "count"),
-            value.get("force") is True, decode_moves(value),
-        )  # fmt: skip
+    def decode(cls, value: Mapping[str, object]) -> MoveIntent:
+        """Raises ``ValueError``, ``ValidationError``."""
+        found = convert(value, _IntentLine)
+        runs = tuple(map(_columns, found.moves))
+        return cls(found.operation, found.step, found.action, found.at, found.user, found.undoes, found.count, found.force, runs)
+
+
+class _IntentLine(Intent, frozen=True):
+    count: Number
+    moves: list[_Run]
+    force: bool = False
 
 
 MoveOperation = LoggedOperation[MoveIntent, BatchOutcome]
@@ -306,7 +291,7 @@ def unsure_moves(logged: MoveOperation) -> Iterator[LoggedMove]:
 
 
 MoveLog = RecordLog[MoveIntent, BatchOutcome]
-MOVES = RecordType("journal", "the journal", "batch", MoveIntent.decode, lambda head: decode_outcome(head.value), ends=b"]}")
+MOVES = RecordType("journal", "the journal", "batch", MoveIntent.decode, decode_outcome, ends=b"]}")
 """The record type of the journal of messages."""
 
 
@@ -421,8 +406,8 @@ class BatchTally(NamedTuple):
     moved: int
 
     @classmethod
-    def decode(cls, head: Head) -> BatchTally:
-        outcome = decode_outcome(head.value)
+    def decode(cls, value: Mapping[str, object]) -> BatchTally:
+        outcome = decode_outcome(value)
         others = list(outcome.others.values())
         planned = len(outcome) - len(others)
         done, skipped, failed = (sum(one.outcome is which for one in others) for which in Outcome)

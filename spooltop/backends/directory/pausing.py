@@ -21,13 +21,13 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.look.observation import REASON_AT_MOST, Observation, Pause, pause_words
 from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
 from spooltop.model.row import Row
-from spooltop.model.text import escape, unescape
+from spooltop.model.text import escape
 from spooltop.model.units import count
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 
-from ..journal.item_operator import ItemIntent, ItemOperator, Skipped, changed, one_step_record, outcome_of
+from ..journal.item_operator import ItemOperator, Skipped, changed, one_step_record, outcome_of
 from ..journal.log_store import LogStore
-from ..journal.record_log import Head, ItemOutcome, LoggedOperation, RecordType, encode, intent_head, is_time
+from ..journal.record_log import Intent, ItemOutcome, LoggedOperation, item_records
 from .operator.rules import can_change
 from .storage.location import Pin, pinned
 from .world import OpenOptions, System
@@ -38,7 +38,7 @@ from .world import OpenOptions, System
 # while it is not paused.
 
 
-class PauseIntent(ItemIntent, frozen=True):
+class PauseIntent(Intent, frozen=True):
     """The intent to pause a spool or to resume it. None: not paused."""
 
     before: Pause | None
@@ -51,24 +51,8 @@ class PauseIntent(ItemIntent, frozen=True):
             return f"resumed; it was paused{_reason(self.before)}"
         return f"paused{_reason(self.after)}"
 
-    def encode(self) -> bytes:
-        members: dict[str, Json] = {
-            "action": str(self.action), "time": self.at, "user": escape(self.user), "undoes": self.undoes,
-            "before": _as_json(self.before), "after": _as_json(self.after),
-        }  # fmt: skip
-        return encode("intent", self.operation, members)
 
-    @classmethod
-    def decode(cls, head: Head) -> PauseIntent:
-        action, undoes = intent_head(head, Action.PAUSE, Action.RESUME, Action.UNDO)
-        user = head.value.get("user")
-        if not isinstance(user, str):
-            raise ValueError("no user")
-        before, after = (_from_json(head.value[name]) if name in head.value else None for name in ("before", "after"))
-        return cls(head.operation, head.step, action, head.at, unescape(user), undoes, before, after)
-
-
-PAUSES = RecordType("pauses", "the journal of pauses", "", PauseIntent.decode, ItemOutcome.decode)
+PAUSES = item_records("pauses", "the journal of pauses", "", PauseIntent, Action.PAUSE, Action.RESUME, Action.UNDO)
 """The record type of the log of pauses."""
 
 
@@ -77,27 +61,6 @@ def _reason(pause: Pause | None) -> str:
         return ""
     by = f" by {escape(pause.by)}" if pause.by is not None else ""
     return by + (f": {escape(pause.reason)}" if pause.reason else "")
-
-
-def _as_json(pause: Pause | None) -> Json:
-    if pause is None:
-        return None
-    return {"by": None if pause.by is None else escape(pause.by), "at": pause.at, "reason": escape(pause.reason)}
-
-
-def _from_json(value: object) -> Pause | None:
-    """Raises ``ValueError``."""
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise ValueError("no pause")
-    by, at, reason = value.get("by"), value.get("at"), value.get("reason")
-    if not (by is None or isinstance(by, str)) or not is_time(at) or not isinstance(reason, str):
-        raise ValueError("a field of the pause is missing")
-    reason = unescape(reason)
-    if len(reason) > REASON_AT_MOST:
-        raise ValueError("a longer reason than any")
-    return Pause(None if by is None else unescape(by), float(at), reason)
 
 
 # Notes of a plan to pause or to resume: the consumers that are at work now, and those that a pause does not stop.

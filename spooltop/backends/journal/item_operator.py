@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
+from msgspec import to_builtins
+
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
@@ -19,7 +21,7 @@ from spooltop.model.vocabulary import Action, Json
 
 from ..access import user_name
 from .log_store import AUDIT, LogStore, audit_logs
-from .record_log import Intent, ItemOutcome, LoggedOperation, RecordLog, RecordType, write_failed
+from .record_log import Intent, ItemOutcome, LoggedOperation, RecordLog, RecordType, encode_intent, encode_result, write_failed
 
 # The entries of the list of operations, made of what a log holds, and which operation is undone by which.
 
@@ -79,15 +81,7 @@ def newest_first(records: Sequence[OperationRecord]) -> list[OperationRecord]:
     return in_order
 
 
-class ItemIntent(Intent, frozen=True):
-    """The intent to change one thing."""
-
-    def encode(self) -> bytes:
-        """The intent line."""
-        raise NotImplementedError
-
-
-IntentT = TypeVar("IntentT", bound=ItemIntent)
+IntentT = TypeVar("IntentT", bound=Intent)
 
 
 class Skipped(Exception):
@@ -232,17 +226,21 @@ class ItemOperator(ABC, Generic[IntentT]):
     ) -> tuple[ItemResult, AuditFailed | None]:
         """Logs the intent, changes the item and logs its result; returns the result, and what kept its line from the log."""
         intent = self._intent(plan, place, item)
-        unlogged = self._log.begin(plan, intent.encode())
+        unlogged = self._log.begin(plan, encode_intent(intent, self._kind))
         done = self._apply(item, intent, stop)
         if unlogged:
             return done._replace(reason=done.reason or unlogged), None
         if self._is_half_done(intent):
             return done, None
         try:
-            self._log.append(ItemOutcome(done.outcome, done.reason).encode(intent, self._kind, self._clock()))
+            self._log_result(intent, ItemOutcome(done.outcome, done.reason))
         except AuditFailed as error:
             return done, None if plan.works_when_full and error.full else error
         return done, None
+
+    def _log_result(self, intent: IntentT, outcome: ItemOutcome) -> None:
+        """Raises ``AuditFailed``."""
+        self._log.append(encode_result(intent, to_builtins(outcome), self._kind, self._clock()))
 
     def _is_half_done(self, intent: IntentT) -> bool:
         """True where the item was left between two states, so that its step stays open in the log."""

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import cache
 from itertools import accumulate
-from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, ValidationError, convert, field, to_builtins
 
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Unreadable
 from spooltop.model.operations.plan import Outcome, Plan, Progress
+from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Action, Json
 
 from .log_store import OPERATION, LogStore, NextPart
@@ -30,30 +31,29 @@ from .log_store import OPERATION, LogStore, NextPart
 IntentT = TypeVar("IntentT", bound="Intent")
 ResultT = TypeVar("ResultT")
 
-_LATEST = 1e15
-_STEPS = 1 << 32
+OperationId = Annotated[str, Meta(pattern=rf"\A{OPERATION.pattern}")]
+Time = Annotated[float, Meta(ge=0, lt=1e15)]
+"""Epoch seconds."""
+Number = Annotated[int, Meta(ge=0, lt=1 << 32)]
 
 
-class Head(NamedTuple):
-    """The object ``value`` of one line, and what every line holds. ``step`` is 0 where the log does not number steps; ``at`` is
-    in epoch seconds; ``result``: it is a result line."""
-
-    value: Mapping[str, Any]
-    operation: str
-    step: int
-    at: float
-    result: bool
-
-
-class Intent(Struct, frozen=True):
+class Intent(Struct, frozen=True, rename={"at": "time"}):
     """The record of an intent line, as far as all logs have it in common. ``undoes`` is the operation that this one undoes."""
 
-    operation: str
-    step: int
+    operation: OperationId
+    step: Number
     action: Action
-    at: float
+    at: Time
     user: str
-    undoes: str | None
+    undoes: OperationId | None
+
+
+class _Line(Struct, frozen=True):
+    """The members of every line."""
+
+    operation: OperationId
+    step: Number
+    time: Time
 
 
 class StepResult(NamedTuple, Generic[ResultT]):
@@ -67,17 +67,21 @@ class StepResult(NamedTuple, Generic[ResultT]):
 class RecordType(Struct, Generic[IntentT, ResultT], frozen=True):
     """The type of the records in one log, and how its lines are read. ``name`` is its file name without ``.jsonl``; ``what``
     names the log in messages; ``step`` is the member that numbers the steps of an operation, "" where each has one. ``intent``
-    and ``result`` raise ``ValueError`` for what is no such line. ``ends``: a line that begins as ``encode`` writes it and ends so
-    is whole and is passed over without being parsed; "": none is. ``shorten`` leaves out what ``intent`` and ``result`` do not
-    read, in the lines of a step that has a result."""
+    and ``result`` make a record of the object of a line, in which it is called ``step``, and raise ``ValueError`` or msgspec's
+    ``ValidationError`` for what is no such line; ``actions`` are those of its intents, empty for all. ``ends``: a line that
+    begins as ``encode`` writes it and ends so is whole and is passed over without being parsed; "": none is. ``shorten`` leaves
+    out what ``intent`` and ``result`` do not read, in the lines of a step that has a result. ``raw`` are members that are JSON of
+    others: in all else names are escaped."""
 
     name: str
     what: str
     step: str
-    intent: Callable[[Head], IntentT]
-    result: Callable[[Head], ResultT]
+    intent: Callable[[dict[str, Any]], IntentT]
+    result: Callable[[dict[str, Any]], ResultT]
     ends: bytes = b""
     shorten: Callable[[bytes], bytes] = bytes
+    raw: frozenset[str] = frozenset()
+    actions: tuple[Action, ...] = ()
 
     @property
     def head(self) -> re.Pattern[bytes]:
@@ -107,23 +111,21 @@ class LoggedOperation(Struct, Generic[IntentT, ResultT]):
         return any(result is None for _, result in self.steps.values())
 
 
-class ItemOutcome(NamedTuple):
+class ItemOutcome(Struct, frozen=True):
     """The outcome of a step that changes one thing."""
 
     outcome: Outcome
-    reason: str = ""
+    reason: str
 
-    @classmethod
-    def decode(cls, head: Head) -> ItemOutcome:
-        reason = head.value.get("reason")
-        if not isinstance(reason, str):
-            raise ValueError("no reason")
-        return cls(Outcome(str(head.value.get("outcome"))), reason)
 
-    def encode(self, intent: Intent, kind: RecordType[Any, Any], at: float) -> bytes:
-        """The result line of the step that ``intent`` announced."""
-        step = {kind.step: intent.step} if kind.step else {}
-        return encode("result", intent.operation, {**step, "time": at, "outcome": str(self.outcome), "reason": self.reason})
+def item_records(
+    name: str, what: str, step: str, intent: type[IntentT], *actions: Action, raw: frozenset[str] = frozenset()
+) -> RecordType[IntentT, ItemOutcome]:
+    """The record type of a log whose steps change one thing each."""
+    return RecordType(
+        name, what, step, lambda value: convert(unescaped(value, raw), intent),
+        lambda value: convert(unescaped(value), ItemOutcome), raw=raw, actions=actions,
+    )  # fmt: skip
 
 
 # Lines
@@ -143,10 +145,37 @@ def _head(step: str) -> re.Pattern[bytes]:
     return re.compile((head + number).encode())
 
 
-def encode(line: str, operation: str, members: Mapping[str, Json]) -> bytes:
-    """A line, ``intent`` or ``result``, with its ``members`` in their order."""
-    value = {"schema": 1, "line": line, "operation": operation, **members}
-    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+def encode_intent(intent: Intent, kind: RecordType[Any, Any]) -> bytes:
+    """The intent line."""
+    members: dict[str, Json] = to_builtins(intent)
+    return _encode("intent", members.pop("operation"), members.pop("step"), members, kind)
+
+
+def encode_result(intent: Intent, result: Mapping[str, object], kind: RecordType[Any, Any], at: float) -> bytes:
+    """The result line of the step that ``intent`` announced, with the members of ``result``."""
+    return _encode("result", intent.operation, intent.step, {"time": at, **to_builtins(result)}, kind)
+
+
+def _encode(line: str, operation: Json, step: Json, members: Mapping[str, Json], kind: RecordType[Any, Any]) -> bytes:
+    head: dict[str, Json] = {"schema": 1, "line": line, "operation": operation, **({kind.step: step} if kind.step else {})}
+    shown = {name: value if name in kind.raw else _mapped(value, escape) for name, value in members.items()}
+    return json.dumps({**head, **shown}, separators=(",", ":")).encode() + b"\n"
+
+
+def unescaped(value: Mapping[str, Any], raw: Collection[str] = ()) -> dict[str, Any]:
+    """The members of a line with names as they are. Raises ``ValueError``."""
+    return {name: member if name in raw else _mapped(member, unescape) for name, member in value.items()}
+
+
+def _mapped(value: Any, name: Callable[[str], str]) -> Any:
+    """``value`` with ``name`` of each of its texts."""
+    if isinstance(value, str):
+        return name(value)
+    if isinstance(value, dict):
+        return {name(key): _mapped(item, name) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mapped(item, name) for item in value]
+    return value
 
 
 def decode(line: bytes, kind: RecordType[IntentT, ResultT]) -> IntentT | StepResult[ResultT]:
@@ -154,32 +183,17 @@ def decode(line: bytes, kind: RecordType[IntentT, ResultT]) -> IntentT | StepRes
     value = json.loads(line)
     if not isinstance(value, dict) or value.get("schema") != 1 or value.get("line") not in ("intent", "result"):
         raise ValueError("no journal line")
-    operation, at = value.get("operation"), value.get("time")
-    if not isinstance(operation, str) or not OPERATION.match(operation):
-        raise ValueError("no operation id")
-    if not is_time(at):
-        raise ValueError("no time")
-    step = value.get(kind.step) if kind.step else 0
-    if type(step) is not int or not 0 <= step < _STEPS:
-        raise ValueError(f"no {kind.step}")
-    head = Head(value, operation, step, float(at), value["line"] == "result")
-    return StepResult(operation, step, kind.result(head)) if head.result else kind.intent(head)
-
-
-def intent_head(head: Head, *actions: Action) -> tuple[Action, str | None]:
-    """The action of an intent, which is one of ``actions`` where they are given, and the operation that it undoes. Raises
-    ``ValueError``."""
-    action, undoes = Action(str(head.value.get("action"))), head.value.get("undoes")
-    if actions and action not in actions:
+    value["step"] = value.get(kind.step) if kind.step else 0
+    try:
+        head = convert(value, _Line)
+        if value["line"] == "result":
+            return StepResult(head.operation, head.step, kind.result(value))
+        intent = kind.intent(value)
+    except ValidationError as error:
+        raise ValueError(str(error)) from None
+    if kind.actions and intent.action not in kind.actions:
         raise ValueError("another action")
-    if undoes is not None and not (isinstance(undoes, str) and OPERATION.match(undoes)):
-        raise ValueError("undoes no operation")
-    return action, undoes
-
-
-def is_time(value: object) -> TypeGuard[float]:
-    """True for epoch seconds; NaN is below nothing."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _LATEST
+    return intent
 
 
 def step_of(line: bytes, kind: RecordType[Any, Any]) -> tuple[bool, str, int]:

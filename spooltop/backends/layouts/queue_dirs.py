@@ -11,9 +11,9 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from spooltop.engine.atomic import publish
 from spooltop.engine.dirs import make_dir
@@ -211,10 +211,11 @@ def in_queue(location: str) -> str:
     return location if not is_aside(location) else location.removeprefix(ASIDE).split("/", 3)[-1]
 
 
-def is_location(location: str) -> bool:
-    """True for a location that leads out of no directory."""
-    parts = location.removeprefix(ASIDE).split("/")
-    return "\0" not in location and all(part not in ("", ".", "..") for part in parts)
+_PART = r"(?!\.{1,2}(?:/|\Z))[^/\0]+"
+_LOCATION = rf"(?://)?{_PART}(?:/{_PART})*"
+Location = Annotated[str, Meta(pattern=rf"\A{_LOCATION}\Z")]
+"""A location that leads out of no directory."""
+LocationOrNone = Annotated[str, Meta(pattern=rf"\A(?:{_LOCATION})?\Z")]
 
 
 def own_name(side_dir: str, path: str) -> tuple[bool, str]:

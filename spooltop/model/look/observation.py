@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from ..backend import Capabilities
 from ..cursors import CursorSource, Poll
@@ -180,8 +180,8 @@ class Pause(Struct, frozen=True):
     """``by``: who paused, None if the file does not say; ``at``: when, epoch seconds; ``reason``: why, as it was given."""
 
     by: str | None
-    at: float
-    reason: str = ""
+    at: Annotated[float, Meta(ge=0, lt=1e15)]
+    reason: Annotated[str, Meta(max_length=REASON_AT_MOST)] = ""
 
 
 def pause_words(pause: Pause, now: float, *, short: bool = False) -> str:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,11 +21,10 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
 from spooltop.model.redact import Redactor, unredact
 from spooltop.model.row import Row
-from spooltop.model.text import escape, unescape
+from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 
 from ...journal.item_operator import (
-    ItemIntent,
     ItemOperator,
     Skipped,
     changed,
@@ -34,46 +34,27 @@ from ...journal.item_operator import (
     outcome_of,
 )
 from ...journal.log_store import LogFiles, LogStore, with_above
-from ...journal.record_log import Head, ItemOutcome, LoggedOperation, RecordType, encode, intent_head
+from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, item_records
 from ..world import OpenOptions, System
 from .files import SECTION_AT_MOST, CursorFiles, blocked_by, cursor_rights, folder_of, named_folders
 
 # The log of cursors, one JSON object a line; an operation sets one cursor, so its lines have no step number. intent schema line
 # operation action time user undoes file source had before after result schema line operation time outcome reason
 
-_TEXTS = ("file", "source", "user")
 
-
-class CursorSetIntent(ItemIntent, frozen=True):
+class CursorSetIntent(Intent, frozen=True):
     """The intent to set one cursor. ``had`` is False if the source had no section."""
 
     file: str
     source: str
     had: bool
-    before: Json
-    after: Json
-
-    def encode(self) -> bytes:
-        members: dict[str, Json] = {
-            "action": str(self.action), "time": self.at, "user": escape(self.user), "undoes": self.undoes,
-            "file": escape(self.file), "source": escape(self.source), "had": self.had, "before": self.before, "after": self.after,
-        }  # fmt: skip
-        return encode("intent", self.operation, members)
-
-    @classmethod
-    def decode(cls, head: Head) -> CursorSetIntent:
-        action, undoes = intent_head(head, Action.SET_CURSOR, Action.UNDO)
-        value = head.value
-        if not all(isinstance(value.get(name), str) for name in _TEXTS) or not isinstance(value.get("had"), bool):
-            raise ValueError("a field is missing")
-        file, source, user = (unescape(value[name]) for name in _TEXTS)
-        return cls(
-            head.operation, head.step, action, head.at, user, undoes, file, source, value["had"], value.get("before"),
-            value.get("after"),
-        )  # fmt: skip
+    before: Any
+    after: Any
 
 
-CURSORS = RecordType("cursors", "the journal of cursors", "", CursorSetIntent.decode, ItemOutcome.decode)
+CURSORS = item_records(
+    "cursors", "the journal of cursors", "", CursorSetIntent, Action.SET_CURSOR, Action.UNDO, raw=frozenset({"before", "after"})
+)
 """The record type of the log of cursors."""
 
 

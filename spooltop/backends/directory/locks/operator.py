@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import errno
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeGuard
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from spooltop.engine.atomic import publish_new, write_new
@@ -23,13 +21,12 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Lock
 from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
 from spooltop.model.row import Row
-from spooltop.model.text import escape, unescape
+from spooltop.model.text import escape
 from spooltop.model.units import age, count, duration
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 
 from ...access import closed_words, quoted
 from ...journal.item_operator import (
-    ItemIntent,
     ItemOperator,
     Skipped,
     changed,
@@ -40,7 +37,7 @@ from ...journal.item_operator import (
     why_not_undo,
 )
 from ...journal.log_store import LogFiles, LogStore, with_above
-from ...journal.record_log import Head, ItemOutcome, LoggedOperation, RecordType, encode, intent_head, is_time
+from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, Number, Time, item_records
 from ..storage.disk import is_local, mount_of
 from ..storage.location import Pin, pinned
 from ..world import OpenOptions, System
@@ -53,27 +50,29 @@ from .soft_locks import Judge, orphaned, read_marker, soft_lock, ticket_queue
 
 CONTENT_MAX = 1_024
 """Bytes of a lock's content that are kept; a lock holds less."""
-_SAFE = re.compile(r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}\Z")
-_TEXTS = ("user", "path", "folder", "below", "link", "element", "words")
-_NUMBERS = ("mode", "uid", "gid")
+_PART = r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}"
+_Name = Annotated[str, Meta(pattern=rf"\A{_PART}\Z")]
+_Element = Annotated[str, Meta(pattern=rf"\A(?:{_PART})?\Z")]
+_Below = Annotated[str, Meta(pattern=rf"\A(?:{_PART}(?:/{_PART})*)?\Z")]
+_Absolute = Annotated[str, Meta(pattern=r"\A/")]
 
 
-class LockRecord(ItemIntent, frozen=True):
+class LockRecord(Intent, frozen=True):
     """The intent to remove one lock or to put it back: ``names`` in the directory ``below`` of ``folder`` (its real path),
     names of one file with ``content``; or a symbolic link with the text ``link``; or a second name of ``element``. ``path`` is
     the lock as it is shown; ``mtime`` is in epoch seconds."""
 
     path: str
-    folder: str
-    below: str
-    names: tuple[str, ...]
-    content: bytes
+    folder: _Absolute
+    below: _Below
+    names: Annotated[tuple[_Name, ...], Meta(min_length=1, max_length=2)]
+    content: Annotated[bytes, Meta(max_length=CONTENT_MAX)]
     link: str
-    element: str
-    mode: int
-    uid: int
-    gid: int
-    mtime: float
+    element: _Element
+    mode: Annotated[int, Meta(ge=0, le=0o777)]
+    uid: Number
+    gid: Number
+    mtime: Time
     words: str
 
     @property
@@ -81,47 +80,9 @@ class LockRecord(ItemIntent, frozen=True):
         """True for a ticket of a queue, which is not the thing that it queues for."""
         return self.words.startswith("ticket ")
 
-    def encode(self) -> bytes:
-        members: dict[str, Json] = {
-            "item": self.step, "action": str(self.action), "time": self.at, "user": escape(self.user), "undoes": self.undoes,
-            "path": escape(self.path), "folder": escape(self.folder), "below": escape(self.below),
-            "names": [escape(name) for name in self.names], "content": base64.b64encode(self.content).decode(),
-            "link": escape(self.link), "element": escape(self.element), "mode": self.mode, "uid": self.uid, "gid": self.gid,
-            "mtime": self.mtime, "words": escape(self.words),
-        }  # fmt: skip
-        return encode("intent", self.operation, members)
 
-    @classmethod
-    def decode(cls, head: Head) -> LockRecord:
-        value = head.value
-        action, undoes = intent_head(head, Action.UNLOCK, Action.UNDO)
-        names, mtime = value.get("names"), value.get("mtime")
-        if not all(isinstance(value.get(name), str) for name in (*_TEXTS, "content")):
-            raise ValueError("a field is missing")
-        if not all(_is_whole(value.get(name)) for name in _NUMBERS) or not is_time(mtime):
-            raise ValueError("a number is missing")
-        if not isinstance(names, list) or not 1 <= len(names) <= 2 or not all(isinstance(name, str) for name in names):
-            raise ValueError("no names")
-        user, path, folder, below, link, element, words = (unescape(value[name]) for name in _TEXTS)
-        own = tuple(unescape(name) for name in names)
-        parts = [*own, *(below.split("/") if below else ()), *([element] if element else ())]
-        if not all(_SAFE.match(part) for part in parts) or not os.path.isabs(folder):
-            raise ValueError("a name that leads elsewhere")
-        content = base64.b64decode(value["content"], validate=True)
-        if len(content) > CONTENT_MAX:
-            raise ValueError("more than a lock holds")
-        return cls(
-            head.operation, head.step, action, head.at, user, undoes, path, folder, below, own, content, link, element,
-            value["mode"] & 0o777, value["uid"], value["gid"], float(mtime), words,
-        )  # fmt: skip
-
-
-LOCKS = RecordType("locks", "the journal of locks", "item", LockRecord.decode, ItemOutcome.decode)
+LOCKS = item_records("locks", "the journal of locks", "item", LockRecord, Action.UNLOCK, Action.UNDO)
 """The record type of the log of locks."""
-
-
-def _is_whole(value: object) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value < 1 << 32
 
 
 # Selects the locks that an unlock means, and gives the reason why one is not removed.

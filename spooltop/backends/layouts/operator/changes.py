@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from spooltop.model.text import escape, unescape
-from spooltop.model.vocabulary import Json
+from ..queue_dirs import Location, LocationOrNone, is_aside
 
-from ..queue_dirs import is_aside, is_location
-
-Pin = tuple[int, int, int]
+_Whole = Annotated[int, Meta(ge=0)]
+Pin = tuple[_Whole, _Whole, _Whole]
 """Identifies a file: device, inode, ctime in ns. All are 0 where no file is expected."""
 
-_TEXT_AT_MOST = 65_536
-_MOST = 1 << 64
+_Text = Annotated[str, Meta(max_length=65_536)]
 
 
 class Verb(StrEnum):
@@ -35,15 +32,19 @@ class Verb(StrEnum):
     DELETE = "delete"
 
 
-class FileChange(Struct, frozen=True):
+class FileChange(Struct, frozen=True, omit_defaults=True, rename={"verb": "do"}):
     """A change of the file at the location ``path``. ``to`` is the target of MOVE and LINK, and for UNLINK the location of the
     file under its other name. WRITE replaces the text ``before`` by ``text``; None: there is no such file."""
 
     verb: Verb
-    path: str
-    to: str = ""
-    text: str | None = None
-    before: str | None = None
+    path: Location
+    to: LocationOrNone = ""
+    text: _Text | None = None
+    before: _Text | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.to) != (self.verb in (Verb.MOVE, Verb.LINK, Verb.UNLINK)):
+            raise ValueError(f"{self.verb}: a path too many or too few")
 
     @property
     def sets_aside(self) -> bool:
@@ -87,69 +88,3 @@ def _inverse(change: FileChange) -> FileChange:
             return replace(change, text=change.before, before=change.text)
         case _:
             return change
-
-
-def encode_changes(changes: Sequence[FileChange]) -> list[Json]:
-    """The ``changes`` of an intent line."""
-    encoded: list[Json] = []
-    for change in changes:
-        one: dict[str, Json] = {"do": change.verb.value, "path": escape(change.path)}
-        if change.to:
-            one["to"] = escape(change.to)
-        if change.verb is Verb.WRITE:
-            one |= {"text": change.text, "before": change.before}
-        encoded.append(one)
-    return encoded
-
-
-def decode_changes(value: object) -> tuple[FileChange, ...]:
-    """Reads the ``changes`` of an intent line. Raises ``ValueError``, also for a path that leads out."""
-    if not isinstance(value, list) or not value:
-        raise ValueError("changes are no list")
-    return tuple(_decode(one) for one in value)
-
-
-def _decode(value: object) -> FileChange:
-    if not isinstance(value, dict):
-        raise ValueError("a change is no object")
-    verb = Verb(str(value.get("do")))
-    path, to = value.get("path"), value.get("to", "")
-    if not isinstance(path, str) or not isinstance(to, str):
-        raise ValueError("a path is no text")
-    path, to = unescape(path), unescape(to)
-    if not is_location(path) or (to and not is_location(to)):
-        raise ValueError("a path leads out of the queue")
-    if bool(to) != (verb in (Verb.MOVE, Verb.LINK, Verb.UNLINK)):
-        raise ValueError(f"{verb}: a path too many or too few")
-    return FileChange(verb, path, to, _text(value, "text"), _text(value, "before"))
-
-
-def _text(value: Mapping[str, Any], key: str) -> str | None:
-    found = value.get(key)
-    if found is not None and (not isinstance(found, str) or len(found) > _TEXT_AT_MOST):
-        raise ValueError(f"{key} is no text")
-    return found
-
-
-def encode_pins(pins: Mapping[str, Pin]) -> dict[str, Json]:
-    """The ``pins`` of an intent line."""
-    return {escape(location): list(pin) for location, pin in pins.items()}
-
-
-def decode_pins(value: object) -> dict[str, Pin]:
-    """Reads the ``pins`` of an intent line. Raises ``ValueError``."""
-    if not isinstance(value, dict):
-        raise ValueError("pins are no object")
-    pins = {unescape(location): _pin(numbers) for location, numbers in value.items()}
-    if not all(map(is_location, pins)):
-        raise ValueError("a pin lies outside")
-    return pins
-
-
-def _pin(numbers: object) -> Pin:
-    if not isinstance(numbers, list) or len(numbers) != 3:
-        raise ValueError("a pin is no triple")
-    if not all(type(number) is int and 0 <= number < _MOST for number in numbers):
-        raise ValueError("a pin is no number")
-    dev, ino, ctime_ns = numbers
-    return dev, ino, ctime_ns

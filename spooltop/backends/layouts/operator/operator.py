@@ -156,7 +156,7 @@ class LayoutOperator(ItemOperator[MessageIntent]):
                     if outcome is not None:
                         if outcome.outcome is Outcome.DONE:
                             self._finished[intent.message] = f"finished now: operation {intent.operation} was cut off at it"
-                        self._log.append(outcome.encode(intent, self._kind, self._clock()))
+                        self._log_result(intent, outcome)
         except Skipped:
             return  # its program holds its lock: the next operation finishes it
         except (AuditFailed, OSError) as error:

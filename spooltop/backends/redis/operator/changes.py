@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct, convert
+from msgspec.structs import replace
 
 from spooltop.model.operations.plan import Item, Outcome
-from spooltop.model.text import escape, unescape
-from spooltop.model.vocabulary import Json
 
-from ...journal.record_log import Head, Intent, LoggedOperation, RecordType, encode, intent_head
+from ...journal.record_log import Intent, LoggedOperation, Number, RecordType, unescaped
 
-_MOST = 1 << 53
-_NOTES = re.compile(r"[0-9]{1,9} ")
+_Pinned = Annotated[int, Meta(ge=-1, lt=1 << 53)]
 
 
 class StreamVerb(StrEnum):
@@ -58,7 +55,7 @@ LEAVES = frozenset({StreamVerb.DROP, StreamVerb.DROP_CLAIM, StreamVerb.DROP_NEW,
 """Changes without an inverse."""
 
 
-class StreamChange(Struct, frozen=True):
+class StreamChange(Struct, frozen=True, omit_defaults=True):
     """A change of the message ``id`` in ``box``. A claim is pinned by its ``consumer``, its number of deliveries ``tries`` and
     when it was ``delivered`` (milliseconds by the clock of the server). ``data`` is that of PUT, or ``force`` for a copy that
     other groups get too; it is in no journal. ``entry`` is the id by which people know the message, where that is another.
@@ -70,11 +67,11 @@ class StreamChange(Struct, frozen=True):
     box: str = ""
     to: str = ""
     consumer: str = ""
-    tries: int = 0
-    delivered: int = 0
+    tries: _Pinned = 0
+    delivered: _Pinned = 0
     data: bytes = b""
     entry: str = ""
-    notes: str = ""
+    notes: Annotated[str, Meta(pattern=r"\A(?:[0-9]{1,9} [\s\S]*)?\Z")] = ""
     reverses: tuple[int, int] | None = None
 
     @property
@@ -120,35 +117,15 @@ def inverse(change: StreamChange, became: str) -> StreamChange | None:
             return None
 
 
-def encode_change(change: StreamChange) -> Json:
+def journaled(change: StreamChange) -> StreamChange:
     """The change as an intent line holds it."""
-    one = [change.verb.value, change.id, change.box, change.to, change.consumer, change.tries, change.delivered, change.entry]
-    one += [change.notes] * bool(change.notes)
-    return [escape(word) if isinstance(word, str) else word for word in one]
-
-
-def decode_change(value: object) -> StreamChange:
-    """Reads a change of an intent line. Raises ``ValueError``."""
-    if not isinstance(value, list) or len(value) not in (8, 9):
-        raise ValueError("no change")
-    verb, id, box, to, consumer, tries, delivered, entry, notes = (*value, "")[:9]
-    words = (verb, id, box, to, consumer, entry, notes)
-    if not all(isinstance(word, str) for word in words):
-        raise ValueError("a word is no text")
-    if not all(type(number) is int and -1 <= number < _MOST for number in (tries, delivered)):
-        raise ValueError("a pin is no number")
-    verb, id, box, to, consumer, entry, notes = map(unescape, words)
-    if notes and _NOTES.match(notes) is None:
-        raise ValueError("no notes")
-    return StreamChange(StreamVerb(verb), id, box, to, consumer, tries, delivered, entry=entry, notes=notes)
+    return replace(change, data=b"", reverses=None)
 
 
 # Journal of a group: an intent line before each batch of changes, and a result line after it. intent schema line operation
-# batch action time user undoes count changes reverses result schema line operation batch time outcomes A change is ``[verb, id,
-# box, to, consumer, tries, delivered, entry]``, and ``notes`` where it has some; an outcome is ``[outcome, reason, became]``.
-# ``reverses`` are the places of the changes that an undo reverses, ``[batch, place]``.
-
-_MOST_ENTRIES = 1 << 32
+# batch action time user undoes count changes reverses result schema line operation batch time outcomes A change has the members
+# of ``StreamChange`` that are not empty; an outcome is ``[outcome, reason, became]``. ``reverses`` are the places of the changes
+# that an undo reverses, ``[batch, place]``.
 
 
 class Changed(NamedTuple):
@@ -162,65 +139,20 @@ class Changed(NamedTuple):
 class BatchIntent(Intent, frozen=True):
     """The intent to make some changes in one step of the server. ``count`` are in the whole operation."""
 
-    count: int
+    count: Number
     changes: tuple[StreamChange, ...]
-    reverses: tuple[tuple[int, int], ...] = ()
+    reverses: tuple[tuple[Number, Number], ...] = ()
 
-    def encode(self) -> bytes:
-        members: dict[str, Json] = {
-            "action": str(self.action), "batch": self.step, "time": self.at, "user": escape(self.user), "undoes": self.undoes,
-            "count": self.count, "changes": [encode_change(one) for one in self.changes],
-            "reverses": [list(place) for place in self.reverses],
-        }  # fmt: skip
-        return encode("intent", self.operation, members)
-
-    @classmethod
-    def decode(cls, head: Head) -> BatchIntent:
-        action, undoes = intent_head(head)
-        user, changes, reverses = (head.value.get(name) for name in ("user", "changes", "reverses"))
-        if not isinstance(user, str) or not isinstance(changes, list) or not isinstance(reverses, list):
-            raise ValueError("a member is missing")
-        count = _number(head.value.get("count"))
-        places = tuple(_place(one) for one in reverses)
-        made = tuple(decode_change(one) for one in changes)
-        return cls(head.operation, head.step, action, head.at, unescape(user), undoes, count, made, places)
-
-
-def _number(value: object) -> int:
-    if type(value) is not int or not 0 <= value < _MOST_ENTRIES:
-        raise ValueError("no number")
-    return value
-
-
-def _place(value: object) -> tuple[int, int]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise ValueError("no place")
-    return _number(value[0]), _number(value[1])
-
-
-def encode_result(intent: BatchIntent, outcomes: tuple[Changed, ...], at: float) -> bytes:
-    """The result line of the batch that ``intent`` announced."""
-    told: list[Json] = [[one.outcome.value, escape(one.reason), escape(one.became)] for one in outcomes]
-    return encode("result", intent.operation, {"batch": intent.step, "time": at, "outcomes": told})
-
-
-def _outcomes(head: Head) -> tuple[Changed, ...]:
-    told = head.value.get("outcomes")
-    if not isinstance(told, list):
-        raise ValueError("no outcomes")
-    return tuple(_outcome(one) for one in told)
-
-
-def _outcome(value: object) -> Changed:
-    if not isinstance(value, list) or len(value) != 3 or not all(isinstance(word, str) for word in value):
-        raise ValueError("no outcome")
-    return Changed(Outcome(value[0]), unescape(value[1]), unescape(value[2]))
+    def journaled(self) -> BatchIntent:
+        """The intent as its line holds it."""
+        return replace(self, changes=tuple(map(journaled, self.changes)))
 
 
 LoggedChanges: TypeAlias = "LoggedOperation[BatchIntent, tuple[Changed, ...]]"
 """All that the journal holds of one operation on a group."""
 
 BATCHES: RecordType[BatchIntent, tuple[Changed, ...]] = RecordType(
-    "messages", "the journal", "batch", BatchIntent.decode, _outcomes
+    "messages", "the journal", "batch", lambda value: convert(unescaped(value), BatchIntent).journaled(),
+    lambda value: convert(unescaped(value).get("outcomes"), tuple[Changed, ...]),
 )
 """The record type of the journal of a group."""

@@ -22,7 +22,7 @@ from spooltop.model.vocabulary import Action, Box, Json
 from ...access import user_name
 from ...journal.item_operator import newest_records, operation_record, undone_operations, undos_of, why_not_undo
 from ...journal.log_store import AUDIT, STATE_DIR, LogFiles, LogStore, StateLogs, audit_logs
-from ...journal.record_log import RecordLog, write_failed
+from ...journal.record_log import RecordLog, encode_intent, encode_result, write_failed
 from ..client import Endpoint
 from ..stream_names import StreamNames
 from ..streams.look import Looker
@@ -37,7 +37,6 @@ from .changes import (
     StreamChange,
     StreamVerb,
     change_of,
-    encode_result,
     inverse,
 )
 from .connection import OperatorConnection, StepSender, can_change, check_master
@@ -215,7 +214,7 @@ class StreamOperator:
         intent = BatchIntent(
             plan.operation, step, plan.action, self._clock(), self._user, plan.undoes, plan.count, tuple(changes), reverses
         )
-        unlogged = self._log.begin(plan, intent.encode())
+        unlogged = self._log.begin(plan, encode_intent(intent.journaled(), BATCHES))
         try:
             outcomes = self._sender.perform(intent)
         except SpooltopError as error:
@@ -224,12 +223,12 @@ class StreamOperator:
                 return _results(changes, items, [Changed(Outcome.FAILED, why)] * len(changes)), error
             if not unlogged:
                 failed = (Changed(Outcome.FAILED, error.what),) * len(changes)
-                self._log.append(encode_result(intent, failed, self._clock()))
+                self._log.append(encode_result(intent, {"outcomes": failed}, BATCHES, self._clock()))
             raise
         if unlogged:
             return _results(changes, items, [one._replace(reason=one.reason or unlogged) for one in outcomes]), None
         try:
-            self._log.append(encode_result(intent, outcomes, self._clock()))
+            self._log.append(encode_result(intent, {"outcomes": outcomes}, BATCHES, self._clock()))
         except AuditFailed as error:
             return _results(changes, items, outcomes), None if plan.works_when_full and error.full else error
         return _results(changes, items, outcomes), None
@@ -247,7 +246,7 @@ class StreamOperator:
         if logged is None:
             return
         for step, outcomes in self._cut_off(logged, look=False).items():
-            self._log.append(encode_result(logged.steps[step][0], outcomes, self._clock()))
+            self._log.append(encode_result(logged.steps[step][0], {"outcomes": outcomes}, BATCHES, self._clock()))
 
     def _cut_off(self, logged: LoggedChanges, *, look: bool) -> dict[int, tuple[Changed, ...]]:
         open_steps = {step: intent for step, (intent, outcomes) in logged.steps.items() if outcomes is None}
