@@ -9,13 +9,13 @@ them is ignored and replaced at the next chance.
 from __future__ import annotations
 
 import errno
-import json
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta, MsgspecError, Struct, convert, field, json
 from msgspec.structs import replace
 
 from spooltop.engine.atomic import publish
@@ -72,27 +72,19 @@ def _opened(path: str, owner: int | None = None, lock_name: str = "") -> Iterato
 
 
 def _publish(folder: int, name: str, targets: Mapping[str, object]) -> None:
-    data = json.dumps({"schema": 1, "targets": targets}, indent=1).encode() + b"\n"
+    data = json.format(json.encode({"schema": 1, "targets": targets}), indent=1) + b"\n"
     publish(REAL_FILES, folder, name, data, REAL_FILES.fstat(folder), mode=0o600)
 
 
-def _targets(value: object) -> object:
-    """Returns the targets in the object of a file; None if it is anything else."""
-    return value.get("targets") if isinstance(value, dict) and value.get("schema") == 1 else None
+class _Mutes(Struct):
+    schema: Literal[1]
+    targets: dict[str, dict[str, Annotated[float, Meta(lt=1e15)]]]
 
 
 def _decode_mutes(data: bytes) -> dict[str, dict[str, float]]:
-    """Parses the file: real path of a target → source → end. Raises ``ValueError`` for anything else."""
-    targets = _targets(json.loads(data))
-    if not isinstance(targets, dict) or not all(isinstance(ends, dict) for ends in targets.values()):
-        raise ValueError("not a file of mutes")
-    found: dict[str, dict[str, float]] = {}
-    for path, ends in targets.items():
-        for source, end in ends.items():
-            if isinstance(end, bool) or not isinstance(end, (int, float)) or not math.isfinite(end):
-                raise ValueError("an end is not a time")
-            found.setdefault(unescape(path), {})[unescape(source)] = float(end)
-    return found
+    """Parses the file: real path of a target → source → end. Raises ``ValueError``, ``MsgspecError`` for anything else."""
+    targets = json.decode(data, type=_Mutes).targets
+    return {unescape(path): {unescape(source): end for source, end in ends.items()} for path, ends in targets.items()}
 
 
 def apply_mutes(snapshot: Snapshot, ends: Mapping[str, float], reason: str = "") -> Snapshot:
@@ -212,39 +204,43 @@ class MuteFile:
                 return _decode_mutes(read_small(_MUTES, opened, limit=_CAP).data)
         except FileNotFoundError:
             return {}
-        except (NotRegular, ValueError, RecursionError) as error:
+        except (NotRegular, ValueError, MsgspecError, RecursionError) as error:
             raise Unreadable("not a file of mutes; it is left as it is", path=path, advice="fix it or move it away") from error
         except OSError as error:
             raise Unreadable(f"cannot be read: {error.strerror}", path=path) from error
 
 
+class _View(Struct):
+    view: str = ""
+    sorts: dict[str, str] = field(default_factory=dict)
+    last_filter: Annotated[str, Meta(max_length=_LONGEST_FILTER)] = ""
+
+
+class _Views(Struct):
+    schema: Literal[1] = 1
+    targets: dict[str, Any] = field(default_factory=dict)
+
+
 def _decode_views(data: bytes) -> dict[str, KeptView]:
-    """Parses the file; what is not understood is left out."""
+    """Parses the file; a target that is not understood is left out."""
+    found: dict[str, KeptView] = {}
     try:
-        targets = _targets(json.loads(data))
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(targets, dict):
-        return {}
-    return {unescape(path): _decode_view(found) for path, found in targets.items() if isinstance(found, dict)}
+        targets = json.decode(data, type=_Views).targets
+    except (MsgspecError, RecursionError):
+        return found
+    for path, view in targets.items():
+        try:
+            kept = convert(view, _View)
+            sorts = {box: Sort(word.removeprefix("-"), word.startswith("-")) for box, word in kept.sorts.items()}
+            found[unescape(path)] = KeptView(kept.view, sorts, unescape(kept.last_filter))
+        except (MsgspecError, ValueError):
+            continue
+    return found
 
 
-def _decode_view(found: dict[str, object]) -> KeptView:
-    view, sorts, last = found.get("view"), found.get("sorts"), found.get("last_filter")
-    return KeptView(
-        view if isinstance(view, str) else "",
-        {box: Sort(word.removeprefix("-"), word.startswith("-")) for box, word in sorts.items() if isinstance(word, str)}
-        if isinstance(sorts, dict) else {},
-        unescape(last) if isinstance(last, str) and len(last) <= _LONGEST_FILTER else "",
-    )  # fmt: skip
-
-
-def _encode_view(kept: KeptView) -> dict[str, object]:
-    return {
-        "view": kept.view,
-        "sorts": {box: f"{'-' * sort.descending}{sort.column}" for box, sort in kept.sorts.items()},
-        "last_filter": escape(kept.last_filter)[:_LONGEST_FILTER],
-    }
+def _encode_view(kept: KeptView) -> _View:
+    sorts = {box: f"{'-' * sort.descending}{sort.column}" for box, sort in kept.sorts.items()}
+    return _View(kept.view, sorts, escape(kept.last_filter)[:_LONGEST_FILTER])
 
 
 class ViewFile:
