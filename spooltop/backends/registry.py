@@ -98,8 +98,8 @@ def expand(spec: str, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def identify(spec: str, asked: OpenAs) -> tuple[Backend, Target]:
-    """Finds the backend that ``spec`` belongs to, and what it identifies there: any other kind before a directory of lock files,
-    which any directory may be. Raises ``NotASpool`` with the hint that fits, ``Unreadable``, ``UsageError``."""
+    """Finds the backend that ``spec`` belongs to, and the target that it identifies. Any directory may be one of lock files, so
+    that is tried last. Raises ``NotASpool`` with the hint that fits, ``Unreadable``, ``UsageError``."""
     spec = _concealed.get(spec, spec)
     if asked.locks:
         with suppress(NotASpool):

@@ -110,7 +110,7 @@ class Glance(Struct, frozen=True):
 
     @property
     def figures(self) -> tuple[object, ...]:
-        """All that is shown of it, but for what time alone changes. Two glances with the same figures look the same."""
+        """All that is shown of it except ages. Two glances with equal figures look the same."""
         rates = tuple(None if rate is None else round(rate, 1) for rate in self.rates)
         counts = tuple(map(self._count, Box))
         return self.level, self.says, counts, self.complete, self.dead, self.oldest_at, rates, self.snapshot is None

@@ -29,7 +29,8 @@ _FEWEST_SAMPLES = 5
 
 
 class DepthHistory:
-    """The highest depth in each cell of 15 s, aligned to the clock so that bars do not creep."""
+    """The highest depth in each period of 15 s. A period begins at a full quarter of a minute, so that a bar keeps its place in
+    the graph."""
 
     def __init__(self) -> None:
         self._cells: dict[int, float] = {}

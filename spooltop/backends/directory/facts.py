@@ -110,7 +110,8 @@ def _is_exports(name: str) -> bool:
 
 
 def _exported(text: str) -> Iterator[str]:
-    """Yields the directories of exports(5), which the kernel's list has in the same form: the first word of each line."""
+    """Yields the directories that an NFS server exports: the first word of each line, in /etc/exports (exports(5)) and in the
+    list of the kernel alike."""
     for line in text.replace("\\\n", " ").splitlines():
         try:
             words = shlex.split(_octal(line), comments=True)

@@ -419,8 +419,8 @@ MoveSummary = LoggedOperation[MoveIntent, BatchTally]
 
 
 def _shortened(line: bytes) -> bytes:
-    """Leaves the folders of the first move of an intent without its messages. A line that this program would not write so stays
-    as it is."""
+    """Cuts the messages out of an intent line, and keeps from where to where the first of them moved, so that a line of megabytes
+    need not be parsed to be counted. A line of another form is returned as it is."""
     if not line.endswith(b"]}") or (moves := _MOVES.search(line, 0, HEAD_AT_MOST)) is None:
         return line
     folders = b'"from":"new","to":null' if moves[1] == b"null" else b'"from":null,"to":"new"'

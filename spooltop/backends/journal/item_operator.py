@@ -132,8 +132,8 @@ def one_step_record(
     undone: str | None,
     too_late: str | None,
 ) -> OperationRecord:
-    """The entry of an operation with a single step. Where that has no result, ``found`` says whether it was found done by
-    looking, and ``cut_short`` says it in words. ``too_late``: why it cannot be undone any more."""
+    """The entry of an operation with a single step. A step without a result line was cut short: ``found`` is True if a look
+    showed that it was done all the same, and ``cut_short`` says that in words. ``too_late``: why it cannot be undone any more."""
     outcome = logged.steps[0][1]
     return operation_record(
         logged,

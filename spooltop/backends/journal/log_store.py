@@ -389,7 +389,7 @@ class StoredLog(NamedTuple):
 
 
 class LogStore(Protocol):
-    """The logs of one target, by file name."""
+    """The logs of one target. Each has a file name, such as ``audit.jsonl``."""
 
     @property
     def path(self) -> str:

@@ -244,8 +244,8 @@ def _role(layout: Layout, path: str) -> str:
 
 
 def fact_of(fact: Fact, root: int, file: QueueFile) -> float | int | str | None:
-    """A fact about a message: epoch seconds where it has a unit or is a time of the file, else a number or a text. None where it
-    is not there or says nothing."""
+    """Reads a fact about a message out of its file or its name. A time is in epoch seconds, any other fact a number or a text.
+    None if it is missing, or is no such value."""
     fields = {**file.fields, "path": file.path, "name": os.path.basename(file.path)}
     try:
         path = file.path if fact.path is None else fact.path.path_of(fields)

@@ -34,8 +34,11 @@ STREAM_BANNER = " DEMO, deleted on exit · try 3 d y, then z y (undo) · 3 r y �
 
 
 class Stage(Struct, frozen=True):
-    """``target`` is what the dashboard opens, with ``settings``; ``act`` starts all actors, and ``errors`` is the file for what
-    goes wrong in them. ``end`` and ``yours`` are parts of the last words of the demo."""
+    """The queue that a demo plays on.
+
+    The dashboard opens ``target`` with ``settings`` and shows ``banner``. ``act`` starts all actors; what goes wrong in them is
+    written to the file ``errors``. At the end the demo says what became of the queue (``end``: "the spool is removed") and how
+    the user opens one of his own (``yours``)."""
 
     target: str
     act: Act

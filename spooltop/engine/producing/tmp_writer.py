@@ -243,7 +243,7 @@ class TmpWriter:
 
 
 class SourceFailed(Exception):
-    """Reading the file with the content of a message failed, about which the spool has no advice."""
+    """The file with the content of a message could not be read. It is not the spool's file, so the error is raised as it is."""
 
     def __init__(self, error: OSError) -> None:
         self.error = error

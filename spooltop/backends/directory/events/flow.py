@@ -540,7 +540,7 @@ def changed_at(scan: BoxScan) -> float | None:
 
 
 class FlowMeter:
-    """Counts the messages that came and went since the last look. ``in_new`` returns whether a name is in ``new`` now."""
+    """Counts the messages that came and went since the last look. ``in_new`` asks the directory if a name is in ``new`` now."""
 
     def __init__(self, set_aside: SetAsideBoxes, in_new: Callable[[str], bool]) -> None:
         self._set_aside = set_aside

@@ -90,8 +90,8 @@ class Event(NamedTuple):
 def inotify_source(
     paths: Iterable[str], stop: StopEvent, monotonic: Callable[[], float] = time.monotonic
 ) -> Iterator[Events]:
-    """Yields what happens in the directories ``paths``, an empty one at the start and each second, until ``stop`` is set. Raises
-    ``OSError`` where a directory cannot be watched, with the limit that was reached."""
+    """Yields the events in the directories ``paths`` until ``stop`` is set; at the start and after each second without any it
+    yields ``Events`` that are empty. Raises ``OSError`` where a directory cannot be watched, with the limit that was reached."""
     fd = listening()
     try:
         folders = {_watch(fd, path): path for path in paths}

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 from spooltop.engine import set_aside
 from spooltop.engine.dirs import STAGE, SpoolDirs
 from spooltop.engine.system.files import Files
-from spooltop.model.text import escape, finite, unescape
+from spooltop.model.text import escape, finite
 from spooltop.model.vocabulary import ASIDE, Box, Json
 
 from ...journal.log_store import OPERATION
@@ -92,19 +92,6 @@ class Place(_Place):
         if not safe_name(name) or not good_folder:
             raise ValueError(f"not a place in a spool: {box}/{escape(folder)}/{escape(name)}")
         return super().__new__(cls, box, name, folder)
-
-    def __str__(self) -> str:
-        """Returns the form that the journal writes: ``cur/NAME`` or ``trash/OPERATION/NAME``, the name escaped."""
-        middle = f"{self.folder}/" if self.folder else ""
-        return f"{self.box}/{middle}{escape(self.name)}"
-
-    @staticmethod
-    def parse(text: str) -> Place:
-        """Reverses ``str``. Raises ``ValueError`` for anything that is not a place in a spool."""
-        parts = text.split("/")
-        if len(parts) not in (2, 3):
-            raise ValueError(f"not a place in a spool: {text[:300]}")
-        return Place(Box(parts[0]), unescape(parts[-1]), parts[1] if len(parts) == 3 else "")
 
 
 class Ref(NamedTuple):

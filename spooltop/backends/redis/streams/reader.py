@@ -408,8 +408,8 @@ def _key(key: Key) -> tuple[Box, str]:
 
 
 def _of_consumers(parts: Sequence[Part], query: ListQuery, now: float) -> list[Part]:
-    """Returns the parts whose consumers a filter can match, those first whose names it has: the server has an index of each
-    consumer, and only so many rows are looked through."""
+    """Returns the parts that a filter can match, the parts of consumers that it names first. Only so many rows are looked
+    through, and the server has an index of each consumer: with ``holder:worker-1`` the claims of ``worker-1`` come first."""
     chosen = query.selection
     words = parse(" ".join(filter(None, (query.filter, chosen.filter if chosen is not None else ""))), lenient=True)
     terms = [(term, wanted) for term, wanted in words.terms if term.key in ("holder", "pid", "verdict")]
