@@ -14,7 +14,7 @@ from spooltop.errors import Refused
 from spooltop.model.closing import Closing
 from spooltop.model.vocabulary import LIVE, Box
 
-from .atomic import publish, write_new
+from .atomic import write_new
 from .system.files import Files, close_all, read_small
 from .system.host import file_system, mount_number
 
@@ -23,9 +23,7 @@ OWN = ".spooltop"
 STAGE = "stage"
 """Name of the directory below ``.spooltop`` that holds the staging directories."""
 FORMAT = b"2\n"
-"""Content of ``.spooltop/format``. Format 2 introduced ``,e=`` in names; names of format 1 are read as before. Versions of
-spooltop that know only format 1 never read the file. They treat a name with ``,e=`` as foreign: the message is delivered, but its
-delay and its attempts are ignored."""
+"""Content of ``.spooltop/format``: the number of the form in which names are written."""
 
 
 class SpoolDirs(Closing):
@@ -139,27 +137,19 @@ class SpoolDirs(Closing):
         return kept
 
     def _check_format(self) -> None:
-        """Raises the number in ``format`` to that of this version. ``Refused`` if it is higher."""
+        """Raises ``Refused`` if the number in ``format`` is higher than that of this version."""
         own = self.private_dir()
         if own is None:
             return  # it is made with the number
-        files, found = self.files, b""
         try:
-            found = read_small("format", own, files=files, limit=16).data
-            if found.strip() == FORMAT.strip():
-                return
-            if found.strip().isdigit() and int(found) > int(FORMAT):
-                raise Refused(
-                    f"its format is {int(found)}, this spooltop knows up to {int(FORMAT)}", path=self.path,
-                    advice="update spooltop; looking goes on",
-                )  # fmt: skip
-            there = files.stat("format", own)
-            if stat.S_ISREG(there.st_mode) and there.st_nlink == 1:  # a second name may be a backup, or somebody else's file
-                publish(files, own, "format", FORMAT, there)
+            found = read_small("format", own, files=self.files, limit=16).data.strip()
         except OSError:
-            # A full disk, or somebody else's directory. Names are readable without the number, so that the next process which
-            # changes something can write it, and acks and the emptying of the trash go on.
-            return
+            return  # names are readable without the number, so that acks and the emptying of the trash go on
+        if found.isdigit() and int(found) > int(FORMAT):
+            raise Refused(
+                f"its format is {int(found)}, this spooltop knows up to {int(FORMAT)}", path=self.path,
+                advice="update spooltop; looking goes on",
+            )  # fmt: skip
 
     def forget(self, *parts: str) -> None:
         """Closes the descriptor that ``private_dir`` keeps for ``parts``, for directories that come and go, as those of

@@ -318,18 +318,15 @@ def _as_owner(place: PlaceFacts) -> str:
 
 
 def _format(place: PlaceFacts) -> Iterator[Diagnosis]:
-    path = quoted(place.path)
     if place.format is None:
         own = place.folders[".spooltop"]
-        text = "no .spooltop yet: the first consumer or operation makes it" if own.missing else "format 1 or unknown: no number"
+        text = "no .spooltop yet: the first consumer or operation makes it" if own.missing else "unknown: no number"
         yield ok("format", text)
     elif place.format > place.format_known:
         yield problem(
             "format", f"its format is {place.format}, this version knows up to {place.format_known}: it only looks",
             "update spooltop: pip install -U spooltop",
         )  # fmt: skip
-    elif place.format < place.format_known:
-        yield ok("format", f"format {place.format}; the first change raises it to {place.format_known}, which {path} then keeps")
     else:
         yield ok("format", f"format {place.format}, the newest that this version knows")
 
