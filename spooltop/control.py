@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from .engine.arguments import closed
 from .errors import Closed, Refused
-from .model.closing import Closing
 from .model.filters.selection import Selection
 from .model.look.locks import Holders
 from .model.look.snapshot import Snapshot
@@ -112,7 +111,7 @@ _QUIET, _BUSY = 1.0, 0.25
 """Seconds between two looks of ``watch``: without changes, and at least."""
 
 
-class Control(Closing):
+class Control:
     """An open target. ``target`` is its name, as printed, and ``layout`` its kind: spool, mail, cursors, tickets, locks, layout
     or that of a further backend. ``labels`` are the words of that kind."""
 
@@ -381,6 +380,12 @@ class Control(Closing):
             if self._opened is None and self._open_operations is not None:
                 self._opened = self._open_operations()
             return self._opened
+
+    def __enter__(self) -> Control:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
 
 
 def open_control(
