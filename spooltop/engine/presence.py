@@ -22,6 +22,7 @@ from spooltop.model.vocabulary import Owner, Verdict
 
 from .dirs import SpoolDirs
 from .names import in_cur
+from .system.file_locks import OFD_LOCKS
 from .system.files import Files, mode_like, open_regular
 from .system.host import MOUNTED_ONCE, Machine, command_line, is_network, process_start, this_machine
 
@@ -116,13 +117,21 @@ def look(dirs: SpoolDirs, token: str) -> Presence:
     try:
         try:
             record = json_object(files.read(fd, min(found.st_size, _CAP)))
-            held = files.write_locked(fd)  # a conflict is a holder wherever it is met
-            state = "unsupported" if held is None else "held" if held else "free"
-            return _presence(state, record, found, dirs.kind)
+            return _presence(_lock_state(files, fd, record), record, found, dirs.kind)
         finally:
             files.close(fd)
     except OSError:
         return Presence("unreadable")
+
+
+def _lock_state(files: Files, fd: int, record: dict[str, Any]) -> str:
+    """A conflict is a holder wherever it is met. A file of a system without such locks is locked by ``flock`` instead."""
+    held = files.write_locked(fd)
+    if held:
+        return "held"
+    if record.get("lock") == "ofd":
+        return "unsupported" if held is None else "free"
+    return "free" if files.lock(fd, shared=True) else "held"
 
 
 def _presence(state: str, record: dict[str, Any], found: os.stat_result, kind: str) -> Presence:
@@ -223,6 +232,7 @@ class PresenceLock:
         try:
             pid = os.getpid()
             record: dict[str, object] = {
+                "lock": "ofd" if OFD_LOCKS else "flock",
                 "host": machine.host,
                 "machine_id": machine.machine_id,
                 "boot_id": machine.boot_id,
