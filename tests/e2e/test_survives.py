@@ -187,6 +187,7 @@ def test_a_terminal_that_does_not_read(spool_path: Path, dashboard: Dashboard) -
     while screen.unread:
         os.sched_yield()
     screen.wait_for(depth("new", 10))
+    screen.wait_for(lambda text: re.search(r"│ +in +\S+/s .*│$", text, re.MULTILINE) is not None)  # the graph is drawn late
     while screen.pump(0.3):
         continue
     right = shape(screen.text)
