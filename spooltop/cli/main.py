@@ -228,8 +228,7 @@ def _is_misspelt_url(word: str) -> bool:
 def show_version(args: Namespace, context: Context) -> int:
     """Prints the version on the first line, and below it those of what spooltop stands on."""
 
-    for line in versions():
-        context.terminal.out(line)
+    context.terminal.out_each(versions())
     return 0
 
 

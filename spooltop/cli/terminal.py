@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, BinaryIO, TextIO, cast
@@ -160,6 +160,11 @@ class Terminal:
         """Prints a line on standard output."""
         with _translate_errors():
             self._write(self.stdout, line + "\n")
+
+    def out_each(self, lines: Iterable[str]) -> None:
+        """Prints lines on standard output."""
+        for line in lines:
+            self.out(line)
 
     def err(self, line: str) -> None:
         """Prints a line on standard error and flushes it."""

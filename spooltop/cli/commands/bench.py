@@ -140,8 +140,7 @@ def _announce(path: str, parent: str, seconds: float, as_json: bool, terminal: T
 
 
 def _print(figures: Sequence[Figure], terminal: Terminal) -> None:
-    for line in _table(figures):
-        terminal.out(line)
+    terminal.out_each(_table(figures))
     terminal.flush()
 
 

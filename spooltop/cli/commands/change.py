@@ -262,8 +262,7 @@ def change(
         note = f"{plan.poison} marked ! may kill their consumers: --hold-poison holds them instead."
         plan = replace(plan, notes=(*plan.notes, note))
     if not args.json:
-        for line in changes_text.plan(plan):
-            terminal.out(line)
+        terminal.out_each(changes_text.plan(plan))
     if plan.count == 0 or args.dry_run:
         _print_without_result(plan, args, terminal)
         return DONE if plan.count else _nothing(plan, terminal, own_age=selection.older_than is not None)
@@ -278,8 +277,7 @@ def change(
     result = _apply(control, plan, terminal)
     document = changes_json.outcome(plan, result, dry_run=False) if args.json else {}
     if not args.json:
-        for line in changes_text.result(replace(result, notes=()) if plan.deletes else result):
-            terminal.out(line)
+        terminal.out_each(changes_text.result(replace(result, notes=()) if plan.deletes else result))
     code = _code(plan, result)
     if traced and (ids := [one.id for one in result.items if one.outcome is Outcome.DONE]):
         found = traced_messages(control, ids, began, traced, (lambda line: None) if args.json else terminal.out)

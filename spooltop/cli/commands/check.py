@@ -34,8 +34,7 @@ def check(args: argparse.Namespace, context: Context) -> int:
     found = run_each(targets, lambda target: _finding(args, looking, target, conditions), patience, at_once=True)
     late = unknown(f"no answer within {args.timeout:g}s")
     lines, code = report([(target, one or late) for target, one in zip(targets, found, strict=True)], conditions, kept)
-    for line in lines:
-        context.terminal.out(line)
+    context.terminal.out_each(lines)
     return code
 
 

@@ -45,8 +45,7 @@ class _Recorder:
 
 
 def completion(args: argparse.Namespace, context: Context) -> int:
-    for line in script(args.shell):
-        context.terminal.out(line)
+    context.terminal.out_each(script(args.shell))
     return 0
 
 

@@ -32,8 +32,7 @@ def consumers(args: argparse.Namespace, context: Context) -> int:
         for one in chosen:
             context.terminal.out(snapshot_json.dumps(_json(one, found)))
     elif chosen:
-        for line in _text(chosen, found):
-            context.terminal.out(line)
+        context.terminal.out_each(_text(chosen, found))
     elif args.verdict is None:
         context.terminal.out("no consumers here")
     for note in _notes(found):

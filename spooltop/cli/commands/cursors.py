@@ -44,8 +44,7 @@ def _listed(args: argparse.Namespace, context: Context) -> int:
         lines = [snapshot_json.dumps(line) for line in snapshot_json.cursors(snapshot)]
     else:
         lines = snapshot_text.cursors(snapshot) if snapshot.cursors else ["no cursors here"]
-    for line in lines:
-        context.terminal.out(line)
+    context.terminal.out_each(lines)
     return 0
 
 

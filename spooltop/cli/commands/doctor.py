@@ -47,8 +47,7 @@ def doctor(args: argparse.Namespace, context: Context) -> int:
         lines = _drawn(found, terminal)
     else:
         lines = map(_plain, found)
-    for line in lines:
-        terminal.out(line)
+    terminal.out_each(lines)
     return exit_code(found)
 
 

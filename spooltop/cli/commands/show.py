@@ -71,8 +71,7 @@ def ls(args: argparse.Namespace, context: Context) -> int:
             else:
                 if printed == 1:
                     context.terminal.out(snapshot_text.rows_head())
-                for line in snapshot_text.rows([row], now):
-                    context.terminal.out(line)
+                context.terminal.out_each(snapshot_text.rows([row], now))
         writing.close()
         incomplete = [listing.query.box for listing in listings if not listing.complete and listing.ordered_over is None]
         for listing in listings:
@@ -117,8 +116,7 @@ def show(args: argparse.Namespace, context: Context) -> int:
                 continue
             if place:
                 terminal.out("")
-            for line in snapshot_text.message(row, payload, control.now()):
-                terminal.out(line)
+            terminal.out_each(snapshot_text.message(row, payload, control.now()))
     return 0
 
 
@@ -135,8 +133,7 @@ def ops(args: argparse.Namespace, context: Context) -> int:
         for record in shown:
             context.terminal.out(snapshot_json.dumps(changes_json.operation(record, now)))
     elif shown:
-        for line in changes_text.operations(shown, now):
-            context.terminal.out(line)
+        context.terminal.out_each(changes_text.operations(shown, now))
     else:
         context.terminal.out("no operations yet")
     if len(shown) < len(records):
@@ -148,8 +145,7 @@ def _audited(one: OperationRecord, trail: AuditTrail, now: float, args: argparse
     if args.json:
         context.terminal.out(snapshot_json.dumps(changes_json.audited(one, trail, now)))
     else:
-        for line in changes_text.audited(one, trail, now):
-            context.terminal.out(line)
+        context.terminal.out_each(changes_text.audited(one, trail, now))
     return 0
 
 
@@ -170,8 +166,7 @@ def locks(args: argparse.Namespace, context: Context) -> int:
         lines = [snapshot_json.dumps(line) for line in snapshot_json.locks(snapshot.observation.locks)]
     else:
         lines = snapshot_text.locks(snapshot) if snapshot.observation.locks else ["no locks here"]
-    for line in lines:
-        context.terminal.out(line)
+    context.terminal.out_each(lines)
     return _failures(snapshot.observation.locks, context)
 
 
@@ -182,8 +177,7 @@ def tickets(args: argparse.Namespace, context: Context) -> int:
         lines = [snapshot_json.dumps(line) for line in snapshot_json.locks(queues)]
     else:
         lines = snapshot_text.tickets(queues, snapshot) if queues else ["no tickets here"]
-    for line in lines:
-        context.terminal.out(line)
+    context.terminal.out_each(lines)
     return _failures(queues, context)
 
 
@@ -213,8 +207,7 @@ def _who(control: Control, found: Sequence[Row], args: argparse.Namespace, conte
         if args.json:
             context.terminal.out(snapshot_json.dumps(snapshot_json.holders(holders, row)))
             continue
-        for line in snapshot_text.holders(holders):
-            context.terminal.out(line)
+        context.terminal.out_each(snapshot_text.holders(holders))
     return 0
 
 

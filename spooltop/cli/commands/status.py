@@ -37,8 +37,7 @@ def report(args: argparse.Namespace, context: Context, targets: Sequence[str]) -
 
         context.terminal.out(snapshot_json.dumps(snapshot_json.status(snapshot, target)))
     else:
-        for line in snapshot_text.status(snapshot, target):
-            context.terminal.out(line)
+        context.terminal.out_each(snapshot_text.status(snapshot, target))
     return 0
 
 
@@ -66,8 +65,7 @@ def _several(args: argparse.Namespace, context: Context, targets: Sequence[str])
         for target, one in zip(targets, found, strict=True)
     ]
     ordered = worst_first(glance_of(target, seen) for target, (seen, _) in zip(targets, looks, strict=True))
-    for line in map(as_json, ordered) if args.json else as_lines(ordered):
-        context.terminal.out(line)
+    context.terminal.out_each(map(as_json, ordered) if args.json else as_lines(ordered))
     return max(code for _, code in looks)
 
 

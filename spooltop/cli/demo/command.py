@@ -127,8 +127,7 @@ def _headless(control: Control, args: argparse.Namespace, context: Context) -> i
     if args.json:
         context.terminal.out(snapshot_json.dumps(snapshot_json.status(snapshot, control.target)))
     else:
-        for line in snapshot_text.status(snapshot, control.target):
-            context.terminal.out(line)
+        context.terminal.out_each(snapshot_text.status(snapshot, control.target))
     return 0
 
 

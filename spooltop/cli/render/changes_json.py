@@ -8,7 +8,7 @@ from spooltop.model.operations.plan import ItemResult, OperationRecord, Outcome,
 from spooltop.model.operations.results import AuditTrail
 from spooltop.model.text import escape
 
-from .snapshot_json import SCHEMA, named
+from .snapshot_json import SCHEMA, members, named
 
 
 def outcome(plan: Plan, result: Result | None, *, dry_run: bool) -> dict[str, Any]:
@@ -47,15 +47,7 @@ def operation(record: OperationRecord, now: float) -> dict[str, Any]:
         "action": str(record.action),
         "at": record.at,
         "age": max(0.0, now - record.at),
-        "user": record.user,
-        "count": record.count,
-        "done": record.done,
-        "skipped": record.skipped,
-        "failed": record.failed,
-        "open": record.open,
-        "undone_by": record.undone_by,
-        "why_not_undo": record.why_not_undo,
-        "words": record.words,
+        **members(record, "user", "count", "done", "skipped", "failed", "open", "undone_by", "why_not_undo", "words"),
     }
 
 
@@ -66,10 +58,11 @@ def audited(record: OperationRecord, trail: AuditTrail, now: float) -> dict[str,
     thing["items"] = [_item(one) for line in trail.lines for one in line.results]
     thing["audit"] = [
         {
-            "time": line.at, "event": line.event, "action": line.action, "user": line.user, "uid": line.uid,
-            "sudo_user": line.sudo_user, "ssh_connection": line.ssh_connection, "tty": line.tty, "pid": line.pid,
-            "count": line.count, "tried": line.tried, "force": line.force, "ended": line.ended,
-            "names": [escape(name) for name in line.names], "trusted": line.trusted,
+            "time": line.at,
+            **members(line, "event", "action", "user", "uid", "sudo_user", "ssh_connection", "tty"),
+            **members(line, "pid", "count", "tried", "force", "ended"),
+            "names": [escape(name) for name in line.names],
+            "trusted": line.trusted,
         }
         for line in trail.lines
     ]  # fmt: skip

@@ -13,8 +13,8 @@ from typing import Any
 from spooltop.model.cursors import Cursor, CursorSection, cursor_keys
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Holders, Lock, LockHolder
-from spooltop.model.look.observation import BoxState, Capacity, Disk, Pause
-from spooltop.model.look.snapshot import Percentiles, Problem, Snapshot
+from spooltop.model.look.observation import BoxState, Capacity, Pause
+from spooltop.model.look.snapshot import Problem, Snapshot
 from spooltop.model.row import Payload, Row
 from spooltop.model.target import full_name
 from spooltop.model.text import escape, escape_text
@@ -33,6 +33,11 @@ def dumps(thing: Mapping[str, Any]) -> str:
         return json.dumps(thing, allow_nan=False)
     except ValueError:
         return json.dumps(_finite(thing), allow_nan=False)
+
+
+def members(thing: object, *names: str) -> dict[str, Any]:
+    """The members of an object that have the same name and value in JSON."""
+    return {name: getattr(thing, name) for name in names}
 
 
 def status_head(target: str) -> dict[str, Any]:
@@ -63,17 +68,14 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
         "rates": {
             "in": rates.in_per_s,
             "done": rates.done_per_s,
-            "window": rates.window,
-            "retried": rates.retried,
-            "requeued": rates.requeued,
-            "lower_bound": rates.lower_bound,
-            "new_per_s": rates.new_per_s,
-            "slope_window": rates.slope_window,
-            "waited": _percentiles(rates.waited),
-            "worked": _percentiles(rates.worked),
+            **members(rates, "window", "retried", "requeued", "lower_bound", "new_per_s", "slope_window"),
+            "waited": members(rates.waited, "samples", "p50", "p95", "p99"),
+            "worked": members(rates.worked, "samples", "p50", "p95", "p99"),
         },
-        "disk": None if observation.disk is None else _disk(observation.disk),
-        **({"resources": [_capacity(one) for one in observation.resources]} if observation.resources else {}),
+        "disk": None if observation.disk is None else members(
+            observation.disk, "fs_type", "bytes_free", "bytes_total", "inodes_free", "inodes_total", "readonly"
+        ),
+        **({"resources": [*map(_resource, observation.resources)]} if observation.resources else {}),
         "cursors": dict(zip(cursor_keys(snapshot.cursors), (_cursor(cursor, now) for cursor in snapshot.cursors), strict=True)),
         "locks": [_lock(lock) for lock in observation.locks],
         "problems": [_problem(problem, ids) for problem in sorted(snapshot.problems, key=lambda problem: problem.rank)],
@@ -81,7 +83,7 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
         "paused": _pause(observation.paused, now),
         "duplicates_suppressed": {escape(source): many for source, many in observation.suppressed.items()},
         "last_claim_at": observation.last_claim_at,
-        "who": {"user": observation.who.user, "uid": observation.who.uid, "words": observation.who.words},
+        "who": members(observation.who, "user", "uid", "words"),
         "refusals": {str(action): reason for action, reason in observation.capabilities.refusals.items()},
         "watch": {"mode": observation.watch.mode, "reason": observation.watch.reason, "watched_for": snapshot.watched_for},
         "not_judged": list(snapshot.not_judged_codes),
@@ -90,19 +92,8 @@ def status(snapshot: Snapshot, target: str) -> dict[str, Any]:
     }
 
 
-def _disk(disk: Disk) -> dict[str, Any]:
-    return {
-        "fs_type": disk.fs_type,
-        "bytes_free": disk.bytes_free,
-        "bytes_total": disk.bytes_total,
-        "inodes_free": disk.inodes_free,
-        "inodes_total": disk.inodes_total,
-        "readonly": disk.readonly,
-    }
-
-
-def _capacity(one: Capacity) -> dict[str, Any]:
-    return {"name": one.name, "free": one.free, "total": one.total, "unit": one.unit, "readonly": one.readonly}
+def _resource(one: Capacity) -> dict[str, Any]:
+    return members(one, "name", "free", "total", "unit", "readonly")
 
 
 def _pause(pause: Pause | None, now: float) -> dict[str, Any] | None:
@@ -273,34 +264,22 @@ def _box(state: BoxState | None, now: float) -> dict[str, Any]:
     }
 
 
-def _percentiles(of: Percentiles) -> dict[str, Any]:
-    return {"samples": of.samples, "p50": of.p50, "p95": of.p95, "p99": of.p99}
-
-
 def _cursor(cursor: Cursor, now: float) -> dict[str, Any]:
     return {
-        "value": cursor.value,
-        "verdict": cursor.verdict,
-        "evidence": cursor.evidence,
+        **members(cursor, "value", "verdict", "evidence"),
         "file": escape(cursor.file),
-        "shared": cursor.shared,
-        "moved_at": cursor.moved_at,
+        **members(cursor, "shared", "moved_at"),
         "moved_age": None if cursor.moved_at is None else max(0.0, now - cursor.moved_at),
-        "moved_is_bound": cursor.moved_is_bound,
-        "every": cursor.every,
-        "writes": cursor.writes,
+        **members(cursor, "moved_is_bound", "every", "writes"),
         "writes_not_read": cursor.writes_unread,
-        "reverts": cursor.reverts,
-        "reverts_recent": cursor.reverts_recent,
-        "reverts_is_bound": cursor.reverts_is_bound,
+        **members(cursor, "reverts", "reverts_recent", "reverts_is_bound"),
         "reverted_by": dict(cursor.reverted_by),
         "suspects": {escape(source): times for source, times in cursor.suspects},
         "unsafe": list(cursor.unsafe),
         "same_start": cursor.same_start,
         "last_poll": escape(cursor.polls[0].line) if cursor.polls else None,
         "complete": not cursor.cut,
-        "behind": cursor.behind,
-        "behind_is_bound": cursor.behind_is_bound,
+        **members(cursor, "behind", "behind_is_bound"),
     }
 
 
@@ -310,8 +289,7 @@ def _lock(lock: Lock) -> dict[str, Any]:
         "kind": lock.kind,
         "holders": [_holder(holder) for holder in lock.holders],
         "waiters": [_holder(holder) for holder in lock.waiters],
-        "verdict": lock.verdict,
-        "evidence": lock.evidence,
+        **members(lock, "verdict", "evidence"),
     }
 
 
@@ -327,9 +305,7 @@ def _holder(holder: LockHolder) -> dict[str, Any]:
 def _problem(problem: Problem, ids: Mapping[Key, str]) -> dict[str, Any]:
     return {
         "severity": str(problem.severity),
-        "code": problem.code,
-        "text": problem.text,
-        "count": problem.count,
+        **members(problem, "code", "text", "count"),
         "selection": None if problem.selection is None else selection(problem.selection, ids),
         "view": problem.view,
         "subject": None if problem.subject is None else escape(problem.subject),
