@@ -130,7 +130,7 @@ class Normaliser:
         for real, name in self._names.items():
             if name.startswith("PID"):
                 text = re.sub(rf"(  +){real}(?!\w)((?: \w\S*(?!\S))*)(  +)", partial(_pid_cell, name), text)
-                text = re.sub(rf"(?:(?<![\w.])|(?<=:2,P)){real}(?!\w)", name, text)
+                text = re.sub(rf"(?:(?<![\w.])|(?<=:2,P)){real}(?!\w|\.\d)", name, text)
             elif name.startswith("OP"):  # a column of its own
                 text = text.replace(f"{real}  ", f"{name.ljust(len(real))}  ").replace(real, name)
             else:
