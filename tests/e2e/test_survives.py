@@ -31,8 +31,10 @@ def depth(box: str, count: int) -> Callable[[str], bool]:
 def shape(text: str) -> list[str]:
     """The lines of a screen without what changes by itself: times, rates, graphs, numbers by age, free space."""
     text = re.sub(r"\S+B free \d+%(, inodes free \d+%)?", "DISK", text)
-    lines = (" ".join(re.sub(r"\d\d:\d\d:\d\d|[<≤≥]?[\d.]+(?:s|/s)(?!\w)", "T", line).split()) for line in text.split("\n"))
-    return [re.sub(r"(?:\d+ ){6}\d+", "AGES", re.sub(r"·*[▁-█][·▁-█ ]*", "#", line)) for line in lines]
+    text = re.sub(r"\d\d:\d\d:\d\d|[<≤≥]?[\d.]+(?:s|/s)(?!\w)", "T", text)
+    text = re.sub(r"(?:·*[▁-█]|·{3})[·▁-█ ]*", " ", text)
+    lines = (re.sub(r"\b(in|done|retried) T", r"\1", " ".join(line.split())) for line in text.split("\n"))
+    return [re.sub(r"(?:\d+ ){6}\d+", "AGES", line) for line in lines]
 
 
 def put(path: Path, count: int) -> None:
