@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from msgspec import Meta, Struct, convert
+from msgspec import Struct, convert
 
 from spooltop.errors import AuditFailed
 from spooltop.model.operations.plan import ItemResult, Outcome, Plan
@@ -14,7 +14,7 @@ from spooltop.model.operations.results import encode_column, encode_line, encode
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Box, Json
 
-from ..journal.record_log import HEAD_AT_MOST, Intent, LoggedOperation, Number, RecordLog, RecordType
+from ..journal.record_log import HEAD_AT_MOST, Intent, LoggedOperation, Number, RecordLog, RecordType, Whole, check_sizes
 from .storage.location import Place, plain_meta, safe_name
 
 # The outcomes of the moves of a batch.
@@ -95,9 +95,6 @@ class BatchOutcome:
 # ``ctime`` is in nanoseconds, 0 where it is not known or does not matter; that of a message done as planned is one of
 # ``between``. ``ino`` is 0 where it is that of the intent.
 
-_MOST = 1 << 64
-"""No inode, size or time is larger, more than msgspec compares with."""
-_Whole = Annotated[int, Meta(ge=0)]
 _place = tuple.__new__
 
 
@@ -174,9 +171,9 @@ class _Run(Struct, frozen=True, rename={"source": "from", "target": "to"}):
     source: str | None
     target: str | None
     names: list[str]
-    inos: list[_Whole] | _Whole
-    sizes: list[_Whole] | _Whole
-    ctimes: list[_Whole] | _Whole
+    inos: list[Whole] | Whole
+    sizes: list[Whole] | Whole
+    ctimes: list[Whole] | Whole
     tokens: list[str | None] | str | None
     to_names: list[str] | None = None
     meta: dict[str, Any] | None = None
@@ -188,8 +185,8 @@ class _Other(Struct, frozen=True):
     place: Number
     outcome: Outcome
     reason: str
-    ino: _Whole
-    ctime: _Whole
+    ino: Whole
+    ctime: Whole
     moved: bool = False
 
 
@@ -198,7 +195,7 @@ class _Outcomes(Struct, frozen=True):
 
     tried: Number
     others: list[_Other]
-    between: tuple[_Whole, _Whole] | None = None
+    between: tuple[Whole, Whole] | None = None
 
 
 def decode_outcome(value: Mapping[str, object]) -> BatchOutcome:
@@ -206,7 +203,7 @@ def decode_outcome(value: Mapping[str, object]) -> BatchOutcome:
     found = convert(value, _Outcomes)
     if any(one.place >= found.tried for one in found.others):
         raise ValueError("an outcome of nothing")
-    _check_size(*(found.between or ()), *(number for one in found.others for number in (one.ino, one.ctime)))
+    check_sizes(*(found.between or ()), *(number for one in found.others for number in (one.ino, one.ctime)))
     others = {one.place: MoveOutcome(one.outcome, one.reason, one.moved, one.ino, one.ctime, one.ctime) for one in found.others}
     return BatchOutcome(found.tried, others, found.between)
 
@@ -217,16 +214,11 @@ def _columns(run: _Run) -> MoveColumns:
     source, target = _folder(run.source), _folder(run.target)
     inos, sizes, ctimes = (one if isinstance(one, list) else [one] * count for one in (run.inos, run.sizes, run.ctimes))
     tokens = run.tokens if isinstance(run.tokens, list) else [run.tokens] * count
-    if {len(to_names), len(inos), len(sizes), len(ctimes), len(tokens)} != {count} or source is target is None:
+    if {len(to_names), len(inos), len(sizes), len(ctimes), len(tokens)} != {count} or (source is None and target is None):
         raise ValueError("columns of different lengths, or from nowhere to nowhere")
-    _check_size(*inos, *sizes, *ctimes)
+    check_sizes(*inos, *sizes, *ctimes)
     meta = None if run.meta is None else plain_meta(run.meta)
     return MoveColumns(source, target, meta, names, to_names, inos, sizes, ctimes, tokens)
-
-
-def _check_size(*numbers: int) -> None:
-    if max(numbers, default=0) >= _MOST:
-        raise ValueError("a number that is too large")
 
 
 def _names(found: list[str]) -> list[str]:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
-from msgspec import to_builtins
-
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
@@ -240,7 +238,7 @@ class ItemOperator(ABC, Generic[IntentT]):
 
     def _log_result(self, intent: IntentT, outcome: ItemOutcome) -> None:
         """Raises ``AuditFailed``."""
-        self._log.append(encode_result(intent, to_builtins(outcome), self._kind, self._clock()))
+        self._log.append(encode_result(intent, outcome, self._kind, self._clock()))
 
     def _is_half_done(self, intent: IntentT) -> bool:
         """True where the item was left between two states, so that its step stays open in the log."""

@@ -35,6 +35,10 @@ OperationId = Annotated[str, Meta(pattern=rf"\A{OPERATION.pattern}")]
 Time = Annotated[float, Meta(ge=0, lt=1e15)]
 """Epoch seconds."""
 Number = Annotated[int, Meta(ge=0, lt=1 << 32)]
+Whole = Annotated[int, Meta(ge=0)]
+"""An inode, a size or a time in ns; ``check_sizes`` tests the other bound, which is more than msgspec compares with."""
+PART = r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}"
+"""Pattern of a part of a path, which leads to no other directory."""
 
 
 class Intent(Struct, frozen=True, rename={"at": "time"}):
@@ -48,8 +52,8 @@ class Intent(Struct, frozen=True, rename={"at": "time"}):
     undoes: OperationId | None
 
 
-class _Line(Struct, frozen=True):
-    """The members of every line."""
+class _ResultHead(Struct, frozen=True):
+    """The members that every result line has."""
 
     operation: OperationId
     step: Number
@@ -151,7 +155,7 @@ def encode_intent(intent: Intent, kind: RecordType[Any, Any]) -> bytes:
     return _encode("intent", members.pop("operation"), members.pop("step"), members, kind)
 
 
-def encode_result(intent: Intent, result: Mapping[str, object], kind: RecordType[Any, Any], at: float) -> bytes:
+def encode_result(intent: Intent, result: ItemOutcome | Mapping[str, object], kind: RecordType[Any, Any], at: float) -> bytes:
     """The result line of the step that ``intent`` announced, with the members of ``result``."""
     return _encode("result", intent.operation, intent.step, {"time": at, **to_builtins(result)}, kind)
 
@@ -160,6 +164,12 @@ def _encode(line: str, operation: Json, step: Json, members: Mapping[str, Json],
     head: dict[str, Json] = {"schema": 1, "line": line, "operation": operation, **({kind.step: step} if kind.step else {})}
     shown = {name: value if name in kind.raw else _mapped(value, escape) for name, value in members.items()}
     return json.dumps({**head, **shown}, separators=(",", ":")).encode() + b"\n"
+
+
+def check_sizes(*numbers: int) -> None:
+    """Raises ``ValueError`` if one of ``numbers`` is larger than any inode, size or time in ns."""
+    if max(numbers, default=0) >= 1 << 64:
+        raise ValueError("a number that is too large")
 
 
 def unescaped(value: Mapping[str, Any], raw: Collection[str] = ()) -> dict[str, Any]:
@@ -185,8 +195,8 @@ def decode(line: bytes, kind: RecordType[IntentT, ResultT]) -> IntentT | StepRes
         raise ValueError("no journal line")
     value["step"] = value.get(kind.step) if kind.step else 0
     try:
-        head = convert(value, _Line)
         if value["line"] == "result":
+            head = convert(value, _ResultHead)
             return StepResult(head.operation, head.step, kind.result(value))
         intent = kind.intent(value)
     except ValidationError as error:

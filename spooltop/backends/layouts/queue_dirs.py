@@ -11,9 +11,9 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from spooltop.engine.atomic import publish
 from spooltop.engine.dirs import make_dir
@@ -209,13 +209,6 @@ def is_aside(location: str) -> bool:
 def in_queue(location: str) -> str:
     """The path in the queue from which the file at ``location`` was set aside, or at which it lies."""
     return location if not is_aside(location) else location.removeprefix(ASIDE).split("/", 3)[-1]
-
-
-_PART = r"(?!\.{1,2}(?:/|\Z))[^/\0]+"
-_LOCATION = rf"(?://)?{_PART}(?:/{_PART})*"
-Location = Annotated[str, Meta(pattern=rf"\A{_LOCATION}\Z")]
-"""A location that leads out of no directory."""
-LocationOrNone = Annotated[str, Meta(pattern=rf"\A(?:{_LOCATION})?\Z")]
 
 
 def own_name(side_dir: str, path: str) -> tuple[bool, str]:

@@ -115,12 +115,19 @@ def test_a_worker_that_starts_after_the_plan_keeps_its_claim(jobs: LayoutWorld) 
     assert (jobs.path / "processing/worker-1/slow-1.msg").exists()
 
 
-@pytest.mark.parametrize("changes", [None, {}, [], "x", [5], [{"do": "move"}], [{"do": "move", "path": "a", "to": "../b"}]])
-def test_a_record_whose_changes_are_forged_is_none(jobs: LayoutWorld, changes: object) -> None:
+@pytest.mark.parametrize(
+    "member",
+    [
+        *({"changes": changes} for changes in (None, {}, [], "x", [5], [{"do": "move"}])),
+        {"changes": [{"do": "move", "path": "a", "to": "../b"}]},
+        *({"pins": pins} for pins in (None, [], {"a": [1, 2]}, {"a": [0, -1, 0]}, {"a": [0, 0, 1 << 64]}, {"../a": [0, 0, 0]})),
+    ],
+)
+def test_a_record_that_is_forged_is_none(jobs: LayoutWorld, member: dict[str, object]) -> None:
     jobs.do(Action.HOLD, NEW)
     journal = jobs.path / ".spooltop/messages.jsonl"
     lines = [json.loads(line) for line in journal.read_text().replace("\0", "").splitlines()]
-    forged = [{**line, "changes": changes} if "changes" in line else line for line in lines]
+    forged = [{**line, **member} if "changes" in line else line for line in lines]
     journal.write_text("".join(json.dumps(line) + "\n" for line in forged))
     with jobs.control() as control:
         assert control.operations() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -109,6 +110,14 @@ def test_locks_of_each_form_go_and_come_back_as_they_were(locks: Locks) -> None:
     assert os.readlink(locks.path / "sym.lock") == f"ann@{HOST}.{GONE}:1795"
     after = (locks.path / "soft.lock").stat()
     assert (after.st_mode, after.st_uid, after.st_mtime) == (before.st_mode, before.st_uid, before.st_mtime)
+
+
+def test_a_lock_comes_back_with_its_permissions_and_no_bits_besides(locks: Locks) -> None:
+    file = locks.soft_lock("soft.lock")
+    file.chmod(0o3640)
+    operation, outcomes = locks.unlock("soft.lock", force=True)
+    locks.undo(operation)
+    assert outcomes == [Outcome.DONE] and stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
 # Tickets

@@ -37,7 +37,7 @@ from ...journal.item_operator import (
     why_not_undo,
 )
 from ...journal.log_store import LogFiles, LogStore, with_above
-from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, Number, Time, item_records
+from ...journal.record_log import PART, Intent, ItemOutcome, LoggedOperation, Number, Time, item_records
 from ..storage.disk import is_local, mount_of
 from ..storage.location import Pin, pinned
 from ..world import OpenOptions, System
@@ -50,10 +50,9 @@ from .soft_locks import Judge, orphaned, read_marker, soft_lock, ticket_queue
 
 CONTENT_MAX = 1_024
 """Bytes of a lock's content that are kept; a lock holds less."""
-_PART = r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}"
-_Name = Annotated[str, Meta(pattern=rf"\A{_PART}\Z")]
-_Element = Annotated[str, Meta(pattern=rf"\A(?:{_PART})?\Z")]
-_Below = Annotated[str, Meta(pattern=rf"\A(?:{_PART}(?:/{_PART})*)?\Z")]
+_Name = Annotated[str, Meta(pattern=rf"\A{PART}\Z")]
+_Element = Annotated[str, Meta(pattern=rf"\A(?:{PART})?\Z")]
+_Below = Annotated[str, Meta(pattern=rf"\A(?:{PART}(?:/{PART})*)?\Z")]
 _Absolute = Annotated[str, Meta(pattern=r"\A/")]
 
 
@@ -347,7 +346,7 @@ class LockPinner:
                 self._files.close(opened)
         record = LockRecord(
             "", 0, Action.UNLOCK, 0.0, self._user, None, lock.path, os.path.realpath(folder), path, names, content, link, element,
-            stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, found.st_mtime, _words_of(lock, names[0], pid, element),
+            found.st_mode & 0o777, found.st_uid, found.st_gid, found.st_mtime, _words_of(lock, names[0], pid, element),
         )  # fmt: skip
         return LockRef(record, pinned(found), folder_id(fd), pid)
 

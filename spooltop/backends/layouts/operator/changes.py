@@ -9,10 +9,14 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from ..queue_dirs import Location, LocationOrNone, is_aside
+from ...journal.record_log import PART, Whole
+from ..queue_dirs import ASIDE, is_aside
 
-_Whole = Annotated[int, Meta(ge=0)]
-Pin = tuple[_Whole, _Whole, _Whole]
+_LOCATION = rf"(?:{ASIDE})?{PART}(?:/{PART})*"
+Location = Annotated[str, Meta(pattern=rf"\A{_LOCATION}\Z")]
+"""A location that leads out of no directory."""
+_LocationOrNone = Annotated[str, Meta(pattern=rf"\A(?:{_LOCATION})?\Z")]
+Pin = tuple[Whole, Whole, Whole]
 """Identifies a file: device, inode, ctime in ns. All are 0 where no file is expected."""
 
 _Text = Annotated[str, Meta(max_length=65_536)]
@@ -38,7 +42,7 @@ class FileChange(Struct, frozen=True, omit_defaults=True, rename={"verb": "do"})
 
     verb: Verb
     path: Location
-    to: LocationOrNone = ""
+    to: _LocationOrNone = ""
     text: _Text | None = None
     before: _Text | None = None
 

@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -20,10 +21,10 @@ from spooltop.errors import Refused
 from spooltop.model.text import escape
 
 from ...journal.item_operator import Skipped
-from ...journal.record_log import Intent, Number, item_records
-from ..queue_dirs import ASIDE, Location, QueueDirs, aside, is_aside
+from ...journal.record_log import Intent, Number, check_sizes, item_records
+from ..queue_dirs import ASIDE, QueueDirs, aside, is_aside
 from ..sort_files import META
-from .changes import FileChange, Pin, Verb, inverse
+from .changes import FileChange, Location, Pin, Verb, inverse
 
 # Locks that are held around a change: the one of the queue's own program, and the one between operators.
 
@@ -97,6 +98,9 @@ class MessageIntent(Intent, frozen=True):
     changes: Annotated[tuple[FileChange, ...], Meta(min_length=1)]
     pins: dict[Location, Pin]
     reverses: Number | None = None
+
+    def __post_init__(self) -> None:
+        check_sizes(*chain.from_iterable(self.pins.values()))
 
 
 MESSAGES = item_records("messages", "the journal", "item", MessageIntent)
