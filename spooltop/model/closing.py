@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Self
 
 
-class Closing:
+class Closing(ABC):
     """Base of what is closed at the end of its ``with`` block."""
 
     __slots__ = ()
 
+    @abstractmethod
     def close(self) -> None:
         """Ends its use."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self

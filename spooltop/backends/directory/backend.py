@@ -9,6 +9,8 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from msgspec.structs import asdict
+
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
 from spooltop.model.look.observation import Observation
@@ -53,7 +55,7 @@ class DirectoryBackend:
         found = cast("IdentifiedPath", target.where)
         asked = settings.asked
         options = OpenOptions(
-            **{name: getattr(settings, name) for name in settings.__struct_fields__}, layout=found.kind, as_spool=asked.as_spool,
+            **asdict(settings), layout=found.kind, as_spool=asked.as_spool,
             cursor_files=asked.cursor_files or found.cursor_files,
         )  # fmt: skip
         world = System(clock=settings.clock)

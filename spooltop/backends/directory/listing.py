@@ -25,6 +25,12 @@ from .storage.rows import FORMS_AT_MOST, named_like, new_row
 
 # Decides about messages in ``new`` by their names.
 
+def _attributes(raw: str) -> str | None:
+    """The attributes in a name with an id of our own, with their comma; None of any other name."""
+    id, _, _ = raw.partition(",")
+    return raw[len(id) :] if is_own_id(id) else None
+
+
 class NameTest:
     """A filter and a selection of messages in ``new``, as far as names decide them. Names of our own differ in their times and
     ids: what is asked of the rest of a name, its attributes, is decided once for all that have the same.
@@ -56,10 +62,9 @@ class NameTest:
 
     def __call__(self, raw: str) -> bool | None:
         """True if the message is selected; None if its file has to be looked at."""
-        id, _, _ = raw.partition(",")
-        if not is_own_id(id):
+        attributes = _attributes(raw)
+        if attributes is None:
             return None
-        attributes = raw[len(id) :]
         taken = self._decided.get(attributes, ...)
         if taken is ...:
             if len(self._decided) >= FORMS_AT_MOST:
@@ -193,8 +198,8 @@ def by_column(
 
 def _name_like(raw: str) -> Name:
     """Parses a name; one of our own once for all with its attributes, whose id and times are then not those of ``raw``."""
-    id, _, _ = raw.partition(",")
-    return (named_like(raw[len(id) :]) if is_own_id(id) else None) or parse(raw, claimed=False)
+    attributes = _attributes(raw)
+    return (None if attributes is None else named_like(attributes)) or parse(raw, claimed=False)
 
 
 def _last(unknown: array[int], names: PackedNames) -> array[int]:

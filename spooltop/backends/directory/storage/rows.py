@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import compress
 from typing import NamedTuple
 
@@ -86,19 +87,11 @@ def _foreign(name: str) -> tuple[str, str, str]:
     return "", "", "" if tail is None or not tail.start() else tail[0]
 
 
-_like: dict[str, Name | None] = {}
-
-
+@lru_cache(FORMS_AT_MOST)  # each delayed message has attributes of its own
 def named_like(attributes: str) -> Name | None:
     """Parses a name with an id of our own and these attributes; None where they are not attributes."""
-    known = _like.get(attributes, ...)
-    if known is not ...:
-        return known
-    if len(_like) >= FORMS_AT_MOST:
-        _like.clear()  # each delayed message has a form of its own
     name = grammar.parse(_EXAMPLE + attributes, claimed=False)
-    made = _like[attributes] = name if name.own and name.id == _EXAMPLE else None
-    return made
+    return name if name.own and name.id == _EXAMPLE else None
 
 
 _EXAMPLE = "0" * 16 + ".P1R" + "0" * 16 + ".x"
