@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -25,7 +25,7 @@ from spooltop.model.text import escape
 from spooltop.model.units import count
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 
-from ..journal.item_operator import ItemOperator, Skipped, changed, one_step_record, outcome_of
+from ..journal.item_operator import SingleOperator, Skipped, changed, one_step_record, outcome_of
 from ..journal.log_store import LogStore
 from ..journal.record_log import Intent, ItemOutcome, LoggedOperation, item_records
 from .operator.rules import can_change
@@ -131,7 +131,7 @@ class PauseRef(Struct, frozen=True):
     pin: Pin | None
 
 
-class PauseOperator(ItemOperator[PauseIntent]):
+class PauseOperator(SingleOperator[PauseIntent]):
     """Implements ``model.protocols.Operator`` for the pause of the spool at ``path``. ``look`` observes its claims, for the notes
     of a plan; ``given`` is the path as it was given."""
 
@@ -188,15 +188,15 @@ class PauseOperator(ItemOperator[PauseIntent]):
         except Unreadable as error:  # no reason not to pause it
             return (f"Who is at work now is not visible: {escape(str(error))}.",)
 
-    def _intent(self, plan: Plan, place: int, item: Item) -> PauseIntent:
-        ref, at = _ref_of(item), self._clock()
+    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> PauseIntent:
+        ref, at = _ref_of(items[0]), self._clock()
         after = ref.after
         if plan.action is Action.PAUSE and after is not None:
             after = replace(after, at=at)  # it may have been planned long ago
         return PauseIntent(plan.operation, 0, plan.action, at, self._user, plan.undoes, ref.before, after)
 
-    def _apply(self, item: Item, intent: PauseIntent, stop: Callable[[], bool]) -> ItemResult:
-        outcome, reason = outcome_of(lambda: self._change(intent.after, _ref_of(item).pin))
+    def _change(self, item: Item, intent: PauseIntent, stop: Callable[[], bool]) -> ItemResult:
+        outcome, reason = outcome_of(lambda: self._set(intent.after, _ref_of(item).pin))
         return ItemResult(item.row.id, item.row.name, outcome, reason, item.row.name if outcome is Outcome.DONE else "")
 
     def _records(
@@ -216,7 +216,7 @@ class PauseOperator(ItemOperator[PauseIntent]):
             records.append(one_step_record(logged, one.words, found=found, cut_short=cut_short, undone=undone, too_late=too_late))
         return records
 
-    def _change(self, after: Pause | None, pin: Pin | None) -> None:
+    def _set(self, after: Pause | None, pin: Pin | None) -> None:
         """Raises ``Skipped``, ``OSError``, and ``SpooltopError`` for what failed."""
         with SpoolDirs(self._path, self._files) as dirs:
             if after is not None:

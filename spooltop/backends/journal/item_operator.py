@@ -1,13 +1,14 @@
-"""The common part of the operators that change single things, cursors and locks: each item has a step in a record log."""
+"""The common part of operators: each step of an operation, with one item or many, stands in a record log before and after."""
 
 from __future__ import annotations
 
 import os
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.backend import Capabilities
@@ -79,7 +80,21 @@ def newest_first(records: Sequence[OperationRecord]) -> list[OperationRecord]:
     return in_order
 
 
+_TICK = 0.2
+"""Seconds between two looks if a person wants to stop, while a limit on the rate has it wait."""
+
+
+class StepOutcome(Protocol):
+    """How a step ended, as its result line holds it."""
+
+    @property
+    def changed(self) -> bool:
+        """True if something was done."""
+        ...
+
+
 IntentT = TypeVar("IntentT", bound=Intent)
+ResultT = TypeVar("ResultT", bound=StepOutcome)
 
 
 class Skipped(Exception):
@@ -116,9 +131,9 @@ def outcome_of(change: Callable[[], None]) -> tuple[Outcome, str]:
     return Outcome.DONE, ""
 
 
-def changed(logged: LoggedOperation[Any, ItemOutcome]) -> bool:
-    """True if a step of the operation was done."""
-    return any(outcome is not None and outcome.outcome is Outcome.DONE for _, outcome in logged.steps.values())
+def changed(logged: LoggedOperation[Any, ResultT]) -> bool:
+    """True if something in a step of the operation was done."""
+    return any(outcome is not None and outcome.changed for _, outcome in logged.steps.values())
 
 
 def one_step_record(
@@ -145,20 +160,23 @@ def one_step_record(
     )
 
 
-class ItemOperator(ABC, Generic[IntentT]):
-    """Implements ``model.protocols.Operator`` on the items of one record ``kind``. A subclass pins the items, changes one, and
-    says which of its operations can be undone. ``path`` is named in errors; ``read_only`` says why nothing may be changed;
-    ``user`` None: who runs this."""
+class ItemOperator(ABC, Generic[IntentT, ResultT]):
+    """Implements ``model.protocols.Operator`` on the items of one record ``kind``, ``at_once`` of them in a step at most. A
+    subclass pins the items, changes those of a step, and says which of its operations can be undone. ``path`` is named in errors;
+    ``read_only`` says why nothing may be changed; ``user`` None: who runs this. ``wait`` sleeps some seconds."""
+
+    at_once = 1
 
     def __init__(
         self,
         path: str,
         store: LogStore,
-        kind: RecordType[IntentT, ItemOutcome],
+        kind: RecordType[IntentT, ResultT],
         *,
         clock: Callable[[], float],
         read_only: str | None = None,
         user: str | None = None,
+        wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self._path = path
         self._store = store
@@ -167,6 +185,7 @@ class ItemOperator(ABC, Generic[IntentT]):
         self._clock = clock
         self._read_only = read_only
         self._user = user if user is not None else user_name(os.geteuid())
+        self._wait = wait
         self._performed: set[str] = set()
 
     @abstractmethod
@@ -181,68 +200,77 @@ class ItemOperator(ABC, Generic[IntentT]):
     ) -> Candidates: ...
 
     @abstractmethod
-    def _intent(self, plan: Plan, place: int, item: Item) -> IntentT:
-        """The record of what is about to happen to ``item``, which is at ``place`` in the plan."""
+    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> IntentT:
+        """The record of what is about to happen to ``items``, which begin at ``place`` in the plan: the number of the step."""
         ...
 
     @abstractmethod
-    def _apply(self, item: Item, intent: IntentT, stop: Callable[[], bool]) -> ItemResult:
-        """Changes one item. Never raises ``OSError``."""
+    def _apply(self, items: Sequence[Item], intent: IntentT, stop: Callable[[], bool]) -> Sequence[ItemResult]:
+        """Changes the items of a step, the first at least, and ends early where ``stop`` says so. Never raises ``OSError``."""
+        ...
+
+    @abstractmethod
+    def _outcome(self, intent: IntentT, results: Sequence[ItemResult]) -> ResultT | None:
+        """The record of how a step ended; None where something was left between two states, so that the step stays open."""
         ...
 
     @abstractmethod
     def _records(
-        self, operations: Mapping[str, LoggedOperation[IntentT, ItemOutcome]], undone_by: Mapping[str, str]
+        self, operations: Mapping[str, LoggedOperation[IntentT, ResultT]], undone_by: Mapping[str, str]
     ) -> list[OperationRecord]:
         """The entries of ``operations`` in the list of operations, in their order. ``undone_by``: operation → the one that undid
         it."""
         ...
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
-        """Raises ``Refused`` for what was performed already, ``AuditFailed`` where the log cannot be written: that item has
+        """Raises ``Refused`` for what was performed already, ``AuditFailed`` where the log cannot be written: that step has
         not begun then. All else that goes wrong is in the results."""
         if plan.operation in self._performed:
             raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
         self._performed.add(plan.operation)
-        for place, item in enumerate(plan.items):
+        at_once = self.at_once if plan.rate is None else max(1, min(self.at_once, int(plan.rate * _TICK)))
+        for place in range(0, len(plan.items), at_once):
             if stop():
                 return
             with self._turn(plan, stop):
-                done, error = self._step(plan, place, item, stop)
-            yield [done]
+                results, error = self._step(plan, place, plan.items[place : place + at_once], stop)
+            yield results
             if error is not None:
                 raise error
+            if plan.rate is not None and place + at_once < plan.count:
+                self._pause(len(results) / plan.rate, stop)
+
+    def _pause(self, seconds: float, stop: Callable[[], bool]) -> None:
+        while seconds > 0 and not stop():
+            self._wait(min(_TICK, seconds))
+            seconds -= _TICK
 
     @contextmanager
     def _turn(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[None]:
-        """Surrounds the change of one item with its two lines in the log: what only one operator does at a time, a subclass locks
-        here. Raises ``SpooltopError`` where the item cannot begin."""
+        """Surrounds the changes of one step with its two lines in the log: what only one operator does at a time, a subclass
+        locks here. Raises ``SpooltopError`` where the step cannot begin."""
         yield
 
     def _step(
-        self, plan: Plan, place: int, item: Item, stop: Callable[[], bool]
-    ) -> tuple[ItemResult, AuditFailed | None]:
-        """Logs the intent, changes the item and logs its result; returns the result, and what kept its line from the log."""
-        intent = self._intent(plan, place, item)
+        self, plan: Plan, place: int, items: Sequence[Item], stop: Callable[[], bool]
+    ) -> tuple[Sequence[ItemResult], AuditFailed | None]:
+        """Logs the intent, changes the items and logs how it ended; returns the results, and what kept its line from the log."""
+        intent = self._intent(plan, place, items)
         unlogged = self._log.begin(plan, encode_intent(intent, self._kind))
-        done = self._apply(item, intent, stop)
+        results = self._apply(items, intent, stop)
         if unlogged:
-            return done._replace(reason=done.reason or unlogged), None
-        if self._is_half_done(intent):
-            return done, None
+            return [one._replace(reason=one.reason or unlogged) for one in results], None
+        outcome = self._outcome(intent, results)
         try:
-            self._log_result(intent, ItemOutcome(done.outcome, done.reason))
+            if outcome is not None:
+                self._log_result(intent, outcome)
         except AuditFailed as error:
-            return done, None if plan.works_when_full and error.full else error
-        return done, None
+            return results, None if plan.works_when_full and error.full else error
+        return results, None
 
-    def _log_result(self, intent: IntentT, outcome: ItemOutcome) -> None:
+    def _log_result(self, intent: IntentT, outcome: ResultT) -> None:
         """Raises ``AuditFailed``."""
         self._log.append(encode_result(intent, outcome, self._kind, self._clock()))
-
-    def _is_half_done(self, intent: IntentT) -> bool:
-        """True where the item was left between two states, so that its step stays open in the log."""
-        return False
 
     def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
         operations = self._log.read(progress, required=bool(begins), begins=begins, most=most)[0]
@@ -250,7 +278,7 @@ class ItemOperator(ABC, Generic[IntentT]):
 
     def _logged(
         self, operation: str
-    ) -> tuple[LoggedOperation[IntentT, ItemOutcome] | None, list[LoggedOperation[IntentT, ItemOutcome]], tuple[str, ...]]:
+    ) -> tuple[LoggedOperation[IntentT, ResultT] | None, list[LoggedOperation[IntentT, ResultT]], tuple[str, ...]]:
         """The operation that is to be undone, None if there is none; those that undo it; and notes for the plan."""
         operations, problems = self._log.read(required=True, begins=operation)
         logged = operations.get(operation)
@@ -284,3 +312,18 @@ class ItemOperator(ABC, Generic[IntentT]):
             yield
         except OSError as error:
             raise Unreadable(f"the {self._kind.name} cannot be accessed: {error.strerror or error}", path=self._path) from error
+
+
+class SingleOperator(ItemOperator[IntentT, ItemOutcome]):
+    """An operator whose steps change one item each."""
+
+    @abstractmethod
+    def _change(self, item: Item, intent: IntentT, stop: Callable[[], bool]) -> ItemResult:
+        """Changes the item. Never raises ``OSError``."""
+        ...
+
+    def _apply(self, items: Sequence[Item], intent: IntentT, stop: Callable[[], bool]) -> Sequence[ItemResult]:
+        return [self._change(items[0], intent, stop)]
+
+    def _outcome(self, intent: IntentT, results: Sequence[ItemResult]) -> ItemOutcome:
+        return ItemOutcome(results[0].outcome, results[0].reason)

@@ -121,6 +121,11 @@ class ItemOutcome(Struct, frozen=True):
     outcome: Outcome
     reason: str
 
+    @property
+    def changed(self) -> bool:
+        """True if it was done."""
+        return self.outcome is Outcome.DONE
+
 
 def item_records(
     name: str, what: str, step: str, intent: type[IntentT], *actions: Action, raw: frozenset[str] = frozenset()
@@ -155,9 +160,9 @@ def encode_intent(intent: Intent, kind: RecordType[Any, Any]) -> bytes:
     return _encode("intent", members.pop("operation"), members.pop("step"), members, kind)
 
 
-def encode_result(intent: Intent, result: ItemOutcome | Mapping[str, object], kind: RecordType[Any, Any], at: float) -> bytes:
-    """The result line of the step that ``intent`` announced, with the members of ``result``."""
-    return _encode("result", intent.operation, intent.step, {"time": at, **to_builtins(result)}, kind)
+def encode_result(intent: Intent, result: object, kind: RecordType[Any, Any], at: float) -> bytes:
+    """The result line of the step that ``intent`` announced, with the members of ``result``: a struct or a mapping."""
+    return _encode("result", intent.operation, intent.step, {"time": at, **to_builtins(result, str_keys=True)}, kind)
 
 
 def _encode(line: str, operation: Json, step: Json, members: Mapping[str, Json], kind: RecordType[Any, Any]) -> bytes:

@@ -233,6 +233,8 @@ class QueueDirs(Closing):
         self._beside, self._name = own_name(side_dir, path)
         self._own: int | None = None
         self._above: int | None = None
+        self._touched: dict[str, bool] = {}
+        """Directories by location, in which a name was made (False) or lost since they were synced."""
         self.root = files.open_dir(path, follow=True)
         try:
             self._like = files.fstat(self.root)
@@ -285,22 +287,43 @@ class QueueDirs(Closing):
         if at is None:
             raise FileNotFoundError(2, os.strerror(2), self._name)
         opened: list[int] = []
+        above = "/" if is_aside(location) else ""
         try:
             for folder in folders:
-                at = self._open(folder, at, create=create)
+                below = f"{above}/{folder}" if above else folder
+                at = self._open(folder, at, create=below if create else "")
                 opened.append(at)
+                above = below
             yield at, name
         finally:
             close_all(self.files, opened)
 
-    def _open(self, folder: str, at: int, *, create: bool) -> int:
+    def _open(self, folder: str, at: int, *, create: str) -> int:
+        """Opens a directory in ``at``; where it is missing it is made if ``create`` is its location, and not if that is empty."""
         try:
             return self.files.open_dir(folder, at)
         except FileNotFoundError:
             if not create:
                 raise
-        make_dir(self.files, folder, at, self.files.fstat(at))
+        make_dir(self.files, folder, at, self.files.fstat(at), durable=False)
+        self.touched(create)
         return self.files.open_dir(folder, at)
+
+    def touched(self, location: str, *, lost: bool = False) -> None:
+        """Notes for ``sync_touched`` that a name was made at ``location``, or ``lost`` there."""
+        folder = location.rpartition("/")[0]
+        self._touched[folder] = lost and self._touched.get(folder, True)
+
+    def sync_touched(self) -> None:
+        """Syncs the directories in which names were made, then those that lost some, as far as they still exist. Raises
+        ``OSError``."""
+        touched, self._touched = self._touched, {}
+        for folder in sorted(touched, key=lambda one: touched[one]):
+            try:
+                with self.parent(f"{folder}/." if folder not in ("", "/") else folder) as (at, _):
+                    self.files.sync_dir(at)
+            except FileNotFoundError:
+                continue  # removed since, with all that was in it
 
     def status(self, location: str) -> os.stat_result | None:
         """The status of what lies there, of a link itself; None where nothing does. Raises ``OSError``."""

@@ -127,10 +127,35 @@ def test_a_record_that_is_forged_is_none(jobs: LayoutWorld, member: dict[str, ob
     jobs.do(Action.HOLD, NEW)
     journal = jobs.path / ".spooltop/messages.jsonl"
     lines = [json.loads(line) for line in journal.read_text().replace("\0", "").splitlines()]
-    forged = [{**line, **member} if "changes" in line else line for line in lines]
+    forged = [{**line, "items": [{**line["items"][0], **member}]} if "items" in line else line for line in lines]
     journal.write_text("".join(json.dumps(line) + "\n" for line in forged))
     with jobs.control() as control:
         assert control.operations() == []
+
+
+@pytest.mark.parametrize(
+    "member", [{"tried": -1}, {"tried": None}, {"others": {"2": {"outcome": "done", "reason": ""}}}, {"others": {"x": {}}}]
+)
+def test_a_result_that_is_forged_leaves_its_batch_open(jobs: LayoutWorld, member: dict[str, object]) -> None:
+    jobs.do(Action.HOLD, NEW)
+    journal = jobs.path / ".spooltop/messages.jsonl"
+    intent, result = (json.loads(line) for line in journal.read_text().replace("\0", "").splitlines())
+    journal.write_text("".join(json.dumps(line) + "\n" for line in (intent, {**result, **member})))
+    with jobs.control() as control:
+        [record] = control.operations()
+        assert record.open and record.count == 2
+        undo = control.plan(Action.UNDO, Selection(), options={"undoes": record.operation})
+        assert outcomes(control.apply(undo)) == [("done", "")] * 2
+
+
+def test_a_batch_that_is_stopped_has_no_messages_that_were_not_reached(jobs: LayoutWorld) -> None:
+    asked = iter((False, True))
+    with jobs.control() as control:
+        result = control.apply(control.plan(Action.HOLD, NEW), stop=lambda: next(asked, True))
+        [record] = control.operations()
+        undo = control.plan(Action.UNDO, Selection(), options={"undoes": record.operation})
+    assert (outcomes(result), result.untried) == ([("done", "")], 1)
+    assert (record.count, record.done, record.open, len(undo.items)) == (2, 1, False, 1)
 
 
 @pytest.mark.parametrize("spoilt", [{"user": 7}, {"user": None}, {"action": 7}, {"time": "now"}, {"time": 1e12}, {"time": -1}])
@@ -249,5 +274,5 @@ def test_a_job_that_a_worker_drops_during_its_purge_leaves_no_state_that_refuses
 def test_a_rate_is_kept_between_two_messages(jobs: LayoutWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     set_default(monkeypatch, "wait", waits.append)
-    _, result = jobs.do(Action.PURGE, NEW, rate=20.0)
-    assert (outcomes(result), waits) == ([("done", "")] * 2, [0.05])
+    _, result = jobs.do(Action.PURGE, NEW, rate=5.0)
+    assert (outcomes(result), waits) == ([("done", "")] * 2, [0.2])

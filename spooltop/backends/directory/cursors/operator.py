@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 
 from ...journal.item_operator import (
-    ItemOperator,
+    SingleOperator,
     Skipped,
     changed,
     check_folder,
@@ -201,7 +201,7 @@ PATIENCE = 10.0
 _TICK = 0.05
 
 
-class CursorOperator(ItemOperator[CursorSetIntent]):
+class CursorOperator(SingleOperator[CursorSetIntent]):
     """Implements ``model.protocols.Operator`` for the cursor files in ``path``, or if it has none (``above``), in its
     parent directory, or instead for the ``cursor_files`` of the options: those that the view shows. ``wait`` sleeps some
     seconds; ``patience`` is how many seconds a set waits for the lock. The redactor hides values in texts; the stored value,
@@ -220,12 +220,12 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
         user: str | None = None,
     ) -> None:
         options, world = options or OpenOptions(), world or System()
-        super().__init__(os.path.abspath(path), store, CURSORS, clock=world.clock, read_only=options.read_only, user=user)
+        path = os.path.abspath(path)
+        super().__init__(path, store, CURSORS, clock=world.clock, read_only=options.read_only, user=user, wait=wait)
         self._world = world
         self._files = world.files
         self._named = options.cursor_files
         self._above = above
-        self._wait = wait
         self._patience = patience
         self._pinner = CursorPinner(options.redactor)
 
@@ -259,14 +259,14 @@ class CursorOperator(ItemOperator[CursorSetIntent]):
             typed, highest = bool(options.get("type")), options.get("highest")
             return self._pinner.pin(one, source, options["value"], folders, force=force, typed=typed, highest=highest)
 
-    def _intent(self, plan: Plan, place: int, item: Item) -> CursorSetIntent:
-        ref = _ref_of(item)
+    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> CursorSetIntent:
+        ref = _ref_of(items[0])
         return CursorSetIntent(
             plan.operation, 0, plan.action, self._clock(), self._user, plan.undoes, _real_path(ref.file), ref.source, ref.had,
             ref.before, ref.after,
         )  # fmt: skip
 
-    def _apply(self, item: Item, intent: CursorSetIntent, stop: Callable[[], bool]) -> ItemResult:
+    def _change(self, item: Item, intent: CursorSetIntent, stop: Callable[[], bool]) -> ItemResult:
         ref = _ref_of(item)
         outcome, reason = outcome_of(lambda: self._store_value(ref, stop))
         return ItemResult(ref.source, ref.file, outcome, reason, ref.file if outcome is Outcome.DONE else "")

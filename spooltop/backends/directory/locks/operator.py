@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -27,7 +27,7 @@ from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 
 from ...access import closed_words, quoted
 from ...journal.item_operator import (
-    ItemOperator,
+    SingleOperator,
     Skipped,
     changed,
     check_folder,
@@ -425,7 +425,7 @@ class LockRestorer:
         return ""
 
 
-class LockOperator(ItemOperator[LockRecord]):
+class LockOperator(SingleOperator[LockRecord]):
     """Implements ``model.protocols.Operator`` for the locks in ``path`` and (``above``) in its parent directory: those that the
     view shows. With ``tickets`` the path itself is a queue."""
 
@@ -471,14 +471,14 @@ class LockOperator(ItemOperator[LockRecord]):
         refused = [refusal for _, refusals in found for refusal in refusals if not selection.everything]
         return Candidates(items, refused, _notes(items), missing)
 
-    def _intent(self, plan: Plan, place: int, item: Item) -> LockRecord:
+    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> LockRecord:
         return replace(
-            _ref_of(item).record, operation=plan.operation, step=place, action=plan.action, at=self._clock(), user=self._user,
+            _ref_of(items[0]).record, operation=plan.operation, step=place, action=plan.action, at=self._clock(), user=self._user,
             undoes=plan.undoes,
         )  # fmt: skip
 
-    def _apply(self, item: Item, intent: LockRecord, stop: Callable[[], bool]) -> ItemResult:
-        outcome, reason = outcome_of(lambda: self._change(intent, _ref_of(item)))
+    def _change(self, item: Item, intent: LockRecord, stop: Callable[[], bool]) -> ItemResult:
+        outcome, reason = outcome_of(lambda: self._remove_or_restore(intent, _ref_of(item)))
         return ItemResult(item.row.id, item.row.name, outcome, reason, intent.path if outcome is Outcome.DONE else "")
 
     def _records(
@@ -532,7 +532,7 @@ class LockOperator(ItemOperator[LockRecord]):
             return orphaned([*([queue] if queue is not None else []), *locks])
         return locks
 
-    def _change(self, one: LockRecord, ref: LockRef) -> None:
+    def _remove_or_restore(self, one: LockRecord, ref: LockRef) -> None:
         """Removes a lock or puts it back. Raises ``Skipped``, ``OSError``."""
         with self._folders() as folders:
             fd = check_folder(next((fd for path, fd in folders if os.path.realpath(path) == one.folder), None), ref.folder_id)

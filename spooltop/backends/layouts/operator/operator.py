@@ -13,7 +13,7 @@ from spooltop.engine.atomic import publish_new
 from spooltop.errors import AuditFailed
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress
+from spooltop.model.operations.plan import BATCH, Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 
 from ...journal.item_operator import ItemOperator, Skipped, changed, outcome_of
@@ -26,7 +26,17 @@ from ..reader import LayoutReader, can_change
 from ..sort_files import META, QueueFile, encode_meta
 from ..verdicts import judge
 from .changes import Verb
-from .performer import MESSAGES, HalfDone, MessageIntent, Patience, Performer, own_turn, program_locked
+from .performer import (
+    MESSAGES,
+    HalfDone,
+    LayoutIntent,
+    LayoutOutcome,
+    MessageChanges,
+    Patience,
+    Performer,
+    own_turn,
+    program_locked,
+)
 from .planning import Chooser, MessagePlan, location_of, match_of, placed
 from .undo import entries, finished, remove_drafts, undo_candidates
 
@@ -44,12 +54,13 @@ PATIENCE = 10.0
 """Seconds that a change waits for a lock; after that nothing is changed."""
 _FRESH = 1.0
 """Seconds for which the proof that holders are dead is not asked again."""
-_TICK = 0.2
 
 
-class LayoutOperator(ItemOperator[MessageIntent]):
+class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
     """Implements ``model.protocols.Operator`` for the queue at ``path``. ``around`` answers questions about processes. ``wait``
     sleeps some seconds; ``patience`` is how many seconds a change waits for a lock."""
+
+    at_once = BATCH
 
     def __init__(
         self,
@@ -68,14 +79,16 @@ class LayoutOperator(ItemOperator[MessageIntent]):
     ) -> None:
         self._files = files or LogFiles()
         logs = QueueLogs(path, layout.side_dir, self._files, state_dir=state_dir)
-        super().__init__(path, logs, MESSAGES, clock=clock, read_only=read_only, user=user)
+        super().__init__(path, logs, MESSAGES, clock=clock, read_only=read_only, user=user, wait=wait)
         self._layout = layout
         self._around = around
         self._monotonic = monotonic
-        self._wait = wait
         self._patience = patience
         self._dirs: QueueDirs | None = None
-        self._half_done: set[tuple[str, int]] = set()
+        self._half_done = False
+        """True if a message of the batch was left between two states."""
+        self._noted: set[str] = set()
+        """Locations of the notes that this operation has written."""
         self._looked_after: set[str] = set()
         self._finished: dict[str, str] = {}
         """Messages that were finished before the plan began, and why, by location."""
@@ -107,19 +120,6 @@ class LayoutOperator(ItemOperator[MessageIntent]):
         cut_off = [logged.operation for logged in self._log.unfinished() if logged.trusted]
         return [f"Operation {one} was cut off; what it left half done is finished first." for one in cut_off]
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
-        done = 0
-        for results in super().perform(plan, stop):
-            yield results
-            done += len(results)
-            if plan.rate is not None and done < plan.count:
-                self._pause(1 / plan.rate, stop)
-
-    def _pause(self, seconds: float, stop: Callable[[], bool]) -> None:
-        while seconds > 0 and not stop():
-            self._wait(min(_TICK, seconds))
-            seconds -= _TICK
-
     @contextmanager
     def _turn(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[None]:
         with self._translate_errors(), self._opened() as dirs, own_turn(dirs, self._patient(stop)):
@@ -150,13 +150,15 @@ class LayoutOperator(ItemOperator[MessageIntent]):
             for logged in self._log.unfinished():
                 if logged.operation in (plan.undoes, plan.operation) or not logged.trusted:
                     continue
-                for intent, _ in logged.steps.values():
+                for batch, _ in logged.steps.values():
                     with program_locked(dirs, self._layout.lock, self._patient(stop)):
-                        outcome = finished(dirs, intent)
-                    if outcome is not None:
-                        if outcome.outcome is Outcome.DONE:
-                            self._finished[intent.message] = f"finished now: operation {intent.operation} was cut off at it"
-                        self._log_result(intent, outcome)
+                        outcomes = [finished(dirs, one, batch.at) for one in batch.items]
+                    dirs.sync_touched()
+                    for one, outcome in zip(batch.items, outcomes, strict=True):
+                        if outcome is not None and outcome.outcome is Outcome.DONE:
+                            self._finished[one.message] = f"finished now: operation {batch.operation} was cut off at it"
+                    if None not in outcomes:
+                        self._log_result(batch, _batch_outcome([one for one in outcomes if one is not None]))
         except Skipped:
             return  # its program holds its lock: the next operation finishes it
         except (AuditFailed, OSError) as error:
@@ -164,41 +166,61 @@ class LayoutOperator(ItemOperator[MessageIntent]):
             if not (plan.works_when_full and full):
                 raise
 
-    def _intent(self, plan: Plan, place: int, item: Item) -> MessageIntent:
-        ref = _ref_of(item)
-        return MessageIntent(
-            plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, len(plan.items), ref.id, ref.message,
-            placed(ref.changes, plan.operation, place), dict(ref.pins), ref.reverses,
-        )  # fmt: skip
+    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> LayoutIntent:
+        def changes(number: int, ref: MessagePlan) -> MessageChanges:
+            return MessageChanges(
+                ref.id, ref.message, placed(ref.changes, plan.operation, number), dict(ref.pins), ref.reverses
+            )
 
-    def _apply(self, item: Item, intent: MessageIntent, stop: Callable[[], bool]) -> ItemResult:
-        dirs, ref = self._dirs, _ref_of(item)
+        messages = tuple(changes(number, _ref_of(item)) for number, item in enumerate(items, place))
+        return LayoutIntent(plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, len(plan.items), messages)
+
+    def _apply(self, items: Sequence[Item], intent: LayoutIntent, stop: Callable[[], bool]) -> Sequence[ItemResult]:
+        dirs = self._dirs
         assert dirs is not None  # only in a turn
-        performer = Performer(dirs, intent.pins, intent.message)
+        self._half_done = False
+        results: list[ItemResult] = []
+        for item, changes in zip(items, intent.items, strict=True):
+            if results and stop():
+                break
+            results.append(self._change(dirs, item, intent, changes, stop))
+        outcome, why = outcome_of(dirs.sync_touched)
+        if outcome is Outcome.DONE:
+            return results
+        self._half_done = True  # the next operation finds out by looking
+        why = f"it may not survive a power loss: {why}"
+        return [one._replace(outcome=Outcome.FAILED, reason=why) if one.outcome is Outcome.DONE else one for one in results]
+
+    def _change(
+        self, dirs: QueueDirs, item: Item, batch: LayoutIntent, changes: MessageChanges, stop: Callable[[], bool]
+    ) -> ItemResult:
+        ref = _ref_of(item)
+        performer = Performer(dirs, changes.pins, changes.message)
 
         def change() -> None:
             if dirs.identity != ref.queue:
                 raise Skipped("the directory was replaced since the list was made")
             with program_locked(dirs, self._layout.lock, self._patient(stop)):
-                if intent.message in self._finished:
-                    raise Skipped(self._finished[intent.message])
-                performer.check()
+                try:
+                    performer.check()
+                except Skipped as error:
+                    raise Skipped(self._finished.get(changes.message, str(error))) from None
                 if ref.proved and not self._layout.lock:  # else the lock is the proof
                     self._prove_again(dirs, item)
-                self._note(dirs, intent)
-                performer.run(intent.changes)
+                self._note(dirs, batch, changes)
+                performer.run(changes.changes)
 
         try:
             outcome, reason = outcome_of(change)
         except HalfDone as error:
-            self._half_done.add((intent.operation, intent.step))
-            return ItemResult(intent.id, item.row.name, Outcome.FAILED, str(error))
+            self._half_done = True
+            return ItemResult(changes.id, item.row.name, Outcome.FAILED, str(error))
         shown = shown_location(performer.message, self._layout.side_dir, self._path)
         became = shown if outcome is Outcome.DONE else ""
-        return ItemResult(intent.id, item.row.name, outcome, reason or performer.remark, became)
+        return ItemResult(changes.id, item.row.name, outcome, reason or performer.remark, became)
 
-    def _is_half_done(self, intent: MessageIntent) -> bool:
-        return (intent.operation, intent.step) in self._half_done
+    def _outcome(self, intent: LayoutIntent, results: Sequence[ItemResult]) -> LayoutOutcome | None:
+        return None if self._half_done else _batch_outcome([ItemOutcome(one.outcome, one.reason) for one in results])
 
     def _prove_again(self, dirs: QueueDirs, item: Item) -> None:
         """Asks again if the holder is dead. Raises ``Skipped``."""
@@ -216,19 +238,20 @@ class LayoutOperator(ItemOperator[MessageIntent]):
         if known[path]:
             raise Skipped(f"{known[path]}")
 
-    def _note(self, dirs: QueueDirs, intent: MessageIntent) -> None:
+    def _note(self, dirs: QueueDirs, batch: LayoutIntent, changes: MessageChanges) -> None:
         """Notes beside what the operation sets aside who did it, when and how."""
-        for change in intent.changes:
+        for change in changes.changes:
             if change.verb is Verb.MOVE and is_aside(change.to):
                 box, operation, *_ = change.to.removeprefix(ASIDE).split("/")
-                location, content = aside(box, operation, META), encode_meta(intent.action.value, self._user, intent.at)
-                if dirs.status(location) is None:
+                location, content = aside(box, operation, META), encode_meta(batch.action.value, self._user, batch.at)
+                if location not in self._noted and dirs.status(location) is None:
                     with dirs.parent(location, create=True) as (at, name):
                         publish_new(self._files, at, name, content, self._files.fstat(at))
+                self._noted.add(location)
                 return
 
     def _records(
-        self, operations: Mapping[str, LoggedOperation[MessageIntent, ItemOutcome]], undone_by: Mapping[str, str]
+        self, operations: Mapping[str, LoggedOperation[LayoutIntent, LayoutOutcome]], undone_by: Mapping[str, str]
     ) -> list[OperationRecord]:
         return entries(operations, undone_by)
 
@@ -254,3 +277,7 @@ def _ref_of(item: Item) -> MessagePlan:
     if not isinstance(item.ref, MessagePlan):
         raise TypeError(f"not a message that was pinned: {item.ref!r}")
     return item.ref
+
+
+def _batch_outcome(outcomes: Sequence[ItemOutcome]) -> LayoutOutcome:
+    return LayoutOutcome(len(outcomes), {place: one for place, one in enumerate(outcomes) if not one.changed or one.reason})

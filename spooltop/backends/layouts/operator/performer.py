@@ -13,15 +13,16 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert
 
 from spooltop.engine.atomic import discard, open_shared, write_new
 from spooltop.engine.system.files import is_inode, read_small
 from spooltop.errors import Refused
+from spooltop.model.operations.plan import Outcome
 from spooltop.model.text import escape
 
 from ...journal.item_operator import Skipped
-from ...journal.record_log import Intent, Number, check_sizes, item_records
+from ...journal.record_log import Intent, ItemOutcome, Number, RecordType, check_sizes, unescaped
 from ..queue_dirs import ASIDE, QueueDirs, aside, is_aside
 from ..sort_files import META
 from .changes import FileChange, Location, Pin, Verb, inverse
@@ -85,14 +86,13 @@ def program_locked(dirs: QueueDirs, path: str, patience: Patience) -> Iterator[N
         dirs.files.close(fd)
 
 
-# The record of one message whose change is about to begin, as the journal of a queue holds it.
+# The record of messages whose changes are about to begin, as the journal of a queue holds it.
 
 
-class MessageIntent(Intent, frozen=True):
-    """The intent to change one message. ``count`` messages are in the whole operation; ``id`` is that of the message, and
-    ``message`` its location before the first change. ``reverses`` is the step of the operation ``undoes`` that it reverses."""
+class MessageChanges(Struct, frozen=True, omit_defaults=True):
+    """The changes of one message: its ``id``, and ``message``, its location before the first of them. ``reverses`` is the place
+    of the message in the operation that this one undoes."""
 
-    count: Number
     id: str
     message: Location
     changes: Annotated[tuple[FileChange, ...], Meta(min_length=1)]
@@ -103,7 +103,40 @@ class MessageIntent(Intent, frozen=True):
         check_sizes(*chain.from_iterable(self.pins.values()))
 
 
-MESSAGES = item_records("messages", "the journal", "item", MessageIntent)
+class LayoutIntent(Intent, frozen=True):
+    """The intent to change the messages ``items``, of ``count`` in the whole operation. The step is the place of the first."""
+
+    count: Number
+    items: Annotated[tuple[MessageChanges, ...], Meta(min_length=1)]
+
+
+class LayoutOutcome(Struct, frozen=True):
+    """How a batch ended, of which the first ``tried`` messages were reached: all are done but the ``others``, by place in the
+    batch."""
+
+    tried: Number
+    others: dict[Number, ItemOutcome] = {}
+
+    def __post_init__(self) -> None:
+        if any(place >= self.tried for place in self.others):
+            raise ValueError("an outcome of nothing")
+
+    @property
+    def changed(self) -> bool:
+        """True if a message was changed."""
+        return self.tried > sum(one.outcome is not Outcome.DONE for one in self.others.values())
+
+    def at(self, place: int) -> ItemOutcome:
+        """The outcome of the message at ``place``."""
+        return self.others.get(place, _DONE)
+
+
+_DONE = ItemOutcome(Outcome.DONE, "")
+
+MESSAGES = RecordType(
+    "messages", "the journal", "first", lambda value: convert(unescaped(value), LayoutIntent),
+    lambda value: convert(unescaped(value), LayoutOutcome, str_keys=True),
+)  # fmt: skip
 """The record type of the journal of another program's queue."""
 
 
@@ -165,6 +198,9 @@ class Performer:
             for change in changes:
                 self._happened = None
                 self._do(change)
+                self._happened = change
+                if len(changes) > 1:  # in this order also after a power loss, as the files tell how far a crash let it come
+                    self._dirs.sync_touched()
                 done.append(change)
         except (Skipped, OSError) as error:
             self._roll_back([*done, *([self._happened] if self._happened is not None else [])], error)
@@ -180,6 +216,7 @@ class Performer:
         try:
             for change in inverse(back):
                 self._do(change)
+            self._dirs.sync_touched()
         except (Skipped, OSError) as second:
             first = error.strerror if isinstance(error, OSError) else error
             again = second.strerror if isinstance(second, OSError) else second
@@ -254,8 +291,8 @@ class Performer:
                     self._files.move(to, target, name, source)
                     raise Skipped(_CHANGED)
                 self._moved(change)
-                self._files.sync_dir(target)
-                self._files.sync_dir(source)
+                self._dirs.touched(change.to)
+                self._dirs.touched(change.path, lost=True)
 
     def _moved(self, change: FileChange) -> None:
         self._happened = change
@@ -289,7 +326,7 @@ class Performer:
                 raise Skipped(f"locked meanwhile: {escape(change.to)} was made") from None
             self._happened = change
             self._pin(change.to)
-            self._files.sync_dir(target)
+            self._dirs.touched(change.to)
 
     def _unlink(self, change: FileChange) -> None:
         found = self._needed(change.path)
@@ -301,7 +338,7 @@ class Performer:
             self._happened = change
             self._pins.pop(change.path, None)
             self._pin(change.to)
-            self._files.sync_dir(at)
+            self._dirs.touched(change.path)
 
     def _mkdir(self, change: FileChange) -> None:
         with self._dirs.parent(change.path) as (at, name):
@@ -317,7 +354,7 @@ class Performer:
             finally:
                 self._files.close(fd)
             self._pin(change.path)
-            self._files.sync_dir(at)
+            self._dirs.touched(change.path)
 
     def _rmdir(self, change: FileChange) -> None:
         self._needed(change.path)
@@ -326,7 +363,7 @@ class Performer:
             self._happened = change
             self._pins.pop(change.path, None)
             self._pin_above(change.path)
-            self._files.sync_dir(at)
+            self._dirs.touched(change.path)
 
     def _write(self, change: FileChange) -> None:
         found = self._check(change.path)
@@ -346,7 +383,7 @@ class Performer:
         """Writes the text beside the queue first, so that nothing incomplete ever lies where its program looks."""
         if change.text is None:
             self._files.unlink(name, at)
-            self._files.sync_dir(at)
+            self._dirs.touched(change.path)
             return
         own = self._dirs.private_dir(create=True)
         assert own is not None  # create=True makes it or raises
@@ -363,7 +400,7 @@ class Performer:
             if isinstance(error, FileExistsError):
                 raise Skipped(f"{escape(change.path)} was made meanwhile") from None
             raise
-        self._files.sync_dir(at)
+        self._dirs.touched(change.path)
 
     def _touch(self, change: FileChange) -> None:
         self._needed(change.path)
@@ -385,7 +422,7 @@ class Performer:
         self._needed(change.path)
         with self._dirs.parent(change.path) as (at, name):
             self._delete_tree(name, at)
-            self._files.sync_dir(at)
+            self._dirs.touched(change.path)
         self._pins.pop(change.path, None)
 
     def _delete_tree(self, name: str, at: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from spooltop.engine.atomic import discard
 from spooltop.model.operations.plan import Item, OperationRecord, Outcome, Refusal
@@ -15,24 +16,41 @@ from ...journal.record_log import ItemOutcome, LoggedOperation
 from ..definition import Layout
 from ..queue_dirs import QueueDirs, aside, in_queue, is_aside
 from .changes import FileChange, Verb, inverse
-from .performer import DRAFT, NOTHING, HalfDone, MessageIntent, Performer, pin_of, stage_of
+from .performer import DRAFT, NOTHING, HalfDone, LayoutIntent, LayoutOutcome, MessageChanges, Performer, pin_of, stage_of
 from .planning import MessagePlan
 
-LoggedMessages = LoggedOperation[MessageIntent, ItemOutcome]
+LoggedMessages = LoggedOperation[LayoutIntent, LayoutOutcome]
 """All that the journal holds of one operation on another program's queue."""
 
 DURING = 60.0
 """Seconds after an intent within which its changes were made. A lock that is younger is not ours."""
 
 
+class LoggedMessage(NamedTuple):
+    """A message of an operation: its place there, its changes, when they were about to begin, and how they ended; None: that is
+    not in the journal."""
+
+    place: int
+    changes: MessageChanges
+    at: float
+    outcome: ItemOutcome | None
+
+
+def messages_of(logged: LoggedMessages) -> Iterator[LoggedMessage]:
+    """The messages of ``logged`` that were begun, in order."""
+    for step, (batch, outcome) in sorted(logged.steps.items()):
+        for number, changes in enumerate(batch.items if outcome is None else batch.items[: outcome.tried]):
+            yield LoggedMessage(step + number, changes, batch.at, None if outcome is None else outcome.at(number))
+
+
 def changed(logged: LoggedMessages) -> bool:
     """True if a message was changed, or may have been."""
-    return any(outcome is None or outcome.outcome is Outcome.DONE for _, outcome in logged.steps.values())
+    return any(outcome is None or outcome.changed for _, outcome in logged.steps.values())
 
 
-def stage_now(dirs: QueueDirs, intent: MessageIntent, *, ended: bool, latest: bool) -> tuple[int, bool] | None:
-    """The number of changes of ``intent`` that are in effect, all or none where it ``ended``, as ``stage_of`` says. None where
-    something else has happened since. Raises ``OSError``."""
+def stage_now(dirs: QueueDirs, intent: MessageChanges, at: float, *, ended: bool, latest: bool) -> tuple[int, bool] | None:
+    """The number of changes of ``intent``, of the time ``at``, that are in effect, all or none where it ``ended``, as
+    ``stage_of`` says. None where something else has happened since. Raises ``OSError``."""
     stage = stage_of(dirs, intent.changes, intent.pins, latest=latest)
     if stage is None or (stage[0] in (0, len(intent.changes)) and not stage[1]):
         return stage
@@ -44,7 +62,7 @@ def stage_now(dirs: QueueDirs, intent: MessageIntent, *, ended: bool, latest: bo
         for location in (change.path, change.to):
             found = dirs.status(location) if location else None
             newest = max(newest, 0 if found is None else found.st_ctime_ns)
-    return stage if newest / 1e9 < intent.at + DURING else None
+    return stage if newest / 1e9 < at + DURING else None
 
 
 def undo_candidates(
@@ -52,19 +70,15 @@ def undo_candidates(
 ) -> tuple[list[Item], list[Refusal], list[str]]:
     """Pins the messages of ``logged`` that can go back to where they were, as far as none of ``undos`` has reversed them.
     ``seen`` are the messages of a look just now by location. Raises ``OSError``."""
-    reversed_by = {
-        intent.reverses
-        for undo in undos
-        for intent, outcome in undo.steps.values()
-        if outcome is not None and outcome.outcome is Outcome.DONE
-    }
-    cut_off = {intent.reverses: intent for undo in undos for intent, outcome in undo.steps.values() if outcome is None}
+    reversing = [one for undo in undos for one in messages_of(undo)]
+    reversed_by = {one.changes.reverses for one in reversing if one.outcome is not None and one.outcome.changed}
+    cut_off = {one.changes.reverses: one.changes for one in reversing if one.outcome is None}
     items: list[Item] = []
     refused: list[Refusal] = []
-    for step, (intent, outcome) in sorted(logged.steps.items()):
-        if step in reversed_by or (outcome is not None and outcome.outcome is not Outcome.DONE):
+    for place, intent, at, outcome in messages_of(logged):
+        if place in reversed_by or (outcome is not None and not outcome.changed):
             continue
-        stage = stage_now(dirs, intent, ended=outcome is not None, latest=True)
+        stage = stage_now(dirs, intent, at, ended=outcome is not None, latest=True)
         number = None if stage is None else stage[0]
         if number == 0:
             continue  # it was cut short before, or is back already
@@ -72,24 +86,24 @@ def undo_candidates(
         if any(change.verb is Verb.DELETE for change in intent.changes):
             refused.append(Refusal(row, "deleted permanently"))
         elif number is not None:
-            items.append(Item(row, _reversed(dirs, intent, number)))
-        elif step in cut_off:
-            items.append(Item(row, _repeated(dirs, cut_off[step])))  # it is finished first
+            items.append(Item(row, _reversed(dirs, intent, number, place)))
+        elif place in cut_off:
+            items.append(Item(row, _repeated(dirs, cut_off[place])))  # it is finished first
         else:
             refused.append(Refusal(row, "too late: its program, or somebody else, has changed it since"))
     notes = [f"{len(reversed_by)} of {logged.first.count} undone already."] if reversed_by else []
     return items, refused, notes
 
 
-def _reversed(dirs: QueueDirs, intent: MessageIntent, number: int) -> MessagePlan:
+def _reversed(dirs: QueueDirs, intent: MessageChanges, number: int, place: int) -> MessagePlan:
     back = inverse(intent.changes[:number])
     message = _message(intent.message, intent.changes[:number])
     pins = {location: pin_of(dirs.status(location)) for location in _read_by(back)}
     pins = {location: pin for location, pin in pins.items() if pin != NOTHING}
-    return MessagePlan(intent.id, message, dirs.identity, back, tuple(pins.items()), reverses=intent.step)
+    return MessagePlan(intent.id, message, dirs.identity, back, tuple(pins.items()), reverses=place)
 
 
-def _repeated(dirs: QueueDirs, intent: MessageIntent) -> MessagePlan:
+def _repeated(dirs: QueueDirs, intent: MessageChanges) -> MessagePlan:
     """The plan of ``intent``, for a message at which an undo was cut off."""
     return MessagePlan(
         intent.id, intent.message, dirs.identity, tuple(intent.changes), tuple(intent.pins.items()), reverses=intent.reverses
@@ -109,7 +123,7 @@ def _message(location: str, changes: Sequence[FileChange]) -> str:
     return location
 
 
-def _row(layout: Layout, intent: MessageIntent, number: int | None, seen: Mapping[str, Row]) -> Row:
+def _row(layout: Layout, intent: MessageChanges, number: int | None, seen: Mapping[str, Row]) -> Row:
     """The row of a message where it lies after ``number`` changes, as it was ``seen`` if it was."""
     location = _message(intent.message, intent.changes[: number or 0])
     if location in seen:
@@ -127,14 +141,16 @@ def entries(
     """The entries of ``operations`` in the list of operations."""
     records = []
     for logged in operations.values():
-        outcomes = [outcome.outcome for _, outcome in logged.steps.values() if outcome is not None]
-        deletes = all(change.verb is Verb.DELETE for intent, _ in logged.steps.values() for change in intent.changes)
+        messages = list(messages_of(logged))
+        outcomes = [one.outcome.outcome for one in messages if one.outcome is not None]
+        deletes = all(change.verb is Verb.DELETE for one in messages for change in one.changes.changes)
         undone = undone_by.get(logged.operation)
         why_not = why_not_undo(changed=changed(logged), undone=undone, other="deleted permanently" if deletes else None)
         words = ""
         if logged.open:
-            ids = [escape(intent.id) for intent, outcome in logged.steps.values() if outcome is None]
-            words = f"cut short at {ids[0]}: undo reverses it, the next operation finishes it"
+            first, *more = [escape(one.changes.id) for one in messages if one.outcome is None]
+            where = f"between {first} and {more[-1]}" if more else f"at {first}"
+            words = f"cut short {where}: undo reverses it, the next operation finishes it"
         records.append(
             operation_record(
                 logged, outcomes, count=logged.first.count, unfinished=logged.open, undone=undone, why_not=why_not, words=words
@@ -145,10 +161,10 @@ def entries(
 
 # Completes what a crash cut off: the rest of the changes of a message, or if that is not possible, nothing of them.
 
-def finished(dirs: QueueDirs, intent: MessageIntent) -> ItemOutcome | None:
-    """Completes the changes of ``intent``, which has no result, or else reverses those that were made, and returns the result
-    to log. None where neither is possible now. Raises ``OSError``."""
-    stage = stage_now(dirs, intent, ended=False, latest=False)
+def finished(dirs: QueueDirs, intent: MessageChanges, at: float) -> ItemOutcome | None:
+    """Completes the changes of ``intent``, of the time ``at``, which has no result, or else reverses those that were made, and
+    returns the result to log. None where neither is possible now. Raises ``OSError``."""
+    stage = stage_now(dirs, intent, at, ended=False, latest=False)
     if stage is None:
         return ItemOutcome(Outcome.SKIPPED, "cut short, and changed by its program since")
     number, half = stage
