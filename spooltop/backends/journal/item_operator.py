@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.backend import Capabilities
@@ -136,6 +136,11 @@ def changed(logged: LoggedOperation[Any, ResultT]) -> bool:
     return any(outcome is not None and outcome.changed for _, outcome in logged.steps.values())
 
 
+def may_have_changed(logged: LoggedOperation[Any, ResultT]) -> bool:
+    """True if something was done, or a step was cut off."""
+    return logged.open or changed(logged)
+
+
 def one_step_record(
     logged: LoggedOperation[Any, ItemOutcome],
     words: str,
@@ -158,6 +163,15 @@ def one_step_record(
         why_not=why_not_undo(changed=found or changed(logged), undone=undone, other=too_late),
         words=f"{words}; cut short: {cut_short}" if outcome is None else words,
     )
+
+
+class EndedStep(NamedTuple, Generic[ResultT]):
+    """The end of a step: the ``results`` of the items that were reached; its ``outcome`` for the log, None where that is not
+    known yet, so that it stays open there; and the ``error`` that ends the operation."""
+
+    results: Sequence[ItemResult]
+    outcome: ResultT | None
+    error: SpooltopError | None = None
 
 
 class ItemOperator(ABC, Generic[IntentT, ResultT]):
@@ -205,14 +219,13 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         ...
 
     @abstractmethod
-    def _apply(self, items: Sequence[Item], intent: IntentT, stop: Callable[[], bool]) -> Sequence[ItemResult]:
+    def _apply(self, items: Sequence[Item], intent: IntentT, stop: Callable[[], bool]) -> EndedStep[ResultT]:
         """Changes the items of a step, the first at least, and ends early where ``stop`` says so. Never raises ``OSError``."""
         ...
 
-    @abstractmethod
-    def _outcome(self, intent: IntentT, results: Sequence[ItemResult]) -> ResultT | None:
-        """The record of how a step ended; None where something was left between two states, so that the step stays open."""
-        ...
+    def _recorded(self, intent: IntentT) -> IntentT:
+        """The intent as its line holds it."""
+        return intent
 
     @abstractmethod
     def _records(
@@ -228,17 +241,22 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         if plan.operation in self._performed:
             raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
         self._performed.add(plan.operation)
-        at_once = self.at_once if plan.rate is None else max(1, min(self.at_once, int(plan.rate * _TICK)))
-        for place in range(0, len(plan.items), at_once):
+        at_once = self._at_once(plan)
+        for place in range(0, plan.count, at_once):
             if stop():
                 return
             with self._turn(plan, stop):
                 results, error = self._step(plan, place, plan.items[place : place + at_once], stop)
-            yield results
+            if results:
+                yield results
             if error is not None:
                 raise error
             if plan.rate is not None and place + at_once < plan.count:
                 self._pause(len(results) / plan.rate, stop)
+
+    def _at_once(self, plan: Plan) -> int:
+        """The number of items in a step: with a limit on the rate those of a fifth of a second."""
+        return self.at_once if plan.rate is None else max(1, min(self.at_once, int(plan.rate * _TICK)))
 
     def _pause(self, seconds: float, stop: Callable[[], bool]) -> None:
         while seconds > 0 and not stop():
@@ -253,20 +271,20 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
 
     def _step(
         self, plan: Plan, place: int, items: Sequence[Item], stop: Callable[[], bool]
-    ) -> tuple[Sequence[ItemResult], AuditFailed | None]:
-        """Logs the intent, changes the items and logs how it ended; returns the results, and what kept its line from the log."""
+    ) -> tuple[Sequence[ItemResult], SpooltopError | None]:
+        """Logs the intent, changes the items and logs how it ended; returns the results, and what ends the operation here."""
         intent = self._intent(plan, place, items)
-        unlogged = self._log.begin(plan, encode_intent(intent, self._kind))
-        results = self._apply(items, intent, stop)
+        unlogged = self._log.begin(plan, encode_intent(self._recorded(intent), self._kind))
+        ended = self._apply(items, intent, stop)
         if unlogged:
-            return [one._replace(reason=one.reason or unlogged) for one in results], None
-        outcome = self._outcome(intent, results)
+            return [one._replace(reason=one.reason or unlogged) for one in ended.results], ended.error
         try:
-            if outcome is not None:
-                self._log_result(intent, outcome)
+            if ended.outcome is not None:
+                self._log_result(intent, ended.outcome)
         except AuditFailed as error:
-            return results, None if plan.works_when_full and error.full else error
-        return results, None
+            if not (plan.works_when_full and error.full):
+                return ended.results, ended.error or error
+        return ended.results, ended.error
 
     def _log_result(self, intent: IntentT, outcome: ResultT) -> None:
         """Raises ``AuditFailed``."""
@@ -322,8 +340,6 @@ class SingleOperator(ItemOperator[IntentT, ItemOutcome]):
         """Changes the item. Never raises ``OSError``."""
         ...
 
-    def _apply(self, items: Sequence[Item], intent: IntentT, stop: Callable[[], bool]) -> Sequence[ItemResult]:
-        return [self._change(items[0], intent, stop)]
-
-    def _outcome(self, intent: IntentT, results: Sequence[ItemResult]) -> ItemOutcome:
-        return ItemOutcome(results[0].outcome, results[0].reason)
+    def _apply(self, items: Sequence[Item], intent: IntentT, stop: Callable[[], bool]) -> EndedStep[ItemOutcome]:
+        result = self._change(items[0], intent, stop)
+        return EndedStep([result], ItemOutcome(result.outcome, result.reason))

@@ -29,9 +29,9 @@ from ...access import closed_words, quoted
 from ...journal.item_operator import (
     SingleOperator,
     Skipped,
-    changed,
     check_folder,
     folder_id,
+    may_have_changed,
     operation_record,
     outcome_of,
     why_not_undo,
@@ -492,7 +492,7 @@ class LockOperator(SingleOperator[LockRecord]):
             if logged.first.action is Action.UNDO:
                 why_not: str | None = "unlock removes it again"
             else:
-                why_not = why_not_undo(changed=logged.open or changed(logged), undone=undone, other=None)
+                why_not = why_not_undo(changed=may_have_changed(logged), undone=undone, other=None)
             words = "; ".join(one.words for one in items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
             if logged.open:
                 words += "; cut short: spooltop locks shows if it was removed"

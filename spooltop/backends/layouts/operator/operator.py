@@ -16,7 +16,7 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import BATCH, Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 
-from ...journal.item_operator import ItemOperator, Skipped, changed, outcome_of
+from ...journal.item_operator import EndedStep, ItemOperator, Skipped, changed, outcome_of
 from ...journal.log_store import FULL, STATE_DIR, LogFiles, PathLogs
 from ...journal.record_log import ItemOutcome, LoggedOperation
 from ...surroundings import Surroundings
@@ -175,7 +175,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
         messages = tuple(changes(number, _ref_of(item)) for number, item in enumerate(items, place))
         return LayoutIntent(plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, len(plan.items), messages)
 
-    def _apply(self, items: Sequence[Item], intent: LayoutIntent, stop: Callable[[], bool]) -> Sequence[ItemResult]:
+    def _apply(self, items: Sequence[Item], intent: LayoutIntent, stop: Callable[[], bool]) -> EndedStep[LayoutOutcome]:
         dirs = self._dirs
         assert dirs is not None  # only in a turn
         self._half_done = False
@@ -185,11 +185,14 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
                 break
             results.append(self._change(dirs, item, intent, changes, stop))
         outcome, why = outcome_of(dirs.sync_touched)
-        if outcome is Outcome.DONE:
-            return results
-        self._half_done = True  # the next operation finds out by looking
-        why = f"it may not survive a power loss: {why}"
-        return [one._replace(outcome=Outcome.FAILED, reason=why) if one.outcome is Outcome.DONE else one for one in results]
+        if outcome is not Outcome.DONE:
+            why = f"it may not survive a power loss: {why}"
+            results = [
+                one._replace(outcome=Outcome.FAILED, reason=why) if one.outcome is Outcome.DONE else one for one in results
+            ]
+        if self._half_done or outcome is not Outcome.DONE:  # the next operation finds out by looking
+            return EndedStep(results, None)
+        return EndedStep(results, _batch_outcome([ItemOutcome(one.outcome, one.reason) for one in results]))
 
     def _change(
         self, dirs: QueueDirs, item: Item, batch: LayoutIntent, changes: MessageChanges, stop: Callable[[], bool]
@@ -218,9 +221,6 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
         shown = shown_location(performer.message, self._layout.side_dir, self._path)
         became = shown if outcome is Outcome.DONE else ""
         return ItemResult(changes.id, item.row.name, outcome, reason or performer.remark, became)
-
-    def _outcome(self, intent: LayoutIntent, results: Sequence[ItemResult]) -> LayoutOutcome | None:
-        return None if self._half_done else _batch_outcome([ItemOutcome(one.outcome, one.reason) for one in results])
 
     def _prove_again(self, dirs: QueueDirs, item: Item) -> None:
         """Asks again if the holder is dead. Raises ``Skipped``."""

@@ -11,7 +11,7 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
 
-from ...journal.item_operator import Skipped, operation_record, why_not_undo
+from ...journal.item_operator import Skipped, may_have_changed, operation_record, why_not_undo
 from ...journal.record_log import ItemOutcome, LoggedOperation
 from ..definition import Layout
 from ..queue_dirs import QueueDirs, aside, in_queue, is_aside
@@ -41,11 +41,6 @@ def messages_of(logged: LoggedMessages) -> Iterator[LoggedMessage]:
     for step, (batch, outcome) in sorted(logged.steps.items()):
         for number, changes in enumerate(batch.items if outcome is None else batch.items[: outcome.tried]):
             yield LoggedMessage(step + number, changes, batch.at, None if outcome is None else outcome.at(number))
-
-
-def changed(logged: LoggedMessages) -> bool:
-    """True if a message was changed, or may have been."""
-    return any(outcome is None or outcome.changed for _, outcome in logged.steps.values())
 
 
 def stage_now(dirs: QueueDirs, intent: MessageChanges, at: float, *, ended: bool, latest: bool) -> tuple[int, bool] | None:
@@ -145,7 +140,7 @@ def entries(
         outcomes = [one.outcome.outcome for one in messages if one.outcome is not None]
         deletes = all(change.verb is Verb.DELETE for one in messages for change in one.changes.changes)
         undone = undone_by.get(logged.operation)
-        why_not = why_not_undo(changed=changed(logged), undone=undone, other="deleted permanently" if deletes else None)
+        why_not = why_not_undo(changed=may_have_changed(logged), undone=undone, other="deleted permanently" if deletes else None)
         words = ""
         if logged.open:
             first, *more = [escape(one.changes.id) for one in messages if one.outcome is None]

@@ -137,7 +137,8 @@ class Changed(NamedTuple):
 
 
 class BatchIntent(Intent, frozen=True):
-    """The intent to make some changes in one step of the server. ``count`` are in the whole operation."""
+    """The intent to make some changes in one step of the server. ``count`` are in the whole operation; the step is the place of
+    the first."""
 
     count: Number
     changes: tuple[StreamChange, ...]
@@ -148,11 +149,22 @@ class BatchIntent(Intent, frozen=True):
         return replace(self, changes=tuple(map(journaled, self.changes)))
 
 
-LoggedChanges: TypeAlias = "LoggedOperation[BatchIntent, tuple[Changed, ...]]"
+class BatchChanged(Struct, frozen=True):
+    """The ``outcomes`` of the changes of a batch."""
+
+    outcomes: tuple[Changed, ...]
+
+    @property
+    def changed(self) -> bool:
+        """True if one of them was made."""
+        return any(one.outcome is Outcome.DONE for one in self.outcomes)
+
+
+LoggedChanges: TypeAlias = "LoggedOperation[BatchIntent, BatchChanged]"
 """All that the journal holds of one operation on a group."""
 
-BATCHES: RecordType[BatchIntent, tuple[Changed, ...]] = RecordType(
-    "messages", "the journal", "batch", lambda value: convert(unescaped(value), BatchIntent).journaled(),
-    lambda value: convert(unescaped(value).get("outcomes"), tuple[Changed, ...]),
-)
+BATCHES = RecordType(
+    "messages", "the journal", "first", lambda value: convert(unescaped(value), BatchIntent).journaled(),
+    lambda value: convert(unescaped(value), BatchChanged),
+)  # fmt: skip
 """The record type of the journal of a group."""

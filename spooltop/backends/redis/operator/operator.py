@@ -10,19 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from spooltop.errors import AuditFailed, Refused, SpooltopError, Unavailable, Unreadable
+from spooltop.errors import SpooltopError, Unavailable
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
-from spooltop.model.operations.results import AuditLog
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 
-from ...access import user_name
-from ...journal.item_operator import newest_records, operation_record, undone_operations, undos_of, why_not_undo
-from ...journal.log_store import AUDIT, STATE_DIR, LogFiles, LogStore, StateLogs, audit_logs
-from ...journal.record_log import RecordLog, encode_intent, encode_result, write_failed
+from ...journal.item_operator import EndedStep, ItemOperator, may_have_changed, operation_record, why_not_undo
+from ...journal.log_store import STATE_DIR, LogFiles, LogStore, StateLogs
 from ..client import Endpoint
 from ..stream_names import StreamNames
 from ..streams.look import Looker
@@ -31,6 +28,7 @@ from ..streams.verdicts import JudgedMember, PidJudge, judged_consumers
 from .changes import (
     BATCHES,
     LEAVES,
+    BatchChanged,
     BatchIntent,
     Changed,
     LoggedChanges,
@@ -61,13 +59,6 @@ class Reversal(Struct, frozen=True):
         return self if self.change is None else replace(self, change=replace(self.change, to="copy"))
 
 
-def changed(logged: LoggedChanges) -> bool:
-    """True if something was changed, or may have been."""
-    return any(
-        outcomes is None or any(one.outcome is Outcome.DONE for one in outcomes) for _, outcomes in logged.steps.values()
-    )
-
-
 def reversals(
     logged: LoggedChanges, settled: Mapping[int, Sequence[Changed]], undos: Sequence[LoggedChanges]
 ) -> tuple[list[Reversal], int]:
@@ -76,7 +67,8 @@ def reversals(
     over = {place for undo in undos for step in undo.steps.values() for place in _reversed_by(*step)}
     found: list[Reversal] = []
     for step, (intent, outcomes) in sorted(logged.steps.items()):
-        for place, (change, one) in enumerate(zip(intent.changes, outcomes or settled.get(step, ()), strict=False)):
+        known = settled.get(step, ()) if outcomes is None else outcomes.outcomes
+        for place, (change, one) in enumerate(zip(intent.changes, known, strict=False)):
             if one.outcome is not Outcome.DONE or (step, place) in over:
                 continue
             back = inverse(change, one.became)
@@ -87,8 +79,8 @@ def reversals(
     return found, len(over)
 
 
-def _reversed_by(intent: BatchIntent, outcomes: Sequence[Changed] | None) -> list[tuple[int, int]]:
-    pairs = zip(intent.reverses, outcomes or (), strict=False)
+def _reversed_by(intent: BatchIntent, outcome: BatchChanged | None) -> list[tuple[int, int]]:
+    pairs = zip(intent.reverses, () if outcome is None else outcome.outcomes, strict=False)
     return [place for place, one in pairs if one.outcome is Outcome.DONE]
 
 
@@ -106,14 +98,14 @@ def entries(operations: Mapping[str, LoggedChanges], undone_by: Mapping[str, str
     """The entries of ``operations`` in the list of operations."""
     records = []
     for logged in operations.values():
-        outcomes = [one.outcome for _, found in logged.steps.values() for one in found or ()]
+        outcomes = [one.outcome for _, found in logged.steps.values() if found is not None for one in found.outcomes]
         verbs = {change.verb for intent, _ in logged.steps.values() for change in intent.changes}
         other = "nothing of it can be reversed" if verbs and verbs <= LEAVES else None
         undone = undone_by.get(logged.operation)
         records.append(
             operation_record(
                 logged, outcomes, count=logged.first.count, unfinished=logged.open, undone=undone,
-                why_not=why_not_undo(changed=changed(logged), undone=undone, other=other), words=_words(logged),
+                why_not=why_not_undo(changed=may_have_changed(logged), undone=undone, other=other), words=_words(logged),
             )
         )  # fmt: skip
     return records
@@ -133,35 +125,28 @@ def _words(logged: LoggedChanges) -> str:
 
 AT_ONCE = 25
 """Changes in one step of the server, which answers nobody else meanwhile: some 40 µs each."""
-_TICK = 0.2
 
 
-class StreamOperator:
+class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
     """Implements ``model.protocols.Operator`` for the group ``names.group``. ``store`` keeps the journal and the audit log
     on this machine: a stream can be trimmed by others. ``judge`` judges consumers; ``read_only`` says why nothing may be
     changed."""
+
+    at_once = AT_ONCE
 
     def __init__(
         self, server: OperatorConnection, names: StreamNames, store: LogStore, judge: Judge, clock: Callable[[], float],
         read_only: str | None,
     ) -> None:  # fmt: skip
+        super().__init__(server.address, store, BATCHES, clock=clock, read_only=read_only)
         self._server = server
         self._names = names
-        self._store = store
-        self._log = RecordLog(store, BATCHES)
         self._rows = GroupRows(server, names, judge)
-        self._clock = clock
-        self._read_only = read_only
-        self._user = user_name(os.geteuid())
         self._sender = StepSender(server, names)
-        self._performed: set[str] = set()
 
     def capabilities(self) -> Capabilities:
         """Returns what may be done, asked of the server."""
         return Capabilities.nothing(self._read_only) if self._read_only is not None else can_change(self._server, self._names)
-
-    def why_not(self, action: Action) -> str | None:
-        return self.capabilities().why_not(action)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
@@ -183,60 +168,40 @@ class StreamOperator:
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
         """Raises ``Refused`` for what was performed already and on a replica, ``AuditFailed``, and what the server refuses: then
         that batch was not done. What was sent and not answered is in the results, and raises ``Unavailable`` after them."""
-        if plan.operation in self._performed:
-            what = f"operation {plan.operation} was performed already"
-            raise Refused(what, path=self._server.address, advice="make a new plan")
-        self._performed.add(plan.operation)
         check_master(self._server)
         if plan.undoes is not None:
             self._settle(plan.undoes)
-        at_once = AT_ONCE if plan.rate is None else max(1, min(AT_ONCE, int(plan.rate)))
-        for step, start in enumerate(range(0, plan.count, at_once)):
-            if stop():
-                break
-            items = plan.items[start : start + at_once]
-            results, error = self._batch(plan, step, start, items, min(at_once, plan.count - start))
-            yield results
-            if error is not None:
-                raise error
-            if plan.rate is not None and start + at_once < plan.count:
-                self._pause(len(results) / plan.rate, stop)
+        yield from super().perform(plan, stop)
         self._sender.ended(plan.operation)
 
-    def _batch(
-        self, plan: Plan, step: int, start: int, items: Sequence[Item], count: int
-    ) -> tuple[list[ItemResult], SpooltopError | None]:
+    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> BatchIntent:
         if plan.action is Action.INJECT:
-            changes = put_changes(plan.options, start + 1, start + count, self._clock)
+            changes = put_changes(plan.options, place + 1, min(place + self._at_once(plan), plan.count), self._clock)
         else:
             changes = [change_of(item) for item in items]
         reverses = tuple(one.reverses for one in changes if one.reverses is not None)
-        intent = BatchIntent(
-            plan.operation, step, plan.action, self._clock(), self._user, plan.undoes, plan.count, tuple(changes), reverses
+        return BatchIntent(
+            plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, plan.count, tuple(changes), reverses
         )
-        unlogged = self._log.begin(plan, encode_intent(intent.journaled(), BATCHES))
+
+    def _recorded(self, intent: BatchIntent) -> BatchIntent:
+        return intent.journaled()
+
+    def _apply(self, items: Sequence[Item], intent: BatchIntent, stop: Callable[[], bool]) -> EndedStep[BatchChanged]:
+        count = len(intent.changes)
         try:
             outcomes = self._sender.perform(intent)
         except SpooltopError as error:
             if isinstance(error, Unavailable) and error.answer_lost:
                 why = f"sent, and not answered: it is unknown if it was done; spooltop undo finds out: {error.what}"
-                return _results(changes, items, [Changed(Outcome.FAILED, why)] * len(changes)), error
-            if not unlogged:
-                failed = (Changed(Outcome.FAILED, error.what),) * len(changes)
-                self._log.append(encode_result(intent, {"outcomes": failed}, BATCHES, self._clock()))
-            raise
-        if unlogged:
-            return _results(changes, items, [one._replace(reason=one.reason or unlogged) for one in outcomes]), None
-        try:
-            self._log.append(encode_result(intent, {"outcomes": outcomes}, BATCHES, self._clock()))
-        except AuditFailed as error:
-            return _results(changes, items, outcomes), None if plan.works_when_full and error.full else error
-        return _results(changes, items, outcomes), None
+                return EndedStep(_results(intent.changes, items, [Changed(Outcome.FAILED, why)] * count), None, error)
+            return EndedStep((), BatchChanged((Changed(Outcome.FAILED, error.what),) * count), error)
+        return EndedStep(_results(intent.changes, items, outcomes), BatchChanged(outcomes))
 
-    def _pause(self, seconds: float, stop: Callable[[], bool]) -> None:
-        while seconds > 0 and not stop():
-            time.sleep(min(_TICK, seconds))
-            seconds -= _TICK
+    def _records(
+        self, operations: Mapping[str, LoggedChanges], undone_by: Mapping[str, str]
+    ) -> list[OperationRecord]:
+        return entries(operations, undone_by)
 
     # Undo
 
@@ -246,7 +211,7 @@ class StreamOperator:
         if logged is None:
             return
         for step, outcomes in self._cut_off(logged, look=False).items():
-            self._log.append(encode_result(logged.steps[step][0], {"outcomes": outcomes}, BATCHES, self._clock()))
+            self._log_result(logged.steps[step][0], BatchChanged(outcomes))
 
     def _cut_off(self, logged: LoggedChanges, *, look: bool) -> dict[int, tuple[Changed, ...]]:
         open_steps = {step: intent for step, (intent, outcomes) in logged.steps.items() if outcomes is None}
@@ -294,7 +259,7 @@ class StreamOperator:
         """The undo with what is known by now of its batches that were cut off."""
         if undo.open:
             for step, outcomes in self._cut_off(undo, look=True).items():
-                undo.steps[step] = undo.steps[step][0], outcomes
+                undo.steps[step] = undo.steps[step][0], BatchChanged(outcomes)
         return undo
 
     def _undo_of_one(self, change: StreamChange, now: float) -> Candidates:
@@ -313,32 +278,6 @@ class StreamOperator:
         changes = [replace(one.change, data=b"force" if force else b"") for one in some if one.change is not None]
         answers = iter(self._sender.tried(changes) if changes else ())
         return [next(answers) if one.change is not None else Changed(Outcome.SKIPPED, one.why) for one in some]
-
-    def _logged(self, operation: str) -> tuple[LoggedChanges | None, list[LoggedChanges], tuple[str, ...]]:
-        """The operation that is to be undone, None if there is none; those that undo it; and notes for the plan."""
-        operations, problems = self._log.read(begins=operation)
-        logged = operations.get(operation)
-        missing = (f"no operation {operation} in the journal",) if logged is None else ()
-        return logged, undos_of(operations).get(operation, []), (*missing, *problems)
-
-    # Logs
-
-    def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
-        operations = self._log.read(progress, begins=begins, most=most)[0]
-        return newest_records(entries(operations, undone_operations(operations, changed)), begins=begins, most=most)
-
-    def audit(self, line: bytes, *, sync: bool = True) -> None:
-        try:
-            self._store.append(AUDIT, line, sync=sync)
-        except OSError as error:
-            raise write_failed(self._store, BATCHES.name, error) from error
-
-    def audit_logs(self, operation: str) -> list[AuditLog]:
-        """Raises ``Unreadable``."""
-        try:
-            return audit_logs(self._store, operation)
-        except OSError as error:
-            raise Unreadable(f"the audit log cannot be read: {error.strerror}", path=self._server.address) from error
 
     def close(self) -> None:
         self._server.close()

@@ -300,7 +300,7 @@ for at = 7, #ARGV, 10 do
   if outcome == 'done' and one.verb == 'hand' then handed[#handed + 1] = one.id end
 end
 if not dry then
-  redis.pcall('XADD', audit, 'MAXLEN', '~', 100000, '*', 'operation', operation, 'batch', step, 'action', action, 'user', user,
+  redis.pcall('XADD', audit, 'MAXLEN', '~', 100000, '*', 'operation', operation, 'first', step, 'action', action, 'user', user,
     'group', group, 'done', #ids, 'of', (#ARGV - 6) / 10, 'ids', table.concat(ids, ' '), 'handed', table.concat(handed, ' '))
   redis.pcall('SET', marker, step .. ' ' .. cjson.encode(out), 'EX', kept)
 end
