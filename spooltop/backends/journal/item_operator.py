@@ -220,7 +220,8 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
 
     @abstractmethod
     def _apply(self, items: Sequence[Item], intent: IntentT, stop: Callable[[], bool]) -> EndedStep[ResultT]:
-        """Changes the items of a step, the first at least, and ends early where ``stop`` says so. Never raises ``OSError``."""
+        """Changes the items of a step, the first at least, and ends early where ``stop`` says so or it takes long: the next step
+        begins with the others. Never raises ``OSError``."""
         ...
 
     def _recorded(self, intent: IntentT) -> IntentT:
@@ -242,16 +243,18 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
             raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
         self._performed.add(plan.operation)
         at_once = self._at_once(plan)
-        for place in range(0, plan.count, at_once):
-            if stop():
-                return
+        place = 0
+        while place < plan.count and not stop():
             with self._turn(plan, stop):
                 results, error = self._step(plan, place, plan.items[place : place + at_once], stop)
             if results:
                 yield results
             if error is not None:
                 raise error
-            if plan.rate is not None and place + at_once < plan.count:
+            if not results:
+                return
+            place += len(results)
+            if plan.rate is not None and place < plan.count:
                 self._pause(len(results) / plan.rate, stop)
 
     def _at_once(self, plan: Plan) -> int:

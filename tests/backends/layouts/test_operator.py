@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from spooltop.backends.layouts.operator.operator import LayoutOperator
 from spooltop.errors import Refused
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome
@@ -156,6 +158,20 @@ def test_a_batch_that_is_stopped_has_no_messages_that_were_not_reached(jobs: Lay
         undo = control.plan(Action.UNDO, Selection(), options={"undoes": record.operation})
     assert (outcomes(result), result.untried) == ([("done", "")], 1)
     assert (record.count, record.done, record.open, len(undo.items)) == (2, 1, False, 1)
+
+
+def test_a_step_that_takes_long_ends_and_the_next_goes_on(jobs: LayoutWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count(0.0, 2.0)
+    monkeypatch.setitem(LayoutOperator.__init__.__kwdefaults__, "monotonic", lambda: next(seconds))
+    with jobs.control() as control:
+        result = control.apply(control.plan(Action.HOLD, NEW))
+        [record] = control.operations()
+        undo = control.plan(Action.UNDO, Selection(), options={"undoes": record.operation})
+    lines = (jobs.path / ".spooltop/messages.jsonl").read_text().replace("\0", "").splitlines()
+    steps = [(line["line"], line["first"], line.get("tried")) for line in map(json.loads, lines)]
+    assert steps == [("intent", 0, None), ("result", 0, 1), ("intent", 1, None), ("result", 1, 1)]
+    assert outcomes(result) == [("done", "")] * 2
+    assert (record.count, record.done, record.open, len(undo.items)) == (2, 2, False, 2)
 
 
 @pytest.mark.parametrize("spoilt", [{"user": 7}, {"user": None}, {"action": 7}, {"time": "now"}, {"time": 1e12}, {"time": -1}])

@@ -52,6 +52,8 @@ class QueueLogs(PathLogs):
 
 PATIENCE = 10.0
 """Seconds that a change waits for a lock; after that nothing is changed."""
+_STEP_ENDS = 1.0
+"""Seconds after which a step ends, so that who waits for the lock of a program sees how far it came, and others get a turn."""
 _FRESH = 1.0
 """Seconds for which the proof that holders are dead is not asked again."""
 
@@ -180,8 +182,10 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
         assert dirs is not None  # only in a turn
         self._half_done = False
         results: list[ItemResult] = []
+        until = self._monotonic() + _STEP_ENDS
         for item, changes in zip(items, intent.items, strict=True):
-            if results and stop():
+            # Of a step that stays open nobody knows how far it came: its messages must not be in the next one as well.
+            if results and (stop() or (self._monotonic() > until and not self._half_done)):
                 break
             results.append(self._change(dirs, item, intent, changes, stop))
         outcome, why = outcome_of(dirs.sync_touched)
@@ -190,6 +194,8 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
             results = [
                 one._replace(outcome=Outcome.FAILED, reason=why) if one.outcome is Outcome.DONE else one for one in results
             ]
+            left = zip(items[len(results) :], intent.items[len(results) :], strict=True)
+            results += [ItemResult(changes.id, item.row.name, Outcome.SKIPPED, "not reached") for item, changes in left]
         if self._half_done or outcome is not Outcome.DONE:  # the next operation finds out by looking
             return EndedStep(results, None)
         return EndedStep(results, _batch_outcome([ItemOutcome(one.outcome, one.reason) for one in results]))
