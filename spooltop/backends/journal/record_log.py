@@ -161,7 +161,7 @@ def encode_intent(intent: Intent, kind: RecordType[Any, Any]) -> bytes:
 
 
 def encode_result(intent: Intent, result: object, kind: RecordType[Any, Any], at: float) -> bytes:
-    """The result line of the step that ``intent`` announced, with the members of ``result``: a struct or a mapping."""
+    """The result line of the step that ``intent`` announced, with the members of the struct ``result``."""
     return _encode("result", intent.operation, intent.step, {"time": at, **to_builtins(result, str_keys=True)}, kind)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -317,13 +317,11 @@ class QueueDirs(Closing):
     def sync_touched(self) -> None:
         """Syncs the directories in which names were made, then those that lost some, as far as they still exist. Raises
         ``OSError``."""
-        touched, self._touched = self._touched, {}
-        for folder in sorted(touched, key=lambda one: touched[one]):
-            try:
+        for folder in sorted(self._touched, key=lambda one: self._touched[one]):
+            with suppress(FileNotFoundError):  # removed since, with all that was in it
                 with self.parent(f"{folder}/." if folder not in ("", "/") else folder) as (at, _):
                     self.files.sync_dir(at)
-            except FileNotFoundError:
-                continue  # removed since, with all that was in it
+            del self._touched[folder]
 
     def status(self, location: str) -> os.stat_result | None:
         """The status of what lies there, of a link itself; None where nothing does. Raises ``OSError``."""

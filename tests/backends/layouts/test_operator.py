@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import itertools
 import json
@@ -11,10 +12,12 @@ import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spooltop.backends.layouts.operator.operator import LayoutOperator
+from spooltop.backends.layouts.operator.performer import Performer
 from spooltop.errors import Refused
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Confirm, Outcome
@@ -172,6 +175,21 @@ def test_a_step_that_takes_long_ends_and_the_next_goes_on(jobs: LayoutWorld, mon
     assert steps == [("intent", 0, None), ("result", 0, 1), ("intent", 1, None), ("result", 1, 1)]
     assert outcomes(result) == [("done", "")] * 2
     assert (record.count, record.done, record.open, len(undo.items)) == (2, 2, False, 2)
+
+
+def test_a_note_is_written_again_after_a_message_that_failed(jobs: LayoutWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The note went with the folder of the operation, in which nothing else was."""
+    move, calls = Performer._move_file, itertools.count()
+
+    def fails_once(performer: Performer, *args: Any) -> None:
+        if next(calls) == 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        move(performer, *args)
+
+    monkeypatch.setattr(Performer, "_move_file", fails_once)
+    _, result = jobs.do(Action.HOLD, NEW)
+    assert outcomes(result) == [("failed", os.strerror(errno.EIO)), ("done", "")]
+    assert len([path for path in jobs.path.parent.rglob("*") if path.name == ".meta"]) == 1
 
 
 @pytest.mark.parametrize("spoilt", [{"user": 7}, {"user": None}, {"action": 7}, {"time": "now"}, {"time": 1e12}, {"time": -1}])

@@ -87,10 +87,6 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
         self._monotonic = monotonic
         self._patience = patience
         self._dirs: QueueDirs | None = None
-        self._half_done = False
-        """True if a message of the batch was left between two states."""
-        self._noted: set[str] = set()
-        """Locations of the notes that this operation has written."""
         self._looked_after: set[str] = set()
         self._finished: dict[str, str] = {}
         """Messages that were finished before the plan began, and why, by location."""
@@ -180,14 +176,18 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
     def _apply(self, items: Sequence[Item], intent: LayoutIntent, stop: Callable[[], bool]) -> EndedStep[LayoutOutcome]:
         dirs = self._dirs
         assert dirs is not None  # only in a turn
-        self._half_done = False
         results: list[ItemResult] = []
+        half_done = False
         until = self._monotonic() + _STEP_ENDS
         for item, changes in zip(items, intent.items, strict=True):
             # Of a step that stays open nobody knows how far it came: its messages must not be in the next one as well.
-            if results and (stop() or (self._monotonic() > until and not self._half_done)):
+            if results and (stop() or (self._monotonic() > until and not half_done)):
                 break
-            results.append(self._change(dirs, item, intent, changes, stop))
+            try:
+                results.append(self._change(dirs, item, intent, changes, stop))
+            except HalfDone as error:
+                half_done = True
+                results.append(ItemResult(changes.id, item.row.name, Outcome.FAILED, str(error)))
         outcome, why = outcome_of(dirs.sync_touched)
         if outcome is not Outcome.DONE:
             why = f"it may not survive a power loss: {why}"
@@ -196,13 +196,14 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
             ]
             left = zip(items[len(results) :], intent.items[len(results) :], strict=True)
             results += [ItemResult(changes.id, item.row.name, Outcome.SKIPPED, "not reached") for item, changes in left]
-        if self._half_done or outcome is not Outcome.DONE:  # the next operation finds out by looking
+        if half_done or outcome is not Outcome.DONE:  # the next operation finds out by looking
             return EndedStep(results, None)
         return EndedStep(results, _batch_outcome([ItemOutcome(one.outcome, one.reason) for one in results]))
 
     def _change(
         self, dirs: QueueDirs, item: Item, batch: LayoutIntent, changes: MessageChanges, stop: Callable[[], bool]
     ) -> ItemResult:
+        """Changes one message. Raises ``HalfDone``."""
         ref = _ref_of(item)
         performer = Performer(dirs, changes.pins, changes.message)
 
@@ -219,11 +220,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
                 self._note(dirs, batch, changes)
                 performer.run(changes.changes)
 
-        try:
-            outcome, reason = outcome_of(change)
-        except HalfDone as error:
-            self._half_done = True
-            return ItemResult(changes.id, item.row.name, Outcome.FAILED, str(error))
+        outcome, reason = outcome_of(change)
         shown = shown_location(performer.message, self._layout.side_dir, self._path)
         became = shown if outcome is Outcome.DONE else ""
         return ItemResult(changes.id, item.row.name, outcome, reason or performer.remark, became)
@@ -250,10 +247,9 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
             if change.verb is Verb.MOVE and is_aside(change.to):
                 box, operation, *_ = change.to.removeprefix(ASIDE).split("/")
                 location, content = aside(box, operation, META), encode_meta(batch.action.value, self._user, batch.at)
-                if location not in self._noted and dirs.status(location) is None:
+                if dirs.status(location) is None:
                     with dirs.parent(location, create=True) as (at, name):
                         publish_new(self._files, at, name, content, self._files.fstat(at))
-                self._noted.add(location)
                 return
 
     def _records(

@@ -452,6 +452,8 @@ class Performer:
                 if with_notes:
                     fd = self._files.open_dir(name, at)
                     try:
+                        if self._files.fstat(fd).st_nlink > 2:
+                            return False  # directories of other messages; some file systems count none, and are listed
                         notes = self._files.list(fd)
                         if all(META in note for note in notes):  # the note, and drafts of it that were cut off
                             for note in notes:

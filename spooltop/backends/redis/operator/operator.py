@@ -60,15 +60,15 @@ class Reversal(Struct, frozen=True):
 
 
 def reversals(
-    logged: LoggedChanges, settled: Mapping[int, Sequence[Changed]], undos: Sequence[LoggedChanges]
+    logged: LoggedChanges, settled: Mapping[int, BatchChanged], undos: Sequence[LoggedChanges]
 ) -> tuple[list[Reversal], int]:
     """Returns the changes that reverse ``logged``, the oldest first, and how many are reversed already by ``undos``. ``settled``
     are the outcomes of the batches that were cut off."""
     over = {place for undo in undos for step in undo.steps.values() for place in _reversed_by(*step)}
     found: list[Reversal] = []
-    for step, (intent, outcomes) in sorted(logged.steps.items()):
-        known = settled.get(step, ()) if outcomes is None else outcomes.outcomes
-        for place, (change, one) in enumerate(zip(intent.changes, known, strict=False)):
+    for step, (intent, outcome) in sorted(logged.steps.items()):
+        known = outcome or settled.get(step) or BatchChanged(())
+        for place, (change, one) in enumerate(zip(intent.changes, known.outcomes, strict=False)):
             if one.outcome is not Outcome.DONE or (step, place) in over:
                 continue
             back = inverse(change, one.became)
@@ -210,12 +210,12 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
         logged, _, _ = self._logged(operation)
         if logged is None:
             return
-        for step, outcomes in self._cut_off(logged, look=False).items():
-            self._log_result(logged.steps[step][0], BatchChanged(outcomes))
+        for step, outcome in self._cut_off(logged, look=False).items():
+            self._log_result(logged.steps[step][0], outcome)
 
-    def _cut_off(self, logged: LoggedChanges, *, look: bool) -> dict[int, tuple[Changed, ...]]:
+    def _cut_off(self, logged: LoggedChanges, *, look: bool) -> dict[int, BatchChanged]:
         open_steps = {step: intent for step, (intent, outcomes) in logged.steps.items() if outcomes is None}
-        return {step: self._sender.settled(intent, look=look) for step, intent in open_steps.items()}
+        return {step: BatchChanged(self._sender.settled(intent, look=look)) for step, intent in open_steps.items()}
 
     def _undo(self, undoes: str, *, force: bool, now: float, progress: Progress) -> Candidates:
         logged, undos, problems = self._logged(undoes)
@@ -258,8 +258,8 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
     def _as_settled(self, undo: LoggedChanges) -> LoggedChanges:
         """The undo with what is known by now of its batches that were cut off."""
         if undo.open:
-            for step, outcomes in self._cut_off(undo, look=True).items():
-                undo.steps[step] = undo.steps[step][0], BatchChanged(outcomes)
+            for step, outcome in self._cut_off(undo, look=True).items():
+                undo.steps[step] = undo.steps[step][0], outcome
         return undo
 
     def _undo_of_one(self, change: StreamChange, now: float) -> Candidates:
