@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Annotated, Literal, Self
@@ -22,12 +23,11 @@ from msgspec import Meta, Struct
 from msgspec.json import decode
 
 from spooltop.errors import AuditFailed, SpooltopError
-from spooltop.model.operations.plan import BATCH, Item, ItemResult, Outcome, Plan, item_columns
+from spooltop.model.operations.plan import BATCH, Item, ItemResult, Outcome, Plan, item_columns, others_of
 from spooltop.model.operations.results import (
     AuditLine,
     AuditLog,
     AuditTrail,
-    columns_of_results,
     encode_column,
     encode_line,
     encode_names,
@@ -93,7 +93,7 @@ def before_line(head: Mapping[str, Json], items: Sequence[Item]) -> bytes:
 
 def after_line(head: Mapping[str, Json], results: Sequence[ItemResult]) -> bytes:
     """Encodes the line after a change: the outcome of each item."""
-    ids, names, outcomes, reasons, became = columns_of_results(results)
+    ids, names, outcomes, reasons, became = zip(*results, strict=True) if results else ((),) * 5
     columns = {"outcomes": encode_column(outcomes), "reasons": encode_column(reasons)}
     if list(became) != list(names):
         columns["became"] = encode_names(became)
@@ -278,8 +278,9 @@ class OperationAudit:
         """Writes the line after a change: the outcome of each item."""
         tried, count = self._tried, self._plan.count
         head = {**self._head("after"), "tried": tried, "count": count}
-        outcomes = columns_of_results(batch).outcomes
-        counts = {str(outcome): outcomes.count(outcome) for outcome in Outcome}
+        others = Counter(one.outcome for one in others_of(batch).values())
+        done = len(batch) - others[Outcome.SKIPPED] - others[Outcome.FAILED]
+        counts = {str(outcome): done if outcome is Outcome.DONE else others[outcome] for outcome in Outcome}
         try:
             # Where more is announced at once, the sync of that line is this one's too.
             self._write(head, after_line(head, batch), counts, sync=not self._more())

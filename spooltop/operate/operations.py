@@ -11,15 +11,17 @@ import os
 import re
 import shlex
 import time
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import overload
 
 from msgspec.structs import replace
 
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, UsageError
 from spooltop.model.filters.selection import Selection
 from spooltop.model.look.observation import Observation
-from spooltop.model.operations.chunked import CHUNK, Chunked, Column, column_of, expand, pack
 from spooltop.model.operations.plan import (
     Confirm,
     Item,
@@ -32,9 +34,10 @@ from spooltop.model.operations.plan import (
     Result,
     boxes_of,
     item_columns,
+    others_of,
     verdicts_of,
 )
-from spooltop.model.operations.results import AuditLine, AuditTrail, Results, columns_of_results
+from spooltop.model.operations.results import AuditLine, AuditTrail
 from spooltop.model.protocols import Operator
 from spooltop.model.redact import Redactor
 from spooltop.model.target import full_name, has_scheme
@@ -283,44 +286,45 @@ def effect_of(plan: Plan) -> str:
     return f"It {one}" if plan.count == 1 else f"They {many}"
 
 
-# Outcomes of the items so far, packed, so that a million moved messages are not a million objects in memory.
+# Outcomes of the items so far: the batches as the operator gave them, which need not make a result of each item.
 
-class PackedResults(Chunked[ItemResult]):
+class ResultList(Sequence[ItemResult]):
     """Results in the order of their items."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.not_done = NotDone()
         self.reasons: Counter[str] = Counter()
         """Remarks on items that are done, with the number of items for each."""
+        self._batches: list[Sequence[ItemResult]] = []
+        self._ends: list[int] = []
 
     def add(self, batch: Sequence[ItemResult]) -> None:
-        """Adds a batch; items that can be computed again are not kept."""
-        _, _, outcomes, reasons, _ = columns_of_results(batch)
-        self.not_done.note(len(self), outcomes, reasons)
-        if any(reasons):
-            self.reasons.update(
-                [reason for reason, outcome in zip(reasons, outcomes, strict=True) if reason and outcome is Outcome.DONE]
-            )
-        if isinstance(batch, Results) and batch.again is not None and len(batch) == CHUNK and not self._open:
-            self._chunks.append(batch.again)
-            return
-        self._open = [*self._open, *batch]
-        while len(self._open) >= CHUNK:
-            whole, self._open = self._open[:CHUNK], self._open[CHUNK:]
-            self._chunks.append(_packed(whole))
+        start = len(self)
+        for place, result in others_of(batch).items():
+            self.not_done.note(start + place, result)
+            if result.outcome is Outcome.DONE and result.reason:
+                self.reasons[result.reason] += 1
+        self._batches.append(batch)
+        self._ends.append(start + len(batch))
 
-    def unpacked(self, packed: list[Column]) -> list[ItemResult]:
-        ids, names, outcomes, reasons, became = (expand(column, CHUNK) for column in packed)
-        return list(map(ItemResult, ids, names, map(_OUTCOME.__getitem__, outcomes), reasons, became))
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
 
+    @overload
+    def __getitem__(self, index: int) -> ItemResult: ...
 
-def _packed(chunk: Sequence[ItemResult]) -> bytes:
-    ids, names, outcomes, reasons, became = columns_of_results(chunk)
-    return pack([column_of(values) for values in (ids, names, [one.value for one in outcomes], reasons, became)])
+    @overload
+    def __getitem__(self, index: slice) -> list[ItemResult]: ...
 
+    def __getitem__(self, index: int | slice) -> ItemResult | list[ItemResult]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        number = bisect_right(self._ends, place)
+        return self._batches[number][place - self._ends[number]]
 
-_OUTCOME = {outcome.value: outcome for outcome in Outcome}
+    def __iter__(self) -> Iterator[ItemResult]:
+        return chain.from_iterable(self._batches)
 
 
 # Note about the consumers that would take requeued or released messages; the last line of such a plan.
@@ -493,7 +497,7 @@ class Operations:
         ``Result.notes``.
         """
         self._allowed(plan.action)
-        done = PackedResults()
+        done = ResultList()
         stopped = False
         options = self._shown(plan.options)
         audit = OperationAudit(
@@ -526,7 +530,7 @@ class Operations:
             action=plan.action,
             target=plan.target,
             finished_at=self._clock(),
-            items=done.as_list(),
+            items=done,
             stopped=stopped or untried > 0,
             untried=untried,
             undo=undo_words(self._path, plan.operation, self._flags) if can_undo else (),

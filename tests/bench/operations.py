@@ -11,17 +11,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from spooltop.backends.directory.journal import MOVES, BatchJournal, BatchOutcome, MoveColumns
+from spooltop.backends.directory.journal import MOVES, BatchOutcome, MoveIntent, MoveRun
 from spooltop.backends.journal.log_store import LogFiles, SpoolLogs
-from spooltop.backends.journal.record_log import RecordLog
+from spooltop.backends.journal.record_log import RecordLog, encode_intent, encode_result
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import BATCH, ItemResult, Plan
-from spooltop.model.vocabulary import Action, Box
+from spooltop.model.operations.plan import BATCH
+from spooltop.model.vocabulary import Action
 
 from .directories import arguments, kind
 from .operate import Run, fill
@@ -35,27 +33,14 @@ for path in sys.argv[1:]:
 """Program that reads files and does nothing with them."""
 
 
-class Held:
-    """A batch of messages that were held, which are claimed and gone since."""
-
-    def __init__(self, operation: str, numbers: range) -> None:
-        self._operation = operation
-        self._numbers = numbers
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def moves(self) -> Iterator[MoveColumns]:
-        names = [f"{1795222800000000 + n:016d}.P4290R{n * 0x9E3779B97F4A7C15 % 2**64:016x}.bench" for n in self._numbers]
-        inos = [7_000_000 + number for number in self._numbers]
-        ctimes = [1795222800_000000000 + number * 31_337 for number in self._numbers]
-        count = len(names)
-        yield MoveColumns(
-            (Box.NEW, ""), (Box.HELD, self._operation), None, names, names, inos, [1024] * count, ctimes, [None] * count
-        )
-
-    def results(self, outcome: BatchOutcome) -> Sequence[ItemResult]:
-        return ()
+def held(operation: str, count: int, numbers: range) -> MoveIntent:
+    """The intent of a batch of messages that were held, which are claimed and gone since."""
+    names = [f"{1795222800000000 + n:016d}.P4290R{n * 0x9E3779B97F4A7C15 % 2**64:016x}.bench" for n in numbers]
+    inos = [7_000_000 + number for number in numbers]
+    ctimes = [1795222800_000000000 + number * 31_337 for number in numbers]
+    sizes, tokens = [1024] * len(names), [None] * len(names)
+    run = MoveRun.of("new", f"held/{operation}", names, names, inos, sizes, ctimes, tokens)
+    return MoveIntent(operation, numbers.start, Action.HOLD, 1.8e9, "bench", None, count, False, [run])
 
 
 def write_journal(path: Path, size: int, messages: int) -> int:
@@ -65,11 +50,11 @@ def write_journal(path: Path, size: int, messages: int) -> int:
         log = RecordLog(logs, MOVES)
         while written < size:
             operation = f"{operations:010x}"
-            plan = Plan(operation, Action.HOLD, str(path), 1.8e9, Selection(), items=range(messages))  # type: ignore[arg-type]
-            parts = (range(start, min(start + BATCH, messages)) for start in range(0, messages, BATCH))
-            journal = BatchJournal(plan, log, lambda: 1.8e9, "bench")
-            for _ in journal.perform((Held(operation, part) for part in parts), lambda batch: BatchOutcome(len(batch), {})):
-                pass
+            for start in range(0, messages, BATCH):
+                part = range(start, min(start + BATCH, messages))
+                intent = held(operation, messages, part)
+                log.append(encode_intent(intent, MOVES), sync=False)
+                log.append(encode_result(intent, BatchOutcome(tried=len(part), others=[]), MOVES, 1.8e9), sync=False)
             operations += 1
             if operations % 256 == 0 or messages >= BATCH:
                 written = sum(file.stat().st_size for file in parts_of(path))

@@ -122,5 +122,5 @@ def test_a_log_that_is_cut_off_or_a_link_is_told_and_not_followed(spool: Path, t
         (tmp_path / "other").write_bytes(whole)
         log.unlink()
         log.symlink_to(tmp_path / "other")
-        with pytest.raises(Unreadable, match="cannot be accessed"):
+        with pytest.raises(Unreadable, match="cannot be read"):
             control.audit(result.operation)

@@ -23,8 +23,8 @@ FOREIGN = ("job", "job2")
 GONE = (1 << 22) - 1
 """A pid that no process has."""
 FORGED = (
-    b"null", b"[" * 2000, b'{"schema":1}', b'{"schema":1,"line":"intent","operation":"../../x","action":"purge","batch":0}',
-    b'{"schema":1,"line":"result","operation":"ffffffffff","batch":0,"outcomes":{}}',
+    b"null", b"[" * 2000, b'{"schema":1}', b'{"schema":1,"line":"intent","operation":"../../x","action":"purge","first":0}',
+    b'{"schema":1,"line":"result","operation":"ffffffffff","first":0,"outcomes":{}}',
 )  # fmt: skip
 SLACK = 500_000_000
 """Nanoseconds within which a message that left and came back may count as one that stayed."""

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from spooltop.backends.directory.liveness.claim_liveness import JudgedClaim
 from spooltop.backends.directory.operator.operator import DirectoryOperator
-from spooltop.backends.directory.operator.planning import Judged
 from spooltop.backends.directory.world import OpenOptions, System
 from spooltop.backends.journal.log_store import LogFiles
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.operations.chunked import CHUNK
+from spooltop.model.operations.plan import BATCH
 from spooltop.model.vocabulary import Box, Verdict
 from spooltop.operate.operations import Operations
 
@@ -31,14 +31,13 @@ class DeskNames:
         return len(self.listed)
 
     def __iter__(self) -> Iterator[list[str]]:
-        return (self.listed[start : start + CHUNK] for start in range(0, len(self.listed), CHUNK))
+        return (self.listed[start : start + BATCH] for start in range(0, len(self.listed), BATCH))
 
     def unordered(self) -> Iterator[list[str]]:
         return iter(self)
 
-    def judge(self, names: Sequence[str], tails: Sequence[str]) -> Judged:
-        verdicts, evidence = zip(*map(self.judged, names), strict=True)
-        return Judged([None if one is None else one.value for one in verdicts], list(evidence))
+    def judge(self, names: Sequence[str], tails: Sequence[str]) -> list[JudgedClaim]:
+        return [JudgedClaim(*self.judged(name), None) for name in names]
 
 
 @dataclass

@@ -269,7 +269,7 @@ async def test_a_plan_and_a_result_of_a_million_are_drawn_by_those_that_are_seen
     """They are drawn at each key and each look: otherwise the screen would freeze for seconds."""
     items = Counted(Item(claim(1), ("cur", 1)))
     results = Counted(ItemResult("id", "id", Outcome.DONE))
-    results.not_done.note(500_000, [Outcome.DONE, Outcome.SKIPPED], ["", "gone"])
+    results.not_done.note(500_001, ItemResult("id", "id", Outcome.SKIPPED, "gone"))
 
     class Million(FakeControl):
         def plan(self, *asked: Any, **more: Any) -> Plan:

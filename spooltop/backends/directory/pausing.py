@@ -200,7 +200,10 @@ class PauseOperator(SingleOperator[PauseIntent]):
         return ItemResult(item.row.id, item.row.name, outcome, reason, item.row.name if outcome is Outcome.DONE else "")
 
     def _records(
-        self, operations: Mapping[str, LoggedOperation[PauseIntent, ItemOutcome]], undone_by: Mapping[str, str]
+        self,
+        operations: Mapping[str, LoggedOperation[PauseIntent, ItemOutcome]],
+        undone_by: Mapping[str, str],
+        progress: Progress,
     ) -> list[OperationRecord]:
         now: Pause | None = None
         if operations:

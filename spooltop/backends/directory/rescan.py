@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
@@ -20,16 +20,15 @@ from msgspec.structs import replace
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
 from spooltop.model.look.observation import Observation
-from spooltop.model.operations.chunked import CHUNK, columns_of
-from spooltop.model.operations.plan import Progress
+from spooltop.model.operations.plan import BATCH, Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Verdict
 
 from .events.flow import FlowCounter, changed_at
 from .listing import by_column, time_of
-from .liveness.claim_liveness import JudgedClaim, TestedTokens
+from .liveness.claim_liveness import NOT_JUDGED, JudgedClaim, TestedTokens
 from .locks.lock_files import LockTableCache
-from .operator.planning import BoxNames, Judged
+from .operator.planning import BoxNames, Judge
 from .row_judge import RowJudge
 from .scan.boxes import why_closed
 from .scan.scan import BoxScan, PackedNames, generation_of, scan_box
@@ -37,7 +36,7 @@ from .scan.set_aside import StagingScanner
 from .storage.open_spool import OpenSpool
 from .world import OpenOptions, System
 
-_PICKED = 16 * CHUNK
+_PICKED = 16 * BATCH
 """Names that are picked at a time: in the order of the directory, they may be far apart."""
 _FOR_THE_NOTE = 1_000
 """Claims that are judged to say who is at work."""
@@ -80,7 +79,7 @@ class FreshLook:
             assert order is not None  # it was not broken off
             places = order.places(reverse=False)
             if box is Box.NEW:
-                return _Names(scan.names, places, lambda names, tails: Judged())
+                return _Names(scan.names, places, lambda names, tails: [NOT_JUDGED] * len(names))
             self._claims = _shortened(scan)
             parts = {part[:32] for _, chunk in scan.names.chunks() for part in chunk.decode("latin-1").split(",c=")}
             tokens = set(filter(_TOKEN.fullmatch, parts))
@@ -127,11 +126,10 @@ class FreshLook:
             return known
         return _shortened(scan_box(dirs.cur, sizes=False))
 
-    def _judged(self, tested: TestedTokens, names: Sequence[str], tails: Sequence[str]) -> Judged:
+    def _judged(self, tested: TestedTokens, names: Sequence[str], tails: Sequence[str]) -> Sequence[JudgedClaim]:
         with self._one_at_a_time:
             dirs = self._opened(Box.CUR)
-            found = self._judge.judge_names(dirs, self._spool.mount(dirs), names, tails, tested)
-        return _columns(found)
+            return self._judge.judge_names(dirs, self._spool.mount(dirs), names, tails, tested)
 
     def _opened(self, box: Box) -> SpoolDirs:
         try:
@@ -154,7 +152,7 @@ def _shortened(scan: BoxScan) -> BoxScan:
 class _Names:
     """The names of a box in the order of ``places``, each read from the packed names when its turn comes."""
 
-    def __init__(self, names: PackedNames, places: array[int], judge: Callable[[Sequence[str], Sequence[str]], Judged]) -> None:
+    def __init__(self, names: PackedNames, places: array[int], judge: Judge) -> None:
         self._names = names
         self._places = places
         self.judge = judge
@@ -168,8 +166,8 @@ class _Names:
     def __iter__(self) -> Iterator[list[str]]:
         for start in range(0, len(self._places), _PICKED):
             names = self._names.pick(self._places[start : start + _PICKED])
-            for first in range(0, len(names), CHUNK):
-                yield names[first : first + CHUNK]
+            for first in range(0, len(names), BATCH):
+                yield names[first : first + BATCH]
 
 
 class _Files:
@@ -187,12 +185,7 @@ class _Files:
 
     def __iter__(self) -> Iterator[list[str]]:
         names = list(self._rows)
-        return (names[start : start + CHUNK] for start in range(0, len(names), CHUNK))
+        return (names[start : start + BATCH] for start in range(0, len(names), BATCH))
 
-    def judge(self, names: Sequence[str], tails: Sequence[str]) -> Judged:
-        return _columns([JudgedClaim.of(self._rows[name]) for name in names])
-
-
-def _columns(judged: Sequence[JudgedClaim]) -> Judged:
-    verdict, evidence, owner = columns_of(judged)
-    return Judged(verdict, evidence, owner)
+    def judge(self, names: Sequence[str], tails: Sequence[str]) -> Sequence[JudgedClaim]:
+        return [JudgedClaim.of(self._rows[name]) for name in names]

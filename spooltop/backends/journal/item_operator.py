@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
@@ -177,9 +178,12 @@ class EndedStep(NamedTuple, Generic[ResultT]):
 class ItemOperator(ABC, Generic[IntentT, ResultT]):
     """Implements ``model.protocols.Operator`` on the items of one record ``kind``, ``at_once`` of them in a step at most. A
     subclass pins the items, changes those of a step, and says which of its operations can be undone. ``path`` is named in errors;
-    ``read_only`` says why nothing may be changed; ``user`` None: who runs this. ``wait`` sleeps some seconds."""
+    ``read_only`` says why nothing may be changed; ``user`` None: who runs this. ``wait`` sleeps some seconds; ``ended``
+    as for ``NextPart``."""
 
     at_once = 1
+    needs_log = False
+    """True where the list of operations fails if the log cannot be read, rather than leave its operations out."""
 
     def __init__(
         self,
@@ -191,11 +195,12 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         read_only: str | None = None,
         user: str | None = None,
         wait: Callable[[float], None] = time.sleep,
+        ended: Callable[[Sequence[str]], Iterable[str]] = lambda parts: (),
     ) -> None:
         self._path = path
         self._store = store
         self._kind = kind
-        self._log = RecordLog(store, kind)
+        self._log = RecordLog(store, kind, ended)
         self._clock = clock
         self._read_only = read_only
         self._user = user if user is not None else user_name(os.geteuid())
@@ -224,16 +229,23 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         begins with the others. Never raises ``OSError``."""
         ...
 
-    def _recorded(self, intent: IntentT) -> IntentT:
+    def _items(self, plan: Plan, place: int, at_most: int) -> Sequence[Item]:
+        """The items of the step that begins at ``place``."""
+        return plan.items[place : place + at_most]
+
+    def _recorded(self, intent: IntentT) -> Intent:
         """The intent as its line holds it."""
         return intent
 
     @abstractmethod
     def _records(
-        self, operations: Mapping[str, LoggedOperation[IntentT, ResultT]], undone_by: Mapping[str, str]
+        self,
+        operations: Mapping[str, LoggedOperation[IntentT, ResultT]],
+        undone_by: Mapping[str, str],
+        progress: Progress,
     ) -> list[OperationRecord]:
         """The entries of ``operations`` in the list of operations, in their order. ``undone_by``: operation → the one that undid
-        it."""
+        it. Raises ``Stopped``."""
         ...
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
@@ -244,18 +256,21 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         self._performed.add(plan.operation)
         at_once = self._at_once(plan)
         place = 0
-        while place < plan.count and not stop():
-            with self._turn(plan, stop):
-                results, error = self._step(plan, place, plan.items[place : place + at_once], stop)
-            if results:
-                yield results
-            if error is not None:
-                raise error
-            if not results:
-                return
-            place += len(results)
-            if plan.rate is not None and place < plan.count:
-                self._pause(len(results) / plan.rate, stop)
+        try:
+            while place < plan.count and not stop():
+                with self._turn(plan, stop):
+                    results, error = self._step(plan, place, self._items(plan, place, at_once), stop)
+                if results:
+                    yield results
+                if error is not None:
+                    raise error
+                if not results:
+                    return
+                place += len(results)
+                if plan.rate is not None and place < plan.count:
+                    self._pause(len(results) / plan.rate, stop)
+        finally:
+            self._log.settle()
 
     def _at_once(self, plan: Plan) -> int:
         """The number of items in a step: with a limit on the rate those of a fifth of a second."""
@@ -283,19 +298,23 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
             return [one._replace(reason=one.reason or unlogged) for one in ended.results], ended.error
         try:
             if ended.outcome is not None:
-                self._log_result(intent, ended.outcome)
+                # The next intent syncs it; after the last one, and before it may be long, it is synced at once.
+                last = place + len(ended.results) >= plan.count or plan.rate is not None or ended.error is not None
+                self._log_result(intent, ended.outcome, sync=last)
         except AuditFailed as error:
             if not (plan.works_when_full and error.full):
                 return ended.results, ended.error or error
         return ended.results, ended.error
 
-    def _log_result(self, intent: IntentT, outcome: ResultT) -> None:
+    def _log_result(self, intent: IntentT, outcome: ResultT, *, sync: bool = True) -> None:
         """Raises ``AuditFailed``."""
-        self._log.append(encode_result(intent, outcome, self._kind, self._clock()))
+        self._log.append(encode_result(intent, outcome, self._kind, self._clock()), sync=sync)
 
     def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
-        operations = self._log.read(progress, required=bool(begins), begins=begins, most=most)[0]
-        return newest_records(self._records(operations, undone_operations(operations, changed)), begins=begins, most=most)
+        required = self.needs_log or bool(begins)
+        operations = self._log.read(progress, required=required, begins=begins, most=most, brief=True)[0]
+        records = self._records(operations, undone_operations(operations, changed), progress)
+        return newest_records(records, begins=begins, most=most)
 
     def _logged(
         self, operation: str
@@ -321,7 +340,8 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         try:
             return audit_logs(self._store, operation)
         except OSError as error:
-            raise Unreadable(f"the audit log cannot be read: {error.strerror}", path=self._path) from error
+            what = f"the audit log cannot be read: {error.strerror}"
+            raise Unreadable(what, path=self._path, advice=advice(error)) from error
 
     def close(self) -> None:
         return

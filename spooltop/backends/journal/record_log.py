@@ -16,9 +16,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import cache
 from itertools import accumulate
+from types import NoneType
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert, field, to_builtins
+from msgspec.structs import replace
 
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Unreadable
@@ -74,7 +76,7 @@ class RecordType(Struct, Generic[IntentT, ResultT], frozen=True):
     and ``result`` make a record of the object of a line, in which it is called ``step``, and raise ``ValueError`` or msgspec's
     ``ValidationError`` for what is no such line; ``actions`` are those of its intents, empty for all. ``ends``: a line that
     begins as ``encode`` writes it and ends so is whole and is passed over without being parsed; "": none is. ``shorten`` leaves
-    out what ``intent`` and ``result`` do not read, in the lines of a step that has a result. ``raw`` are members that are JSON of
+    out of the lines of a step that has a result what the list of operations does not need. ``raw`` are members that are JSON of
     others: in all else names are escaped."""
 
     name: str
@@ -189,6 +191,9 @@ def _mapped(value: Any, name: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {name(key): _mapped(item, name) for key, item in value.items()}
     if isinstance(value, list | tuple):
+        kinds = set(map(type, value))
+        if (kinds == {str} and name(whole := "".join(value)) == whole) or kinds <= {int, NoneType}:
+            return value  # of a batch of thousands, at once
         return [_mapped(item, name) for item in value]
     return value
 
@@ -312,15 +317,22 @@ class RecordLog(Generic[IntentT, ResultT]):
         self._kind = kind
         self._following = NextPart(self._carried, ended)
         self._name = f"{kind.name}.jsonl"
+        self._unsynced = False
 
     def append(self, line: bytes, *, sync: bool = True) -> None:
-        """Appends an encoded line, synced unless a later line will be; an empty one only syncs. Raises ``AuditFailed``: then
-        nothing may be changed."""
+        """Appends an encoded line, synced unless a later line or ``settle`` will sync it; an empty one only syncs. Raises
+        ``AuditFailed``: then nothing may be changed."""
         following = self._following if line.startswith(_INTENT) else None  # so that a step is rarely divided between two parts
         try:
             self._store.append(self._name, line, sync=sync, following=following)
+            self._unsynced = not sync
         except OSError as error:
             raise write_failed(self._store, self._kind.name, error) from error
+
+    def settle(self) -> None:
+        """Syncs what no later line has synced. Raises ``AuditFailed``."""
+        if self._unsynced:
+            self.append(b"")
 
     def begin(self, plan: Plan, intent: bytes) -> str:
         """Appends the line of an intent of ``plan``, "" if that is done. If the disk is full, an operation that works then
@@ -344,14 +356,18 @@ class RecordLog(Generic[IntentT, ResultT]):
         return b"".join(line + b"\n" for line in reversed(few))
 
     def read(
-        self, progress: Progress | None = None, *, required: bool = False, begins: str = "", most: int | None = None
+        self, progress: Progress | None = None, *, required: bool = False, begins: str = "", most: int | None = None,
+        brief: bool = False,
     ) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
         """The operations by id, in the order of the log, and what is wrong with the logs, in words. The user's own log counts
         first; if it is ``required`` and cannot be read, this raises ``Unreadable``, because it may record operations that nothing
-        else shows. ``begins`` and ``most`` as for ``gather``, of each log. Raises ``Stopped``."""
+        else shows. ``begins`` and ``most`` as for ``gather``, of each log; ``brief``: without what ``shorten``
+        leaves out. Raises ``Stopped``."""
+
+        kind = self._kind if brief else replace(self._kind, shorten=bytes)
 
         def narrowed(lines: Iterable[bytes], trusted: bool) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], int]:
-            return gather(lines, self._kind, trusted=trusted, begins=begins, most=most)
+            return gather(lines, kind, trusted=trusted, begins=begins, most=most)
 
         return self._read(narrowed, progress or Progress(), required=required)
 

@@ -281,6 +281,15 @@ class ItemResult(NamedTuple):
     became: str = ""
 
 
+def others_of(results: Sequence[ItemResult]) -> Mapping[int, ItemResult]:
+    """The results that are not plainly done, or have a remark, by place. Uses ``results.others`` if it exists, so that a million
+    results need not be made."""
+    known = getattr(results, "others", None)
+    if isinstance(known, Mapping):
+        return known
+    return {place: one for place, one in enumerate(results) if one.outcome is not Outcome.DONE or one.reason}
+
+
 class NotDone(dict[tuple[Outcome, str], "array[int]"]):
     """Places of the results of items that were not done, by outcome and reason."""
 
@@ -289,13 +298,10 @@ class NotDone(dict[tuple[Outcome, str], "array[int]"]):
         """The number of items that were not done."""
         return sum(map(len, self.values()))
 
-    def note(self, start: int, outcomes: Sequence[Outcome], reasons: Sequence[str]) -> None:
-        """Adds the results from place ``start`` on."""
-        if outcomes.count(Outcome.DONE) == len(outcomes):
-            return
-        for place, group in enumerate(zip(outcomes, reasons, strict=True), start):
-            if group[0] is not Outcome.DONE:
-                self.setdefault(group, array("Q")).append(place)
+    def note(self, place: int, result: ItemResult) -> None:
+        """Adds the result at ``place``, if it was not done."""
+        if result.outcome is not Outcome.DONE:
+            self.setdefault((result.outcome, result.reason), array("Q")).append(place)
 
 
 class Result(Struct, frozen=True):
@@ -317,7 +323,8 @@ class Result(Struct, frozen=True):
         known = getattr(self.items, "not_done", None)  # of a million they are noted as they come, and never at each drawing
         if not isinstance(known, NotDone):
             known = NotDone()
-            known.note(0, [item.outcome for item in self.items], [item.reason for item in self.items])
+            for place, item in enumerate(self.items):
+                known.note(place, item)
         force_setattr(self, "not_done", known)
 
     def count(self, outcome: Outcome) -> int:

@@ -1,18 +1,16 @@
-"""Results of a batch, by columns: of a thousand done items, nobody looks at each one."""
+"""Locations of tracked messages, and the lines of logs: encoded, and as they are read back."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from ..text import bare_all, escape
 from ..vocabulary import Box, Json, Verdict
-from .chunked import column_of
-from .plan import ItemResult, Outcome
+from .plan import ItemResult
 
 # Locations of messages that are tracked by id.
 
@@ -68,14 +66,18 @@ def encode_names(names: Sequence[str]) -> str:
     return '["' + '","'.join(bare_all(names)) + '"]' if names else "[]"
 
 
-def encode_column(column: Sequence[Json]) -> str:
-    """Encodes the value that all of ``column`` have, or else the list of them.
+def column_of(values: Sequence[Any]) -> Any:
+    """The value that all of ``values`` have, or else the list of them.
 
-    >>> encode_column(["done", "done"]), encode_column([1, 2]), encode_column([])
-    ('"done"', '[1,2]', '[]')
+    >>> column_of(["done", "done"]), column_of([1, 2]), column_of([])
+    ('done', [1, 2], [])
     """
-    packed = column_of(column) if column else []
-    return _dumps(packed[0] if isinstance(packed, tuple) else packed)
+    return values[0] if values and values.count(values[0]) == len(values) else list(values)
+
+
+def encode_column(column: Sequence[Json]) -> str:
+    """Encodes ``column_of`` them."""
+    return _dumps(column_of(column))
 
 
 # Audit log records, as they are read back for one operation.
@@ -150,49 +152,3 @@ def said(line: AuditLine) -> str:
 def _words(text: str) -> str:
     """Escapes unprintable characters in our own text, in which names are escaped already."""
     return "".join(char if char.isprintable() else escape(char) for char in text)
-
-
-class Columns(NamedTuple):
-    """The fields of ``ItemResult``, a value for each item."""
-
-    ids: Sequence[str]
-    names: Sequence[str]
-    outcomes: Sequence[Outcome]
-    reasons: Sequence[str]
-    became: Sequence[str]
-
-
-class Results(Sequence[ItemResult]):
-    """A sequence that makes an ``ItemResult`` on access. ``again`` makes the same results anew from a list that is kept anyway,
-    so that they need not be kept; None if there is no such list."""
-
-    def __init__(self, columns: Columns, again: Callable[[], Results] | None = None) -> None:
-        self.columns = columns
-        self.again = again
-
-    def __len__(self) -> int:
-        return len(self.columns.ids)
-
-    @overload
-    def __getitem__(self, index: int) -> ItemResult: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[ItemResult]: ...
-
-    def __getitem__(self, index: int | slice) -> ItemResult | list[ItemResult]:
-        if isinstance(index, slice):
-            return list(map(_result, zip(*[column[index] for column in self.columns], strict=True)))
-        return ItemResult._make([column[index] for column in self.columns])
-
-    def __iter__(self) -> Iterator[ItemResult]:
-        return map(_result, zip(*self.columns, strict=True))
-
-
-def columns_of_results(results: Sequence[ItemResult]) -> Columns:
-    """Returns the columns of ``results``, without making a result of each if they are columns already."""
-    if isinstance(results, Results):
-        return results.columns
-    return Columns._make(zip(*results, strict=True) if results else ((),) * 5)
-
-
-_result = partial(tuple.__new__, ItemResult)

@@ -96,7 +96,7 @@ def test_the_first_result_of_a_batch_counts(world: SpoolWorld) -> None:
 OUTCOME = {"place": 0, "outcome": "done", "reason": "", "moved": True, "ino": 0, "ctime": 0}
 FORGED: list[dict[str, Any]] = [
     {},  # each line is only spaced otherwise
-    *({name: value} for name in ("count", "batch") for value in (True, -1, 1.5, 1 << 64, "0", None)),
+    *({name: value} for name in ("count", "first") for value in (True, -1, 1.5, 1 << 64, "0", None)),
     *({"time": value} for value in (True, -1.0, 1e300)), {"operation": "../../a4"},
     *({"moves": [{"from": place}]} for place in ("cur/..", "etc", "new/x", "trash/../x", "trash", "../new", 5)),
     *({"moves": [{"to": place}]} for place in ("cur/..", "etc", "new/x", "trash/../x", "trash")),
@@ -112,7 +112,7 @@ FORGED: list[dict[str, Any]] = [
 def test_a_line_with_a_value_that_it_cannot_have_is_left_out(world: SpoolWorld, forged: dict[str, Any]) -> None:
     held(world)
     values = [json.loads(line) for line in lines(world)]
-    place = int(not forged.keys() & {"count", "time", "operation", "moves", "batch"})
+    place = int(not forged.keys() & {"count", "time", "operation", "moves", "first"})
     if "moves" in forged:
         [moves] = values[0]["moves"]
         forged = {"moves": [{**moves, **forged["moves"][0]}]}
@@ -129,7 +129,7 @@ def test_a_line_that_is_none_hides_no_other(world: SpoolWorld, text: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["intent", "result"])
-@pytest.mark.parametrize("again", ['"line":"intent"', '"line":"result"', '"operation":"other"', '"batch":7'])
+@pytest.mark.parametrize("again", ['"line":"intent"', '"line":"result"', '"operation":"other"', '"first":7'])
 def test_a_line_that_names_a_member_twice_is_left_out(world: SpoolWorld, kind: str, again: str) -> None:
     """The beginning of a line says which step it is about. Somebody else may have written another one behind it."""
     held(world)

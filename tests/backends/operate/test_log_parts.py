@@ -175,7 +175,7 @@ def test_an_interrupted_batch_is_repaired_however_many_parts_have_begun_since(
     [held] = (small.path / ".spooltop/held").glob("*/a")
     os.link(held, small.path / "new/a")  # it was made by link and unlink, and killed between the two
     with monkeypatch.context() as repairless:  # who began before that repairs nothing
-        repairless.setattr("spooltop.backends.directory.operator.operator.DirectoryOperator._interrupted", lambda *_: [])
+        repairless.setattr("spooltop.backends.journal.record_log.RecordLog.unfinished", lambda *_: [])
         for name in "bcd":
             hold(small, name)
     assert len(journals(small)) == 4

@@ -272,7 +272,10 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
         return ItemResult(ref.source, ref.file, outcome, reason, ref.file if outcome is Outcome.DONE else "")
 
     def _records(
-        self, operations: Mapping[str, LoggedOperation[CursorSetIntent, ItemOutcome]], undone_by: Mapping[str, str]
+        self,
+        operations: Mapping[str, LoggedOperation[CursorSetIntent, ItemOutcome]],
+        undone_by: Mapping[str, str],
+        progress: Progress,
     ) -> list[OperationRecord]:
         files: dict[str, CursorSource] = {}
         if operations:

@@ -27,7 +27,7 @@ from ..scan.set_aside import SetAsideBoxes
 from .watcher import EventBatch
 
 if TYPE_CHECKING:
-    from ..journal import MoveColumns
+    from ..journal import MoveRun
 
 
 # Reads the moves that operators announced in the journal since the last look. Such a move is not flow. An intent line is
@@ -135,23 +135,23 @@ class OperatorMoves:
             record = decode(line, MOVES)
         except (ValueError, RecursionError):
             return  # anybody may have written it; who undoes says so
-        for run in record.runs if isinstance(record, MoveIntent) else ():
+        for run in record.moves if isinstance(record, MoveIntent) else ():
             self._note(run)
         for known in (self.requeued, self.put_back, self.out_of_new, self.out_of_cur, self.claims):
             # All at once: a dict looks for its first name among all that were deleted before it.
             for name in list(islice(known, max(0, len(known) - _REMEMBERED))):
                 del known[name]
 
-    def _note(self, run: MoveColumns) -> None:
-        box, to_box = (place and place[0] for place in (run.source, run.target))
+    def _note(self, run: MoveRun) -> None:
+        box, to_box = (place and place[0] for place in (run.source_folder, run.target_folder))
         if to_box is Box.NEW and box is not None:  # what an operator puts there has arrived
-            _announce(self.requeued if box is Box.CUR else self.put_back, run.to_names)
+            _announce(self.requeued if box is Box.CUR else self.put_back, run.target_names)
         if box is Box.NEW:
             _announce(self.out_of_new, run.names)
         elif box is Box.CUR:
             _announce(self.out_of_cur, run.names)
         if to_box is Box.CUR:
-            _announce(self.claims, run.to_names)
+            _announce(self.claims, run.target_names)
 
 
 def _parts_since(ino: int, dir_fd: int) -> list[tuple[str, os.stat_result]]:

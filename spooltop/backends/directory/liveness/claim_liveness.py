@@ -281,16 +281,15 @@ class _Claim(Struct):
 
 
 class JudgedClaim(NamedTuple):
-    """The verdict on a claim as a word, the evidence, and the values of its ``Owner``."""
+    """The verdict on a claim, the evidence, and its owner."""
 
-    verdict: str | None
+    verdict: Verdict | None
     evidence: str
-    owner: tuple[Any, ...] | None
+    owner: Owner | None
 
     @classmethod
     def of(cls, row: Row) -> JudgedClaim:
-        owner = row.owner
-        return cls(None if row.verdict is None else row.verdict.value, row.evidence, None if owner is None else tuple(owner))
+        return cls(row.verdict, row.evidence, row.owner)
 
 
 class TestedTokens(NamedTuple):
@@ -307,17 +306,15 @@ class TestedTokens(NamedTuple):
             if here:
                 self.running[token] = holder
                 continue
-            values = tuple(owner._replace(host=_same(owner.host), command=_same(owner.command)))
             into = self.nameless if owner.pid is None else self.judged
-            into[token] = JudgedClaim(verdict.value, evidence, values)
+            into[token] = JudgedClaim(verdict, evidence, owner._replace(host=_same(owner.host), command=_same(owner.command)))
 
     def of(self, token: str, tail: str) -> JudgedClaim | None:
         """The verdict on the claim with this token and tail, None where it has to be looked at."""
         judged = self.nameless.get(token)
         if judged is None or judged.owner is None:
             return self.judged.get(token)
-        host, _, *more = judged.owner
-        return judged._replace(owner=(host, int(tail.rpartition("P")[2]), *more))
+        return judged._replace(owner=judged.owner._replace(pid=int(tail.rpartition("P")[2])))
 
 
 def _same(text: str | None) -> Any:
@@ -325,7 +322,7 @@ def _same(text: str | None) -> Any:
     return None if text is None else intern(text)
 
 
-_NOT_JUDGED = JudgedClaim(None, "", None)
+NOT_JUDGED = JudgedClaim(None, "", None)
 
 
 class ClaimJudge:
@@ -424,7 +421,7 @@ class ClaimJudge:
             self._claims.update(rest)
             more = {name: JudgedClaim.of(claim.row) for name, claim in rest.items()}
             found = [judged or more.get(name) for name, judged in zip(names, found, strict=True)]
-        return [judged or _NOT_JUDGED for judged in found]  # gone, or irregular
+        return [judged or NOT_JUDGED for judged in found]  # gone, or irregular
 
     def _judge(
         self, dirs: SpoolDirs, fd: int, claims: dict[str, _Claim], certainty: Certainty, progress: Progress,

@@ -482,7 +482,10 @@ class LockOperator(SingleOperator[LockRecord]):
         return ItemResult(item.row.id, item.row.name, outcome, reason, intent.path if outcome is Outcome.DONE else "")
 
     def _records(
-        self, operations: Mapping[str, LoggedOperation[LockRecord, ItemOutcome]], undone_by: Mapping[str, str]
+        self,
+        operations: Mapping[str, LoggedOperation[LockRecord, ItemOutcome]],
+        undone_by: Mapping[str, str],
+        progress: Progress,
     ) -> list[OperationRecord]:
         records = []
         for logged in operations.values():

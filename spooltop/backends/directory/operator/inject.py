@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from spooltop.engine import names
 from spooltop.engine.atomic import discard, write_new
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system.files import is_inode
 from spooltop.errors import UsageError
-from spooltop.model.operations.plan import ItemResult, Outcome
+from spooltop.model.operations.plan import Item, Outcome
 from spooltop.model.redact import Redactor
+from spooltop.model.row import Row
 from spooltop.model.text import escape_text, fill
 from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import Box, Json
 
-from ..journal import BatchOutcome, MoveColumns, MoveOutcome
+from ..journal import BatchOutcome, MoveOutcome, MoveRun, folder_text
 
 _MOST_BYTES = 1 << 30
 _SHOWN = 60
@@ -75,54 +78,37 @@ class InjectedContent:
         return f"test message {number} by spooltop\n".encode()
 
 
-class PutBatch:
-    """The messages of one batch, by their names in ``new``. ``first`` is the number of the first in the plan, from 1."""
-
-    def __init__(self, names: Sequence[str], first: int) -> None:
-        self.names = names
-        self.first = first
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def moves(self) -> tuple[MoveColumns]:
-        """The moves as the journal announces them."""
-        zeros = [0] * len(self.names)
-        return (MoveColumns(None, (Box.NEW, ""), None, self.names, self.names, zeros, zeros, zeros, [None] * len(zeros)),)
-
-    def results(self, outcome: BatchOutcome) -> list[ItemResult]:
-        tried = [outcome.at(place) for place in range(len(outcome))]
-        return [
-            ItemResult(names.parse(name, claimed=False).id, name, one.outcome, one.reason, name if one.moved else "")
-            for name, one in zip(self.names, tried, strict=False)
-        ]
+def new_messages(content: InjectedContent, us: int, count: int) -> list[Item]:
+    """``count`` messages to put at ``us`` µs since the epoch, under names that sort so."""
+    found = [content.name(us + place) for place in range(count)]
+    return [Item(Row((Box.NEW.value, name), Box.NEW, names.parse(name, claimed=False).id, name), name) for name in found]
 
 
-def put_batches(content: InjectedContent, parts: Iterable[slice], clock: Callable[[], float]) -> Iterator[PutBatch]:
-    """Yields the batches of messages numbered by ``parts``. The names are chosen before the first message is written, so that
-    the intent line holds them; they sort as put. ``clock`` returns epoch seconds."""
-    for part in parts:
-        us = int(clock() * 1e6)
-        yield PutBatch([content.name(us + place) for place in range(part.stop - part.start)], part.start + 1)
+def put_run(names: list[str]) -> MoveRun:
+    """The puts as the journal announces them."""
+    return MoveRun(None, folder_text(Box.NEW, ""), names, 0, 0, 0, None)
 
 
-def put_batch(dirs: SpoolDirs, content: InjectedContent, batch: PutBatch, stop: Callable[[], bool]) -> BatchOutcome:
-    """Puts one message after the other, until ``stop`` says so after one, and syncs them. Never raises ``OSError``."""
-    moved: list[MoveOutcome] = []
-    for number, name in enumerate(batch.names, batch.first):
-        if moved and stop():
+def put_messages(
+    dirs: SpoolDirs, content: InjectedContent, names: Sequence[str], first: int, stop: Callable[[], bool]
+) -> BatchOutcome:
+    """Puts one message after the other, until ``stop`` says so after one, and syncs them. ``first`` is the number of the first
+    of ``names`` in the plan, from 1. Never raises ``OSError``."""
+    ended: list[MoveOutcome] = []
+    for number, name in enumerate(names, first):
+        if ended and stop():
             break
-        moved.append(_put_one(dirs, name, content.data(number, name)))
-    outcome = BatchOutcome(len(moved), dict(enumerate(moved)))
+        ended.append(_put_one(dirs, name, content.data(number, name), len(ended)))
     try:
-        if any(one.moved for one in moved):
+        if any(one.moved for one in ended):
             dirs.files.sync_dir(dirs.box(Box.NEW))
     except OSError as error:
-        return outcome.failed_with(f"put, but a power failure may remove it: {error.strerror}")
-    return outcome
+        reason = f"put, but a power failure may remove it: {error.strerror}"
+        ended = [replace(one, outcome=Outcome.FAILED, reason=reason) if one.moved else one for one in ended]
+    return BatchOutcome(tried=len(ended), others=ended)
 
 
-def _put_one(dirs: SpoolDirs, name: str, data: bytes) -> MoveOutcome:
+def _put_one(dirs: SpoolDirs, name: str, data: bytes, place: int) -> MoveOutcome:
     """Puts one message, synced before it moves. Never raises ``OSError``; a message that could not be put leaves nothing in
     ``tmp``."""
     files, like = dirs.files, dirs.owner_model
@@ -130,16 +116,16 @@ def _put_one(dirs: SpoolDirs, name: str, data: bytes) -> MoveOutcome:
         tmp, new = dirs.box(Box.TMP), dirs.box(Box.NEW)
         ino = write_new(files, tmp, name, data, like, like.st_mode & 0o664, locked=True)
     except OSError as error:
-        return MoveOutcome(Outcome.FAILED, error.strerror or str(error))
+        return MoveOutcome(place, Outcome.FAILED, error.strerror or str(error))
     moved = False
     try:
         files.move(name, tmp, name, new, inode=ino)
         moved = True
-        return MoveOutcome(Outcome.DONE, "", True, ino)
+        return MoveOutcome(place, Outcome.DONE, "", True, ino)
     except OSError as error:
         moved = is_inode(files, name, new, ino, unseen=False)
         reason = f"{'put, but: ' if moved else ''}{error.strerror or error}"
-        return MoveOutcome(Outcome.FAILED, reason, moved, ino if moved else 0)
+        return MoveOutcome(place, Outcome.FAILED, reason, moved, ino if moved else 0)
     finally:
         if not moved:
             discard(files, name, tmp)

@@ -27,9 +27,20 @@ from ...journal.log_store import LogFiles, plain_now
 from ..journal import BatchOutcome, MoveOperation, MoveOutcome, unsure_moves
 from ..storage.location import Folder, Folders, NameLookup, Place, drop_folder, in_folder, is_pinned
 from ..storage.rows import tokens_of_claims
-from .batches import Move, MoveBatch, Run
+from .batches import Move, Run
+from .messages import Message
 
 # Turns the system error of a move into its outcome: what happened to the message is found by looking.
+
+class Ended(NamedTuple):
+    """How the move of one message ended, as a ``MoveOutcome`` tells it."""
+
+    outcome: Outcome
+    reason: str = ""
+    moved: bool = False
+    ino: int = 0
+    ctime_ns: int = 0
+
 
 
 def describe(error: OSError) -> str:
@@ -39,25 +50,25 @@ def describe(error: OSError) -> str:
 
 def outcome_of_move_error(
     lookup: NameLookup, run: Run, move: Move, source: Folder, to: Folder, error: OSError
-) -> MoveOutcome | None:
+) -> Ended | None:
     """The outcome of a move from ``source`` into ``to`` that raised ``error``; None where the message is gone."""
     if isinstance(error, FileExistsError):
-        return MoveOutcome(Outcome.FAILED, f"{run.to_box} already has a file of that name; it stays in {run.box}")
-    in_place = lookup.inode(move.name, source.fd) == move.ino
+        return Ended(Outcome.FAILED, f"{run.to_box} already has a file of that name; it stays in {run.box}")
+    in_place = lookup.inode(move.message.name, source.fd) == move.message.st_ino
     if isinstance(error, FileNotFoundError):
-        return MoveOutcome(Outcome.FAILED, describe(error)) if in_place else None  # in place: its target is gone
-    if in_place or lookup.inode(move.to_name, to.fd) != move.ino:
-        return MoveOutcome(Outcome.FAILED, describe(error))
-    return MoveOutcome(Outcome.FAILED, f"moved, but: {describe(error)}", True)
+        return Ended(Outcome.FAILED, describe(error)) if in_place else None  # in place: its target is gone
+    if in_place or lookup.inode(move.to_name, to.fd) != move.message.st_ino:
+        return Ended(Outcome.FAILED, describe(error))
+    return Ended(Outcome.FAILED, f"moved, but: {describe(error)}", True)
 
 
-def outcome_of_delete_error(lookup: NameLookup, move: Move, source: Folder, error: OSError) -> MoveOutcome | None:
+def outcome_of_delete_error(lookup: NameLookup, move: Move, source: Folder, error: OSError) -> Ended | None:
     """The outcome of a deletion in ``source`` that raised ``error``; None where the message is gone."""
     if isinstance(error, FileNotFoundError):
         return None
-    if lookup.there(move.name, source.fd) is not False:
-        return MoveOutcome(Outcome.FAILED, describe(error))
-    return MoveOutcome(Outcome.FAILED, f"deleted, but: {describe(error)}", True)
+    if lookup.there(move.message.name, source.fd) is not False:
+        return Ended(Outcome.FAILED, describe(error))
+    return Ended(Outcome.FAILED, f"deleted, but: {describe(error)}", True)
 
 
 # Syncs the folders that the moves of an operation have changed, as few of them as the file system allows.
@@ -582,7 +593,7 @@ class _Tried(Struct):
     short."""
 
     count: int = 0
-    others: dict[int, MoveOutcome] = field(default_factory=dict)
+    others: dict[int, Ended] = field(default_factory=dict)
     from_ns: int = field(default_factory=time_ns)
     until_ns: int = field(default_factory=time_ns)
     by_clock: bool = True
@@ -600,22 +611,27 @@ class Mover:
         self._metas = MetaWriter(dirs, large=large)
         self._changed = ChangedFolders(dirs, self._lookup)
 
-    def run(self, batch: MoveBatch, stop: Callable[[], bool]) -> BatchOutcome:
-        """Moves one message after the other, until ``stop`` says so after one, and syncs what was changed. Never raises
-        ``OSError``: each message has its outcome."""
-        self._recheck.prepare(batch.to_recheck())
-        if batch.removes_claims():
+    def run(self, runs: Sequence[Run], stop: Callable[[], bool]) -> BatchOutcome:
+        """Moves the messages of a batch one after the other, until ``stop`` says so after one, and syncs what was changed. Never
+        raises ``OSError``: each message has its outcome."""
+        self._recheck.prepare(_to_recheck(runs))
+        if any(run.box is Box.CUR and run.to_box not in LIVE for run in runs):
             self._changed.sync_claims(self.folders)
-        tried, before = _Tried(by_clock=len(batch) > _FEW), 0
-        for run in batch.runs:
-            before += len(run.names)
+        tried, before = _Tried(by_clock=sum(len(run.moves) for run in runs) > _FEW), 0
+        for run in runs:
+            before += len(run.moves)
             self._move_run(run, tried, stop)
             if tried.count < before:
                 break
-        live = any(run.to_box in LIVE for run in batch.runs)
-        outcome = BatchOutcome(tried.count, tried.others, (tried.from_ns - _TICK_NS, tried.until_ns) if live else None)
-        problem = self._sync()
-        return outcome.failed_with(problem) if problem else outcome
+        others = tried.others
+        if problem := self._sync():  # the moves may not survive power loss
+            each = ((place, others.get(place, Ended(Outcome.DONE, "", True))) for place in range(tried.count))
+            others = {place: one._replace(outcome=Outcome.FAILED, reason=problem) if one.moved else one for place, one in each}
+        live = any(run.to_box in LIVE for run in runs)
+        return BatchOutcome(
+            tried=tried.count, between=(tried.from_ns - _TICK_NS, tried.until_ns) if live else None,
+            others=[MoveOutcome(place, *one) for place, one in sorted(others.items())],
+        )  # fmt: skip
 
     def _sync(self) -> str:
         """Syncs all moves since the last call. Returns "" or what went wrong, in words."""
@@ -638,8 +654,8 @@ class Mover:
         try:
             source = self.folders.of(box, run.folder)
         except OSError as error:
-            others.update({place: self._unseen(run, Move(*row), error) for place, row in enumerate(run.rows(), first)})
-            tried.count += len(run.names)
+            others.update({place: self._unseen(run, move.message, error) for place, move in enumerate(run.moves, first)})
+            tried.count += len(run.moves)
             return
         stat, move, dead, blocked_by = self._files.stat, self._files.move, self._recheck.dead, self._recheck.blocked_by
         fd, free, live, own_metadata = source.fd, not run.held_by_a_lock, to_box in LIVE, run.own_metadata
@@ -647,45 +663,47 @@ class Mover:
         to: Folder | None = None
         opened = changed = plain = False
         to_fd, place = -1, first
-        forgotten = self._recheck.forgotten(run.column("to_name")) if to_box is Box.CUR else ()
-        for place, row in enumerate(run.rows(), first):
+        forgotten = self._recheck.forgotten([move.to_name for move in run.moves]) if to_box is Box.CUR else ()
+        for place, one in enumerate(run.moves, first):
             if place and stop():
                 break
-            name, ino, size, ctime_ns, token, planned, to_name = row
+            message, to_name = one
+            name, ino = message.name, message.st_ino
             if to_name in forgotten:
-                others[place] = MoveOutcome(Outcome.SKIPPED, forgotten_words(box))
+                others[place] = Ended(Outcome.SKIPPED, forgotten_words(box))
                 continue
             try:
                 found = stat(name, fd)
             except OSError as error:
-                others[place] = self._unseen(run, Move(*row), error)
+                others[place] = self._unseen(run, message, error)
                 continue
-            single = found.st_nlink == 1 and is_pinned(found, ino, size, ctime_ns) and S_ISREG(found.st_mode)
-            if not (single and opened and (free or token in dead)):
+            pinned = is_pinned(found, ino, message.st_size, message.st_ctime_ns)
+            single = pinned and found.st_nlink == 1 and S_ISREG(found.st_mode)
+            if not (single and opened and (free or message.group.token in dead)):
                 why: str | None = ""
                 try:
                     if not single or source.id != run.folder_id:
-                        why = self._differs(run, Move(*row), source, found)
+                        why = self._differs(run, one, source, found)
                     if not why and not free:
-                        why = blocked_by(box, in_folder(name, run.folder), token, planned)
+                        why = blocked_by(box, in_folder(name, run.folder), message.group.token, message.group.verdict)
                     if not why and not opened:
                         source, to, plain = self._opened(run)
                         fd, to_fd, opened = source.fd, -1 if to is None else to.fd, True
                         by_clock = by_clock and not (live and to and not self._lookup.ordered(to))
                 except OSError as error:
-                    others[place] = MoveOutcome(Outcome.FAILED, describe(error))
+                    others[place] = Ended(Outcome.FAILED, describe(error))
                     continue
                 if why:
-                    others[place] = MoveOutcome(Outcome.SKIPPED, why)
+                    others[place] = Ended(Outcome.SKIPPED, why)
                     continue
             try:
                 if plain and (single or found.st_nlink == 1):
                     # Without its inode, in a box: another operator's move to the same name would pass for ours.
                     move(name, fd, to_name, to_fd, None if live else ino)
                 else:
-                    self._move_otherwise(run, Move(*row), source, to, half_moved=found.st_nlink != 1)
+                    self._move_otherwise(run, one, source, to, half_moved=found.st_nlink != 1)
             except OSError as error:
-                others[place] = refused = self._refused(run, Move(*row), source, to, error)
+                others[place] = refused = self._refused(run, one, source, to, error)
                 changed = changed or refused.moved
                 continue
             changed = True
@@ -698,9 +716,9 @@ class Mover:
                 if by_clock:
                     until_ns = now
                 else:
-                    others[place] = MoveOutcome(Outcome.DONE, "", True, 0, self._lookup.ctime_ns(to_name, to_fd, ino))
+                    others[place] = Ended(Outcome.DONE, "", True, 0, self._lookup.ctime_ns(to_name, to_fd, ino))
         else:
-            place = first + len(run.names)
+            place = first + len(run.moves)
         tried.count, tried.by_clock, tried.until_ns = place, by_clock, until_ns
         if changed:
             self._changed.note(source, to)
@@ -724,8 +742,10 @@ class Mover:
         it."""
         if source.id != run.folder_id:
             return f"the directory {run.box} was replaced since the plan"
-        mended = found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (move.ino, move.size)
-        if not S_ISREG(found.st_mode) or not (mended or is_pinned(found, move.ino, move.size, move.ctime_ns)):
+        pin = move.message
+        mended = found.st_ino in self._repaired.inodes and (found.st_ino, found.st_size) == (pin.st_ino, pin.st_size)
+        unchanged = mended or is_pinned(found, pin.st_ino, pin.st_size, pin.st_ctime_ns)
+        if not S_ISREG(found.st_mode) or not unchanged:
             return "changed since the plan"
         if found.st_nlink != 1 and not (found.st_nlink == 2 and self._half_moved(run, move)):
             return "has another hard link"
@@ -736,7 +756,7 @@ class Mover:
         if run.to_box is None:
             return False
         try:
-            return self._lookup.inode(move.to_name, self.folders.of(run.to_box, run.to_folder).fd) == move.ino
+            return self._lookup.inode(move.to_name, self.folders.of(run.to_box, run.to_folder).fd) == move.message.st_ino
         except FileNotFoundError:
             return False
 
@@ -744,33 +764,41 @@ class Mover:
         """Deletes a message, before its metadata: while it exists, they do too. Finishes a half move. Or sets a message aside
         with metadata of its own, which are written first and dropped where it does not arrive. Raises ``OSError``."""
         if to is None:
-            self._files.unlink(move.name, source.fd)
+            self._files.unlink(move.message.name, source.fd)
         elif half_moved:
             self._files.sync_dir(to.fd)
-            self._files.unlink(move.name, source.fd)
+            self._files.unlink(move.message.name, source.fd)
         else:
-            meta = to.fd, run.mode.meta
+            meta, ino = (to.fd, run.mode.meta), move.message.st_ino
             if not self._metas.link(move.to_name, meta):
                 self._metas.write(move.to_name, meta)
             try:
-                self._files.move(move.name, source.fd, move.to_name, to.fd, move.ino if run.mode.alone else None)
+                self._files.move(move.message.name, source.fd, move.to_name, to.fd, ino if run.mode.alone else None)
             except OSError:
-                if self._lookup.inode(move.to_name, to.fd) != move.ino:
+                if self._lookup.inode(move.to_name, to.fd) != ino:
                     self._metas.drop(move.to_name, to.fd)
                 raise
 
-    def _refused(self, run: Run, move: Move, source: Folder, to: Folder | None, error: OSError) -> MoveOutcome:
+    def _refused(self, run: Run, move: Move, source: Folder, to: Folder | None, error: OSError) -> Ended:
         if to is None:
             outcome = outcome_of_delete_error(self._lookup, move, source, error)
         else:
             outcome = outcome_of_move_error(self._lookup, run, move, source, to, error)
-        return outcome or self._unseen(run, move, FileNotFoundError())
+        return outcome or self._unseen(run, move.message, FileNotFoundError())
 
-    def _unseen(self, run: Run, move: Move, error: OSError) -> MoveOutcome:
+    def _unseen(self, run: Run, message: Message, error: OSError) -> Ended:
         """The outcome of a message that is not to be seen in its place."""
         if not isinstance(error, FileNotFoundError):
-            return MoveOutcome(Outcome.FAILED, describe(error))
-        became = self._repaired.in_cur.get((move.name, move.ino)) if run.box is Box.CUR else None
+            return Ended(Outcome.FAILED, describe(error))
+        became = self._repaired.in_cur.get((message.name, message.st_ino)) if run.box is Box.CUR else None
         if became is not None and run.to_box is Box.NEW:
-            return MoveOutcome(Outcome.DONE, "an interrupted move was finished", True)
-        return MoveOutcome(Outcome.SKIPPED, run.mode.gone)
+            return Ended(Outcome.DONE, "an interrupted move was finished", True)
+        return Ended(Outcome.SKIPPED, run.mode.gone)
+
+
+def _to_recheck(runs: Iterable[Run]) -> Iterator[tuple[Box, str, str | None]]:
+    """The (box, name in it, token) of the messages whose holders no lock on a token decides about."""
+    for run in runs:
+        if run.held_by_a_lock:
+            asked = (one for one, _ in run.moves if run.box is Box.TMP or one.group.token is None)
+            yield from ((run.box, in_folder(one.name, run.folder), None) for one in asked)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache, partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -17,21 +17,23 @@ from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import BATCH, Candidates, ItemResult, OperationRecord, Plan, Progress, boxes_of
+from spooltop.model.operations.plan import BATCH, Candidates, Item, ItemResult, OperationRecord, Plan, Progress, boxes_of
 from spooltop.model.operations.results import AuditLog
 from spooltop.model.protocols import Operator
 from spooltop.model.text import escape, program
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 
 from ...access import user_name
-from ...journal.log_store import AUDIT, FULL, STATE_DIR, SpoolLogs, audit_logs
-from ...journal.record_log import LoggedOperation, RecordLog, RecordType, decode, step_of
+from ...journal.item_operator import EndedStep, ItemOperator
+from ...journal.log_store import FULL, STATE_DIR, SpoolLogs
+from ...journal.record_log import Intent, decode, step_of
 from ..detect import identify
-from ..journal import MOVES, SUMMARIES, BatchJournal, MoveColumns, MoveIntent, MoveLog, MoveOperation
+from ..journal import MOVES, BatchOutcome, MoveIntent, MoveOperation, MoveRun
 from ..storage.location import folders_dir
 from ..world import OpenOptions, System
-from .batches import batches_of
-from .inject import InjectedContent, put_batch, put_batches
+from .batches import MoveBatch, runs_of
+from .inject import InjectedContent, new_messages, put_messages, put_run
+from .messages import pinned_of
 from .moving import JudgeAgain, Mover, Recheck, Repaired, finish_half_moves, half_moved
 from .planning import BoxNames, Look, find_candidates
 from .rules import can_change
@@ -122,18 +124,18 @@ def _is_needed(dirs: SpoolDirs, lines: Iterable[bytes], earlier: bool) -> bool:
             ended.add((operation, step))
             continue
         ended.discard((operation, step))
-        if (earlier and record.undoes is not None) or any(_is_there(dirs, run) for run in record.runs):
+        if (earlier and record.undoes is not None) or any(_is_there(dirs, run) for run in record.moves):
             return True
     return earlier and bool(ended)
 
 
-def _is_there(dirs: SpoolDirs, run: MoveColumns) -> bool:
+def _is_there(dirs: SpoolDirs, run: MoveRun) -> bool:
     """True where a message is still at its target. Raises ``OSError`` where that cannot be seen."""
-    if run.target is None:
+    if run.target_folder is None:
         return False
-    box, folder = run.target
+    box, folder = run.target_folder
     if not folder:
-        return _any_of(run.to_names, dirs, dirs.box(box))
+        return _any_of(run.target_names, dirs, dirs.box(box))
     above = dirs.private_dir(folders_dir(box))
     if above is None:
         return False
@@ -142,7 +144,7 @@ def _is_there(dirs: SpoolDirs, run: MoveColumns) -> bool:
     except FileNotFoundError:
         return False
     try:
-        return _any_of(run.to_names, dirs, fd)
+        return _any_of(run.target_names, dirs, fd)
     finally:
         dirs.files.close(fd)
 
@@ -151,10 +153,6 @@ def _any_of(names: Iterable[str], dirs: SpoolDirs, fd: int) -> bool:
     return any(is_inode(dirs.files, name, fd, None, unseen=True) for name in names)
 
 
-ResultT = TypeVar("ResultT")
-
-_TICK = 0.2
-"""Seconds between two calls of ``stop`` while waiting for the rate."""
 _SMALL = BATCH
 """Messages up to which each that is set aside has metadata of its own beside it."""
 _CLOCK_STEPS = 60.0
@@ -185,56 +183,128 @@ class DirectoryOperator:
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
         options, world = options or OpenOptions(), world or System()
-        self._path = path
-        self._look = look
-        self._again = again
-        self._read_only = options.read_only or identify(path, options.as_spool).read_only
-        self._hosts = options.hosts
-        self._files = world.files
-        self._clock = world.clock
-        self._processes = world.processes
-        self._wait = wait
+        self.path = path
+        self.options = options
+        self.world = world
+        self.look = look
+        self.again = again
+        self.read_only = options.read_only or identify(path, options.as_spool).read_only
+        self.wait = wait
+        self.user = user if user is not None else user_name(os.geteuid())
+        self.performed: set[str] = set()
+        self.repaired = False
+        self.watched_tmp = False
         self._state_dir = state_dir
-        self._user = user if user is not None else user_name(os.geteuid())
         self._on_close = on_close
-        self._redactor = options.redactor
-        self._performed: set[str] = set()
-        self._repaired = False
-        self._watched_tmp = False
-
-    def capabilities(self) -> Capabilities:
-        if self._read_only is not None:
-            return Capabilities.nothing(self._read_only)
-        with self._translate_errors(), self._open() as dirs:
-            return can_change(dirs)
 
     def why_not(self, action: Action) -> str | None:
-        return self.capabilities().why_not(action)
+        if self.read_only is not None:
+            return Capabilities.nothing(self.read_only).why_not(action)
+        with self._opened() as opened:
+            return opened.why_not(action)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
     ) -> Candidates:
         self._allowed(action)
-        with self._translate_errors(), self._open() as dirs:
-            if action is Action.INJECT:
-                return Candidates((), notes=InjectedContent(options).notes(int(now * 1e6), self._redactor))
-            if action is Action.UNDO:
-                undoes = str(options.get("undoes", ""))
-                operations, problems = self._read(dirs, MOVES, progress, begins=undoes)
-                found = undo_candidates(dirs, operations, undoes, progress, hosts=self._hosts)
-                return replace(found, notes=(*found.notes, *problems))
-            halves = half_moved(self._interrupted(dirs))
-            return find_candidates(
-                dirs, self._settled, action, selection, force=force, now=now, options=options, half_moved=halves,
-                process_here=partial(self._process_here, cache(self._holder)), progress=progress,
-            )  # fmt: skip
+        with self._opened() as opened:
+            return opened.candidates(action, selection, force=force, options=options, now=now, progress=progress)
+
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
+        """Performs a plan. Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the
+        journal cannot be written: that batch has not begun then. All else that goes wrong is in the results."""
+        self._allowed(plan.action)
+        with self._opened(of=_Puts if plan.action is Action.INJECT else _OpenSpool) as opened:
+            yield from opened.perform(plan, stop)
+
+    def audit(self, line: bytes, *, sync: bool = True) -> None:
+        with self._opened(AuditFailed) as opened:
+            opened.audit(line, sync=sync)
+
+    def audit_logs(self, operation: str) -> list[AuditLog]:
+        with self._opened() as opened:
+            return opened.audit_logs(operation)
+
+    def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
+        with self._opened() as opened:
+            return opened.operations(progress, begins=begins, most=most)
+
+    def close(self) -> None:
+        self._on_close()
+
+    def _allowed(self, action: Action) -> None:
+        reason = self.why_not(action)
+        if reason is not None:
+            raise Refused(f"{action}: {reason}", path=self.path)
+
+    @contextmanager
+    def _opened(self, kind: type[SpooltopError] = Unreadable, of: type[_OpenSpool] | None = None) -> Iterator[_OpenSpool]:
+        """Opens the boxes and the logs. Turns what the system refuses outside of any single message into one error."""
+        files = self.world.files
+        try:
+            with SpoolDirs(self.path, files) as dirs, closing(SpoolLogs(dirs, files, state_dir=self._state_dir)) as logs:
+                yield (of or _OpenSpool)(self, dirs, logs)
+        except OSError as error:
+            what = f"the spool cannot be accessed: {error.strerror or error}"
+            raise kind(what, path=self.path, advice=advice(error)) from error
+
+
+class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
+    """The operator of an open spool, for one call: ``dirs`` are its boxes and ``logs`` its journal; ``of`` knows what lasts
+    longer."""
+
+    at_once = BATCH
+    needs_log = True
+
+    def __init__(self, of: DirectoryOperator, dirs: SpoolDirs, logs: SpoolLogs) -> None:
+        super().__init__(
+            of.path, logs, MOVES, clock=of.world.clock, read_only=of.read_only, user=of.user, wait=of.wait,
+            ended=partial(ended_parts, dirs, logs),
+        )  # fmt: skip
+        self._of = of
+        self._dirs = dirs
+        self._logs = logs
+        self._performed = of.performed
+        self._mover: Mover | None = None
+
+    def capabilities(self) -> Capabilities:
+        return can_change(self._dirs)
+
+    def candidates(
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
+    ) -> Candidates:
+        dirs, of = self._dirs, self._of
+        if action is Action.INJECT:
+            return Candidates((), notes=InjectedContent(options).notes(int(now * 1e6), of.options.redactor))
+        if action is Action.UNDO:
+            undoes = str(options.get("undoes", ""))
+            operations, problems = self._log.read(progress, required=True, begins=undoes)
+            found = undo_candidates(dirs, operations, undoes, progress, hosts=of.options.hosts)
+            return replace(found, notes=(*found.notes, *problems))
+        return find_candidates(
+            dirs, self._settled, action, selection, force=force, now=now, options=options,
+            half_moved=half_moved(self._log.unfinished()), process_here=partial(self._process_here, cache(self._holder)),
+            progress=progress,
+        )  # fmt: skip
+
+    def _settled(self, box: Box, progress: Progress) -> BoxNames:
+        """Looks at a box; at ``tmp`` a second time where the first look was too short to judge its files."""
+        of = self._of
+        found = of.look(box, progress)
+        if box is not Box.TMP or of.watched_tmp:
+            return found
+        if any(judged.verdict is Verdict.UNKNOWN for names in found for judged in found.judge(names, ())):
+            self._wait(_SETTLES)
+            of.watched_tmp = True
+            return of.look(box, progress)
+        return found
 
     def _process_here(
         self, holder: Callable[[int], tuple[str, float]], pid: int, host: str | None, claimed_at: float
     ) -> str:
         """Names the process that may have made a claim on ``host`` (None: not known) at ``claimed_at``; "" where none of this
         machine can have."""
-        if host not in (None, self._processes.machine().host):
+        if host not in (None, self._of.world.processes.machine().host):
             return ""
         words, since = holder(pid)
         return words if since <= claimed_at + _CLOCK_STEPS else ""
@@ -242,81 +312,47 @@ class DirectoryOperator:
     def _holder(self, pid: int) -> tuple[str, float]:
         """Returns the words for the process with this pid, "" if there is none, and its start in epoch seconds, 0.0 if not
         known."""
-        if not self._processes.exists(pid):
+        processes = self._of.world.processes
+        if not processes.exists(pid):
             return "", 0.0
-        process = self._processes.process(pid, described=True)
+        process = processes.process(pid, described=True)
         if process is None or process.zombie:
             return f"pid {pid}" if process is None else "", 0.0
         words = f"pid {pid} ({escape(program(process.command))})" if process.command else f"pid {pid}"
         return words, process.since or 0.0
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
-        """Performs a plan. Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the
-        journal cannot be written: that batch has not begun then. All else that goes wrong is in the results."""
-        self._allowed(plan.action)
-        if plan.operation in self._performed:
-            raise Refused(f"operation {plan.operation} was performed already", path=self._path, advice="make a new plan")
-        self._performed.add(plan.operation)
-        with self._translate_errors(), self._open() as dirs, self._logs(dirs) as logs:
-            log = RecordLog(logs, MOVES, partial(ended_parts, dirs, logs))
-            yield from self._perform(dirs, log, plan, stop)
+    # The steps of an operation
 
-    def audit(self, line: bytes, *, sync: bool = True) -> None:
-        with self._translate_errors(AuditFailed), self._open() as dirs, self._logs(dirs) as logs:
-            logs.append(AUDIT, line, sync=sync)
+    @contextmanager
+    def _turn(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[None]:
+        if self._mover is None:
+            self._mover = self._make_mover(plan)
+        yield
 
-    def audit_logs(self, operation: str) -> list[AuditLog]:
-        with self._translate_errors(), self._open() as dirs, self._logs(dirs) as logs:
-            return audit_logs(logs, operation)
+    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
+        assert self._mover is not None  # its turn has begun
+        at, many = self._clock(), plan.count > _SMALL
+        runs = tuple(runs_of(self._mover.folders, plan, pinned_of(items), user=self._user, at=at, many=many))
+        return MoveBatch(plan.operation, place, plan.action, at, self._user, plan.undoes, plan.count, plan.force, [], runs)
 
-    def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
-        def in_full(operation: str) -> Mapping[str, MoveOperation]:
-            return self._read(dirs, MOVES, progress, begins=operation)[0]
+    def _recorded(self, intent: MoveIntent) -> Intent:
+        return intent.recorded if isinstance(intent, MoveBatch) else intent
 
-        with self._translate_errors(), self._open() as dirs:
-            summaries, _ = self._read(dirs, SUMMARIES, progress, begins=begins, most=most)
-            found = records(dirs, summaries, in_full, progress)
-        return [record for record in found if record.operation.startswith(begins)][:most]
+    def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Callable[[], bool]) -> EndedStep[BatchOutcome]:
+        assert self._mover is not None and isinstance(intent, MoveBatch)  # as ``_intent`` made it
+        outcome = self._mover.run(intent.runs, stop)
+        return EndedStep(intent.results(pinned_of(items), outcome), outcome)
 
-    def close(self) -> None:
-        self._on_close()
-
-    # What one operation is made of
-
-    def _perform(
-        self, dirs: SpoolDirs, log: MoveLog, plan: Plan, stop: Callable[[], bool]
-    ) -> Iterator[Sequence[ItemResult]]:
-        parts = self._parts(plan, stop)
-        if plan.action is not Action.INJECT:
-            mover = self._mover(dirs, plan)
-            many = len(plan.items) > _SMALL
-            moves = batches_of(mover.folders, plan, parts, user=self._user, clock=self._clock, many=many)
-            return BatchJournal(plan, log, self._clock, self._user).perform(moves, partial(mover.run, stop=stop))
-        content = InjectedContent(plan.options)
-        puts = put_batches(content, parts, self._clock)
-        run = partial(put_batch, dirs, content, stop=stop)
-        return BatchJournal(plan, log, self._clock, self._user).perform(puts, run)
-
-    def _parts(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[slice]:
-        """Yields the parts of the plan that are done in one batch, each when its turn comes: at most a batch, and with a rate
-        limit about a second of it. Ends where it is stopped."""
-        size = BATCH if plan.rate is None else max(1, min(BATCH, int(plan.rate)))
-        for start in range(0, plan.count, size):
-            if start and plan.rate is not None and not self._pause(size / plan.rate, stop):
-                return
-            if stop():
-                return
-            yield slice(start, min(start + size, plan.count))
-
-    def _mover(self, dirs: SpoolDirs, plan: Plan) -> Mover:
+    def _make_mover(self, plan: Plan) -> Mover:
         """The mover of a plan, once what a crash left half done is finished."""
-        recheck = Recheck(dirs, self._again, hosts=self._hosts)
-        interrupted = self._interrupted(dirs)
+        dirs, of = self._dirs, self._of
+        recheck = Recheck(dirs, of.again, hosts=of.options.hosts)
+        interrupted = self._log.unfinished()
         repaired = Repaired()
-        if interrupted or not self._repaired:
+        if interrupted or not of.repaired:
             try:
-                repaired = finish_half_moves(dirs, self._files, recheck, interrupted)
-                self._repaired = True
+                repaired = finish_half_moves(dirs, of.world.files, recheck, interrupted)
+                of.repaired = True
             except OSError as error:
                 if not (plan.deletes and error.errno in FULL):
                     raise  # but for what frees space, which the next change can repair after
@@ -325,53 +361,36 @@ class DirectoryOperator:
         large = len(boxes) == 1 and not boxes.isdisjoint(LIVE) and len(plan.items) > _SMALL
         return Mover(dirs, recheck, repaired, large=large)
 
-    def _settled(self, box: Box, progress: Progress) -> BoxNames:
-        """Looks at a box; at ``tmp`` a second time where the first look was too short to judge its files."""
-        found = self._look(box, progress)
-        if box is not Box.TMP or self._watched_tmp:
-            return found
-        if any(Verdict.UNKNOWN.value in found.judge(names, ()).verdict for names in found):
-            self._wait(_SETTLES)
-            self._watched_tmp = True
-            return self._look(box, progress)
-        return found
+    def _records(
+        self, operations: Mapping[str, MoveOperation], undone_by: Mapping[str, str], progress: Progress
+    ) -> list[OperationRecord]:
+        def in_full(operation: str) -> Mapping[str, MoveOperation]:
+            return self._log.read(progress, required=True, begins=operation)[0]
 
-    def _pause(self, seconds: float, stop: Callable[[], bool]) -> bool:
-        """Waits. False where it was stopped meanwhile."""
-        while seconds > 0:
-            if stop():
-                return False
-            self._wait(min(_TICK, seconds))
-            seconds -= _TICK
-        return True
+        return records(self._dirs, operations, in_full, progress)
 
-    def _interrupted(self, dirs: SpoolDirs) -> list[MoveOperation]:
-        """The operations with a batch that has no result, holding that batch alone."""
-        with self._logs(dirs) as logs:
-            return RecordLog(logs, MOVES).unfinished()
 
-    def _read(
-        self, dirs: SpoolDirs, kind: RecordType[MoveIntent, ResultT], progress: Progress, *, begins: str, most: int | None = None
-    ) -> tuple[Mapping[str, LoggedOperation[MoveIntent, ResultT]], list[str]]:
-        with self._logs(dirs) as logs:
-            return RecordLog(logs, kind).read(progress, required=True, begins=begins, most=most)
+class _Puts(_OpenSpool):
+    """Puts test messages into an open spool. An item is the message of that name, which is not there yet."""
 
-    def _allowed(self, action: Action) -> None:
-        reason = self.why_not(action)
-        if reason is not None:
-            raise Refused(f"{action}: {reason}", path=self._path)
-
-    def _open(self) -> SpoolDirs:
-        return SpoolDirs(self._path, self._files)
-
-    def _logs(self, dirs: SpoolDirs) -> closing[SpoolLogs]:
-        return closing(SpoolLogs(dirs, self._files, state_dir=self._state_dir))
+    def _items(self, plan: Plan, place: int, at_most: int) -> Sequence[Item]:
+        # Chosen before the first message is written, so that the intent line holds the names; they sort as put.
+        return new_messages(InjectedContent(plan.options), int(self._clock() * 1e6), min(at_most, plan.count - place))
 
     @contextmanager
-    def _translate_errors(self, kind: type[SpooltopError] = Unreadable) -> Iterator[None]:
-        """Turns what the system refuses outside of any single message into one error."""
-        try:
-            yield
-        except OSError as error:
-            what = f"the spool cannot be accessed: {error.strerror or error}"
-            raise kind(what, path=self._path, advice=advice(error)) from error
+    def _turn(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[None]:
+        self._content = InjectedContent(plan.options)
+        yield
+
+    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
+        puts = [put_run([item.name for item in items])]
+        at = self._clock()
+        return MoveIntent(plan.operation, place, plan.action, at, self._user, plan.undoes, plan.count, plan.force, puts)
+
+    def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Callable[[], bool]) -> EndedStep[BatchOutcome]:
+        outcome = put_messages(self._dirs, self._content, [item.name for item in items], intent.step + 1, stop)
+        results = [
+            ItemResult(item.id, item.name, one.outcome, one.reason, item.name if one.moved else "")
+            for item, one in zip(items, outcome.others, strict=False)
+        ]
+        return EndedStep(results, outcome)

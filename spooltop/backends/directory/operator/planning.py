@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
-from itertools import chain, compress, islice
-from operator import attrgetter
+from itertools import chain, islice
+from stat import S_ISREG
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -21,8 +21,7 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Refused, Unreadable
 from spooltop.model.filters import query
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.chunked import CHUNK, Column, column_of, columns_of, expand
-from spooltop.model.operations.plan import Candidates, Progress, Refusal
+from spooltop.model.operations.plan import BATCH, Candidates, Progress, Refusal
 from spooltop.model.queue import again_words
 from spooltop.model.row import Row
 from spooltop.model.text import escape, program
@@ -31,9 +30,10 @@ from spooltop.model.vocabulary import ASIDE, DIED, NOT_A_CLAIM, Action, Box, Jso
 
 from ...journal.log_store import OPERATION
 from ..listing import ordered
-from ..storage.location import Folders, Found, Place, in_folder, kind_of, seconds, time_of
-from ..storage.rows import NameForms, id_starts, named_like
-from .packed_items import BOX, KEEP, Message, MessageColumns, PackedItems, TargetColumns, ids_of, is_claimed
+from ..liveness.claim_liveness import NOT_JUDGED, JudgedClaim
+from ..storage.location import Folders, Found, Place, in_folder, kind_of
+from ..storage.rows import TOKEN, NameForm, NameForms, id_starts, named_like
+from .messages import Group, Message, Pinned, PinnedItems, Way, is_claimed, message_of
 from .rules import FORCEABLE, RULES
 
 # Destinations of messages: the box that a move leads to, and the name there.
@@ -166,7 +166,7 @@ class SameIds:
 
 
 def _chunks(names: Iterator[str]) -> Iterator[list[str]]:
-    while chunk := list(islice(names, CHUNK)):
+    while chunk := list(islice(names, BATCH)):
         yield chunk
 
 
@@ -334,93 +334,6 @@ def notes_of(tally: Tally) -> tuple[str, ...]:
     return tuple(notes)
 
 
-# Chunks of messages on their way into a plan: names as they are listed, and messages as they are selected, by columns.
-
-class Judged(NamedTuple):
-    """Verdicts on names by columns: the word of the verdict, the evidence, and the values of the ``Owner``."""
-
-    verdict: Column = (None,)
-    evidence: Column = ("",)
-    owner: Column = (None,)
-
-
-class Selected(NamedTuple):
-    """Up to a chunk of selected messages. ``metadata`` are those beside each message that was set aside, ``blocks`` the disk
-    space that it takes, ``forms`` what its name has in common with others, ``since`` when it came into its box."""
-
-    messages: MessageColumns
-    forms: NameForms
-    metadata: Column
-    blocks: list[int]
-    since: list[float | None]
-
-    def only(self, mask: Sequence[Any]) -> Selected:
-        """Keeps the messages that ``mask`` selects."""
-        if all(mask):
-            return self
-        return Selected(
-            MessageColumns._make([_only(column, mask) for column in self.messages]),
-            self.forms.only(mask), _only(self.metadata, mask),
-            list(compress(self.blocks, mask)), list(compress(self.since, mask)),
-        )  # fmt: skip
-
-
-class Listed(NamedTuple):
-    """Up to a chunk of names in one folder, with what is known without a look at the files."""
-
-    box: Box
-    folder: str
-    names: Sequence[str]
-    forms: NameForms
-    judged: Judged
-    metadata: Column = ({},)
-
-    def only(self, mask: Sequence[Any]) -> Listed:
-        """Keeps the names that ``mask`` selects."""
-        judged = Judged._make([_only(column, mask) for column in self.judged])
-        names = list(compress(self.names, mask))
-        return Listed(self.box, self.folder, names, self.forms.only(mask), judged, _only(self.metadata, mask))
-
-
-def in_order(found: Sequence[Selected], stopped: Callable[[], bool]) -> Iterator[Selected]:
-    """Puts messages of several boxes and folders into one order, the oldest first."""
-    if not found:
-        return
-    counts = [one.messages.length for one in found]
-    messages = MessageColumns._make(_chained(columns, counts) for columns in zip(*[one.messages for one in found], strict=True))
-    forms = NameForms._make(list(chain.from_iterable(columns)) for columns in zip(*[one.forms for one in found], strict=True))
-    metadata = _chained([one.metadata for one in found], counts)
-    blocks = [blocks for one in found for blocks in one.blocks]
-    since = [at for one in found for at in one.since]
-    keys: Sequence[Any] = messages.name
-    if 0 in forms.id_ends:  # the names do not all begin with the time
-        rows = (messages.message(place).row for place in range(messages.length))
-        keys = [(row.enqueued_at is None, row.enqueued_at or 0.0, row.name) for row in rows]
-    order = ordered(keys, stopped) or ()
-    for start in range(0, len(order), CHUNK):
-        places = order[start : start + CHUNK]
-        yield Selected(
-            MessageColumns._make([_pick(column, places) for column in messages]),
-            NameForms._make([[column[place] for place in places] for column in forms]),
-            _pick(metadata, places), [blocks[place] for place in places], [since[place] for place in places],
-        )  # fmt: skip
-
-
-def _chained(columns: Sequence[Column], counts: Sequence[int]) -> Column:
-    first = columns[0]
-    if isinstance(first, tuple) and all(isinstance(one, tuple) and one == first for one in columns):
-        return first
-    return list(chain.from_iterable(map(expand, columns, counts)))
-
-
-def _pick(column: Column, places: Iterable[int]) -> Column:
-    return [column[place] for place in places] if isinstance(column, list) else column
-
-
-def _only(column: Column, mask: Sequence[Any]) -> Column:
-    return list(compress(column, mask)) if isinstance(column, list) else column
-
-
 # Conditions of a selection on messages: on their names, and on what their files and holders tell.
 
 class SelectionConditions:
@@ -440,44 +353,37 @@ class SelectionConditions:
             return False
         return self._keys is None or any(isinstance(key, tuple) and key and key[0] == box for key in self._keys)
 
-    def of_names(self, listed: Listed) -> list[bool] | None:
-        """The conditions that need no file, for each name; None where all names are selected."""
-        selection, names = self._selection, listed.names
-        masks: list[list[bool]] = []
-        if selection.named:
-            masks.append(self._are_named(listed))
-        if selection.source is not None:
-            masks.append([source == selection.source for source in _sources(listed)])
-        if selection.verdict is not None:
-            words = expand(listed.judged.verdict, len(names))
-            masks.append([word == selection.verdict for word in words])
-        if all(map(all, masks)):
-            return None
-        return [all(row) for row in zip(*masks, strict=True)]
+    @property
+    def on_names(self) -> bool:
+        return self._selection.named or self._selection.source is not None
 
-    def _are_named(self, listed: Listed) -> list[bool]:
-        names, front = listed.names, f"{listed.folder}/" if listed.folder else ""
-        ids = ids_of(listed.box, names, listed.forms.id_ends)
-        keys = [(listed.box.value, front + name) for name in names]
-        mask = [
-            (self._keys is None or key in self._keys) and (self._ids is None or id in self._ids or name in self._ids)
-            for id, name, key in zip(ids, names, keys, strict=True)
-        ]
-        for column in (ids, names, keys):
-            self._met.update(compress(column, mask))
-        return mask
+    def of_name(self, box: Box, folder: str, form: NameForm) -> bool:
+        """The conditions on the name of a message."""
+        selection = self._selection
+        if selection.named and not self._is_named(box, folder, form):
+            return False
+        return selection.source is None or _source(box, form) == selection.source
 
-    def of_messages(self, found: Selected) -> Selected | None:
-        """The messages that meet the conditions on what their files and holders tell; None where no message does."""
-        if self._filter is not None:
-            messages = found.messages
-            rows = (messages.message(place).row for place in range(messages.length))
-            found = found.only([self._filter.match(row, self._now) for row in rows])
-        if self._selection.older_than is not None and found.messages.name:
-            ages = [None if since is None else max(0.0, self._now - since) for since in found.since]
-            self.without_age += ages.count(None)
-            found = found.only([self._selection.old_enough(age) for age in ages])
-        return found if found.messages.name else None
+    def _is_named(self, box: Box, folder: str, form: NameForm) -> bool:
+        name, key = form.name, (box.value, in_folder(form.name, folder))
+        id = name[: form.id_end] if form.id_end else grammar.parse(name, claimed=is_claimed(box)).id
+        named = (self._keys is None or key in self._keys) and (self._ids is None or id in self._ids or name in self._ids)
+        if named:
+            self._met.update((id, name, key))
+        return named
+
+    def of_verdict(self, verdict: Verdict | None) -> bool:
+        return self._selection.verdict is None or verdict is self._selection.verdict
+
+    def of_message(self, message: Message) -> bool:
+        """The conditions on what its file and its holder tell."""
+        if self._filter is not None and not self._filter.match(message.row, self._now):
+            return False
+        if self._selection.older_than is None:
+            return True
+        since = message.since
+        self.without_age += since is None
+        return self._selection.old_enough(None if since is None else max(0.0, self._now - since))
 
     def missing(self) -> tuple[str, ...]:
         lost = [name for name in self._selection.ids or () if name not in self._met]
@@ -486,10 +392,9 @@ class SelectionConditions:
         return tuple(lost)
 
 
-def _sources(listed: Listed) -> Iterator[str | None]:
-    for name, end, attributes in zip(listed.names, listed.forms.id_ends, listed.forms.attributes, strict=True):
-        like = named_like(attributes) if end else None
-        yield (like or grammar.parse(name, claimed=is_claimed(listed.box))).source
+def _source(box: Box, form: NameForm) -> str | None:
+    like = named_like(form.attributes) if form.id_end else None
+    return (like or grammar.parse(form.name, claimed=is_claimed(box))).source
 
 
 # Selects the messages that a selection means, out of the boxes and of what was set aside, and takes their status.
@@ -507,11 +412,12 @@ class BoxNames(Protocol):
         """Yields the same names in any order."""
         ...
 
-    def judge(self, names: Sequence[str], tails: Sequence[str]) -> Judged:
+    def judge(self, names: Sequence[str], tails: Sequence[str]) -> Sequence[JudgedClaim]:
         """Judges names after the listing; ``tails`` are those of claims (``NameForms``)."""
         ...
 
 
+Judge = Callable[[Sequence[str], Sequence[str]], Sequence[JudgedClaim]]
 Look = Callable[[Box, Progress], BoxNames]
 """Lists a box. Raises ``Stopped`` where the look is cancelled."""
 
@@ -540,14 +446,14 @@ class SelectedMessages:
             if self._conditions.may_be_in(box):
                 self._list(look, box)
 
-    def __iter__(self) -> Iterator[Selected]:
+    def __iter__(self) -> Iterator[Sequence[Message]]:
         """Yields the messages, up to a chunk at a time."""
         streamed = not self._aside and len(self._boxes) == 1 and Box.TMP not in self._boxes  # which has several folders
-        found = filter(None, map(self._select, self._listed()))
+        chunks = self._chunks()
         none = True
-        for one in found if streamed else in_order(list(found), self._progress.stopped):
-            none = False
-            yield one
+        for chunk in chunks if streamed else _in_order(list(chain.from_iterable(chunks)), self._progress.stopped):
+            none = none and not chunk
+            yield chunk
         self._progress.check()
         if self.unread and none and not self.refused:
             raise self.unread[0]
@@ -586,105 +492,93 @@ class SelectedMessages:
                 self._aside.append((box, operation, shown, alone))
         self.unread += [_not_listed(self._dirs, box, operation) for operation in denied]
 
-    def _listed(self) -> Iterator[Listed]:
+    def _chunks(self) -> Iterator[list[Message]]:
         progress = self._progress
         progress.begin("looked at", sum(map(len, self._boxes.values())) + sum(len(one[2]) for one in self._aside))
         for box, listed in self._boxes.items():
             for whole in listed:
                 for folder, names in _by_folder(whole) if box is Box.TMP else [("", whole)]:
-                    forms = NameForms.of(names, claimed=is_claimed(box))
-                    judged = listed.judge([in_folder(name, folder) for name in names] if folder else names, forms.tails)
-                    yield Listed(box, folder, names, forms, judged)
+                    yield self._selected(box, folder, names, listed.judge)
                 progress.advance(len(whole))
         while self._aside:
             box, folder, whole, alone = self._aside.pop()
-            for start in range(0, len(whole), CHUNK):
-                names = whole[start : start + CHUNK]
-                forms = NameForms.of(names, claimed=True)
-                yield Listed(box, folder, names, forms, Judged(), self._metadata(box, folder, names, alone))
+            for start in range(0, len(whole), BATCH):
+                names = whole[start : start + BATCH]
+                yield self._selected(box, folder, names, metadata=self._metadata(box, folder, names, alone))
                 progress.advance(len(names))
 
-    def _metadata(self, box: Box, folder: str, names: Sequence[str], alone: Collection[str]) -> Column:
+    def _metadata(
+        self, box: Box, folder: str, names: Sequence[str], alone: Collection[str]
+    ) -> Callable[[str], Mapping[str, Json]]:
+        """Tells the metadata beside each of ``names``; ``alone`` are those that have a file of their own."""
         shared = self._folders.shared(box, folder)
-        if not alone:
-            return (shared,)
         own = {name: self._folders.metadata_of(Place(box, name, folder)) for name in set(alone).intersection(names)}
-        return [own.get(name, shared) for name in names]
+        return lambda name: own.get(name, shared)
 
-    def _select(self, listed: Listed) -> Selected | None:
-        conditions = self._conditions
-        mask = conditions.of_names(listed)
-        if mask is not None:
-            listed = listed.only(mask)
-        found = self._looked_at(listed) if listed.names else None
-        return None if found is None else conditions.of_messages(found)
+    def _selected(
+        self, box: Box, folder: str, names: Sequence[str], judge: Judge | None = None,
+        metadata: Callable[[str], Mapping[str, Json]] = lambda _: _NO_METADATA,
+    ) -> list[Message]:  # fmt: skip
+        """The messages of one folder that are selected. What has gone since it was listed is left out."""
+        conditions, forms = self._conditions, NameForms.of(names, claimed=is_claimed(box))
+        chosen = list(map(NameForm, names, *forms))
+        if conditions.on_names:
+            chosen = [form for form in chosen if conditions.of_name(box, folder, form)]
+        judged: Sequence[JudgedClaim] = [NOT_JUDGED] * len(chosen)
+        if judge is not None and chosen:
+            judged = judge([in_folder(form.name, folder) for form in chosen], [form.tail for form in chosen])
+        fd = self._opened(box, folder)
+        groups: dict[tuple[str, str, int, int], Group] = {}
+        found: list[Message] = []
+        for form, one in zip(chosen, judged, strict=True):
+            if not conditions.of_verdict(one.verdict):
+                continue
+            status = self._status(box, folder, form.name, fd)
+            if status is None:
+                continue
+            name, id_end, attributes, tail = form
+            beside = metadata(name)
+            token = tail[TOKEN] if box is Box.CUR and tail[:1] == "," else ""
+            key = attributes, token, id(one), id(beside)
+            group = groups.get(key)
+            if group is None:
+                here = self._folders.of(box, folder).id
+                group = groups[key] = Group(box, folder, here, attributes, token or None, *one, beside)
+            message = message_of(name, id_end, group, status)
+            if conditions.of_message(message):
+                found.append(message)
+        return found
 
-    def _looked_at(self, listed: Listed) -> Selected | None:
-        """Takes the status of each file. What has gone since it was listed is left out."""
-        box, folder, names, forms, judged, metadata = listed
-        statuses = self._statuses(box, folder, names)
-        if None in statuses:
-            there = [status is not None for status in statuses]
-            box, folder, names, forms, judged, metadata = listed.only(there)
-            statuses = list(compress(statuses, there))
-        if not names:
-            return None
-        mode, nlink, ino, size, mtime_ns, ctime_ns, blocks = columns_of(map(_STATUS, statuses))
-        claims = box is Box.CUR
-        messages = MessageColumns(
-            (box.value,), (folder,), list(names), column_of(forms.id_ends),
-            column_of(forms.token_places(names)) if claims else (0,), mode, nlink, ino, size, mtime_ns, ctime_ns,
-            (self._folders.of(box, folder).id,), *judged,
-            _each(metadata, time_of), _each(metadata, _reason),
-        )  # fmt: skip
-        return Selected(messages, forms, metadata, list(expand(blocks, len(names))), _since(messages, forms))
-
-    def _statuses(self, box: Box, folder: str, names: Sequence[str]) -> list[os.stat_result | None]:
-        stat = self._dirs.files.stat
+    def _opened(self, box: Box, folder: str) -> int | None:
         try:
-            fd = self._folders.of(box, folder).fd
-            return [stat(name, fd) for name in names]
+            return self._folders.of(box, folder).fd
         except OSError:
-            return [self._status(box, folder, name) for name in names]
+            return None
 
-    def _status(self, box: Box, folder: str, name: str) -> os.stat_result | None:
+    def _status(self, box: Box, folder: str, name: str, fd: int | None) -> os.stat_result | None:
         """Takes the status of a file; None where it has gone, or is refused because it cannot be accessed."""
         try:
-            return self._dirs.files.stat(name, self._folders.of(box, folder).fd)
+            return self._dirs.files.stat(name, self._folders.of(box, folder).fd if fd is None else fd)
         except FileNotFoundError:
             return None
         except OSError as error:
-            row = Message(box.value, folder, name).row
+            row = message_of(name, 0, Group(box, folder), None).row
             self.refused.append(Refusal(row, f"cannot be accessed: {error.strerror}"))
             return None
 
 
-_STATUS = attrgetter("st_mode", "st_nlink", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_blocks")
+_NO_METADATA: Mapping[str, Json] = MappingProxyType({})
 
 
-def _since(messages: MessageColumns, forms: NameForms) -> list[float | None]:
-    """When each message came into its box, as its row says: most names alone tell it, and no row is made."""
-    told: list[float | None]
-    box = BOX[messages.box[0]]
-    if box is Box.CUR:
-        times = [tail[36:52] for tail in forms.tails]
-        digits = "".join(times)
-        if digits.isdecimal() and len(digits) == 16 * len(times):
-            return [float(us) / 1e6 for us in times]
-        told = [float(tail[36 : tail.index(":")]) / 1e6 if tail[:1] == "," else None for tail in forms.tails]
-    elif box in ASIDE:
-        told = list(expand(messages.since, messages.length))
-        if None in told:
-            told = [seconds(ns) if at is None else at for at, ns in zip(told, expand(messages.ctime_ns, len(told)), strict=True)]
-    else:
-        returned = {
-            one: box is Box.NEW and (like := named_like(one)) is not None and like.attempts for one in set(forms.attributes)
-        }
-        columns = zip(messages.name, forms.id_ends, forms.attributes, expand(messages.ctime_ns, messages.length), strict=True)
-        told = [None if not end else seconds(ns) if returned[one] else float(name[:16]) / 1e6 for name, end, one, ns in columns]
-    if None not in told:
-        return told
-    return [at if at is not None else messages.message(place).row.in_box_since for place, at in enumerate(told)]
+def _in_order(found: Sequence[Message], stopped: Callable[[], bool]) -> Iterator[list[Message]]:
+    """Puts messages of several boxes and folders into one order, the oldest first."""
+    keys: Sequence[Any] = [one.name for one in found]
+    if not all(one.id_end for one in found):  # the names do not all begin with the time
+        rows = (one.row for one in found)
+        keys = [(row.enqueued_at is None, row.enqueued_at or 0.0, row.name) for row in rows]
+    order = ordered(keys, stopped) or ()
+    for start in range(0, len(order), BATCH):
+        yield [found[place] for place in order[start : start + BATCH]]
 
 
 def _by_folder(names: Sequence[str]) -> Iterable[tuple[str, Sequence[str]]]:
@@ -696,27 +590,17 @@ def _by_folder(names: Sequence[str]) -> Iterable[tuple[str, Sequence[str]]]:
     return groups.items()
 
 
-def _each(column: Column, function: Callable[[Mapping[str, object]], Any]) -> Column:
-    return (function(column[0]),) if isinstance(column, tuple) else list(map(function, column))
-
-
-def _reason(metadata: Mapping[str, object]) -> str:
-    reason = metadata.get("reason")
-    return reason if isinstance(reason, str) else ""
-
-
 def _not_listed(dirs: SpoolDirs, box: Box, operation: str) -> Unreadable:
     what = f"{box}/{escape(operation)}: permission denied"
     return Unreadable(what, path=dirs.path, advice="nothing was changed; run this as its owner or as root")
 
 
-# Makes a pinned list of a selection: the messages that are meant, which of them may go, and why the others may not. It works by
-# columns of a thousand messages. Messages whose names have one form, with one verdict, go the same way, which is decided once;
-# a message with anything unusual about its file or its id is decided by itself.
+# Makes a pinned list of a selection: the messages that are meant, which of them may go, and why the others may not. Messages
+# whose names have one form, with one verdict, go the same way, which is decided once; a message with anything unusual about its
+# file or its id is decided by itself.
 
-_HELD = frozenset({Verdict.ALIVE.value, Verdict.WRITING.value})
-_ASKED = _HELD | {Verdict.UNKNOWN.value}
-"""Verdicts with which it may depend on the holder what is done."""
+_HELD = frozenset({Verdict.ALIVE, Verdict.WRITING})
+"""Verdicts with which it depends on the holder what is done."""
 
 
 def find_candidates(
@@ -749,82 +633,62 @@ def find_candidates(
     same_ids = SameIds(dirs, selected.names, progress, to_new=to_new)
     by_now = bool(options.get("now"))
     decider = Decider(dirs.path, action, by_now, bool(options.get("hold_poison")), same_ids, half_moved, process_here)
-    items = PackedItems()
+    items = PinnedItems([])
     refused: list[Refusal] = []
     remarks: Counter[Remark] = Counter()
     disk_bytes = 0
-    for found in selected:
-        keys = _classes(found, same_ids)
-        decided = {key: _decide(decider, found, place) for key, place in _first(keys)}
-        kept = {key: not one.blocked_by or (one.forceable and force) for key, one in decided.items()}
-        if not all(kept.values()):
-            mask = [kept[key] for key in keys]
-            for place in (place for place, goes in enumerate(mask) if not goes):
-                decision = _decide(decider, found, place)
-                refused.append(Refusal(found.messages.message(place).row, decision.blocked_by, decision.forceable))
-            found, keys = found.only(mask), [key for key in keys if kept[key]]
-            if not keys:
+    any_same = bool(same_ids)
+    decided: dict[Hashable, tuple[Decision, Way]] = {}
+    for chunk in selected:
+        kinds: dict[tuple[Group, int], tuple[Decision, Way]] = {}
+        for message in chunk:
+            usual = (
+                S_ISREG(message.st_mode) and message.st_nlink == 1 and message.id_end
+                and message.group.verdict not in _HELD and not (any_same and message.id in same_ids)
+            )  # fmt: skip
+            known = kinds.get((message.group, message.id_end)) if usual else None
+            if known is None:
+                key = _kind(message) if usual else None
+                known = decided.get(key) if usual else None
+                if known is None:
+                    known = _decided(decider, message)
+                    if usual:
+                        decided[key] = known
+                if usual:
+                    kinds[message.group, message.id_end] = known
+            decision, way = known
+            if decision.blocked_by and not (decision.forceable and force):
+                decision = _decide(decider, message)
+                refused.append(Refusal(message.row, decision.blocked_by, decision.forceable))
                 continue
-        for key, count in Counter(keys).items():
-            remarks.update(dict.fromkeys(decided[key].remarks, count))
-        moves = {key: _move(found.messages.message(place), decided[key]) for key, place in _first(keys)}
-        items.add(found.messages, TargetColumns._make(columns_of([moves[key] for key in keys])), found.since)
+            if decision.remarks:
+                remarks.update(decision.remarks)
+            disk_bytes += message.st_blocks * 512
+            items.pinned.append(Pinned(message, way))
         progress.found(items)
-        disk_bytes += sum(found.blocks) * 512
     deletes = rule.target is None or by_now
     refused += selected.refused
     notes = notes_of(Tally(action, selection.box, deletes, len(items), disk_bytes, selected.without_age, remarks))
     notes += tuple(f"{error.what}: its messages are not in this plan." for error in selected.unread)
-    return Candidates(items.as_list(), refused, notes, selected.missing, remarks[Remark.POISON])
+    return Candidates(items, refused, notes, selected.missing, remarks[Remark.POISON])
 
 
-def _classes(found: Selected, same_ids: SameIds) -> Sequence[Hashable]:
-    """A key for each message: messages with one key go the same way, each from and to its own name. A message with anything
-    unusual about it has its place as its key."""
-    messages, forms = found.messages, found.forms
-    count = messages.length
-    has_token = [tail[:1] for tail in forms.tails]
-    metadata = list(map(id, found.metadata))
-    moves_to = [owner and owner[-1] for owner in messages.owner]
-    columns = (
-        forms.id_ends, forms.attributes, has_token, messages.box, messages.verdict, messages.folder, metadata, moves_to,
-    )  # fmt: skip
-    varying = [column for column in map(column_of, columns) if isinstance(column, list)]
-    keys: list[Hashable] = list(zip(*varying, strict=True)) if varying else [()] * count
-    regular = all(map(stat.S_ISREG, set(messages.mode)))
-    if regular and messages.nlink == (1,) and 0 not in forms.id_ends and _ASKED.isdisjoint(messages.verdict) and not same_ids:
-        return keys
-    modes, links, verdicts = (expand(column, count) for column in (messages.mode, messages.nlink, messages.verdict))
-    rows = zip(modes, links, verdicts, forms.id_ends, messages.ids, forms.tails, strict=True)
-    for place, (mode, nlink, verdict, id_end, of_message, tail) in enumerate(rows):
-        if verdict == Verdict.UNKNOWN.value and tail[:1] == ",":
-            keys[place] = keys[place], tail.partition(".")[0]  # each consumer for itself
-        if not (stat.S_ISREG(mode) and nlink == 1 and id_end) or verdict in _HELD or of_message in same_ids:
-            keys[place] = place
-    return keys
+def _kind(message: Message) -> Hashable:
+    """All that decides about a message with nothing unusual about it, apart from the rules."""
+    group = message.group
+    each = group.token if group.verdict is Verdict.UNKNOWN else group.token is not None  # each consumer for itself
+    moves_to = None if group.owner is None else group.owner.moves_to
+    metadata = tuple(sorted((name, str(value)) for name, value in group.metadata.items()))
+    return message.id_end, group.attributes, each, group.box, group.folder, group.verdict, metadata, moves_to
 
 
-def _first(keys: Sequence[Hashable]) -> Iterable[tuple[Hashable, int]]:
-    """Returns each key with the place of the first message that has it."""
-    return dict(zip(reversed(keys), range(len(keys) - 1, -1, -1), strict=True)).items()
+def _decide(decider: Decider, message: Message) -> Decision:
+    return decider.decide(message.row, message.parsed, message.group.metadata, message)
 
 
-def _decide(decider: Decider, found: Selected, place: int) -> Decision:
-    message = found.messages.message(place)
-    metadata: Mapping[str, Any] = found.metadata[place if isinstance(found.metadata, list) else 0]
-    return decider.decide(message.row, message.parsed, metadata, message.found)
-
-
-def _move(message: Message, decision: Decision) -> tuple[Any, ...]:
-    """The members of ``TargetColumns`` for a message, and for all others that are decided with it."""
-    box, name, _, _, meta = decision.destination
-    target, to, kept, suffix = None, None if box is None else box.value, 0, ""
-    if box is not None and name is not None:
-        target, to = to, None
-        if name == message.name:
-            kept = KEEP
-        elif message.id_end and name.startswith(message.name[: message.id_end]):
-            kept, suffix = message.id_end, name[message.id_end :]
-        else:
-            suffix = name
-    return target, "", kept, suffix, None if meta is None else dict(meta), to, decision.warning
+def _decided(decider: Decider, message: Message) -> tuple[Decision, Way]:
+    """The decision on a message, and the way that it goes with all others that are decided with it."""
+    decision = _decide(decider, message)
+    to = decision.destination
+    # A message that is set aside goes into a folder of the operation's own.
+    return decision, Way.to(to.box, "" if to.name is not None else None, message, to.name, to.meta, decision.warning)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import islice
 from os import stat_result
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from spooltop.engine import set_aside
 from spooltop.engine.dirs import STAGE, SpoolDirs
@@ -94,46 +94,21 @@ class Place(_Place):
         return super().__new__(cls, box, name, folder)
 
 
-class Ref(NamedTuple):
-    """A message pinned by identity. ``folder_id`` is (device, inode) of the directory that holds it; ``size`` bytes.
-
-    An inode alone does not identify a file: ext4 reuses a freed inode at once.
-    """
-
-    place: Place
-    ino: int
-    size: int
-    ctime_ns: int
-    folder_id: tuple[int, int]
-    token: str | None = None
-    target: Place | None = None
-    """Exact destination; None leaves the folder to the operation, and the box too where ``box`` is None."""
-    meta: Mapping[str, Json] | None = None
-    """Metadata written beside it there; None: the metadata that the action supplies."""
-    box: Box | None = None
-
-
-class FileStatus(NamedTuple):
-    """The part of lstat(2) that pins and rows are made of, named as in ``os.stat_result``."""
-
-    st_mode: int
-    st_nlink: int
-    st_ino: int
-    st_size: int
-    st_mtime_ns: int
-    st_ctime_ns: int
+class Found(Protocol):
+    """The status of a file, named as in ``os.stat_result``."""
 
     @property
-    def st_mtime(self) -> float:
-        return seconds(self.st_mtime_ns)
-
+    def st_mode(self) -> int: ...
     @property
-    def st_ctime(self) -> float:
-        return seconds(self.st_ctime_ns)
-
-
-Found = stat_result | FileStatus
-"""The status of a file."""
+    def st_nlink(self) -> int: ...
+    @property
+    def st_ino(self) -> int: ...
+    @property
+    def st_size(self) -> int: ...
+    @property
+    def st_mtime(self) -> float: ...
+    @property
+    def st_ctime(self) -> float: ...
 
 
 def seconds(ns: int) -> float:

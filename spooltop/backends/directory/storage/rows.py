@@ -6,7 +6,6 @@ import re
 import stat
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import compress
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -28,12 +27,20 @@ _FORM = re.compile(
 )
 """Captures the id, the attributes and the tail of a name with an id of our own."""
 _TAIL = re.compile(r",c=[0-9a-f]{32}\.[0-9]{1,17}:2,P[0-9]{1,10}\Z")
-_TOKEN_AT = 3
+TOKEN = slice(3, 35)
 """Place of the token in a tail that has one."""
-_TOKEN = slice(_TOKEN_AT, _TOKEN_AT + 32)
 _START = 34
 """Characters of an id of our own up to the end of its random part, at the least."""
 FORMS_AT_MOST = 10_000
+
+
+class NameForm(NamedTuple):
+    """A row of ``NameForms``, after its name."""
+
+    name: str
+    id_end: int
+    attributes: str
+    tail: str
 
 
 class NameForms(NamedTuple):
@@ -58,14 +65,6 @@ class NameForms(NamedTuple):
         ends = [len(id) if own else 0 for id, own in zip(ids, ours, strict=True)]
         return cls(ends, attributes, tails)
 
-    def only(self, mask: Sequence[object]) -> NameForms:
-        """Keeps the names that ``mask`` selects."""
-        return NameForms._make([list(compress(column, mask)) for column in self])
-
-    def token_places(self, names: Sequence[str]) -> list[int]:
-        """The place of the token in each of the ``names`` of these forms, 0 where there is none."""
-        return [len(name) - len(tail) + _TOKEN_AT if tail[:1] == "," else 0 for name, tail in zip(names, self.tails, strict=True)]
-
     def bases(self, names: Sequence[str]) -> list[str]:
         """The claimed ``names`` of these forms without their tails."""
         columns = zip(names, self.id_ends, self.tails, strict=True)
@@ -74,7 +73,7 @@ class NameForms(NamedTuple):
 
 def tokens_of(tails: Sequence[str]) -> list[str]:
     """The tokens in the tails of claims, "" where there is none."""
-    return [tail[_TOKEN] if tail[:1] == "," else "" for tail in tails]
+    return [tail[TOKEN] if tail[:1] == "," else "" for tail in tails]
 
 
 def tokens_of_claims(names: Sequence[str]) -> list[str]:

@@ -253,7 +253,10 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
                 return
 
     def _records(
-        self, operations: Mapping[str, LoggedOperation[LayoutIntent, LayoutOutcome]], undone_by: Mapping[str, str]
+        self,
+        operations: Mapping[str, LoggedOperation[LayoutIntent, LayoutOutcome]],
+        undone_by: Mapping[str, str],
+        progress: Progress,
     ) -> list[OperationRecord]:
         return entries(operations, undone_by)
 

@@ -199,7 +199,10 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
         return EndedStep(_results(intent.changes, items, outcomes), BatchChanged(outcomes))
 
     def _records(
-        self, operations: Mapping[str, LoggedChanges], undone_by: Mapping[str, str]
+        self,
+        operations: Mapping[str, LoggedChanges],
+        undone_by: Mapping[str, str],
+        progress: Progress,
     ) -> list[OperationRecord]:
         return entries(operations, undone_by)
 

@@ -1,0 +1,255 @@
+"""The messages of a plan: each as it was found, and the way that it goes."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from stat import S_IFREG
+from typing import NamedTuple, overload
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from spooltop.engine import names as grammar
+from spooltop.model.operations.plan import Item, ItemColumns, ItemResult, Outcome
+from spooltop.model.row import Row
+from spooltop.model.vocabulary import ASIDE, Box, Json, Owner, Verdict
+
+from ..storage.location import in_folder, seconds, time_of
+from ..storage.rows import aside_row, claim_row, named_like, new_row, tmp_row
+
+
+class Group(Struct, frozen=True, eq=False):
+    """The facts that messages of one folder have in common. ``folder_id`` is (device, inode) of the directory; ``attributes`` are
+    those in names with an id of our own; ``token`` is that of claims; ``metadata`` are those beside messages that were set aside.
+    ``goes_back``: an undo takes them back, so that they came into their box when their status changed."""
+
+    box: Box
+    folder: str = ""
+    folder_id: tuple[int, int] = (0, 0)
+    attributes: str = ""
+    token: str | None = None
+    verdict: Verdict | None = None
+    evidence: str = ""
+    owner: Owner | None = None
+    metadata: Mapping[str, Json] = {}
+    goes_back: bool = False
+
+
+class Message(NamedTuple):
+    """A message as it was found, pinned by name, inode, size (bytes) and ctime, with its status named as in ``os.stat_result``.
+    ``id_end`` is the length of the id at the front of the name, 0 where the name has to be parsed for it.
+
+    An inode alone does not identify a file: ext4 reuses a freed inode at once.
+    """
+
+    name: str
+    id_end: int
+    group: Group
+    st_mode: int
+    st_nlink: int
+    st_ino: int
+    st_size: int
+    st_mtime_ns: int
+    st_ctime_ns: int
+    st_blocks: int
+
+    @property
+    def st_mtime(self) -> float:
+        return seconds(self.st_mtime_ns)
+
+    @property
+    def st_ctime(self) -> float:
+        return seconds(self.st_ctime_ns)
+
+    @property
+    def parsed(self) -> grammar.Name:
+        return grammar.parse(self.name, claimed=is_claimed(self.group.box))
+
+    @property
+    def id(self) -> str:
+        return self.name[: self.id_end] if self.id_end else self.parsed.id
+
+    @property
+    def since(self) -> float | None:
+        """When it came into its box, epoch seconds, as its row says: most names tell it, and no row is made."""
+        group, name = self.group, self.name
+        if group.goes_back or group.box in ASIDE:
+            at = None if group.goes_back else time_of(group.metadata)
+            return self.st_ctime if at is None else at
+        if group.token is not None:
+            at_us = name.rindex(group.token) + len(group.token) + 1
+            return float(name[at_us : name.index(":", at_us)]) / 1e6
+        if group.box is Box.CUR or not self.id_end:
+            return self.row.in_box_since
+        if group.box is Box.NEW and (like := named_like(group.attributes)) is not None and like.attempts:
+            return self.st_ctime
+        return float(name[:16]) / 1e6
+
+    @property
+    def row(self) -> Row:
+        group, box = self.group, self.group.box
+        if box is Box.CUR:
+            row = claim_row(self.parsed, self)
+        elif box is Box.NEW:
+            row = new_row(self.name, self)
+        elif box is Box.TMP:
+            row = tmp_row(in_folder(self.name, group.folder), self)
+        else:
+            reason = group.metadata.get("reason")
+            row = aside_row(box, group.folder, self.name, reason=reason if isinstance(reason, str) else "")
+            row = replace(row, size=self.st_size)
+        if box in ASIDE or group.goes_back:
+            row = replace(row, in_box_since=self.since)
+        return row.judged(group.verdict, group.evidence, row.owner if group.owner is None else group.owner)
+
+
+_STATUS = attrgetter("st_mode", "st_nlink", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_blocks")
+
+
+def message_of(name: str, id_end: int, group: Group, found: os.stat_result | None) -> Message:
+    """The message ``name`` with the status ``found``, None where it cannot be seen."""
+    return Message(name, id_end, group, *(_STATUS(found) if found is not None else (S_IFREG, 1, 0, 0, 0, 0, 0)))
+
+
+class Way(Struct, frozen=True, eq=False):
+    """The way of messages that are decided together. ``box`` None: they are deleted; ``folder`` None: the one that belongs to the
+    operation. They keep their names, but for a ``suffix`` that follows the id in place of what does now, or the ``name`` that
+    one message gets. ``meta`` goes beside them; None: the metadata that the action supplies."""
+
+    box: Box | None
+    folder: str | None = None
+    suffix: str | None = None
+    name: str = ""
+    meta: Mapping[str, Json] | None = None
+    warning: str = ""
+
+    @classmethod
+    def to(
+        cls, box: Box | None, folder: str | None, message: Message, name: str | None, meta: Mapping[str, Json] | None,
+        warning: str = "",
+    ) -> Way:  # fmt: skip
+        """The way of ``message``, which is called ``name`` there, None where it keeps its name."""
+        end = message.id_end
+        if name is None or name == message.name:
+            return cls(box, folder, None, "", meta, warning)
+        if end and name.startswith(message.name[:end]):
+            return cls(box, folder, name[end:], "", meta, warning)
+        return cls(box, folder, None, name, meta, warning)
+
+    def name_of(self, message: Message) -> str:
+        """The name of ``message`` there, "" where it is deleted."""
+        if self.box is None:
+            return ""
+        return self.name or (message.name if self.suffix is None else message.name[: message.id_end] + self.suffix)
+
+
+class Pinned(NamedTuple):
+    """The ``ref`` of an item."""
+
+    message: Message
+    way: Way
+
+
+class PinnedItems(Sequence[Item]):
+    """The items of a directory spool. An item, and the row in it, is made when it is asked for: of a million, few are."""
+
+    def __init__(self, pinned: list[Pinned]) -> None:
+        self.pinned = pinned
+
+    def __len__(self) -> int:
+        return len(self.pinned)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> PinnedItems: ...
+
+    def __getitem__(self, index: int | slice) -> Item | PinnedItems:
+        return PinnedItems(self.pinned[index]) if isinstance(index, slice) else _item(self.pinned[index])
+
+    def __iter__(self) -> Iterator[Item]:
+        return map(_item, self.pinned)
+
+    @property
+    def columns(self) -> ItemColumns:
+        messages = [one.message for one in self.pinned]
+        boxes = [one.group.box for one in messages]
+        return ItemColumns([one.id for one in messages], [one.name for one in messages], boxes, ("",) * len(messages))
+
+    @property
+    def warnings(self) -> Mapping[str, int]:
+        """The number of items with each warning."""
+        return Counter(warning for _, way in self.pinned if (warning := way.warning))
+
+    @property
+    def boxes(self) -> set[Box]:
+        return {message.group.box for message, _ in self.pinned}
+
+    @property
+    def verdicts(self) -> Mapping[Verdict | None, int]:
+        """The number of items with each verdict. What is in ``cur`` and was not judged is unknown, as it may be held."""
+        found: Counter[Verdict | None] = Counter()
+        for group, count in Counter(message.group for message, _ in self.pinned).items():
+            found[Verdict.UNKNOWN if group.verdict is None and group.box is Box.CUR else group.verdict] += count
+        return found
+
+    @property
+    def oldest_at(self) -> float | None:
+        """When the first of them came into its box, epoch seconds."""
+        return min((at for message, _ in self.pinned if (at := message.since) is not None), default=None)
+
+
+def pinned_of(items: Sequence[Item]) -> Sequence[Pinned]:
+    """The pins of items. Raises ``TypeError`` for an item of something else than a directory spool."""
+    if isinstance(items, PinnedItems):
+        return items.pinned
+    pinned = [item.ref for item in items if isinstance(item.ref, Pinned)]
+    if len(pinned) < len(items):
+        raise TypeError("not of a directory spool")
+    return pinned
+
+
+def _item(pinned: Pinned) -> Item:
+    return Item(pinned.message.row, pinned, pinned.way.warning)
+
+
+class MessageResults(Sequence[ItemResult]):
+    """The results of ``pinned`` messages; ``others`` are those that are not plainly done, by place. A result is made when it is
+    asked for."""
+
+    def __init__(self, pinned: Sequence[Pinned], others: Mapping[int, ItemResult]) -> None:
+        self._pinned = pinned
+        self.others = others
+
+    def __len__(self) -> int:
+        return len(self._pinned)
+
+    @overload
+    def __getitem__(self, index: int) -> ItemResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[ItemResult]: ...
+
+    def __getitem__(self, index: int | slice) -> ItemResult | list[ItemResult]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        return self.others.get(index % len(self)) or _done(self._pinned[index])
+
+    def __iter__(self) -> Iterator[ItemResult]:
+        if not self.others:
+            return map(_done, self._pinned)
+        return (self.others.get(place) or _done(one) for place, one in enumerate(self._pinned))
+
+
+def _done(pinned: Pinned) -> ItemResult:
+    message, way = pinned
+    return ItemResult(message.id, message.name, Outcome.DONE, "", way.name_of(message))
+
+
+def is_claimed(box: Box) -> bool:
+    """True where names may have the tail of a claim."""
+    return box not in (Box.NEW, Box.TMP)
