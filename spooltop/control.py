@@ -334,7 +334,7 @@ class Control:
 
     @while_watched
     def audit(self, operation: str) -> AuditTrail:
-        """Returns the audit lines of one operation, oldest first. Raises ``Unreadable`` if the log cannot be read."""
+        """Returns who did an operation, from where, and what became of each item. Raises ``Unreadable``."""
         from .model.operations.results import AuditTrail
 
         operations = self._operations()

@@ -154,7 +154,7 @@ class CursorMismatch(SpooltopError):
 
 
 class AuditFailed(SpooltopError):
-    """The audit line or the journal could not be written, so the change did not happen. ``full``: because there is no space left
+    """The journal could not be written, so the change did not happen. ``full``: because there is no space left
     or the file system has become read-only; operations that free space then continue anyway."""
 
     exit_code = 3

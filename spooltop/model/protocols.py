@@ -9,8 +9,8 @@ from msgspec import Struct, field
 
 from .filters.selection import Selection
 from .look.locks import Holders
-from .operations.plan import Candidates, ItemResult, OperationRecord, Plan, Progress
-from .operations.results import AuditLog, TrackedMessage
+from .operations.plan import Batches, Candidates, OperationRecord, Plan, Progress
+from .operations.results import AuditTrail, TrackedMessage
 from .row import Payload, Row
 from .vocabulary import Action, Box, Json, Key
 
@@ -158,18 +158,12 @@ class Operator(Protocol):
         """
         ...
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         """Performs the plan in batches of up to 1,000: intent line synced, each item re-checked and done, synced, result line."""
         ...
 
-    def audit(self, line: bytes, *, sync: bool = True) -> None:
-        """Appends one line, which ends with a newline, to the audit log; ``sync`` False if the next line is synced. Raises
-        ``AuditFailed``."""
-        ...
-
-    def audit_logs(self, operation: str) -> list[AuditLog]:
-        """Reads the lines of the audit logs that mention ``operation``: this user's log first, then the one in a spool that
-        another user owns. Raises ``Unreadable``."""
+    def trail(self, operation: str) -> AuditTrail:
+        """Returns who did ``operation``, a complete id, from where, and what became of each item. Raises ``Unreadable``."""
         ...
 
     def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import overload
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, UsageError
@@ -37,7 +38,7 @@ from spooltop.model.operations.plan import (
     others_of,
     verdicts_of,
 )
-from spooltop.model.operations.results import AuditLine, AuditTrail
+from spooltop.model.operations.results import Actor, AuditLine, AuditTrail
 from spooltop.model.protocols import Operator
 from spooltop.model.redact import Redactor
 from spooltop.model.target import full_name, has_scheme
@@ -45,7 +46,6 @@ from spooltop.model.text import escape
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import Action, Box, Json, Verdict
 
-from .audit_log import Actor, OperationAudit, trail_of
 from .inject_file import with_file
 from .syslog import to_syslog
 
@@ -327,6 +327,12 @@ class ResultList(Sequence[ItemResult]):
         return chain.from_iterable(self._batches)
 
 
+def _counts(batch: Sequence[ItemResult]) -> dict[str, Json]:
+    """The number of items by outcome."""
+    others = Counter(one.outcome for one in others_of(batch).values() if one.outcome is not Outcome.DONE)
+    return {str(outcome): len(batch) - others.total() if outcome is Outcome.DONE else others[outcome] for outcome in Outcome}
+
+
 # Note about the consumers that would take requeued or released messages; the last line of such a plan.
 
 RECENT = 60.0
@@ -370,17 +376,16 @@ def _new_operation() -> str:
 
 class Operations:
     """Plans and applies changes to a target. ``target`` is its name as it is shown, ``flags`` are the options that a command
-    needs to open it (``--as spool``); ``clock`` returns epoch seconds. ``copies`` receives a copy of each audit line without its
-    items (syslog lines are limited in length). ``at_work`` returns a sentence about the consumers that would take messages moved
-    to ``new``. ``retention``: seconds after which the content of the trash has expired, 0: never. ``redactor`` hides values in
-    commands, records and the audit log."""
+    needs to open it (``--as spool``); ``clock`` returns epoch seconds. ``copies`` receives what the journal says of
+    each batch, without its items (syslog lines are limited in length). ``at_work`` returns a sentence about the
+    consumers that would take messages moved to ``new``. ``retention``: seconds after which the content of the trash
+    has expired, 0: never. ``redactor`` hides values in commands, records and audit trails."""
 
     def __init__(
         self,
         operator: Operator,
         target: str,
         clock: Callable[[], float] = time.time,
-        who: Actor | None = None,
         new_operation: Callable[[], str] = _new_operation,
         *,
         flags: Sequence[str] = (),
@@ -395,7 +400,6 @@ class Operations:
         self._path = full_name(target)
         """Name for commands, which may be typed in any directory."""
         self._clock = clock
-        self._who = who
         self._new_operation = new_operation
         self._flags = tuple(flags)
         self._syslog = syslog
@@ -499,23 +503,24 @@ class Operations:
         self._allowed(plan.action)
         done = ResultList()
         stopped = False
-        options = self._shown(plan.options)
-        audit = OperationAudit(
-            plan, self._operator.perform(plan, stop or (lambda: False)), self._operator, options=options, who=self._who,
-            clock=self._clock, syslog=self._syslog, copies=self._copies,
-        )  # fmt: skip
-        notes = audit.notes
+        notes: list[str] = []
+        batches = self._operator.perform(plan, stop or (lambda: False))
         try:
-            with audit:
-                for batch in audit:
-                    done.add(batch)
-                    if on_progress is not None:
-                        on_progress(len(done))
+            self._copy(plan, "before", {"count": plan.count, "options": dict(self._shown(plan.options))})
+            for batch in batches:
+                done.add(batch)
+                self._copy(plan, "after", {"tried": len(done), "count": plan.count, **_counts(batch)})
+                if plan.works_when_full:
+                    self._warn(plan, {one.reason for one in others_of(batch).values() if one.outcome is Outcome.DONE}, notes)
+                if on_progress is not None:
+                    on_progress(len(done))
         except SpooltopError as error:
             if not done:
                 raise
             stopped = True
             notes.append(f"ended early: {error}")
+        finally:
+            batches.close()
         if plan.missing:
             why = "not found when the plan was made"
             done.add([ItemResult(missing, missing, Outcome.SKIPPED, why) for missing in plan.missing])
@@ -546,7 +551,7 @@ class Operations:
 
     def audited(self, operation: str) -> AuditTrail:
         """Returns the audit trail of ``operation``, a complete id. Raises ``Unreadable``."""
-        trail = trail_of(self._operator.audit_logs(operation), operation)
+        trail = self._operator.trail(operation)
         if not self._redactor:
             return trail
         text = self._redactor.text  # also in lines that were written before the setting was made
@@ -559,6 +564,26 @@ class Operations:
 
     def close(self) -> None:
         self._operator.close()
+
+    def _copy(self, plan: Plan, event: str, more: Mapping[str, Json]) -> None:
+        """Sends a copy of what the journal says of a batch, without its items."""
+        if self._copies is None:
+            return
+        options = more.get("options")
+        if isinstance(options, dict):
+            shown = {name: escape(one[:200]) if isinstance(one, str) else one for name, one in options.items()}
+            more = {**more, "options": shown}
+        head: dict[str, Json] = {
+            "schema": 1, "time": self._clock(), "event": event, "operation": plan.operation, "action": str(plan.action),
+            "target": escape(full_name(plan.target)), "force": plan.force, **to_builtins(Actor.here()),
+        }  # fmt: skip
+        self._copies(json.dumps({**head, **more}, separators=(",", ":")))
+
+    def _warn(self, plan: Plan, reasons: set[str], notes: list[str]) -> None:
+        """Notes what was done without a line in the journal, also in the system log."""
+        for words in reasons.difference(notes, ("",)):
+            notes.append(words)
+            self._syslog(f"uid {os.geteuid()}: {plan.action} {plan.operation} of {plan.count} in {escape(plan.target)}: {words}")
 
     def _shown(self, options: Mapping[str, Json]) -> Mapping[str, Json]:
         """Returns ``options`` as they may be shown and logged."""

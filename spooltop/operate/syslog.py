@@ -1,4 +1,4 @@
-"""System log, for messages that cannot be written anywhere else, and for copies of the audit log if these are configured."""
+"""System log, for messages that cannot be written anywhere else, and for copies of the journal if these are configured."""
 
 from __future__ import annotations
 

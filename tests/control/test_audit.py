@@ -1,4 +1,4 @@
-"""Audit logs that are read back: the user, the result of each item, and logs that were written to mislead."""
+"""Journals that are read back as audit logs: the user, the result of each item, and logs that were written to mislead."""
 
 from __future__ import annotations
 
@@ -39,64 +39,58 @@ def test_who_it_was_and_what_became_of_each_item_comes_back(spool: Path) -> None
         control.apply(control.plan(Action.UNDO, Selection(), options={"undoes": operation}))
         assert control.audit(operation) == trail  # a line of the undo names the operation, and is none of it
     assert trail.problems == ()
-    before, after = trail.lines
-    assert (before.event, before.sudo_user, before.ssh_connection) == ("before", "ann", who["SSH_CONNECTION"])
-    assert before.uid == os.geteuid() and before.pid is not None and before.pid != os.getpid()
-    assert set(before.names) == {f"new/{name}" for name in NAMES}
-    assert (after.event, {item.id for item in after.results}, after.tried) == ("after", set(NAMES), len(NAMES))
+    [after] = trail.lines
+    assert (after.event, after.by.sudo_user, after.by.ssh_connection) == ("after", "ann", who["SSH_CONNECTION"])
+    assert after.by.uid == os.geteuid() and after.by.pid is not None and after.by.pid != os.getpid()
+    assert ({item.id for item in after.results}, after.tried, after.count) == (set(NAMES), len(NAMES), len(NAMES))
     assert {item.outcome for item in after.results} == {Outcome.DONE}
     assert "(sudo by ann) from 192.0.2.1" in said(after)
 
 
-HEAD = {"schema": 1, "time": 5.0, "event": "after", "operation": "op1", "action": "purge", "user": "root"}
-COLUMNS = {"ids": ["a"], "names": ["a"], "outcomes": "done", "reasons": ""}
+RUN = {"from": "cur", "to": "new", "names": ["a"], "inos": 7, "sizes": 1, "ctimes": 5, "tokens": None}
+HEAD = {"schema": 1, "line": "intent", "operation": "op1", "first": 0, "action": "purge", "time": 5.0, "user": "root"}
+RESULT = {"schema": 1, "line": "result", "operation": "op1", "first": 0, "time": 6.0}
 
 
 def line(**more: object) -> bytes:
-    return json.dumps({**HEAD, **more}).encode()
+    return json.dumps({**HEAD, "by": {}, "undoes": None, "count": 3, "force": False, "moves": [RUN], **more}).encode()
 
 
 FORGED = [
-    {"time": 1e300}, {"time": "now"}, {"time": True}, {"event": "never"}, {"user": 5}, {"user": ["root"]},
-    {"event": "before", "names": "all"}, {"event": "before", "names": ["\\q"]}, {"count": 1e999}, {"count": "many"},
-    {"schema": 2}, {"pid": 10**30}, {"uid": -1.5},
-]  # fmt: skip
-FORGED_COLUMNS = [
-    {"names": "a"}, {"names": [5]}, {"names": ["\\q"]}, {"ids": [[]]}, {"ids": []}, {"ids": ["\\xZZ"]}, {"outcomes": "eaten"},
-    {"outcomes": ["done", "done"]}, {"outcomes": None}, {"reasons": 5}, {"became": ["a", "b"]},
+    {"user": 5}, {"user": ["root"]}, {"by": 5}, {"by": {"uid": "0"}}, {"by": {"uid": -1}}, {"by": {"pid": 10**30}},
+    {"by": {"tty": ["x"]}}, {"by": {"sudo_user": "\\q"}}, {"force": "yes"}, {"count": 1e999}, {"count": "many"}, {"schema": 2},
 ]  # fmt: skip
 
 
 def trail(spool: Path, *lines: bytes) -> AuditTrail:
     (spool / ".spooltop").mkdir()
-    (spool / ".spooltop" / "audit.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    (spool / ".spooltop" / "journal.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     with open_control(str(spool), watch=False, settings={}) as control:
         return control.audit("op1")
 
 
 def test_lines_that_are_none_are_left_out_and_counted(spool: Path) -> None:
-    forged = [line(**more) for more in FORGED] + [json.dumps({**HEAD, **COLUMNS, **more}).encode() for more in FORGED_COLUMNS]
+    forged = [line(first=place, **more) for place, more in enumerate(FORGED, 1)]
     deep = b'{"operation":"op1","x":' + b"[" * 100_000
-    found = trail(spool, *forged, b'"op1" {', deep, line())
+    found = trail(spool, line(), *forged, b'"op1" {', deep)
     assert len(found.lines) == 1 and found.problems[0].startswith(f"{len(forged) + 2} lines")
 
 
 def test_a_line_says_whether_it_was_forced_and_what_became_of_each_item(spool: Path) -> None:
-    results = [
-        ItemResult("a", "a:2,P7", Outcome.DONE, "", "a"), ItemResult("\x1b", '"', Outcome.DONE, "", "\udcff"),
+    run = {**RUN, "names": ["a:2,P7", '"', "c"], "to_names": ["a", "\\xff", "c"]}
+    skipped = {"place": 2, "outcome": "skipped", "reason": 'changed "since"', "moved": False, "ino": 0, "ctime": 0}
+    result = json.dumps({**RESULT, "tried": 3, "others": [skipped]}).encode()
+    found = trail(spool, line(force=True, moves=[run]), result, line(first=3))
+    assert [(one.force, one.event, one.names) for one in found.lines] == [(True, "after", ()), (False, "before", ("a",))]
+    assert found.lines[0].results == (
+        ItemResult("a", "a:2,P7", Outcome.DONE, "", "a"), ItemResult('"', '"', Outcome.DONE, "", "\udcff"),
         ItemResult("c", "c", Outcome.SKIPPED, 'changed "since"', ""),
-    ]  # fmt: skip
-    columns = {
-        "ids": ["a", "\\x1b", "c"], "names": ["a:2,P7", '"', "c"], "outcomes": ["done", "done", "skipped"],
-        "reasons": ["", "", 'changed "since"'], "became": ["a", "\\xff", ""],
-    }  # fmt: skip
-    found = trail(spool, line(force=True, **columns), line(force=False), line(force=1), line())
-    assert [one.force for one in found.lines] == [True, False, False, False] and not found.problems
-    assert found.lines[0].results == tuple(results)
+    )  # fmt: skip
+    assert not found.problems
 
 
 def test_what_a_forged_line_tells_is_marked_and_escaped(spool: Path) -> None:
-    bad = line(user="root\x1b[2J\u202e", ended="\x1b]52;c;x\x07", tty="\n", sudo_user="\x9b", ssh_connection="\r")
+    bad = line(user="root\x1b[2J\u202e", by={"tty": "\n", "sudo_user": "\x9b", "ssh_connection": "\r"})
     [told] = trail(spool, bad).lines
     assert said(told).isprintable() and "its owner can write" in said(replace(told, trusted=False))
 
@@ -114,7 +108,7 @@ def test_what_is_audited_goes_to_syslog_where_it_is_asked_for(spool: Path, monke
 def test_a_log_that_is_cut_off_or_a_link_is_told_and_not_followed(spool: Path, tmp_path: Path) -> None:
     with open_control(str(spool), watch=False, settings={}) as control:
         result = control.apply(control.plan(Action.HOLD, Selection(box=Box.NEW, everything=True)))
-        log = spool / ".spooltop" / "audit.jsonl"
+        log = spool / ".spooltop" / "journal.jsonl"
         whole = log.read_bytes()
         log.write_bytes(whole[:-9])
         cut = control.audit(result.operation)

@@ -61,7 +61,7 @@ def test_a_look_that_is_to_scan_again_scans_though_no_time_changed(world: SpoolW
 def test_the_logs_have_room_that_a_full_disk_cannot_take(world: SpoolWorld) -> None:
     world.put("a")
     world.do(Action.HOLD, Selection(box=Box.NEW, ids=("a",)))
-    log = next((world.path / ".spooltop").rglob("audit*.jsonl"))
+    log = next((world.path / ".spooltop").rglob("journal*.jsonl"))
     assert log.stat().st_blocks * 512 >= 256 * 1024 > log.stat().st_size
 
 

@@ -116,7 +116,7 @@ def test_what_a_glob_names_and_all_below_it_is_read_only_at_the_door(spool: Path
             assert not look.observation.capabilities.change
             said = refusals(control)
     assert all("read-only here, by SPOOLTOP_READ_ONLY" in one for one in said)
-    assert os.listdir(spool / "new") == ["one,n=0"] and not (spool / ".spooltop" / "audit.jsonl").exists()
+    assert os.listdir(spool / "new") == ["one,n=0"] and not (spool / ".spooltop" / "journal.jsonl").exists()
     for glob in ("/nothing*", f"{spool}2", f"{spool.parent}/x*", ""):
         with opened(spool, read_only=glob) as control:
             assert control.plan(Action.HOLD, Selection(box=Box.NEW, everything=True)).count == 1
@@ -207,15 +207,14 @@ def secretive(tmp_path: Path) -> Path:
 
 
 def all_output(path: Path) -> str:
-    """Returns the command line's output about the cursors, and the audit log."""
+    """Returns the command line's output about the cursors."""
     outputs = []
     for words in (["status"], ["cursors"], ["ops"]):
         for more in ([], ["--json"]):
             done = spooltop(words[0], path, *more, opener=redacting)
             assert done.code == 0
             outputs.append(done.out + done.err)
-    audit = path / ".spooltop" / "audit.jsonl"
-    return "".join(outputs) + (audit.read_text() if audit.exists() else "")
+    return "".join(outputs)
 
 
 def test_a_redacted_cursor_is_set_and_undone_unseen(secretive: Path) -> None:

@@ -116,8 +116,8 @@ def test_the_owner_and_another_user_operate(shared: Path) -> None:
         last = json.loads(run(user, [*SPOOLTOP, "ops", "--json", path]).splitlines()[0])["operation"]
         run(user, [*SPOOLTOP, back, path, last if back == "undo" else "ALL", "--yes"])
         assert len(list((shared / "new").iterdir())) == 2
-    audit = [json.loads(line) for line in (shared / ".spooltop/audit.jsonl").read_text().splitlines()]
-    assert {line["uid"] for line in audit if "uid" in line} == {BOB, ANN}
+    journal = [json.loads(line) for line in (shared / ".spooltop/journal.jsonl").read_text().splitlines()]
+    assert {line["by"]["uid"] for line in journal if line["line"] == "intent"} == {BOB, ANN}
     assert json.loads(run(ANN, [*SPOOLTOP, "status", "--json", str(shared)]))["complete"] is True
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, convert
 
+from spooltop.engine import names as grammar
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.operations.results import column_of
 from spooltop.model.vocabulary import Box, Json
@@ -15,19 +16,20 @@ from spooltop.model.vocabulary import Box, Json
 from ..journal.record_log import (
     HEAD_AT_MOST,
     Intent,
+    ItemOutcome,
     LoggedOperation,
     Number,
     RecordLog,
     RecordType,
+    Told,
     Whole,
     check_sizes,
     unescaped,
 )
 from .storage.location import Place, safe_name
 
-# intent  schema line operation first action time user undoes count force moves[{from to names inos sizes ctimes tokens
-#         [to_names meta]}]
-# result  schema line operation first time tried [between] others[{place outcome reason moved ino ctime}]
+# intent  … first … moves[{from to names inos sizes ctimes tokens [to_names meta]}]
+# result  … first … tried [between] others[{place outcome reason moved ino ctime}]
 #
 # A step is a batch of messages, and its number is the place of its first message in the plan. Each object of ``moves`` is a run
 # of messages out of one folder into one. ``from`` and ``to`` are these folders (``cur``, ``trash/OPERATION``), null where
@@ -121,10 +123,8 @@ def _folder(text: str | None) -> tuple[Box, str] | None:
 
 
 class MoveIntent(Intent, frozen=True):
-    """The intent of one batch. ``count`` messages are in all batches of the operation; ``force`` skips the check of holders."""
+    """The intent of one batch."""
 
-    count: Number
-    force: bool
     moves: list[MoveRun]
 
     def __len__(self) -> int:
@@ -179,6 +179,10 @@ class BatchOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The number of messages that are at their targets now, or deleted."""
         return self.tried - sum(not one.moved for one in self.others)
 
+    def each(self) -> Iterator[ItemOutcome]:
+        others = {one.place: ItemOutcome(one.outcome, one.reason) for one in self.others}
+        return (others.get(place, _DONE) for place in range(self.tried))
+
     def count(self, outcome: Outcome) -> int:
         planned = self.tried - len(self.others) if outcome is Outcome.DONE else 0
         return planned + sum(one.outcome is outcome for one in self.others)
@@ -191,6 +195,17 @@ class BatchOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise ValueError("an outcome of nothing")
         check_sizes(*(found.between or ()), *(number for one in found.others for number in (one.ino, one.ctime)))
         return found
+
+
+_DONE = ItemOutcome(Outcome.DONE, "")
+
+
+def _told(intent: MoveIntent) -> Iterator[Told]:
+    for run in intent.moves:
+        box = run.source_folder[0] if run.source_folder is not None else Box.NEW
+        for name, to_name in zip(run.names, run.target_names, strict=True):
+            became = to_name if run.target is not None else ""
+            yield grammar.parse(name, claimed=box not in (Box.NEW, Box.TMP)).id, name, became
 
 
 MoveOperation = LoggedOperation[MoveIntent, BatchOutcome]
@@ -218,5 +233,5 @@ def _shortened(line: bytes) -> bytes:
     return line[: moves.start()] + b',"moves":[{%b,"names":[],"inos":0,"sizes":0,"ctimes":0,"tokens":null}]}' % folders
 
 
-MOVES = RecordType("journal", "the journal", "first", MoveIntent.decode, BatchOutcome.decode, b"]}", _shortened)
+MOVES = RecordType("journal", "the journal", "first", MoveIntent.decode, BatchOutcome.decode, _told, b"]}", _shortened)
 """The record type of the journal of messages."""

@@ -52,7 +52,10 @@ class PauseIntent(Intent, frozen=True):
         return f"paused{_reason(self.after)}"
 
 
-PAUSES = item_records("pauses", "the journal of pauses", "", PauseIntent, Action.PAUSE, Action.RESUME, Action.UNDO)
+PAUSES = item_records(
+    "pauses", "the journal of pauses", "", PauseIntent, lambda one: (one.words, one.words, one.words),
+    Action.PAUSE, Action.RESUME, Action.UNDO,
+)  # fmt: skip
 """The record type of the log of pauses."""
 
 

@@ -10,18 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from spooltop.engine.system.syscalls import advice
+from msgspec.structs import replace
+
 from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress
-from spooltop.model.operations.results import AuditLog
+from spooltop.model.operations.plan import Batches, Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress
+from spooltop.model.operations.results import Actor, AuditLine, AuditTrail
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Json
 
 from ..access import user_name
-from .log_store import AUDIT, LogStore, audit_logs
-from .record_log import Intent, ItemOutcome, LoggedOperation, RecordLog, RecordType, encode_intent, encode_result, write_failed
+from .log_store import LogStore
+from .record_log import Intent, ItemOutcome, LoggedOperation, RecordLog, RecordType, encode_intent, encode_result
 
 # The entries of the list of operations, made of what a log holds, and which operation is undone by which.
 
@@ -91,6 +92,10 @@ class StepOutcome(Protocol):
     @property
     def changed(self) -> bool:
         """True if something was done."""
+        ...
+
+    def each(self) -> Iterator[ItemOutcome]:
+        """How each item that was reached ended."""
         ...
 
 
@@ -178,8 +183,7 @@ class EndedStep(NamedTuple, Generic[ResultT]):
 class ItemOperator(ABC, Generic[IntentT, ResultT]):
     """Implements ``model.protocols.Operator`` on the items of one record ``kind``, ``at_once`` of them in a step at most. A
     subclass pins the items, changes those of a step, and says which of its operations can be undone. ``path`` is named in errors;
-    ``read_only`` says why nothing may be changed; ``user`` None: who runs this. ``wait`` sleeps some seconds; ``ended``
-    as for ``NextPart``."""
+    ``read_only`` says why nothing may be changed; ``user`` None: who runs this. ``wait`` sleeps some seconds."""
 
     at_once = 1
     needs_log = False
@@ -195,15 +199,15 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         read_only: str | None = None,
         user: str | None = None,
         wait: Callable[[float], None] = time.sleep,
-        ended: Callable[[Sequence[str]], Iterable[str]] = lambda parts: (),
     ) -> None:
         self._path = path
         self._store = store
         self._kind = kind
-        self._log = RecordLog(store, kind, ended)
+        self._log = RecordLog(store, kind)
         self._clock = clock
         self._read_only = read_only
         self._user = user if user is not None else user_name(os.geteuid())
+        self._actor = Actor.here()
         self._wait = wait
         self._performed: set[str] = set()
 
@@ -248,7 +252,7 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         it. Raises ``Stopped``."""
         ...
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         """Raises ``Refused`` for what was performed already, ``AuditFailed`` where the log cannot be written: that step has
         not begun then. All else that goes wrong is in the results."""
         if plan.operation in self._performed:
@@ -292,7 +296,8 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
     ) -> tuple[Sequence[ItemResult], SpooltopError | None]:
         """Logs the intent, changes the items and logs how it ended; returns the results, and what ends the operation here."""
         intent = self._intent(plan, place, items)
-        unlogged = self._log.begin(plan, encode_intent(self._recorded(intent), self._kind))
+        recorded = replace(self._recorded(intent), by=self._actor, count=plan.count, force=plan.force)
+        unlogged = self._log.begin(plan, encode_intent(recorded, self._kind))
         ended = self._apply(items, intent, stop)
         if unlogged:
             return [one._replace(reason=one.reason or unlogged) for one in ended.results], ended.error
@@ -304,6 +309,8 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         except AuditFailed as error:
             if not (plan.works_when_full and error.full):
                 return ended.results, ended.error or error
+            unlogged = f"its outcome is not in the journal: {error.what}"
+            return [one._replace(reason=one.reason or unlogged) for one in ended.results], ended.error
         return ended.results, ended.error
 
     def _log_result(self, intent: IntentT, outcome: ResultT, *, sync: bool = True) -> None:
@@ -329,19 +336,24 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         """True if this operation was this operator's."""
         return operation in self._log.read(begins=operation)[0]
 
-    def audit(self, line: bytes, *, sync: bool = True) -> None:
-        try:
-            self._store.append(AUDIT, line, sync=sync)
-        except OSError as error:
-            raise write_failed(self._store, self._kind.name, error) from error
-
-    def audit_logs(self, operation: str) -> list[AuditLog]:
+    def trail(self, operation: str) -> AuditTrail:
         """Raises ``Unreadable``."""
-        try:
-            return audit_logs(self._store, operation)
-        except OSError as error:
-            what = f"the audit log cannot be read: {error.strerror}"
-            raise Unreadable(what, path=self._path, advice=advice(error)) from error
+        operations, problems = self._log.read(required=True, begins=operation)
+        logged = operations.get(operation)
+        lines = [] if logged is None else [self._audited(logged, *step) for _, step in sorted(logged.steps.items())]
+        return AuditTrail(tuple(lines), tuple(problems))
+
+    def _audited(self, logged: LoggedOperation[IntentT, ResultT], intent: IntentT, outcome: ResultT | None) -> AuditLine:
+        items = list(self._kind.told(intent))
+        results = () if outcome is None else tuple(
+            ItemResult(id, name, one.outcome, one.reason, became if one.changed else "")
+            for (id, name, became), one in zip(items, outcome.each(), strict=False)
+        )  # fmt: skip
+        return AuditLine(
+            intent.at, "before" if outcome is None else "after", str(intent.action), intent.user, intent.by, intent.count,
+            None if outcome is None else intent.step + len(results), intent.force,
+            tuple(name for _, name, _ in items) if outcome is None else (), results, logged.trusted,
+        )  # fmt: skip
 
     def close(self) -> None:
         return

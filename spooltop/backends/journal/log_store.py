@@ -12,7 +12,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from os import stat_result
@@ -24,7 +24,6 @@ from spooltop.engine.names import encode_value
 from spooltop.engine.system.files import UNSUPPORTED, Files, is_inode
 from spooltop.engine.system.syscalls import fallocate
 from spooltop.errors import AuditFailed
-from spooltop.model.operations.results import AuditLog
 from spooltop.model.target import has_scheme
 
 # Names of the logs and of operations, and the file operations that they need beyond those of messages. They are methods of the
@@ -33,8 +32,6 @@ from spooltop.model.target import has_scheme
 STATE_DIR = "/var/lib/spooltop"
 """Root's own directory, for the logs of other users' spools."""
 
-AUDIT = "audit.jsonl"
-"""The name of every audit log, which is never divided into parts: nothing of it goes but by the hand of the administrator."""
 
 JOURNAL = "journal.jsonl"
 """The name of every journal of messages."""
@@ -164,11 +161,8 @@ def parts_of(files: LogFiles, dir_fd: int, name: str) -> list[str]:
     return [other for _, other in sorted(found)]
 
 
-class NextPart(NamedTuple):
-    """The lines that a new part begins with, and those of the earlier parts, the oldest first, that are no longer needed."""
-
-    carried: Callable[[], bytes]
-    ended: Callable[[Sequence[str]], Iterable[str]] = lambda parts: ()
+NextPart = Callable[[], bytes]
+"""Makes the lines that a new part begins with."""
 
 
 def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, following: NextPart) -> bool:
@@ -184,7 +178,7 @@ def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, 
         stem, _, ending = name.rpartition(".")
         number = int(older[-1].split(".")[-2]) + 1 if older else 1
         part = f"{stem}.{number:06}.{ending}"
-        carried = following.carried()
+        carried = following()
         if not publish_new(files, dir_fd, part, carried, like):
             return False
         if not _reserved(files, dir_fd, part):
@@ -205,7 +199,7 @@ def rotate(files: LogFiles, dir_fd: int, name: str, fd: int, like: stat_result, 
         if error.errno in (errno.EPERM, errno.EACCES, *FULL, *_UNLOCKABLE):
             return False
         raise
-    for old in {*following.ended(older), *older[: max(0, len(older) + 1 - MOST_PARTS)]}:
+    for old in older[: max(0, len(older) + 1 - MOST_PARTS)]:
         _drop(files, dir_fd, old)
     return True
 
@@ -389,7 +383,7 @@ class StoredLog(NamedTuple):
 
 
 class LogStore(Protocol):
-    """The logs of one target. Each has a file name, such as ``audit.jsonl``."""
+    """The logs of one target. Each has a file name, such as ``journal.jsonl``."""
 
     @property
     def path(self) -> str:
@@ -406,17 +400,6 @@ class LogStore(Protocol):
         """Yields the logs called ``name``, the user's own first, each to be read before the next; only the ``latest`` parts of
         each. Raises ``OSError`` where the store itself cannot be opened."""
         ...
-
-
-def audit_logs(store: LogStore, operation: str) -> list[AuditLog]:
-    """The lines of the audit logs that mention ``operation``, of the user's own log first. Raises ``OSError``."""
-    found: list[AuditLog] = []
-    mark = f'"{operation}"'.encode()
-    for log in store.read(AUDIT):
-        with closing(iter(log.lines)) as lines:
-            about = [line for line in lines if mark in line]
-        found.append(AuditLog(about[::-1], log.lines.torn, log.lines.unread, log.trusted))
-    return found
 
 
 class LogPlace(Protocol):
@@ -542,7 +525,7 @@ class StateLogs:
 
     def append(self, name: str, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
         if self._folder is None:
-            raise AuditFailed("there is no place for the audit log", advice="set XDG_STATE_HOME or HOME")
+            raise AuditFailed("there is no place for the journal", advice="set XDG_STATE_HOME or HOME")
         fd = open_path(self._files, self._folder)
         try:
             found = self._files.fstat(fd)

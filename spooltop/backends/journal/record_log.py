@@ -1,10 +1,11 @@
 """Logs of changes: an intent line before each step of an operation, a result line after it, one JSON object a line.
 
-intent  schema line operation [step] action time user undoes …
+intent  schema line operation [step] action time user by undoes count force …
 result  schema line operation [step] time …
 
 A step is what is changed between the two lines: a batch of messages, one lock, one cursor. The ``RecordType`` of a log names the
-member that numbers the steps, and reads what else the lines hold. A step without a result line was cut short. Somebody else may
+member that numbers the steps, and reads what else the lines hold. It is the audit log as well: who did it, from where and when
+stands in each intent. A step without a result line was cut short. Somebody else may
 have written the log: a line that is not exactly so is left out and counted.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import cache
 from itertools import accumulate
@@ -25,10 +26,11 @@ from msgspec.structs import replace
 from spooltop.engine.system.syscalls import advice
 from spooltop.errors import AuditFailed, Unreadable
 from spooltop.model.operations.plan import Outcome, Plan, Progress
+from spooltop.model.operations.results import Actor
 from spooltop.model.text import escape, unescape
 from spooltop.model.vocabulary import Action, Json
 
-from .log_store import OPERATION, LogStore, NextPart
+from .log_store import OPERATION, LogStore
 
 IntentT = TypeVar("IntentT", bound="Intent")
 ResultT = TypeVar("ResultT")
@@ -43,7 +45,16 @@ PART = r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}"
 """Pattern of a part of a path, which leads to no other directory."""
 
 
-class Intent(Struct, frozen=True, rename={"at": "time"}):
+class _Common(Struct, frozen=True, kw_only=True):
+    """The members of an intent line that an operator adds to every intent: who did it and from where, the number of items in the
+    whole operation, and if it was forced."""
+
+    by: Actor = Actor()
+    count: Number = 1
+    force: bool = False
+
+
+class Intent(_Common, frozen=True, rename={"at": "time"}):
     """The record of an intent line, as far as all logs have it in common. ``undoes`` is the operation that this one undoes."""
 
     operation: OperationId
@@ -70,20 +81,26 @@ class StepResult(NamedTuple, Generic[ResultT]):
     result: ResultT
 
 
+Told = tuple[str, str, str]
+"""The id of an item, its name, and its name once it is changed."""
+
+
 class RecordType(Struct, Generic[IntentT, ResultT], frozen=True):
     """The type of the records in one log, and how its lines are read. ``name`` is its file name without ``.jsonl``; ``what``
-    names the log in messages; ``step`` is the member that numbers the steps of an operation, "" where each has one. ``intent``
-    and ``result`` make a record of the object of a line, in which it is called ``step``, and raise ``ValueError`` or msgspec's
-    ``ValidationError`` for what is no such line; ``actions`` are those of its intents, empty for all. ``ends``: a line that
-    begins as ``encode`` writes it and ends so is whole and is passed over without being parsed; "": none is. ``shorten`` leaves
-    out of the lines of a step that has a result what the list of operations does not need. ``raw`` are members that are JSON of
-    others: in all else names are escaped."""
+    names the log in messages; ``step`` is the member that numbers the steps of an operation, "" where each has one.
+    ``intent`` and ``result`` make a record of the object of a line, in which it is called ``step``, and raise
+    ``ValueError`` or msgspec's ``ValidationError`` for what is no such line; ``actions`` are those of its intents,
+    empty for all. ``told`` names the items of an intent. ``ends``: a line that begins as ``encode`` writes it and
+    ends so is whole and is passed over without being parsed; "": none is. ``shorten`` leaves out of the lines of a
+    step that has a result what the list of operations does not need. ``raw`` are members that are JSON of others: in
+    all else names are escaped."""
 
     name: str
     what: str
     step: str
     intent: Callable[[dict[str, Any]], IntentT]
     result: Callable[[dict[str, Any]], ResultT]
+    told: Callable[[IntentT], Iterable[Told]]
     ends: bytes = b""
     shorten: Callable[[bytes], bytes] = bytes
     raw: frozenset[str] = frozenset()
@@ -128,14 +145,18 @@ class ItemOutcome(Struct, frozen=True):
         """True if it was done."""
         return self.outcome is Outcome.DONE
 
+    def each(self) -> Iterator[ItemOutcome]:
+        yield self
+
 
 def item_records(
-    name: str, what: str, step: str, intent: type[IntentT], *actions: Action, raw: frozenset[str] = frozenset()
+    name: str, what: str, step: str, intent: type[IntentT], told: Callable[[IntentT], Told], *actions: Action,
+    raw: frozenset[str] = frozenset(),
 ) -> RecordType[IntentT, ItemOutcome]:
     """The record type of a log whose steps change one thing each."""
     return RecordType(
         name, what, step, lambda value: convert(unescaped(value, raw), intent),
-        lambda value: convert(unescaped(value), ItemOutcome), raw=raw, actions=actions,
+        lambda value: convert(unescaped(value), ItemOutcome), lambda intent: (told(intent),), raw=raw, actions=actions,
     )  # fmt: skip
 
 
@@ -159,7 +180,9 @@ def _head(step: str) -> re.Pattern[bytes]:
 def encode_intent(intent: Intent, kind: RecordType[Any, Any]) -> bytes:
     """The intent line."""
     members: dict[str, Json] = to_builtins(intent)
-    return _encode("intent", members.pop("operation"), members.pop("step"), members, kind)
+    operation, step = members.pop("operation"), members.pop("step")
+    first = {name: members.pop(name) for name in ("action", "time", "user", "by", "undoes", "count", "force")}
+    return _encode("intent", operation, step, {**first, **members}, kind)
 
 
 def encode_result(intent: Intent, result: object, kind: RecordType[Any, Any], at: float) -> bytes:
@@ -305,17 +328,12 @@ def unfinished(lines: Iterable[bytes], kind: RecordType[Any, Any]) -> list[bytes
 
 
 class RecordLog(Generic[IntentT, ResultT]):
-    """A log of one record type in ``store``. ``ended`` tells which parts may go when a new one begins (``NextPart``)."""
+    """A log of one record type in ``store``."""
 
-    def __init__(
-        self,
-        store: LogStore,
-        kind: RecordType[IntentT, ResultT],
-        ended: Callable[[Sequence[str]], Iterable[str]] = lambda parts: (),
-    ) -> None:
+    def __init__(self, store: LogStore, kind: RecordType[IntentT, ResultT]) -> None:
         self._store = store
         self._kind = kind
-        self._following = NextPart(self._carried, ended)
+        self._following = self._carried
         self._name = f"{kind.name}.jsonl"
         self._unsynced = False
 

@@ -1,7 +1,7 @@
 """The directory of a queue and the one of spooltop's own beside its messages, as descriptors.
 
 A location is a path relative to the queue; one that begins with ``//`` is relative to spooltop's own directory, in which the
-journal, the audit log and what was set aside lie: ``//trash/OPERATION/0/queue/7.msg``.
+journal and what was set aside lie: ``//trash/OPERATION/0/queue/7.msg``.
 """
 
 from __future__ import annotations

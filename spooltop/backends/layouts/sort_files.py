@@ -12,7 +12,6 @@ from typing import Any
 from msgspec import Struct
 
 from spooltop.engine.system.files import read_small
-from spooltop.model.operations.results import encode_line
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
 
@@ -319,7 +318,7 @@ class AsideMessage(Struct, frozen=True):
 
 def encode_meta(action: str, user: str, at: float) -> bytes:
     """The content of ``.meta``."""
-    return encode_line({"action": action, "user": escape(user), "time": at})
+    return json.dumps({"action": action, "user": escape(user), "time": at}, separators=(",", ":")).encode() + b"\n"
 
 
 def messages_aside(layout: Layout, dirs: QueueDirs, most: int = MOST) -> Iterator[tuple[int, AsideMessage]]:

@@ -59,8 +59,9 @@ def audited(record: OperationRecord, trail: AuditTrail, now: float) -> dict[str,
     thing["audit"] = [
         {
             "time": line.at,
-            **members(line, "event", "action", "user", "uid", "sudo_user", "ssh_connection", "tty"),
-            **members(line, "pid", "count", "tried", "force", "ended"),
+            **members(line, "event", "action", "user"),
+            **members(line.by, "uid", "sudo_user", "ssh_connection", "tty", "pid"),
+            **members(line, "count", "tried", "force"),
             "names": [escape(name) for name in line.names],
             "trusted": line.trusted,
         }

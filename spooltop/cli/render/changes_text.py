@@ -120,7 +120,7 @@ def operations(records: Sequence[OperationRecord], now: float) -> list[str]:
 
 
 def audited(record: OperationRecord, trail: AuditTrail, now: float) -> list[str]:
-    """Lines of an operation: its audit lines, then the outcome of each item."""
+    """Lines of an operation: its steps, then the outcome of each item."""
     lines = operations([record], now)
     if record.words:
         lines.append(printable(record.words))
@@ -128,7 +128,7 @@ def audited(record: OperationRecord, trail: AuditTrail, now: float) -> list[str]
     for line in trail.lines:
         lines += [f"{date(line.at)}  {line.event:<6}  {said(line)}"]
     if not trail.lines:
-        lines.append("the audit log has no line about it")
+        lines.append("the journal has no line about it")
     lines += [f"note: {printable(problem)}" for problem in trail.problems]
     results = [one for line in trail.lines for one in line.results]
     if results:

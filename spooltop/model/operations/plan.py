@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
@@ -288,6 +288,10 @@ def others_of(results: Sequence[ItemResult]) -> Mapping[int, ItemResult]:
     if isinstance(known, Mapping):
         return known
     return {place: one for place, one in enumerate(results) if one.outcome is not Outcome.DONE or one.reason}
+
+
+Batches = Generator[Sequence[ItemResult], None, None]
+"""The results of an operation as it goes on. To close it ends the operation."""
 
 
 class NotDone(dict[tuple[Outcome, str], "array[int]"]):

@@ -1,15 +1,15 @@
-"""Locations of tracked messages, and the lines of logs: encoded, and as they are read back."""
+"""Locations of tracked messages, and the audit trail of an operation."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from ..text import bare_all, escape
-from ..vocabulary import Box, Json, Verdict
+from ..text import escape
+from ..vocabulary import Box, Verdict
 from .plan import ItemResult
 
 # Locations of messages that are tracked by id.
@@ -35,37 +35,6 @@ class TrackedMessage(Struct, frozen=True):
     put_at: float | None = None
 
 
-# Encodes log lines, one JSON object each, whose lists are written by columns. Pure.
-
-_dumps = json.JSONEncoder(separators=(",", ":")).encode
-
-
-def encode_object(head: Mapping[str, Json], **members: str) -> str:
-    """Encodes ``head``, which is not empty, with ``members`` that are JSON already.
-
-    >>> encode_object({"schema": 1}, ids=encode_names(["a", "b"]), others="[]")
-    '{"schema":1,"ids":["a","b"],"others":[]}'
-    """
-    parts = [_dumps(head)[:-1]]
-    for name, value in members.items():
-        parts += f',"{name}":', value
-    return "".join((*parts, "}"))  # at once: a batch takes some hundred KB
-
-
-def encode_line(head: Mapping[str, Json], **members: str) -> bytes:
-    """Encodes an object as a line."""
-    return f"{encode_object(head, **members)}\n".encode()
-
-
-def encode_names(names: Sequence[str]) -> str:
-    r"""Encodes a list of names, escaped: a thousand are checked and joined at once.
-
-    >>> encode_names(["a", "\x1b"]), encode_names([])
-    ('["a","\\\\x1b"]', '[]')
-    """
-    return '["' + '","'.join(bare_all(names)) + '"]' if names else "[]"
-
-
 def column_of(values: Sequence[Any]) -> Any:
     """The value that all of ``values`` have, or else the list of them.
 
@@ -75,54 +44,58 @@ def column_of(values: Sequence[Any]) -> Any:
     return values[0] if values and values.count(values[0]) == len(values) else list(values)
 
 
-def encode_column(column: Sequence[Json]) -> str:
-    """Encodes ``column_of`` them."""
-    return _dumps(column_of(column))
+# The audit trail of an operation, as its journal tells it.
 
 
-# Audit log records, as they are read back for one operation.
+def _terminal() -> str | None:
+    try:
+        return os.ttyname(2)
+    except OSError:
+        return None  # cron, a pipe: no terminal is a fact and no failure
 
-class AuditLog(NamedTuple):
-    """A log as it is read back.
 
-    ``torn``: its last line was cut off and is left out. ``unread``: bytes before these lines that were not read. ``trusted`` is
-    False if the owner of a spool could have written it to mislead another user.
-    """
+_Id = Annotated[int, Meta(ge=0, lt=1 << 32)]
 
-    lines: Sequence[bytes]
-    torn: bool
-    unread: int
-    trusted: bool
+
+class Actor(Struct, frozen=True):
+    """The process of the user who makes a change, and where that user is: the environment and the terminal say so, None if they
+    do not."""
+
+    uid: _Id | None = None
+    pid: _Id | None = None
+    sudo_user: str | None = None
+    ssh_connection: str | None = None
+    tty: str | None = None
+
+    @staticmethod
+    def here(environ: Mapping[str, str] = os.environ, terminal: Callable[[], str | None] = _terminal) -> Actor:
+        """Returns the actor of this process."""
+        return Actor(os.geteuid(), os.getpid(), environ.get("SUDO_USER"), environ.get("SSH_CONNECTION"), terminal())
 
 
 class AuditLine(Struct, frozen=True):
-    """A line of the audit log.
+    """A step of an operation.
 
-    ``event`` is ``before`` (what was about to happen, to ``names``) or ``after`` (``results`` after ``tried`` of ``count``;
-    ``ended`` says why there are none). The other fields are the actor, as that process wrote them. Nothing is escaped, and a line
-    that is not ``trusted`` may contain anything.
+    ``event`` is ``before`` (no result was written: these ``names`` were about to be changed) or ``after`` (``results``, after
+    which ``tried`` of ``count`` had been attempted). ``user`` and ``by`` are as that process wrote them. Nothing is escaped, and
+    a line that is not ``trusted`` may contain anything.
     """
 
     at: float
     event: str
     action: str
     user: str
-    uid: int | None = None
-    sudo_user: str | None = None
-    ssh_connection: str | None = None
-    tty: str | None = None
-    pid: int | None = None
+    by: Actor = Actor()
     count: int = 0
     tried: int | None = None
     force: bool = False
-    ended: str = ""
     names: tuple[str, ...] = ()
     results: tuple[ItemResult, ...] = ()
     trusted: bool = True
 
 
 class AuditTrail(Struct, frozen=True):
-    """All lines of one operation, oldest first, and the faults of the log, in words."""
+    """The steps of one operation in their order, and the faults of the journal, in words."""
 
     lines: tuple[AuditLine, ...] = ()
     problems: tuple[str, ...] = ()
@@ -131,24 +104,20 @@ class AuditTrail(Struct, frozen=True):
 def said(line: AuditLine) -> str:
     """Describes one line, escaped: the actor, the origin, and what was about to happen or the result.
 
-    >>> said(AuditLine(0.0, "after", "purge", "root", sudo_user="ann", tty="/dev/pts/3", pid=77, count=2, tried=1))
+    >>> said(AuditLine(0.0, "after", "purge", "root", Actor(pid=77, sudo_user="ann", tty="/dev/pts/3"), count=2, tried=1))
     'root (sudo by ann) on /dev/pts/3, pid 77: purge, 1 of 2 attempted'
     """
-    who = escape(line.user) + (f" (sudo by {escape(line.sudo_user)})" if line.sudo_user else "")
-    if line.ssh_connection:
-        who += f" from {escape(line.ssh_connection.partition(' ')[0])}"
-    if line.tty:
-        who += f" on {escape(line.tty)}"
-    if line.pid is not None:
-        who += f", pid {line.pid}"
+    by = line.by
+    who = escape(line.user) + (f" (sudo by {escape(by.sudo_user)})" if by.sudo_user else "")
+    if by.ssh_connection:
+        who += f" from {escape(by.ssh_connection.partition(' ')[0])}"
+    if by.tty:
+        who += f" on {escape(by.tty)}"
+    if by.pid is not None:
+        who += f", pid {by.pid}"
     what = escape(line.action) + (" by force" if line.force else "")
     if line.event == "before":
         what += f" of {line.count:,} started"
     else:
-        what += f", {line.tried or 0:,} of {line.count:,} attempted" + (f", {_words(line.ended)}" if line.ended else "")
+        what += f", {line.tried or 0:,} of {line.count:,} attempted"
     return f"{who}: {what}" + ("" if line.trusted else " (from the log in the spool, which its owner can write)")
-
-
-def _words(text: str) -> str:
-    """Escapes unprintable characters in our own text, in which names are escaped already."""
-    return "".join(char if char.isprintable() else escape(char) for char in text)

@@ -260,7 +260,7 @@ def test_nothing_is_changed_through_a_link(jobs: LayoutWorld, tmp_path: Path) ->
     (jobs.path / "jobs").symlink_to(tmp_path)
     plan, _ = jobs.do(Action.PURGE, NEW)
     assert not plan.items and len(plan.refused) == 2
-    (jobs.path / ".spooltop").rename(jobs.path / "own")
+    (jobs.path / "own").mkdir()
     (jobs.path / ".spooltop").symlink_to(tmp_path)
     with pytest.raises(Refused, match=r"\.spooltop is not a directory; find out who created it"):
         jobs.do(Action.HOLD, NEW)

@@ -90,7 +90,7 @@ def logs(spool: Path) -> dict[Path, list[object]]:
 def test_any_value_in_any_member_of_what_lies_beside_the_boxes_is_borne(world: SpoolWorld) -> None:
     found = logs(world.path)
     names = {path.name for path in found}
-    assert {"cursors.json", ".cursors.journal", "journal.jsonl", "audit.jsonl", "cursors.jsonl", "leader.lock"} <= names, names
+    assert {"cursors.json", ".cursors.journal", "journal.jsonl", "cursors.jsonl", "leader.lock"} <= names, names
     assert sum(path.name.endswith(".meta") for path in found) == 3 and any(path.parent.name == "consumers" for path in found)
     with world.control() as control:
         operations = [record.operation for record in control.operations()]

@@ -253,7 +253,7 @@ def test_as_a_box_or_beside_the_boxes(ground: Ground, box: str, thing: str) -> N
 @pytest.mark.parametrize("thing", each([*FEW, "nothing"]))
 @pytest.mark.parametrize(
     "place", ["cursors.json", ".cursors.lock", ".cursors.journal", "cursors", "x.lock", ".spooltop/format",
-              ".spooltop/journal.jsonl", ".spooltop/audit.jsonl", ".spooltop/cursors.jsonl",
+              ".spooltop/journal.jsonl", ".spooltop/cursors.jsonl",
               ".spooltop/consumers/" + "a" * 32],
 )  # fmt: skip
 def test_as_a_file_beside_the_boxes(ground: Ground, place: str, thing: str) -> None:

@@ -1,4 +1,4 @@
-"""The journal and the audit log: a true account of what was done, whatever cut it short and whoever writes into them."""
+"""The journal, which is the audit log as well: a true account, whatever cut it short and whoever writes into it."""
 
 from __future__ import annotations
 
@@ -56,16 +56,15 @@ def test_an_operation_that_was_killed_between_two_batches_is_not_finished(world:
     assert "2 were not attempted" in record.words
 
 
-@pytest.mark.parametrize("name", ["audit", "journal"])
 @pytest.mark.parametrize("good", range(4))
 def test_a_log_that_fails_ends_the_operation_and_the_result_says_what_was_done(
-    world: SpoolWorld, before_call: Interpose, name: str, good: int
+    world: SpoolWorld, before_call: Interpose, good: int
 ) -> None:
     writes = 0
 
     def fail(fd: int, *_: object) -> None:
         nonlocal writes
-        if f"/{name}.jsonl" in os.readlink(f"/proc/self/fd/{fd}"):
+        if "/journal.jsonl" in os.readlink(f"/proc/self/fd/{fd}"):
             writes += 1
             if writes > good:
                 raise OSError(5, "Input/output error")
@@ -164,21 +163,20 @@ PLANTED: dict[str, Callable[[Path, Path], object]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["journal.jsonl", "audit.jsonl"])
 @pytest.mark.parametrize("planted", PLANTED)
 @pytest.mark.parametrize("draft", [False, True])
 def test_nothing_is_changed_where_something_else_stands_in_place_of_a_log(
-    world: SpoolWorld, tmp_path: Path, name: str, planted: str, draft: bool
+    world: SpoolWorld, tmp_path: Path, planted: str, draft: bool
 ) -> None:
     """A log that is being replaced has its draft as its second name, and no other."""
     own, other = world.path / ".spooltop", tmp_path / "other"
     own.mkdir()
     other.write_text("mine\n")
-    PLANTED[planted](own / name, other)
+    PLANTED[planted](own / "journal.jsonl", other)
     if draft:
-        (own / f".{name}.1").hardlink_to(other)
+        (own / ".journal.jsonl.1").hardlink_to(other)
     world.put("one")
-    with pytest.raises(AuditFailed, match=name):
+    with pytest.raises(AuditFailed, match=r"journal\.jsonl"):
         world.do(Action.PURGE, NEW)
     assert world.names(Box.NEW) == ["one"] and other.read_text() == "mine\n"
 

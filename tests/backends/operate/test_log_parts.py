@@ -112,27 +112,19 @@ def test_only_so_many_parts_are_kept_and_none_of_another_user_in_a_sticky_direct
     assert journals(small) == [*PARTS[2:5], LOG]
 
 
-def test_a_part_goes_once_nothing_in_it_can_be_undone(small: SpoolWorld) -> None:
+def test_a_part_stays_though_nothing_in_it_can_be_undone_as_it_is_the_audit_log(small: SpoolWorld) -> None:
     done = [hold(small, name) for name in "abcd"]
     forget(small, done[1], "b")
     hold(small, "e")
-    assert journals(small) == [PARTS[0], *PARTS[2:4], LOG]
-    assert done[1] not in operations(small) and {done[0], *done[2:]} < set(operations(small))
-    assert small.undo(done[0])[1].count(Outcome.DONE) == 1
-    hold(small, "f")
-    assert journals(small)[0] == PARTS[2]  # of the first nothing is left to undo
+    assert journals(small) == [*PARTS[:4], LOG] and set(done) < set(operations(small))
+    with small.control() as control:
+        assert [item.id for line in control.audit(done[1]).lines for item in line.results] == ["b"]
 
 
-@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES, errno.EMFILE])
-def test_a_part_whose_messages_cannot_be_seen_stays(small: SpoolWorld, before_call: Interpose, code: int) -> None:
-    first = hold(small, "a")
-    before_call("open_dir", fails(code), first)
-    for name in "bcd":
-        hold(small, name)
-    assert PARTS[0] in journals(small)
-
-
-def test_an_operation_of_which_a_part_went_is_not_called_interrupted(small: SpoolWorld) -> None:
+def test_an_operation_of_which_a_part_went_is_not_called_interrupted(
+    small: SpoolWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spooltop.backends.journal.log_store.MOST_PARTS", 2)
     names = [small.put(f"m{number:05}") for number in range(BATCH + 1)]
     done = hold(small, *names)
     assert journals(small) == [PARTS[0], LOG]
@@ -146,20 +138,6 @@ def test_an_operation_of_which_a_part_went_is_not_called_interrupted(small: Spoo
     assert (record.open, record.done, record.count, record.why_not_undo) == (False, 1, BATCH + 1, None)
     assert record.words == "hold 1001; 1,000 of them can no longer be undone"
     assert small.undo(done)[1].count(Outcome.DONE) == 1
-
-
-@pytest.mark.parametrize("place", ["new", "cur", "gone"])
-def test_a_part_with_a_requeue_is_kept_while_its_message_waits(small: SpoolWorld, place: str) -> None:
-    small.claim_foreign("job")
-    small.do(Action.REQUEUE)
-    waiting = small.path / "new/job"
-    if place == "cur":
-        waiting.rename(small.path / "cur/job:2,P2")
-    elif place == "gone":
-        waiting.unlink()
-    for name in "cde":
-        hold(small, name)
-    assert (PARTS[0] in journals(small)) is (place == "new")
 
 
 @pytest.mark.parametrize("swaps", [True, False])

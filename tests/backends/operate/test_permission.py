@@ -162,7 +162,7 @@ def test_the_logs_of_root_lie_where_nobody_else_writes(world: SpoolWorld) -> Non
     world.put("one")
     world.do(Action.PURGE, NEW)
     [logs] = world.logs_of_root()
-    assert sorted(path.name for path in logs.iterdir()) == ["audit.jsonl", "journal.jsonl"]
+    assert sorted(path.name for path in logs.iterdir()) == ["journal.jsonl"]
     assert stat.S_IMODE(logs.parent.stat().st_mode) == stat.S_IMODE(logs.stat().st_mode) == 0o700
     assert not list((world.path / ".spooltop").glob("*.jsonl"))
     os.chmod(logs, 0o777)

@@ -53,7 +53,8 @@ class CursorSetIntent(Intent, frozen=True):
 
 
 CURSORS = item_records(
-    "cursors", "the journal of cursors", "", CursorSetIntent, Action.SET_CURSOR, Action.UNDO, raw=frozenset({"before", "after"})
+    "cursors", "the journal of cursors", "", CursorSetIntent, lambda one: (one.source, one.file, one.file),
+    Action.SET_CURSOR, Action.UNDO, raw=frozenset({"before", "after"})
 )
 """The record type of the log of cursors."""
 

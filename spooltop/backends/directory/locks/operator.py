@@ -80,7 +80,9 @@ class LockRecord(Intent, frozen=True):
         return self.words.startswith("ticket ")
 
 
-LOCKS = item_records("locks", "the journal of locks", "item", LockRecord, Action.UNLOCK, Action.UNDO)
+LOCKS = item_records(
+    "locks", "the journal of locks", "item", LockRecord, lambda one: (one.path,) * 3, Action.UNLOCK, Action.UNDO
+)
 """The record type of the log of locks."""
 
 

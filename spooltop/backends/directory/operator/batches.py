@@ -78,9 +78,7 @@ class MoveBatch(MoveIntent, frozen=True):
     @property
     def recorded(self) -> MoveIntent:
         moves = [run.logged() for run in self.runs]
-        return MoveIntent(
-            self.operation, self.step, self.action, self.at, self.user, self.undoes, self.count, self.force, moves
-        )
+        return MoveIntent(self.operation, self.step, self.action, self.at, self.user, self.undoes, moves)
 
     def results(self, pinned: Sequence[Pinned], outcome: BatchOutcome) -> MessageResults:
         """The results of the messages that were tried."""

@@ -1,10 +1,10 @@
-"""Changes a directory spool: pins a selection, moves what a plan lists, keeps the journal and the audit log."""
+"""Changes a directory spool: pins a selection, moves what a plan lists, and keeps the journal."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache, partial
 from typing import Protocol
@@ -12,13 +12,12 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.system.files import is_inode
 from spooltop.engine.system.syscalls import advice
-from spooltop.errors import AuditFailed, Refused, SpooltopError, Unreadable
+from spooltop.errors import Refused, Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import BATCH, Candidates, Item, ItemResult, OperationRecord, Plan, Progress, boxes_of
-from spooltop.model.operations.results import AuditLog
+from spooltop.model.operations.plan import BATCH, Batches, Candidates, Item, ItemResult, OperationRecord, Plan, Progress, boxes_of
+from spooltop.model.operations.results import AuditTrail
 from spooltop.model.protocols import Operator
 from spooltop.model.text import escape, program
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
@@ -26,10 +25,9 @@ from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 from ...access import user_name
 from ...journal.item_operator import EndedStep, ItemOperator
 from ...journal.log_store import FULL, STATE_DIR, SpoolLogs
-from ...journal.record_log import Intent, decode, step_of
+from ...journal.record_log import Intent
 from ..detect import identify
-from ..journal import MOVES, BatchOutcome, MoveIntent, MoveOperation, MoveRun
-from ..storage.location import folders_dir
+from ..journal import MOVES, BatchOutcome, MoveIntent, MoveOperation
 from ..world import OpenOptions, System
 from .batches import MoveBatch, runs_of
 from .inject import InjectedContent, new_messages, put_messages, put_run
@@ -52,8 +50,7 @@ class SideOperator(Operator, Protocol):
 
 
 class OperatorChain:
-    """Implements ``model.protocols.Operator``: ``side`` makes the operator that has ``actions``; ``main`` has the rest and the
-    audit log of both."""
+    """Implements ``model.protocols.Operator``: ``side`` makes the operator that has ``actions``; ``main`` has the rest."""
 
     def __init__(self, main: Operator, side: Callable[[], SideOperator], *actions: Action) -> None:
         self._main = main
@@ -69,14 +66,11 @@ class OperatorChain:
         which = self._of(action, options)
         return which.candidates(action, selection, force=force, options=options, now=now, progress=progress)
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         return self._of(plan.action, plan.options).perform(plan, stop)
 
-    def audit(self, line: bytes, *, sync: bool = True) -> None:
-        self._main.audit(line, sync=sync)
-
-    def audit_logs(self, operation: str) -> list[AuditLog]:
-        return self._main.audit_logs(operation)
+    def trail(self, operation: str) -> AuditTrail:
+        return self._of(Action.UNDO, {"undoes": operation}).trail(operation)
 
     def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
         both = [one for which in (self._main, self._side()) for one in which.operations(progress, begins=begins, most=most)]
@@ -89,68 +83,6 @@ class OperatorChain:
         if action in self._actions or (action is Action.UNDO and self._side().knows(str(options.get("undoes", "")))):
             return self._side()
         return self._main
-
-
-# Finds the parts of the journal by which nothing can be undone any more, so that they can go. A part is kept while a message is
-# still where an operation in it has moved it. When all were claimed, moved on or deleted since, it goes. A part that ends or
-# undoes what an earlier part began stays as long as any earlier part does. The two newest files stay in any case, and
-# ``log_parts.MOST_PARTS`` bounds the others.
-
-def ended_parts(dirs: SpoolDirs, logs: SpoolLogs, parts: Sequence[str]) -> Iterator[str]:
-    """Yields those of ``parts`` of the journal, the oldest first, that nothing needs."""
-    earlier = False
-    for part in parts:
-        try:
-            with closing(iter(logs.part(part))) as lines:
-                needed = _is_needed(dirs, lines, earlier)
-        except OSError:
-            needed = True  # what cannot be read or looked at may be needed
-        if needed:
-            earlier = True
-        else:
-            yield part
-
-
-def _is_needed(dirs: SpoolDirs, lines: Iterable[bytes], earlier: bool) -> bool:
-    """Tells of a part by its lines, the newest first. ``earlier``: an earlier part is kept."""
-    ended: set[tuple[str, int]] = set()
-    for line in lines:
-        try:
-            is_result, operation, step = step_of(line, MOVES)
-            record = None if is_result else decode(line, MOVES)
-        except (ValueError, RecursionError):
-            continue  # what is no line cannot be undone
-        if not isinstance(record, MoveIntent):
-            ended.add((operation, step))
-            continue
-        ended.discard((operation, step))
-        if (earlier and record.undoes is not None) or any(_is_there(dirs, run) for run in record.moves):
-            return True
-    return earlier and bool(ended)
-
-
-def _is_there(dirs: SpoolDirs, run: MoveRun) -> bool:
-    """True where a message is still at its target. Raises ``OSError`` where that cannot be seen."""
-    if run.target_folder is None:
-        return False
-    box, folder = run.target_folder
-    if not folder:
-        return _any_of(run.target_names, dirs, dirs.box(box))
-    above = dirs.private_dir(folders_dir(box))
-    if above is None:
-        return False
-    try:
-        fd = dirs.files.open_dir(folder, above)  # apart from those that the operation in progress has open in ``dirs``
-    except FileNotFoundError:
-        return False
-    try:
-        return _any_of(run.target_names, dirs, fd)
-    finally:
-        dirs.files.close(fd)
-
-
-def _any_of(names: Iterable[str], dirs: SpoolDirs, fd: int) -> bool:
-    return any(is_inode(dirs.files, name, fd, None, unseen=True) for name in names)
 
 
 _SMALL = BATCH
@@ -210,20 +142,16 @@ class DirectoryOperator:
         with self._opened() as opened:
             return opened.candidates(action, selection, force=force, options=options, now=now, progress=progress)
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         """Performs a plan. Raises ``Refused`` for what is not allowed or was performed already, ``AuditFailed`` where the
         journal cannot be written: that batch has not begun then. All else that goes wrong is in the results."""
         self._allowed(plan.action)
         with self._opened(of=_Puts if plan.action is Action.INJECT else _OpenSpool) as opened:
             yield from opened.perform(plan, stop)
 
-    def audit(self, line: bytes, *, sync: bool = True) -> None:
-        with self._opened(AuditFailed) as opened:
-            opened.audit(line, sync=sync)
-
-    def audit_logs(self, operation: str) -> list[AuditLog]:
+    def trail(self, operation: str) -> AuditTrail:
         with self._opened() as opened:
-            return opened.audit_logs(operation)
+            return opened.trail(operation)
 
     def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
         with self._opened() as opened:
@@ -238,7 +166,7 @@ class DirectoryOperator:
             raise Refused(f"{action}: {reason}", path=self.path)
 
     @contextmanager
-    def _opened(self, kind: type[SpooltopError] = Unreadable, of: type[_OpenSpool] | None = None) -> Iterator[_OpenSpool]:
+    def _opened(self, of: type[_OpenSpool] | None = None) -> Iterator[_OpenSpool]:
         """Opens the boxes and the logs. Turns what the system refuses outside of any single message into one error."""
         files = self.world.files
         try:
@@ -246,7 +174,7 @@ class DirectoryOperator:
                 yield (of or _OpenSpool)(self, dirs, logs)
         except OSError as error:
             what = f"the spool cannot be accessed: {error.strerror or error}"
-            raise kind(what, path=self.path, advice=advice(error)) from error
+            raise Unreadable(what, path=self.path, advice=advice(error)) from error
 
 
 class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
@@ -259,7 +187,6 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
     def __init__(self, of: DirectoryOperator, dirs: SpoolDirs, logs: SpoolLogs) -> None:
         super().__init__(
             of.path, logs, MOVES, clock=of.world.clock, read_only=of.read_only, user=of.user, wait=of.wait,
-            ended=partial(ended_parts, dirs, logs),
         )  # fmt: skip
         self._of = of
         self._dirs = dirs
@@ -333,7 +260,7 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
         assert self._mover is not None  # its turn has begun
         at, many = self._clock(), plan.count > _SMALL
         runs = tuple(runs_of(self._mover.folders, plan, pinned_of(items), user=self._user, at=at, many=many))
-        return MoveBatch(plan.operation, place, plan.action, at, self._user, plan.undoes, plan.count, plan.force, [], runs)
+        return MoveBatch(plan.operation, place, plan.action, at, self._user, plan.undoes, [], runs)
 
     def _recorded(self, intent: MoveIntent) -> Intent:
         return intent.recorded if isinstance(intent, MoveBatch) else intent
@@ -385,7 +312,7 @@ class _Puts(_OpenSpool):
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> MoveIntent:
         puts = [put_run([item.name for item in items])]
         at = self._clock()
-        return MoveIntent(plan.operation, place, plan.action, at, self._user, plan.undoes, plan.count, plan.force, puts)
+        return MoveIntent(plan.operation, place, plan.action, at, self._user, plan.undoes, puts)
 
     def _apply(self, items: Sequence[Item], intent: MoveIntent, stop: Callable[[], bool]) -> EndedStep[BatchOutcome]:
         outcome = put_messages(self._dirs, self._content, [item.name for item in items], intent.step + 1, stop)

@@ -40,7 +40,7 @@ from .performer import (
 from .planning import Chooser, MessagePlan, location_of, match_of, placed
 from .undo import entries, finished, remove_drafts, undo_candidates
 
-# The journal and the audit log of another program's queue.
+# The journal of another program's queue.
 
 
 class QueueLogs(PathLogs):
@@ -171,7 +171,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
             )
 
         messages = tuple(changes(number, _ref_of(item)) for number, item in enumerate(items, place))
-        return LayoutIntent(plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, len(plan.items), messages)
+        return LayoutIntent(plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, messages)
 
     def _apply(self, items: Sequence[Item], intent: LayoutIntent, stop: Callable[[], bool]) -> EndedStep[LayoutOutcome]:
         dirs = self._dirs

@@ -22,7 +22,7 @@ from spooltop.model.operations.plan import Outcome
 from spooltop.model.text import escape
 
 from ...journal.item_operator import Skipped
-from ...journal.record_log import Intent, ItemOutcome, Number, RecordType, check_sizes, unescaped
+from ...journal.record_log import Intent, ItemOutcome, Number, RecordType, Told, check_sizes, unescaped
 from ..queue_dirs import ASIDE, QueueDirs, aside, is_aside
 from ..sort_files import META
 from .changes import FileChange, Location, Pin, Verb, inverse
@@ -104,9 +104,8 @@ class MessageChanges(Struct, frozen=True, omit_defaults=True):
 
 
 class LayoutIntent(Intent, frozen=True):
-    """The intent to change the messages ``items``, of ``count`` in the whole operation. The step is the place of the first."""
+    """The intent to change the messages ``items``. The step is the place of the first."""
 
-    count: Number
     items: Annotated[tuple[MessageChanges, ...], Meta(min_length=1)]
 
 
@@ -126,6 +125,9 @@ class LayoutOutcome(Struct, frozen=True):
         """True if a message was changed."""
         return self.tried > sum(one.outcome is not Outcome.DONE for one in self.others.values())
 
+    def each(self) -> Iterator[ItemOutcome]:
+        return map(self.at, range(self.tried))
+
     def at(self, place: int) -> ItemOutcome:
         """The outcome of the message at ``place``."""
         return self.others.get(place, _DONE)
@@ -133,9 +135,15 @@ class LayoutOutcome(Struct, frozen=True):
 
 _DONE = ItemOutcome(Outcome.DONE, "")
 
+def _told(intent: LayoutIntent) -> Iterator[Told]:
+    for one in intent.items:
+        moved = [change.to for change in one.changes if change.verb is Verb.MOVE]
+        yield one.id, one.message, moved[-1] if moved else ""
+
+
 MESSAGES = RecordType(
     "messages", "the journal", "first", lambda value: convert(unescaped(value), LayoutIntent),
-    lambda value: convert(unescaped(value), LayoutOutcome, str_keys=True),
+    lambda value: convert(unescaped(value), LayoutOutcome, str_keys=True), _told,
 )  # fmt: skip
 """The record type of the journal of another program's queue."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, NamedTuple, TypeAlias
 
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 
 from spooltop.model.operations.plan import Item, Outcome
 
-from ...journal.record_log import Intent, LoggedOperation, Number, RecordType, unescaped
+from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, Number, RecordType, unescaped
 
 _Pinned = Annotated[int, Meta(ge=-1, lt=1 << 53)]
 
@@ -137,10 +138,8 @@ class Changed(NamedTuple):
 
 
 class BatchIntent(Intent, frozen=True):
-    """The intent to make some changes in one step of the server. ``count`` are in the whole operation; the step is the place of
-    the first."""
+    """The intent to make some changes in one step of the server. The step is the place of the first."""
 
-    count: Number
     changes: tuple[StreamChange, ...]
     reverses: tuple[tuple[Number, Number], ...] = ()
 
@@ -160,11 +159,16 @@ class BatchChanged(Struct, frozen=True):
         return any(one.outcome is Outcome.DONE for one in self.outcomes)
 
 
+    def each(self) -> Iterator[ItemOutcome]:
+        return (ItemOutcome(one.outcome, one.reason) for one in self.outcomes)
+
+
 LoggedChanges: TypeAlias = "LoggedOperation[BatchIntent, BatchChanged]"
 """All that the journal holds of one operation on a group."""
 
 BATCHES = RecordType(
     "messages", "the journal", "first", lambda value: convert(unescaped(value), BatchIntent).journaled(),
     lambda value: convert(unescaped(value), BatchChanged),
+    lambda intent: ((change.shown, change.shown, "") for change in intent.changes),
 )  # fmt: skip
 """The record type of the journal of a group."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,7 +13,17 @@ from msgspec.structs import replace
 from spooltop.errors import SpooltopError, Unavailable
 from spooltop.model.backend import Capabilities
 from spooltop.model.filters.selection import Selection
-from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
+from spooltop.model.operations.plan import (
+    Batches,
+    Candidates,
+    Item,
+    ItemResult,
+    OperationRecord,
+    Outcome,
+    Plan,
+    Progress,
+    Refusal,
+)
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
@@ -128,8 +138,8 @@ AT_ONCE = 25
 
 
 class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
-    """Implements ``model.protocols.Operator`` for the group ``names.group``. ``store`` keeps the journal and the audit log
-    on this machine: a stream can be trimmed by others. ``judge`` judges consumers; ``read_only`` says why nothing may be
+    """Implements ``model.protocols.Operator`` for the group ``names.group``. ``store`` keeps the journal on this
+    machine: a stream can be trimmed by others. ``judge`` judges consumers; ``read_only`` says why nothing may be
     changed."""
 
     at_once = AT_ONCE
@@ -165,7 +175,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
         chooser = GroupChooser(self._server, self._names, self._rows, at=now)
         return chooser.choose(action, selection, force=force, options=options, progress=progress)
 
-    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Iterator[Sequence[ItemResult]]:
+    def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         """Raises ``Refused`` for what was performed already and on a replica, ``AuditFailed``, and what the server refuses: then
         that batch was not done. What was sent and not answered is in the results, and raises ``Unavailable`` after them."""
         check_master(self._server)
@@ -181,7 +191,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
             changes = [change_of(item) for item in items]
         reverses = tuple(one.reverses for one in changes if one.reverses is not None)
         return BatchIntent(
-            plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, plan.count, tuple(changes), reverses
+            plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, tuple(changes), reverses
         )
 
     def _recorded(self, intent: BatchIntent) -> BatchIntent:

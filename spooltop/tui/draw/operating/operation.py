@@ -103,7 +103,7 @@ def operation_lines(
     trail: AuditTrail | None = None,
 ) -> list[Line]:
     """A panel of as many lines as are needed. ``plan`` is the plan to undo it (None: being made, or ``why_not`` says why there is
-    none); ``command`` is the same as a shell command; ``trail`` holds the lines of the audit log (None: not read yet)."""
+    none); ``command`` is the same as a shell command; ``trail`` holds the steps in the journal (None: not read yet)."""
     width = min(width, WIDEST)
     inner = inner_width(width)
     body = _facts(record, why_not, inner, now, zone)
@@ -156,8 +156,8 @@ def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> 
 
 
 def _audit(trail: AuditTrail, inner: int, zone: datetime.tzinfo | None) -> list[Line]:
-    """The lines of the audit log, each with the items that were not done."""
-    head = "The audit log" if trail.lines else "The audit log has no line about it"
+    """The steps in the journal, each with the items that were not done."""
+    head = "The journal" if trail.lines else "The journal has no line about it"
     lines = [BLANK, plain(head, inner, Style.STRONG)]
     for line in trail.lines:
         text = f"{when(line.at, zone)} {line.event}: {said(line)}"

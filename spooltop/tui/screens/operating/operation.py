@@ -41,7 +41,7 @@ class OperationScreen(TextScreen[bool]):
             self.plan = plan
 
     class Audited(Message):
-        """The audit log was read, or could not be."""
+        """The journal was read, or could not be."""
 
         def __init__(self, trail: AuditTrail | SpooltopError) -> None:
             super().__init__()

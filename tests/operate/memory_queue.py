@@ -1,0 +1,94 @@
+"""A queue in memory: all that a new kind of queue needs to be changed, undone and audited as any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from spooltop.backends.journal.item_operator import (
+    SingleOperator,
+    Skipped,
+    may_have_changed,
+    operation_record,
+    outcome_of,
+    why_not_undo,
+)
+from spooltop.backends.journal.log_store import LogStore
+from spooltop.backends.journal.record_log import Intent, ItemOutcome, LoggedOperation, item_records
+from spooltop.model.backend import Capabilities
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Plan, Progress, Refusal
+from spooltop.model.row import Row
+from spooltop.model.vocabulary import Action, Box, Json
+
+TARGETS = {Action.HOLD: Box.HELD, Action.RELEASE: Box.NEW, Action.PURGE: Box.TRASH}
+SOURCES = {Action.HOLD: (Box.NEW,), Action.RELEASE: (Box.HELD,), Action.PURGE: (Box.NEW, Box.HELD)}
+
+
+class Moved(Intent, frozen=True):
+    """The intent to move the message ``id`` from ``source`` to ``target``."""
+
+    id: str
+    source: Box
+    target: Box
+
+
+MOVES = item_records("memory", "the journal", "first", Moved, lambda one: (one.id, one.id, f"{one.target}/{one.id}"))
+Logged = LoggedOperation[Moved, ItemOutcome]
+
+
+class MemoryOperator(SingleOperator[Moved]):
+    """Changes the queue ``boxes``: a set of ids for each box."""
+
+    def __init__(self, boxes: dict[Box, set[str]], store: LogStore, clock: Callable[[], float]) -> None:
+        super().__init__("memory", store, MOVES, clock=clock)
+        self.boxes = boxes
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(dict.fromkeys(set(Action) - {*TARGETS, Action.UNDO}, "not in memory"))
+
+    def candidates(
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
+    ) -> Candidates:
+        if action is Action.UNDO:
+            logged, undos, notes = self._logged(str(options["undoes"]))
+            back = {one.id for undo in undos for one, outcome in undo.steps.values() if outcome is not None and outcome.changed}
+            steps = sorted(logged.steps.items()) if logged is not None else []
+            return self._pinned([(one.id, one.target, one.source) for _, (one, _) in steps if one.id not in back], notes)
+        sources = SOURCES[action] if selection.box is None else {selection.box}.intersection(SOURCES[action])
+        found = ((id, box) for box in sources for id in sorted(self.boxes[box]))
+        return self._pinned([(id, box, TARGETS[action]) for id, box in found if selection.matches(row_of(id, box), now)])
+
+    def _pinned(self, moves: Sequence[tuple[str, Box, Box]], notes: tuple[str, ...] = ()) -> Candidates:
+        gone = [Refusal(row_of(id, source), "gone") for id, source, _ in moves if id not in self.boxes[source]]
+        there = [Item(row_of(id, source), (source, target)) for id, source, target in moves if id in self.boxes[source]]
+        return Candidates(there, gone, notes)
+
+    def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> Moved:
+        [item] = items
+        return Moved(plan.operation, place, plan.action, self._clock(), self._user, plan.undoes, item.id, *item.ref)  # type: ignore[misc]
+
+    def _change(self, item: Item, intent: Moved, stop: Callable[[], bool]) -> ItemResult:
+        def move() -> None:
+            if item.id not in self.boxes[intent.source]:
+                raise Skipped("gone")
+            self.boxes[intent.source].remove(item.id)
+            self.boxes[intent.target].add(item.id)
+
+        return ItemResult(item.id, item.name, *outcome_of(move))
+
+    def _records(
+        self, operations: Mapping[str, Logged], undone_by: Mapping[str, str], progress: Progress
+    ) -> list[OperationRecord]:
+        def record(one: Logged) -> OperationRecord:
+            outcomes = [outcome.outcome for _, outcome in one.steps.values() if outcome is not None]
+            undone = undone_by.get(one.operation)
+            why_not = why_not_undo(changed=may_have_changed(one), undone=undone, other=None)
+            return operation_record(
+                one, outcomes, count=one.first.count, unfinished=one.open, undone=undone, why_not=why_not, words=""
+            )
+
+        return list(map(record, operations.values()))
+
+
+def row_of(id: str, box: Box) -> Row:
+    return Row((box.value, id), box, id, id)
