@@ -121,22 +121,23 @@ def undo_candidates(
     if logged is None:
         return Candidates((), (), (f"no operation {undoes} in the journal",))
     folders = Folders(dirs)
-    progress.begin("moves read", logged.first.count)
     returned = _taken_back(folders, undos_of(operations).get(undoes, ()))
-    made = list(progress.each(_moves_done(folders, logged, returned)))
-    moved = [one for one in made if one.move.target]
-    left = [one for one in moved if one.move.target not in returned] if returned else moved
-    notes = [f"{len(moved) - len(left)} of {len(moved)} undone already."] if len(left) < len(moved) else []
+    progress.begin("looked at", logged.first.count)
+    back = _Backwards(dirs, folders, hosts, many=logged.first.count > BATCH)
+    count = Counter[str]()
+    moves = progress.each(_moves_done(folders, logged, returned))
+    while chunk := list(islice(moves, BATCH)):  # there may be a million
+        moved = [one for one in chunk if one.move.target]
+        left = [one for one in moved if one.move.target not in returned]
+        count.update(deleted=len(chunk) - len(moved), moved=len(moved), undone=len(moved) - len(left))
+        for _, part in groupby(left, lambda one: id(one.run)):
+            back.add(list(part))
+        progress.found(back.items)
+    notes = [f"{count['undone']} of {count['moved']} undone already."] if count["undone"] else []
     if logged.open:
         notes.append("That operation was interrupted; its moves were found by looking at the files.")
-    if not moved and made:
+    if count["deleted"] and not count["moved"]:
         notes.append("It deleted the messages permanently; they cannot be restored.")
-    progress.begin("looked at", len(left))
-    back = _Backwards(dirs, folders, hosts, many=len(left) > BATCH)
-    for start in range(0, len(left), BATCH):
-        for _, part in groupby(left[start : start + BATCH], lambda one: id(one.run)):
-            back.add(list(progress.each(part)))
-        progress.found(back.items)
     return Candidates(back.items, back.refused, tuple(notes))
 
 
