@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct, convert
 
@@ -38,7 +38,7 @@ from .storage.location import Place, safe_name
 # aside. Each of the moves that were ``tried`` is done as planned but for ``others``.
 
 
-class LoggedMove(NamedTuple):
+class LoggedMove(Struct, frozen=True, gc=False):
     """A move as the intent line holds it. ``source`` None: the message is made; ``target`` None: it is deleted."""
 
     source: Place | None

@@ -8,6 +8,8 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from spooltop.engine.set_aside import meta_name
 from spooltop.model.operations.plan import ItemResult, Outcome, Plan
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json
@@ -33,7 +35,7 @@ class MoveMode(NamedTuple):
     elsewhere: str = ""
 
 
-class Move(NamedTuple):
+class Move(Struct, frozen=True, gc=False):
     """The move of a message; ``to_name`` is its name at the target, "" where it is deleted."""
 
     message: Message
@@ -92,7 +94,7 @@ class MoveBatch(MoveIntent, frozen=True):
             if elsewhere or one is not None:
                 moved = one is None or one.moved
                 reason = (one.reason if one is not None else "") or (elsewhere if moved else "")
-                message, to_name = move
+                message, to_name = move.message, move.to_name
                 how = Outcome.DONE if one is None else one.outcome
                 others[place] = ItemResult(message.id, message.name, how, reason, to_name if moved else "")
         return MessageResults(pinned[: outcome.tried], others)
@@ -108,7 +110,7 @@ def runs_of(
     known: dict[tuple[Group, Way], _Common] = {}
 
     def common(one: Pinned) -> _Common:
-        (message, way), group = one, one.message.group
+        message, way, group = one.message, one.way, one.message.group
         found = known.get((group, way))
         if found is None:
             elsewhere = way.warning if plan.action is Action.REQUEUE and way.box is not Box.NEW else ""
@@ -123,7 +125,7 @@ def runs_of(
     for alike, part in groupby(zip(map(common, pinned), pinned, strict=True), itemgetter(0)):
         box, folder, folder_id, to_box, to_folder, meta, elsewhere, was, own = alike
         mode = modes.mode(box, to_folder, meta, elsewhere, was)
-        moves = [Move(message, way.name_of(message)) for _, (message, way) in part]
+        moves = [Move(one.message, one.way.name_of(one.message)) for _, one in part]
         yield Run(box, folder, folder_id, to_box, to_folder, mode, was, own, moves)
 
 

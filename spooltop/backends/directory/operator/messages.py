@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from stat import S_IFREG
-from typing import NamedTuple, overload
+from typing import overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,7 +38,7 @@ class Group(Struct, frozen=True, eq=False):
     goes_back: bool = False
 
 
-class Message(NamedTuple):
+class Message(Struct, frozen=True, gc=False):
     """A message as it was found, pinned by name, inode, size (bytes) and ctime, with its status named as in ``os.stat_result``.
     ``id_end`` is the length of the id at the front of the name, 0 where the name has to be parsed for it.
 
@@ -146,7 +146,7 @@ class Way(Struct, frozen=True, eq=False):
         return self.name or (message.name if self.suffix is None else message.name[: message.id_end] + self.suffix)
 
 
-class Pinned(NamedTuple):
+class Pinned(Struct, frozen=True, gc=False):
     """The ``ref`` of an item."""
 
     message: Message
@@ -183,24 +183,24 @@ class PinnedItems(Sequence[Item]):
     @property
     def warnings(self) -> Mapping[str, int]:
         """The number of items with each warning."""
-        return Counter(warning for _, way in self.pinned if (warning := way.warning))
+        return Counter(warning for one in self.pinned if (warning := one.way.warning))
 
     @property
     def boxes(self) -> set[Box]:
-        return {message.group.box for message, _ in self.pinned}
+        return {one.message.group.box for one in self.pinned}
 
     @property
     def verdicts(self) -> Mapping[Verdict | None, int]:
         """The number of items with each verdict. What is in ``cur`` and was not judged is unknown, as it may be held."""
         found: Counter[Verdict | None] = Counter()
-        for group, count in Counter(message.group for message, _ in self.pinned).items():
+        for group, count in Counter(one.message.group for one in self.pinned).items():
             found[Verdict.UNKNOWN if group.verdict is None and group.box is Box.CUR else group.verdict] += count
         return found
 
     @property
     def oldest_at(self) -> float | None:
         """When the first of them came into its box, epoch seconds."""
-        return min((at for message, _ in self.pinned if (at := message.since) is not None), default=None)
+        return min((at for one in self.pinned if (at := one.message.since) is not None), default=None)
 
 
 def pinned_of(items: Sequence[Item]) -> Sequence[Pinned]:
@@ -246,8 +246,8 @@ class MessageResults(Sequence[ItemResult]):
 
 
 def _done(pinned: Pinned) -> ItemResult:
-    message, way = pinned
-    return ItemResult(message.id, message.name, Outcome.DONE, "", way.name_of(message))
+    message = pinned.message
+    return ItemResult(message.id, message.name, Outcome.DONE, "", pinned.way.name_of(message))
 
 
 def is_claimed(box: Box) -> bool:

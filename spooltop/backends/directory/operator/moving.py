@@ -667,7 +667,7 @@ class Mover:
         for place, one in enumerate(run.moves, first):
             if place and stop():
                 break
-            message, to_name = one
+            message, to_name = one.message, one.to_name
             name, ino = message.name, message.st_ino
             if to_name in forgotten:
                 others[place] = Ended(Outcome.SKIPPED, forgotten_words(box))
@@ -800,5 +800,5 @@ def _to_recheck(runs: Iterable[Run]) -> Iterator[tuple[Box, str, str | None]]:
     """The (box, name in it, token) of the messages whose holders no lock on a token decides about."""
     for run in runs:
         if run.held_by_a_lock:
-            asked = (one for one, _ in run.moves if run.box is Box.TMP or one.group.token is None)
+            asked = (one.message for one in run.moves if run.box is Box.TMP or one.message.group.token is None)
             yield from ((run.box, in_folder(one.name, run.folder), None) for one in asked)

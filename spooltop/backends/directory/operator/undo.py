@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from stat import S_ISREG
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -25,7 +24,7 @@ from .messages import Group, Pinned, PinnedItems, Way, is_claimed, message_of
 from .moving import forgotten_words
 
 
-class _Made(NamedTuple):
+class _Made(Struct, frozen=True, gc=False):
     """A move that did happen. ``ino`` and the ctime, which is ``between`` two, are those at the target, 0 where not recorded. A
     message that left and came back between the two, a tenth of a second, counts as one that stayed."""
 
