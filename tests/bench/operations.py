@@ -40,7 +40,7 @@ def held(operation: str, count: int, numbers: range) -> MoveIntent:
     ctimes = [1795222800_000000000 + number * 31_337 for number in numbers]
     sizes, tokens = [1024] * len(names), [None] * len(names)
     run = MoveRun.of("new", f"held/{operation}", names, names, inos, sizes, ctimes, tokens)
-    return MoveIntent(operation, numbers.start, Action.HOLD, 1.8e9, "bench", None, count, False, [run])
+    return MoveIntent(operation, numbers.start, Action.HOLD, 1.8e9, "bench", None, [run], count=count)
 
 
 def write_journal(path: Path, size: int, messages: int) -> int:
