@@ -18,6 +18,19 @@ The packages, from the lowest layer to the highest. Imports go down only (``impo
 - ``monitor`` what a monitoring system reads: check, metrics, events; doctor and bench
 - ``cli`` the command line: arguments in, text and JSON out
 - ``tui`` the Textual dashboard; accesses no file, process or clock itself
+
+How one message travels, from the key ``r`` to rename(2), and back into the list of operations:
+
+1. ``tui/commands.py`` binds the key; ``tui/screens/operating/plan.py`` shows the plan and takes the confirmation
+2. ``control.py`` asks the operator of this kind of queue for the plan, and has it applied
+3. ``operate/operations.py`` says what has to be typed; applies the plan, keeps the results
+4. ``backends/directory/rescan.py`` looks at the boxes anew, and judges the holders
+5. ``backends/directory/operator/planning.py`` pins each message that may go, and says why the others may not
+6. ``backends/journal/item_operator.py`` takes the plan step by step: intent, change, result, for every kind of queue
+7. ``backends/journal/record_log.py`` writes the two lines and reads them back, for undo and for ``ops``
+8. ``backends/directory/operator/batches.py`` sorts the messages of a step into runs from one folder into one
+9. ``backends/directory/operator/moving.py`` tests the holder and the file again, and renames it
+10. ``backends/directory/operator/undo.py`` pins the way back
 """
 
 TYPE_CHECKING = False  # typing takes 5 ms to load

@@ -164,3 +164,9 @@ def test_the_map_of_the_tests_names_every_folder() -> None:
     mapped = re.findall(r"``([a-z0-9_/]+)``", tests.__doc__ or "")
     assert folders <= set(mapped)
     assert [name for name in mapped if not (root / name).exists() and not (root / f"{name}.py").exists()] == ["screenshots/"]
+
+
+def test_the_files_by_which_a_message_travels_are_there() -> None:
+    root = Path(spooltop.__file__).parent
+    named = re.findall(r"``([a-z_/]+\.py)``", spooltop.__doc__ or "")
+    assert len(named) >= 10 and [name for name in named if not (root / name).is_file()] == []

@@ -113,24 +113,6 @@ def _escaped(char: str) -> str:
     return char if char.isprintable() else "".join(f"\\x{byte:02x}" for byte in _bytes(char))
 
 
-def bare_all(names: Sequence[str]) -> Sequence[str]:
-    r"""Escapes each name for use between the quotes of a JSON string; returns ``names`` itself if none needs escaping.
-
-    >>> print(*bare_all(['a', 'b"', 'c\\x1b']))
-    a b\" c\\\\x1b
-    """
-    together = "".join(names)
-    if together.isascii() and not together.encode().translate(None, _BARE):
-        return names
-    from json.encoder import encode_basestring_ascii as quoted  # the module is loaded before the first word of ``--help``
-
-    return [quoted(escape(name))[1:-1] for name in names]
-
-
-_BARE = bytes(byte for byte in range(0x20, 0x7F) if byte not in b'"\\')
-"""Bytes that mean only themselves, both on a screen and in JSON."""
-
-
 def _bytes(char: str) -> bytes:
     try:
         return os.fsencode(char)

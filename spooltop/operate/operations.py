@@ -34,7 +34,6 @@ from spooltop.model.operations.plan import (
     Progress,
     Result,
     boxes_of,
-    item_columns,
     others_of,
     verdicts_of,
 )
@@ -150,9 +149,8 @@ def shell_lines(plan: Plan) -> list[str]:
         return [text]
     if plan.count > MOST_LINES and not plan.selection.named:
         return [f"{shlex.join(_ls_words(plan))} | {text}"]
-    ids, names, _, _ = item_columns(plan.items)
-    seen = Counter(ids)
-    lines = [id_word(id if seen[id] == 1 else name) for id, name in zip(ids, names, strict=True)]
+    seen = Counter(item.id for item in plan.items)
+    lines = [id_word(item.id if seen[item.id] == 1 else item.name) for item in plan.items]
     return [f"{text} <<'{_END}'", *(f"\\x{ord(_END[0]):02x}{_END[1:]}" if line == _END else line for line in lines), _END]
 
 
@@ -502,7 +500,7 @@ class Operations:
         """
         self._allowed(plan.action)
         done = ResultList()
-        stopped = False
+        stopped, ended = False, "stopped"
         notes: list[str] = []
         batches = self._operator.perform(plan, stop or (lambda: False))
         try:
@@ -515,12 +513,18 @@ class Operations:
                 if on_progress is not None:
                     on_progress(len(done))
         except SpooltopError as error:
+            ended = str(error)
             if not done:
                 raise
             stopped = True
             notes.append(f"ended early: {error}")
         finally:
-            batches.close()
+            try:
+                batches.close()
+            except SpooltopError as error:
+                notes.append(str(error))  # it must not hide what ended the operation
+            if len(done) < plan.count:
+                self._copy(plan, "after", {"tried": len(done), "count": plan.count, "ended": escape(ended), **_counts(())})
         if plan.missing:
             why = "not found when the plan was made"
             done.add([ItemResult(missing, missing, Outcome.SKIPPED, why) for missing in plan.missing])

@@ -10,7 +10,6 @@ from msgspec import Struct, convert
 
 from spooltop.engine import names as grammar
 from spooltop.model.operations.plan import Outcome
-from spooltop.model.operations.results import column_of
 from spooltop.model.vocabulary import Box, Json
 
 from ..journal.record_log import (
@@ -65,7 +64,7 @@ class MoveRun(Struct, frozen=True, omit_defaults=True, rename={"source": "from",
         ctimes: list[int], tokens: list[str | None], meta: Mapping[str, Json] | None = None,
     ) -> MoveRun:  # fmt: skip
         return cls(
-            source, target, names, column_of(inos), column_of(sizes), column_of(ctimes), column_of(tokens),
+            source, target, names, _column(inos), _column(sizes), _column(ctimes), _column(tokens),
             None if target is None or to_names == names else to_names, None if meta is None else dict(meta),
         )  # fmt: skip
 
@@ -108,6 +107,11 @@ class MoveRun(Struct, frozen=True, omit_defaults=True, rename={"source": "from",
 
 
 _place = tuple.__new__
+
+
+def _column(values: list[Any]) -> Any:
+    """The value that all of ``values`` have, or else the list of them."""
+    return values[0] if values and values.count(values[0]) == len(values) else values
 
 
 def folder_text(box: Box, folder: str) -> str:
@@ -191,8 +195,9 @@ class BatchOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def decode(cls, value: Mapping[str, object]) -> BatchOutcome:
         """Raises ``ValueError``, ``ValidationError``."""
         found = convert(unescaped(value), cls)
-        if any(one.place >= found.tried for one in found.others):
-            raise ValueError("an outcome of nothing")
+        places = {one.place for one in found.others}
+        if len(places) < len(found.others) or max(places, default=-1) >= found.tried:
+            raise ValueError("an outcome of nothing, or twice")
         check_sizes(*(found.between or ()), *(number for one in found.others for number in (one.ino, one.ctime)))
         return found
 

@@ -341,6 +341,8 @@ class ItemOperator(ABC, Generic[IntentT, ResultT]):
         operations, problems = self._log.read(required=True, begins=operation)
         logged = operations.get(operation)
         lines = [] if logged is None else [self._audited(logged, *step) for _, step in sorted(logged.steps.items())]
+        if logged is not None and 0 not in logged.steps:
+            problems.append(f"its steps before item {min(logged.steps) + 1:,} are no longer in the journal")
         return AuditTrail(tuple(lines), tuple(problems))
 
     def _audited(self, logged: LoggedOperation[IntentT, ResultT], intent: IntentT, outcome: ResultT | None) -> AuditLine:

@@ -123,25 +123,6 @@ def warnings_of(items: Sequence[Item]) -> Mapping[str, int]:
     return known if isinstance(known, Mapping) else Counter(item.warning for item in items if item.warning)
 
 
-class ItemColumns(NamedTuple):
-    """Columns of the items that logs and lists show."""
-
-    ids: Sequence[str]
-    names: Sequence[str]
-    boxes: Sequence[Box]
-    words: Sequence[str]
-
-
-def item_columns(items: Sequence[Item]) -> ItemColumns:
-    """Returns the columns of ``items``. Uses ``items.columns`` if it exists, so that no item needs to be made."""
-    known = getattr(items, "columns", None)
-    if isinstance(known, ItemColumns):
-        return known
-    return ItemColumns(
-        [item.id for item in items], [item.name for item in items], [item.box for item in items], [item.words for item in items]
-    )
-
-
 def boxes_of(items: Sequence[Item]) -> Set[Box]:
     """Returns the boxes of the items, likewise by ``items.boxes``."""
     known = getattr(items, "boxes", None)

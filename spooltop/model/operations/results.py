@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -33,15 +33,6 @@ class TrackedMessage(Struct, frozen=True):
     gone_at: float | None = None
     verdict: Verdict | None = None
     put_at: float | None = None
-
-
-def column_of(values: Sequence[Any]) -> Any:
-    """The value that all of ``values`` have, or else the list of them.
-
-    >>> column_of(["done", "done"]), column_of([1, 2]), column_of([])
-    ('done', [1, 2], [])
-    """
-    return values[0] if values and values.count(values[0]) == len(values) else list(values)
 
 
 # The audit trail of an operation, as its journal tells it.

@@ -103,7 +103,7 @@ FORGED: list[dict[str, Any]] = [
     *({"moves": [{"inos": inos}]} for inos in (True, -1, 1.5, 1 << 64, "1", [None], [1, 2])),
     *({"moves": [{name: value}]} for name, value in (("sizes", None), ("ctimes", [[]]), ("tokens", 5), ("meta", "held"))),
     *({"tried": value} for value in (-1, True, 1 << 32)), *({"between": value} for value in ([1], 5, [1, -2])),
-    *({"others": value} for value in (5, [{**OUTCOME, "place": 4}], [{**OUTCOME, "outcome": "eaten"}])),
+    *({"others": value} for value in (5, [{**OUTCOME, "place": 4}], [{**OUTCOME, "outcome": "eaten"}], [OUTCOME, OUTCOME])),
 ]  # fmt: skip
 
 

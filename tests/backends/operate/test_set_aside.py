@@ -198,6 +198,23 @@ def test_what_is_no_file_stays_however_many_files_go(world: SpoolWorld) -> None:
     assert result.count(Outcome.DONE) == 2 and world.names(Box.NEW) == ["fifo", "link"]
 
 
+@pytest.mark.parametrize("tail", [f",c={'a' * 32}.1795222800000000:2,P55", ":2,P55"])
+@pytest.mark.parametrize("plain", [1, 2], ids=["before", "after"])
+@pytest.mark.parametrize(("box", "action"), [(Box.HELD, Action.RELEASE), (Box.TRASH, Action.RESTORE), (Box.CUR, Action.REQUEUE)])
+def test_each_goes_back_by_its_own_name_whether_the_one_before_has_the_tail_of_a_claim(
+    world: SpoolWorld, box: Box, action: Action, plain: int, tail: str
+) -> None:
+    names = {number: message_id(number) + ("" if number == plain else tail) for number in (1, 2)}
+    for name in names.values():
+        if box is Box.CUR:
+            world.put(name, box=Box.CUR)
+        else:
+            world.put_aside(box, name, origin="cur")
+    plan, result = world.do(action, Selection(box=box, everything=True), force=True)
+    assert result.count(Outcome.DONE) == plan.count == 2
+    assert world.names(Box.NEW) == [message_id(number) + ("" if number == plain else ",n=1") for number in (1, 2)]
+
+
 # What deletes goes on when nothing can be written
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.engine import names as grammar
-from spooltop.model.operations.plan import Item, ItemColumns, ItemResult, Outcome
+from spooltop.model.operations.plan import Item, ItemResult, Outcome
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import ASIDE, Box, Json, Owner, Verdict
 
@@ -23,13 +23,15 @@ from ..storage.rows import aside_row, claim_row, named_like, new_row, tmp_row
 
 class Group(Struct, frozen=True, eq=False):
     """The facts that messages of one folder have in common. ``folder_id`` is (device, inode) of the directory; ``attributes`` are
-    those in names with an id of our own; ``token`` is that of claims; ``metadata`` are those beside messages that were set aside.
-    ``goes_back``: an undo takes them back, so that they came into their box when their status changed."""
+    those in names with an id of our own, and ``tail`` is the character that the tail of a claim begins with, "" without one;
+    ``token`` is that of claims; ``metadata`` are those beside messages that were set aside. ``goes_back``: an undo takes them
+    back, so that they came into their box when their status changed."""
 
     box: Box
     folder: str = ""
     folder_id: tuple[int, int] = (0, 0)
     attributes: str = ""
+    tail: str = ""
     token: str | None = None
     verdict: Verdict | None = None
     evidence: str = ""
@@ -173,12 +175,6 @@ class PinnedItems(Sequence[Item]):
 
     def __iter__(self) -> Iterator[Item]:
         return map(_item, self.pinned)
-
-    @property
-    def columns(self) -> ItemColumns:
-        messages = [one.message for one in self.pinned]
-        boxes = [one.group.box for one in messages]
-        return ItemColumns([one.id for one in messages], [one.name for one in messages], boxes, ("",) * len(messages))
 
     @property
     def warnings(self) -> Mapping[str, int]:

@@ -528,7 +528,7 @@ class SelectedMessages:
         if judge is not None and chosen:
             judged = judge([in_folder(form.name, folder) for form in chosen], [form.tail for form in chosen])
         fd = self._opened(box, folder)
-        groups: dict[tuple[str, str, int, int], Group] = {}
+        groups: dict[tuple[str, str, str, int, int], Group] = {}
         found: list[Message] = []
         for form, one in zip(chosen, judged, strict=True):
             if not conditions.of_verdict(one.verdict):
@@ -539,11 +539,11 @@ class SelectedMessages:
             name, id_end, attributes, tail = form
             beside = metadata(name)
             token = tail[TOKEN] if box is Box.CUR and tail[:1] == "," else ""
-            key = attributes, token, id(one), id(beside)
+            key = attributes, tail[:1], token, id(one), id(beside)
             group = groups.get(key)
             if group is None:
                 here = self._folders.of(box, folder).id
-                group = groups[key] = Group(box, folder, here, attributes, token or None, *one, beside)
+                group = groups[key] = Group(box, folder, here, attributes, tail[:1], token or None, *one, beside)
             message = message_of(name, id_end, group, status)
             if conditions.of_message(message):
                 found.append(message)
@@ -676,10 +676,11 @@ def find_candidates(
 def _kind(message: Message) -> Hashable:
     """All that decides about a message with nothing unusual about it, apart from the rules."""
     group = message.group
-    each = group.token if group.verdict is Verdict.UNKNOWN else group.token is not None  # each consumer for itself
+    consumer = group.token if group.verdict is Verdict.UNKNOWN else None  # each for itself
     moves_to = None if group.owner is None else group.owner.moves_to
     metadata = tuple(sorted((name, str(value)) for name, value in group.metadata.items()))
-    return message.id_end, group.attributes, each, group.box, group.folder, group.verdict, metadata, moves_to
+    form = message.id_end, group.attributes, group.tail
+    return form, consumer, group.box, group.folder, group.verdict, metadata, moves_to
 
 
 def _decide(decider: Decider, message: Message) -> Decision:

@@ -200,7 +200,8 @@ class _Backwards:
         """The descriptor of the folder that the messages are in, and the names to go back to that another file may have; None
         where that cannot be seen, so that each is looked at by itself."""
         try:
-            return self._folders.of(*target).fd, self._perhaps_taken(run)
+            taken = self._perhaps_taken(run)  # first: it may close the other folder to make room
+            return self._folders.of(*target).fd, taken
         except OSError:
             return None, ()
 
