@@ -14,7 +14,7 @@ from spooltop.model.cursors import CursorSection
 from spooltop.model.look.locks import Holders, Holding, LockHolder
 from spooltop.model.look.snapshot import Problem, Severity
 from spooltop.model.operations.plan import ItemResult, OperationRecord, Outcome
-from spooltop.model.operations.results import AuditLine, AuditTrail
+from spooltop.model.operations.results import Actor, AuditLine, AuditTrail
 from spooltop.model.row import Payload
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Owner, Verdict
@@ -127,7 +127,7 @@ def hostile(name: str) -> FakeControl:
     fake.problems = (Problem("cursor-reverted", Severity.CRITICAL, name, view="cursors", subject=name),) * 6
     fake.records = [OperationRecord("a1", Action.PURGE, NOW, name, 3, 3, words=name, why_not_undo=name)]
     result = ItemResult(name, name, Outcome.FAILED, escape(name), name)
-    line = AuditLine(NOW, "after", name, name, 0, name, name, name, 7, 3, 3, ended=escape(name), results=(result,), trusted=False)
+    line = AuditLine(NOW, "after", name, name, Actor(0, 7, name, name, name), 3, 3, results=(result,), trusted=False)
     fake.trails = {"a1": AuditTrail((line, replace(line, event="before", results=())), (escape(name),))}
     fake.holding = Holders(escape(name), (Holding(5201, name, name, "flock, holds", NOW - 60, of=escape(name)),), False, (name,))
     fake.payloads = {("cur", 1): os.fsencode(name) * 9 + bytes(range(256))}

@@ -129,7 +129,7 @@ def test_no_command_shows_or_keeps_it(client: Any, port: int, home: Path, how: s
     known = set(re.findall(r"^  ([a-z]+)  ", spooltop("--help").out, re.MULTILINE))
     assert len(known) > 20 and known - codes.keys() <= {"bench", "completion", "demo", "help", "layouts", "version"}
     settings.unlink(missing_ok=True)
-    assert SECRET not in _written(home) and "127.0.0.1" in _written(home)
+    assert SECRET not in _written(home) and "messages.jsonl" in _written(home)
     assert SECRET not in _on_server(client) and "spooltop" in _on_server(client)
 
 
