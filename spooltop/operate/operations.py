@@ -15,7 +15,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import overload
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -33,6 +32,7 @@ from spooltop.model.operations.plan import (
     Plan,
     Progress,
     Result,
+    ResultSequence,
     boxes_of,
     others_of,
     verdicts_of,
@@ -286,7 +286,7 @@ def effect_of(plan: Plan) -> str:
 
 # Outcomes of the items so far: the batches as the operator gave them, which need not make a result of each item.
 
-class ResultList(Sequence[ItemResult]):
+class ResultList(ResultSequence):
     """Results in the order of their items."""
 
     def __init__(self) -> None:
@@ -308,16 +308,7 @@ class ResultList(Sequence[ItemResult]):
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    @overload
-    def __getitem__(self, index: int) -> ItemResult: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[ItemResult]: ...
-
-    def __getitem__(self, index: int | slice) -> ItemResult | list[ItemResult]:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        place = range(len(self))[index]
+    def _at(self, place: int) -> ItemResult:
         number = bisect_right(self._ends, place)
         return self._batches[number][place - self._ends[number]]
 
@@ -504,10 +495,12 @@ class Operations:
         notes: list[str] = []
         batches = self._operator.perform(plan, stop or (lambda: False))
         try:
-            self._copy(plan, "before", {"count": plan.count, "options": dict(self._shown(plan.options))})
+            shown = self._shown(plan.options).items()
+            options = {name: escape(one[:200]) if isinstance(one, str) else one for name, one in shown}
+            self._copy(plan, "before", options=options)
             for batch in batches:
                 done.add(batch)
-                self._copy(plan, "after", {"tried": len(done), "count": plan.count, **_counts(batch)})
+                self._copy(plan, "after", batch, tried=len(done))
                 if plan.works_when_full:
                     self._warn(plan, {one.reason for one in others_of(batch).values() if one.outcome is Outcome.DONE}, notes)
                 if on_progress is not None:
@@ -524,7 +517,7 @@ class Operations:
             except SpooltopError as error:
                 notes.append(str(error))  # it must not hide what ended the operation
             if len(done) < plan.count:
-                self._copy(plan, "after", {"tried": len(done), "count": plan.count, "ended": escape(ended), **_counts(())})
+                self._copy(plan, "after", tried=len(done), ended=escape(ended))
         if plan.missing:
             why = "not found when the plan was made"
             done.add([ItemResult(missing, missing, Outcome.SKIPPED, why) for missing in plan.missing])
@@ -569,19 +562,16 @@ class Operations:
     def close(self) -> None:
         self._operator.close()
 
-    def _copy(self, plan: Plan, event: str, more: Mapping[str, Json]) -> None:
-        """Sends a copy of what the journal says of a batch, without its items."""
+    def _copy(self, plan: Plan, event: str, batch: Sequence[ItemResult] = (), **more: Json) -> None:
+        """Sends a copy of what the journal says of a batch, without its items, and with ``more`` members."""
         if self._copies is None:
             return
-        options = more.get("options")
-        if isinstance(options, dict):
-            shown = {name: escape(one[:200]) if isinstance(one, str) else one for name, one in options.items()}
-            more = {**more, "options": shown}
         head: dict[str, Json] = {
             "schema": 1, "time": self._clock(), "event": event, "operation": plan.operation, "action": str(plan.action),
-            "target": escape(full_name(plan.target)), "force": plan.force, **to_builtins(Actor.here()),
+            "target": escape(full_name(plan.target)), "force": plan.force, **to_builtins(Actor.here()), "count": plan.count,
         }  # fmt: skip
-        self._copies(json.dumps({**head, **more}, separators=(",", ":")))
+        counts = _counts(batch) if event == "after" else {}
+        self._copies(json.dumps({**head, **more, **counts}, separators=(",", ":")))
 
     def _warn(self, plan: Plan, reasons: set[str], notes: list[str]) -> None:
         """Notes what was done without a line in the journal, also in the system log."""

@@ -50,8 +50,10 @@ def undone_operations(operations: Mapping[str, _Logged], changed: Callable[[_Log
 
 
 def newest_records(records: Sequence[OperationRecord], *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
-    """The newest ``most`` of ``records``, which are in the order of the log, among those whose ids begin with ``begins``."""
-    return [record for record in newest_first(records) if record.operation.startswith(begins)][:most]
+    """The newest ``most`` of ``records``, which are in the order of the log, among those whose ids begin with ``begins``. Those
+    of one moment come backwards."""
+    in_order = sorted((record for record in records if record.operation.startswith(begins)), key=lambda record: record.at)
+    return in_order[::-1][:most]
 
 
 def why_not_undo(*, changed: bool, undone: str | None, other: str | None) -> str | None:
@@ -73,13 +75,6 @@ def operation_record(
         done=many[Outcome.DONE] + found, skipped=many[Outcome.SKIPPED], failed=many[Outcome.FAILED], open=unfinished,
         undone_by=undone, why_not_undo=why_not, words=words,
     )  # fmt: skip
-
-
-def newest_first(records: Sequence[OperationRecord]) -> list[OperationRecord]:
-    """``records``, which are in the order of the log, newest first; those of one moment backwards."""
-    in_order = sorted(records, key=lambda record: record.at)
-    in_order.reverse()
-    return in_order
 
 
 _TICK = 0.2

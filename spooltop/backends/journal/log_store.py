@@ -432,11 +432,6 @@ class SpoolLogs:
     def path(self) -> str:
         return self._dirs.path
 
-    @property
-    def outside(self) -> bool:
-        """True where these logs lie outside the spool, because it belongs to somebody else."""
-        return self._outside
-
     def append(self, name: str, line: bytes, *, sync: bool = True, following: NextPart | None = None) -> None:
         try:
             folder = self._folder(outside=self._outside, create=True)
@@ -455,10 +450,6 @@ class SpoolLogs:
         for trusted in (True, False) if self._outside else (True,):
             folder = partial(self._folder, outside=self._outside and trusted, create=False)
             yield StoredLog(LogLines(self._files, folder, name, latest=latest), trusted)
-
-    def part(self, name: str) -> LogLines:
-        """The lines of one part of the user's own logs."""
-        return LogLines(self._files, partial(self._folder, outside=self._outside, create=False), name)
 
     def close(self) -> None:
         if self._state_fd is not None:

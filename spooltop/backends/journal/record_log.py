@@ -5,8 +5,8 @@ result  schema line operation [step] time …
 
 A step is what is changed between the two lines: a batch of messages, one lock, one cursor. The ``RecordType`` of a log names the
 member that numbers the steps, and reads what else the lines hold. It is the audit log as well: who did it, from where and when
-stands in each intent. A step without a result line was cut short. Somebody else may
-have written the log: a line that is not exactly so is left out and counted.
+stands in each intent. A step without a result line was cut short. Somebody else may have written the log: a line that is not
+exactly so is left out and counted.
 """
 
 from __future__ import annotations

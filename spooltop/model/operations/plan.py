@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, overload
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -260,6 +261,25 @@ class ItemResult(NamedTuple):
     outcome: Outcome
     reason: str = ""
     became: str = ""
+
+
+class ResultSequence(Sequence[ItemResult]):
+    """Results of which each is made or looked up when it is asked for: a million of them are not kept."""
+
+    @abstractmethod
+    def _at(self, place: int) -> ItemResult:
+        """The result at ``place``, which is there."""
+        ...
+
+    @overload
+    def __getitem__(self, index: int) -> ItemResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[ItemResult]: ...
+
+    def __getitem__(self, index: int | slice) -> ItemResult | list[ItemResult]:
+        places = range(len(self))[index]
+        return self._at(places) if isinstance(places, int) else list(map(self._at, places))
 
 
 def others_of(results: Sequence[ItemResult]) -> Mapping[int, ItemResult]:

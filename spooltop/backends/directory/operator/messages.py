@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.engine import names as grammar
-from spooltop.model.operations.plan import Item, ItemResult, Outcome
+from spooltop.model.operations.plan import Item, ItemResult, Outcome, ResultSequence
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import ASIDE, Box, Json, Owner, Verdict
 
@@ -50,13 +50,13 @@ class Message(Struct, frozen=True, gc=False):
     name: str
     id_end: int
     group: Group
-    st_mode: int
-    st_nlink: int
-    st_ino: int
-    st_size: int
-    st_mtime_ns: int
-    st_ctime_ns: int
-    st_blocks: int
+    st_mode: int = S_IFREG
+    st_nlink: int = 1
+    st_ino: int = 0
+    st_size: int = 0
+    st_mtime_ns: int = 0
+    st_ctime_ns: int = 0
+    st_blocks: int = 0
 
     @property
     def st_mtime(self) -> float:
@@ -111,9 +111,9 @@ class Message(Struct, frozen=True, gc=False):
 _STATUS = attrgetter("st_mode", "st_nlink", "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_blocks")
 
 
-def message_of(name: str, id_end: int, group: Group, found: os.stat_result | None) -> Message:
-    """The message ``name`` with the status ``found``, None where it cannot be seen."""
-    return Message(name, id_end, group, *(_STATUS(found) if found is not None else (S_IFREG, 1, 0, 0, 0, 0, 0)))
+def message_of(name: str, id_end: int, group: Group, found: os.stat_result) -> Message:
+    """The message ``name`` with the status ``found``."""
+    return Message(name, id_end, group, *_STATUS(found))
 
 
 class Way(Struct, frozen=True, eq=False):
@@ -213,7 +213,7 @@ def _item(pinned: Pinned) -> Item:
     return Item(pinned.message.row, pinned, pinned.way.warning)
 
 
-class MessageResults(Sequence[ItemResult]):
+class MessageResults(ResultSequence):
     """The results of ``pinned`` messages; ``others`` are those that are not plainly done, by place. A result is made when it is
     asked for."""
 
@@ -224,16 +224,8 @@ class MessageResults(Sequence[ItemResult]):
     def __len__(self) -> int:
         return len(self._pinned)
 
-    @overload
-    def __getitem__(self, index: int) -> ItemResult: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[ItemResult]: ...
-
-    def __getitem__(self, index: int | slice) -> ItemResult | list[ItemResult]:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        return self.others.get(index % len(self)) or _done(self._pinned[index])
+    def _at(self, place: int) -> ItemResult:
+        return self.others.get(place) or _done(self._pinned[place])
 
     def __iter__(self) -> Iterator[ItemResult]:
         if not self.others:

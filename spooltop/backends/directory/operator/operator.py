@@ -185,12 +185,9 @@ class _OpenSpool(ItemOperator[MoveIntent, BatchOutcome]):
     needs_log = True
 
     def __init__(self, of: DirectoryOperator, dirs: SpoolDirs, logs: SpoolLogs) -> None:
-        super().__init__(
-            of.path, logs, MOVES, clock=of.world.clock, read_only=of.read_only, user=of.user, wait=of.wait,
-        )  # fmt: skip
+        super().__init__(of.path, logs, MOVES, clock=of.world.clock, read_only=of.read_only, user=of.user, wait=of.wait)
         self._of = of
         self._dirs = dirs
-        self._logs = logs
         self._performed = of.performed
         self._mover: Mover | None = None
 
@@ -302,7 +299,7 @@ class _Puts(_OpenSpool):
 
     def _items(self, plan: Plan, place: int, at_most: int) -> Sequence[Item]:
         # Chosen before the first message is written, so that the intent line holds the names; they sort as put.
-        return new_messages(InjectedContent(plan.options), int(self._clock() * 1e6), min(at_most, plan.count - place))
+        return new_messages(self._content, int(self._clock() * 1e6), min(at_most, plan.count - place))
 
     @contextmanager
     def _turn(self, plan: Plan, stop: Callable[[], bool]) -> Iterator[None]:

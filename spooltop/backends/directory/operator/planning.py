@@ -562,7 +562,7 @@ class SelectedMessages:
         except FileNotFoundError:
             return None
         except OSError as error:
-            row = message_of(name, 0, Group(box, folder), None).row
+            row = Message(name, 0, Group(box, folder)).row
             self.refused.append(Refusal(row, f"cannot be accessed: {error.strerror}"))
             return None
 
@@ -646,17 +646,16 @@ def find_candidates(
                 S_ISREG(message.st_mode) and message.st_nlink == 1 and message.id_end
                 and message.group.verdict not in _HELD and not (any_same and message.id in same_ids)
             )  # fmt: skip
-            known = kinds.get((message.group, message.id_end)) if usual else None
-            if known is None:
-                key = _kind(message) if usual else None
-                known = decided.get(key) if usual else None
-                if known is None:
-                    known = _decided(decider, message)
-                    if usual:
-                        decided[key] = known
-                if usual:
-                    kinds[message.group, message.id_end] = known
-            decision, way = known
+            if not usual:
+                decision, way = _decided(decider, message)
+            else:
+                key = message.group, message.id_end
+                if key not in kinds:
+                    kind = _kind(message)
+                    if kind not in decided:
+                        decided[kind] = _decided(decider, message)
+                    kinds[key] = decided[kind]
+                decision, way = kinds[key]
             if decision.blocked_by and not (decision.forceable and force):
                 decision = _decide(decider, message)
                 refused.append(Refusal(message.row, decision.blocked_by, decision.forceable))

@@ -20,7 +20,7 @@ from ...journal.item_operator import operation_record, undone_by, undos_of, why_
 from ..journal import LoggedMove, MoveOperation, MoveRun, unsure_moves
 from ..storage.location import Folders, NameLookup, Place, kind_of, plain_meta
 from ..storage.rows import NameForms, tokens_of, tokens_of_claims
-from .messages import Group, Pinned, PinnedItems, Way, is_claimed, message_of
+from .messages import Group, Message, Pinned, PinnedItems, Way, is_claimed, message_of
 from .moving import forgotten_words
 
 
@@ -172,13 +172,14 @@ class _Backwards:
         ways: dict[tuple[str | None, str], Way] = {}
         for one, name, id_end, token, owner in zip(made, names, forms.id_ends, tokens, owners, strict=True):
             verdict, cleared = self._holder(owner) if restored else (None, False)
+            held = self._holder(token)[0] is Verdict.ALIVE  # by a running consumer, from which an undo takes nothing
             found = None if fd is None else self._look(name, fd)
             if (
                 found is None or found.st_nlink != 1 or not S_ISREG(found.st_mode) or found.st_ino != (one.ino or found.st_ino)
                 or cleared or (back is not None and one.move.source is not None and one.move.source.name in taken)
-                or _went_on(found.st_ctime_ns, one.between) or (box is Box.CUR and self._is_held(box, name))
+                or _went_on(found.st_ctime_ns, one.between) or held
             ):  # fmt: skip
-                found = self._status(one, cleared=cleared)
+                found = self._status(one, verdict, cleared=cleared, held=held)
             if found is None:
                 continue
             group = groups.get((token, owner))
@@ -216,15 +217,16 @@ class _Backwards:
             names = self._names[back] = frozenset(map(hash, listed))
         return {name for name in run.names if hash(name) in names} if names else ()
 
-    def _status(self, made: _Made, *, cleared: bool) -> os.stat_result | None:
-        """Takes the status of the message of a move; None where it is refused."""
+    def _status(self, made: _Made, verdict: Verdict | None, *, cleared: bool, held: bool) -> os.stat_result | None:
+        """Takes the status of the message of a move; None where it is refused. ``verdict`` is that on the claim that it goes back
+        to."""
         place, back = made.move.target, made.move.source
         assert place is not None
         found: os.stat_result | None = None
         try:
             found = self._folders.files.stat(place.name, self._folders.of(place.box, place.folder).fd)
             why = _why_not(self._folders, made, found, cleared=cleared)
-            if not why and self._is_held(place.box, place.name):
+            if not why and held:
                 why = "claimed by a running consumer; requeue takes it with force"
         except FileNotFoundError:
             if self._claims is None:
@@ -235,19 +237,14 @@ class _Backwards:
             why = f"cannot be accessed: {error.strerror}"
         if not why:
             return found
-        restored = back is not None and back.box is Box.CUR
-        verdict = self._holder(tokens_of_claims([back.name])[0])[0] if back is not None and restored else None
         evidence = _destination_text(back and (back.box, back.folder))
         group = Group(place.box, place.folder, verdict=verdict, evidence=evidence, goes_back=found is not None)
-        self.refused.append(Refusal(message_of(place.name, 0, group, found).row, why))
+        message = Message(place.name, 0, group) if found is None else message_of(place.name, 0, group, found)
+        self.refused.append(Refusal(message.row, why))
         return None
 
-    def _is_held(self, box: Box, name: str) -> bool:
-        """Returns True if ``name`` is the claim of a running consumer, from which an undo takes nothing."""
-        return box is Box.CUR and self._holder(tokens_of_claims([name])[0])[0] is Verdict.ALIVE
-
     def _holder(self, token: str) -> tuple[Verdict, bool]:
-        """The verdict on a claim that an undo would restore, and whether its consumer has no presence file any more."""
+        """The verdict on a claim, and whether its consumer has no presence file any more."""
         known = self._holders.get(token)
         if known is None:
             seen = presence.look(self._dirs, token)
