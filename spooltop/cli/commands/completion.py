@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from .. import options
 from ..context import Context
-from ..parser import COMMANDS, Command
+from ..parser import COMMANDS, DASHBOARD, Command
 
 
 class _Option(NamedTuple):
@@ -19,29 +18,6 @@ class _Option(NamedTuple):
     help: str
     value: str
     choices: tuple[str, ...]
-
-
-class _Recorder:
-    """Takes the calls that build a parser and remembers the options."""
-
-    def __init__(self) -> None:
-        self.options: list[_Option] = []
-        self.words: tuple[str, ...] = ()
-        """The values that an argument without a dash may have; empty: any."""
-
-    def add_argument(self, *flags: str, **more: Any) -> None:
-        choices = tuple(map(str, more.get("choices") or ()))
-        if not flags[0].startswith("-"):
-            self.words = choices or self.words
-            return
-        if more.get("help") == argparse.SUPPRESS:
-            return
-        alone = more.get("action") in ("store_true", "store_const")
-        value = "" if alone else str(more.get("metavar") or flags[-1].lstrip("-").upper())
-        self.options.append(_Option(flags, " ".join(str(more.get("help", "")).split()), value, choices))
-
-    def set_defaults(self, **defaults: object) -> None:
-        """Defaults are not completed."""
 
 
 def completion(args: argparse.Namespace, context: Context) -> int:
@@ -54,19 +30,30 @@ def script(shell: str) -> list[str]:
     return list({"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]())
 
 
-def _recorded(command: Command | None) -> _Recorder:
-    recorder: Any = _Recorder()
-    options.common(recorder)
-    (options.dashboard if command is None else command.options)(recorder)
-    if command is not None and command.name == "help":
-        recorder.words = tuple(COMMANDS)
-    found: _Recorder = recorder
-    return found
+class _Completed(NamedTuple):
+    """A command, "" for the dashboard, with its options, and the values that an argument without a dash may have; empty: any."""
+
+    name: str
+    options: tuple[_Option, ...]
+    words: tuple[str, ...]
 
 
-def _all() -> list[tuple[str, str, _Recorder]]:
-    """Each command with what it does and its options; "" is the dashboard."""
-    return [("", "", _recorded(None)), *((one.name, one.does, _recorded(one)) for one in COMMANDS.values())]
+def _completed(command: Command) -> _Completed:
+    options, words = [], tuple(COMMANDS) if command.name == "help" else ()
+    for one in command.arguments:
+        choices: tuple[str, ...] = tuple(one.more.get("choices", ()))
+        if not one.flags[0].startswith("-"):
+            words = words or choices
+        elif one.help != argparse.SUPPRESS:
+            alone = one.more.get("action") == "store_true"
+            value = "" if alone else str(one.more.get("metavar") or one.flags[-1].lstrip("-").upper())
+            options.append(_Option(one.flags, " ".join(one.help.split()), value, choices))
+    return _Completed(command.name, tuple(options), words)
+
+
+def _all() -> list[_Completed]:
+    """The dashboard and each command."""
+    return [*map(_completed, (DASHBOARD, *COMMANDS.values()))]
 
 
 def _bash() -> Iterable[str]:
@@ -80,18 +67,18 @@ def _bash() -> Iterable[str]:
     yield "    break"
     yield "  done"
     yield "  case $command:$before in"
-    for name, _, recorded in _all():
-        for option in recorded.options:
+    for name, options, _ in _all():
+        for option in options:
             if option.value:
                 pattern = "|".join(f"{name}:{flag}" for flag in option.flags)
                 yield f"    {pattern}) {_bash_values(option)}; return ;;"
     yield "  esac"
     yield "  case $command:$cur in"
-    for name, _, recorded in _all():
-        flags = " ".join(flag for option in recorded.options for flag in option.flags)
+    for name, options, values in _all():
+        flags = " ".join(flag for option in options for flag in option.flags)
         yield f"    {name}:-*) words='{flags}' ;;"
-        if recorded.words:
-            yield f"    {name}:*) words='{' '.join(recorded.words)}' files= ;;"
+        if values:
+            yield f"    {name}:*) words='{' '.join(values)}' files= ;;"
     yield f"    :*) words='{' '.join(COMMANDS)}' ;;"
     yield "  esac"
     yield "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\"; [[ $cur == -* ]] || compgen $files -- \"$cur\")"
@@ -115,9 +102,9 @@ def _zsh() -> Iterable[str]:
     yield "    break"
     yield "  done"
     yield "  case $command in"
-    for name, _, recorded in _all():
-        rest = f"'*:command:({' '.join(recorded.words)})'" if recorded.words else "'*:path:_files'"
-        specs = " ".join([*map(_zsh_option, recorded.options), rest if name else "'*: :_spooltop_first'"])
+    for name, options, values in _all():
+        rest = f"'*:command:({' '.join(values)})'" if values else "'*:path:_files'"
+        specs = " ".join([*map(_zsh_option, options), rest if name else "'*: :_spooltop_first'"])
         yield f"    ({name or chr(39) * 2}) _arguments {specs} ;;"
     yield "  esac"
     yield "}"
@@ -151,14 +138,14 @@ def _fish() -> Iterable[str]:
     yield "# spooltop completion fish > ~/.config/fish/completions/spooltop.fish"
     for one in COMMANDS.values():
         yield f"complete -c spooltop -n __fish_use_subcommand -a {one.name} -d {_fish_quoted(one.does)}"
-    for name, _, recorded in _all():
+    for name, options, words in _all():
         when = f"__fish_seen_subcommand_from {name}" if name else "__fish_use_subcommand"
-        for option in recorded.options:
+        for option in options:
             flags = " ".join(f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in option.flags)
             values = f" -x -a '{' '.join(option.choices)}'" if option.choices else " -r" if option.value else ""
             yield f"complete -c spooltop -n '{when}' {flags}{values} -d {_fish_quoted(option.help)}"
-        if recorded.words:
-            yield f"complete -c spooltop -n '{when}' -f -a '{' '.join(recorded.words)}'"
+        if words:
+            yield f"complete -c spooltop -n '{when}' -f -a '{' '.join(words)}'"
 
 
 def _quoted(text: str) -> str:
