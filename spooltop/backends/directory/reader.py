@@ -22,6 +22,7 @@ from spooltop.engine.pausing import PAUSED, pause_of
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import CursorSource
+from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.locks import Holders, Lock, LockHolder
 from spooltop.model.look.observation import BoxState, Disk, Observation, Pause, Watch
 from spooltop.model.operations.plan import Progress
@@ -35,6 +36,7 @@ from .detect import with_layout
 from .events.flow import FlowMeter
 from .events.tracker import MessageTracker
 from .events.watcher import ChangeWaiter, EventListener, Source
+from .liveness.claim_liveness import ConsumerGatherer
 from .locks.lock_files import LockFiles, LockTableCache, device_of, message_locks
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge
@@ -48,12 +50,9 @@ from .storage.rows import mail_row, new_row, tried_of
 from .world import OpenOptions, System
 
 if TYPE_CHECKING:
-    from spooltop.model.look.consumers import ConsumerList
-
     from .cursors.watcher import CursorWatcher
     from .cursors.writers import WriterWatch
     from .listing import NameListing, Order
-    from .liveness.consumers import ConsumerGatherer
 
 
 # Reads the files beside the boxes: the lock files and the cursors of a spool, its pause, and the counters of the engine.
@@ -436,11 +435,7 @@ class DirectoryReader:
         return self._tracker.where(ids, since, self._world.clock(), new, rows, times, current=current)
 
     def consumers(self) -> ConsumerList:
-        from spooltop.model.look.consumers import ConsumerList
-
         if self._consumers is None:
-            from .liveness.consumers import ConsumerGatherer  # used while somebody looks at them, never by a look
-
             self._consumers = ConsumerGatherer(self._world.processes, self._options.hosts)
         dirs, judged = self._spool.dirs, self._lists.last.judged
         if dirs is None or self._layout == "mail":

@@ -26,7 +26,7 @@ from spooltop.model.vocabulary import Box, Verdict
 
 from .events.flow import FlowCounter, changed_at
 from .listing import by_column, time_of
-from .liveness.claim_liveness import NOT_JUDGED, JudgedClaim, TestedTokens
+from .liveness.claim_liveness import NOT_JUDGED, JudgedClaim, TokenHolder
 from .locks.lock_files import LockTableCache
 from .operator.planning import BoxNames, Judge
 from .row_judge import RowJudge
@@ -126,7 +126,7 @@ class FreshLook:
             return known
         return _shortened(scan_box(dirs.cur, sizes=False))
 
-    def _judged(self, tested: TestedTokens, names: Sequence[str], tails: Sequence[str]) -> Sequence[JudgedClaim]:
+    def _judged(self, tested: Mapping[str, TokenHolder], names: Sequence[str], tails: Sequence[str]) -> Sequence[JudgedClaim]:
         with self._one_at_a_time:
             dirs = self._opened(Box.CUR)
             return self._judge.judge_names(dirs, self._spool.mount(dirs), names, tails, tested)

@@ -14,7 +14,7 @@ from spooltop.model.operations.plan import Progress
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Key, Verdict
 
-from .liveness.claim_liveness import ClaimJudge, JudgedClaim, TestedTokens
+from .liveness.claim_liveness import ClaimJudge, JudgedClaim, TokenHolder
 from .liveness.processes import BootClock, Certainty, check_pids
 from .liveness.tmp_liveness import TmpJudge
 from .locks.lock_files import LockTableCache
@@ -100,12 +100,12 @@ class RowJudge:
         """The entries of ``tmp`` at the last look that are no files."""
         return self._tmp.irregular
 
-    def test(self, dirs: SpoolDirs, mount: Mount | None, tokens: Collection[str], progress: Progress) -> TestedTokens:
+    def test(self, dirs: SpoolDirs, mount: Mount | None, tokens: Collection[str], progress: Progress) -> dict[str, TokenHolder]:
         """Tests the holders of claims, each once. Raises ``Stopped`` where ``progress`` does."""
         return self._claims.test(dirs, tokens, self.certainty(mount), progress)
 
     def judge_names(
-        self, dirs: SpoolDirs, mount: Mount | None, names: Sequence[str], tails: Sequence[str], tested: TestedTokens
+        self, dirs: SpoolDirs, mount: Mount | None, names: Sequence[str], tails: Sequence[str], tested: Mapping[str, TokenHolder]
     ) -> list[JudgedClaim]:
         """Judges the claims ``names``, which end in ``tails``, after their holders were tested."""
         return self._claims.judge_names(dirs, names, tails, tested, self.certainty(mount))

@@ -22,7 +22,6 @@ from spooltop.backends.directory.liveness.processes import (
     Descriptors,
     Process,
     Processes,
-    ProcFs,
     ProcOwner,
     Watchers,
     judge_pid,
@@ -210,7 +209,7 @@ def test_processes_that_begin_faster_than_they_are_read_are_not_all_read(
 ) -> None:
     """A child that is forked at each look may have what its parent closed before that was read."""
     children = itertools.count(2)
-    monkeypatch.setattr(ProcFs, "pids", lambda _: [1, min(next(children), last)])
+    monkeypatch.setattr(Processes, "shown_pids", lambda _: [1, min(next(children), last)])
     assert Processes(str(tmp_path)).descriptors({(1, 1)}).unread == unread
 
 

@@ -1,4 +1,5 @@
-"""Judges whether the holders of claims are alive. A living consumer is never called dead; without proof the verdict is unknown.
+"""Judges whether the holders of claims are alive, and gathers the consumers. A living consumer is never called dead; without
+proof the verdict is unknown.
 
 Order of the checks: the names of ``cur`` were listed first, then each holder is tested once, then each claim without a holder is
 looked up again. Only a claim that is still there as the same file is dead.
@@ -11,9 +12,8 @@ import re
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
-from sys import intern
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,14 +24,15 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name
 from spooltop.engine.presence import Presence
 from spooltop.engine.system.files import REAL_FILES, is_inode
+from spooltop.model.look.consumers import ConsumerList, ConsumerRow, Usage
 from spooltop.model.operations.plan import Progress
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.units import age
 from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Verdict
 
-from ..storage.rows import claim_row, tokens_of
-from .processes import BootClock, Certainty, Process, Processes, judge_pid, later
+from ..storage.rows import claim_row, tokens_of, tokens_of_claims
+from .processes import BootClock, Certainty, Descriptions, Process, Processes, ProcessUse, judge_pid, later
 
 # Detects living holders of old claims that do nothing: their CPU time is sampled every few seconds.
 
@@ -106,23 +107,22 @@ class ClaimHolders:
     def look(self, held: Mapping[str, Presence]) -> dict[str, Holder]:
         """The holder of each token in ``held``, whose locks were just met."""
         here = self._processes.machine()
-        named: dict[str, Process | None] = {}
-        asked: dict[str, Presence] = {}
+        asked: dict[str, tuple[Presence, Process | None, bool]] = {}
         opened: dict[int, set[tuple[int, int]] | None] = {}
+        holders: dict[str, Holder] = {}
         for token, seen in held.items():
             ours = bool(seen.boot_id) and (seen.boot_id, seen.pid_ns) == (here.boot_id, here.pid_ns)
             process = self._named(seen) if ours else None
-            named[token] = process
-            if process is None or not self._is_holder(token, seen, process, opened):
-                asked[token] = seen
+            if process is not None and self._is_holder(token, seen, process, opened):
+                holders[token] = Holder(process, "")
+            else:
+                asked[token] = (seen, process, ours)
         self._verified = {one for one in self._verified if one[0] in held}
         if asked:
-            self._find(asked)
-        out = {token: Holder(process, "") for token, process in named.items() if token not in asked}
-        for token, seen in asked.items():
-            ours = bool(seen.boot_id) and (seen.boot_id, seen.pid_ns) == (here.boot_id, here.pid_ns)
-            out[token] = self._holder(seen, named[token], self._found.get(token, ()), ours=ours)
-        return out
+            self._find({token: seen for token, (seen, _, _) in asked.items()})
+        for token, (seen, process, ours) in asked.items():
+            holders[token] = self._holder(seen, process, self._found.get(token, ()), ours=ours)
+        return holders
 
     def _named(self, seen: Presence) -> Process | None:
         """The process that the file names, while it is the same one; a zombie has let go of everything."""
@@ -188,11 +188,17 @@ class ClaimHolders:
 # Judges the holders that own a presence file: whether each is alive, who it is, and the evidence.
 
 _BEFORE_RESTART = f"{EXITED}, ran before the restart"
-_DESCRIBED = 100
-"""Descriptions that are kept of processes, whether or not they hold something."""
 
-TokenHolder: TypeAlias = tuple[Verdict, str, Owner, str, bool]
-"""Verdict, evidence, owner, the same evidence as a sentence, and whether it runs under its pid here."""
+
+class TokenHolder(NamedTuple):
+    """The verdict on the holder of a token, with the evidence, its owner, the same evidence as a sentence, and whether it runs
+    under its pid here."""
+
+    verdict: Verdict
+    evidence: str
+    owner: Owner
+    sentence: str
+    here: bool
 
 
 def also(evidence: str, more: str) -> str:
@@ -207,7 +213,7 @@ class TokenJudge:
         self._processes = processes
         self._only_here = hosts == presence.THIS_MACHINE
         self._claim_holders = ClaimHolders(processes)
-        self._described: dict[tuple[int, float | None], Process] = {}
+        self._descriptions = Descriptions(processes)
         self.brief: set[int | None] = set()
 
     def vantage(self, certainty: Certainty) -> presence.HostView:
@@ -241,26 +247,16 @@ class TokenJudge:
                         pid=described.pid, start=described.since or known.start,
                         command=described.command or known.command, user=described.user,
                     )  # fmt: skip
-            holders[token] = (verdict, words, owner, sentence, here)
+            holders[token] = TokenHolder(verdict, words, owner, sentence, here)
         return holders
 
     def describe(self, process: Process | None) -> Process | None:
         """Adds command and user to what is visible of a process; they are read once."""
         if process is None or process.zombie or process.pid in self.brief:
             return process
-        key = (process.pid, process.started)
-        if key not in self._described:
-            self._described[key] = self._processes.process(process.pid, described=True) or process
-        return replace(self._described[key], stopped=process.stopped)
-
-    def forget(self, but: Iterable[int | None]) -> None:
-        """Forgets the descriptions of processes, ``but`` those with these pids."""
-        if len(self._described) > _DESCRIBED:
-            pids = set(but)
-            self._described = {key: described for key, described in self._described.items() if key[0] in pids}
+        return self._descriptions.of(process)
 
 
-_TOKEN = re.compile(r"[0-9a-f]{32}")
 _TOKENS_AT_MOST = 1_000
 _REMEMBERED = 50_000
 """Claims of a plan of which is remembered what proved them dead: the pid of one may be given to another process."""
@@ -290,36 +286,6 @@ class JudgedClaim(NamedTuple):
     @classmethod
     def of(cls, row: Row) -> JudgedClaim:
         return cls(row.verdict, row.evidence, row.owner)
-
-
-class TestedTokens(NamedTuple):
-    """Holders of claims that were tested once for all their claims. The pid of those that are ``nameless`` is only in the claims.
-    Those that are ``running`` here are judged claim by claim."""
-
-    judged: dict[str, JudgedClaim]
-    nameless: dict[str, JudgedClaim]
-    running: dict[str, TokenHolder]
-
-    def add(self, holders: Mapping[str, TokenHolder]) -> None:
-        for token, holder in holders.items():
-            verdict, evidence, owner, _, here = holder
-            if here:
-                self.running[token] = holder
-                continue
-            into = self.nameless if owner.pid is None else self.judged
-            into[token] = JudgedClaim(verdict, evidence, owner._replace(host=_same(owner.host), command=_same(owner.command)))
-
-    def of(self, token: str, tail: str) -> JudgedClaim | None:
-        """The verdict on the claim with this token and tail, None where it has to be looked at."""
-        judged = self.nameless.get(token)
-        if judged is None or judged.owner is None:
-            return self.judged.get(token)
-        return judged._replace(owner=judged.owner._replace(pid=int(tail.rpartition("P")[2])))
-
-
-def _same(text: str | None) -> Any:
-    """Returns the one copy of a text that very many consumers have in common."""
-    return None if text is None else intern(text)
 
 
 NOT_JUDGED = JudgedClaim(None, "", None)
@@ -374,7 +340,9 @@ class ClaimJudge:
         changed |= self._judge(dirs, fd, self._claims, certainty, progress)
         self._scan = scan
         if changed:
-            self._forget()
+            if len(self.sentences) > 2 * len(self._claims) + 100:
+                tokens = {claim.name.token for claim in self._claims.values()}
+                self.sentences = {token: sentence for token, sentence in self.sentences.items() if token in tokens}
             rows = (claim.row for claim in self._claims.values())
             self._rows = tuple(sorted(rows, key=lambda row: (row.in_box_since or 0.0, row.name)))
         return self._rows, count <= self._at_most
@@ -388,40 +356,45 @@ class ClaimJudge:
         self._judge(dirs, fd, claims, certainty, Progress())
         return {raw: (claim.row.verdict, claim.row.evidence) for raw, claim in claims.items()}
 
-    def test(self, dirs: SpoolDirs, tokens: Collection[str], certainty: Certainty, progress: Progress) -> TestedTokens:
-        """Tests the holders of many claims, each once. Keeps no more of each than its claims have in common."""
-        tested = TestedTokens({}, {}, {})
+    def test(
+        self, dirs: SpoolDirs, tokens: Collection[str], certainty: Certainty, progress: Progress
+    ) -> dict[str, TokenHolder]:
+        """Tests the holders of many claims, each once."""
+        tested: dict[str, TokenHolder] = {}
         held: dict[str, Presence] = {}
         rest = iter(tokens)
         progress.begin("consumers tested", len(tokens))
         while some := list(islice(rest, _TESTED)):
             looked = {token: presence.look(dirs, token) for token in some}
             held |= {token: seen for token, seen in looked.items() if seen.state == "held"}
-            tested.add(self._token_judge.judge({token: seen for token, seen in looked.items() if token not in held}, certainty))
+            tested |= self._token_judge.judge({token: seen for token, seen in looked.items() if token not in held}, certainty)
             progress.advance(len(some))
         # Together, because to find a holder that is not named costs a look at all processes.
-        tested.add(self._token_judge.judge(held, certainty))
-        return tested
+        return tested | self._token_judge.judge(held, certainty)
 
     def judge_names(
-        self, dirs: SpoolDirs, names: Sequence[str], tails: Sequence[str], tested: TestedTokens, certainty: Certainty
+        self, dirs: SpoolDirs, names: Sequence[str], tails: Sequence[str], tested: Mapping[str, TokenHolder], certainty: Certainty
     ) -> list[JudgedClaim]:
         """Judges ``names``, whose claims end in ``tails``, after their tokens were tested. Does not look whether they are still
         there, unless the evidence is in their processes."""
+        judged: dict[str, JudgedClaim] = {}
         tokens = tokens_of(tails)
-        found: list[Any] = list(map(tested.judged.get, tokens))
-        if None not in found:
-            return found
-        found = [judged or tested.of(*claim) for judged, *claim in zip(found, tokens, tails, strict=True)]
-        if dirs.cur is not None:
-            rest, _ = self._looked_up(dirs.cur, [name for name, judged in zip(names, found, strict=True) if judged is None])
-            self._judge(dirs, dirs.cur, rest, certainty, Progress(), tested.running)
+        known = {token: tested[token] for token in tokens if token in tested}
+        for name, tail, token in zip(names, tails, tokens, strict=True):
+            holder = known.get(token)
+            if holder is not None and not holder.here:  # those that run here are judged claim by claim
+                owner = holder.owner
+                owner = owner._replace(pid=int(tail.rpartition("P")[2])) if owner.pid is None else owner
+                judged[name] = JudgedClaim(holder.verdict, holder.evidence, owner)
+        others = [name for name in names if name not in judged]
+        if others and dirs.cur is not None:
+            rest, _ = self._looked_up(dirs.cur, others)
+            self._judge(dirs, dirs.cur, rest, certainty, Progress(), known)
             if len(self._claims) >= _REMEMBERED:
                 self._claims = {}
             self._claims.update(rest)
-            more = {name: JudgedClaim.of(claim.row) for name, claim in rest.items()}
-            found = [judged or more.get(name) for name, judged in zip(names, found, strict=True)]
-        return [judged or NOT_JUDGED for judged in found]  # gone, or irregular
+            judged |= {name: JudgedClaim.of(claim.row) for name, claim in rest.items()}
+        return [judged.get(name, NOT_JUDGED) for name in names]  # gone, or irregular
 
     def _judge(
         self, dirs: SpoolDirs, fd: int, claims: dict[str, _Claim], certainty: Certainty, progress: Progress,
@@ -476,12 +449,12 @@ class ClaimJudge:
         """Counts the living consumers that use the spool's own protocol; None where there has never been one, or where they
         cannot be read."""
         try:
-            folder = dirs.private_dir(presence.CONSUMERS)
-            if folder is None:
-                return None
-            tokens = list(islice(filter(_TOKEN.fullmatch, dirs.files.list(folder)), _TOKENS_AT_MOST))
+            tokens = _presence_tokens(dirs)
         except OSError:
             return None
+        if tokens is None:
+            return None
+        del tokens[_TOKENS_AT_MOST:]
         count, vantage = 0, self._token_judge.vantage(certainty)
         for token in tokens:
             if token in self._dead:
@@ -524,7 +497,7 @@ class ClaimJudge:
     def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], certainty: Certainty) -> dict[str, TokenHolder]:
         self._tokens = {token: presence.look(dirs, token) for token in tokens}
         holders = self._token_judge.judge(self._tokens, certainty)
-        self.sentences.update((token, holder[3]) for token, holder in holders.items())
+        self.sentences.update((token, holder.sentence) for token, holder in holders.items())
         return holders
 
     def _namesakes(
@@ -549,8 +522,8 @@ class ClaimJudge:
             if not self._held_long(claim):
                 continue
             if name.token is not None:
-                pid = holders[name.token][2].pid
-                if holders[name.token][4] and pid is not None:
+                pid = holders[name.token].owner.pid
+                if holders[name.token].here and pid is not None:
                     yield pid
             elif name.pid is not None and there[name.pid]:
                 yield name.pid
@@ -565,9 +538,166 @@ class ClaimJudge:
         """Returns the visible facts about a living process; its command and user are read once."""
         return self._token_judge.describe(self._processes.process(pid))
 
-    def _forget(self) -> None:
-        """Forgets processes and tokens that hold nothing here any more."""
-        self._token_judge.forget(claim.name.pid for claim in self._claims.values())
-        if len(self.sentences) > 2 * len(self._claims) + 100:
-            tokens = {claim.name.token for claim in self._claims.values()}
-            self.sentences = {token: sentence for token, sentence in self.sentences.items() if token in tokens}
+
+# Gathers the consumers of a spool: who holds the claims that a look has judged, and who has a presence file and no claim. What it
+# costs is bounded: by the number of presence files and processes that are looked at, and by a rest after each gathering that
+# grows with the time that it took.
+
+_TOKEN = re.compile(r"[0-9a-f]{32}")
+_IDS = 8
+"""Claims of a consumer that are named."""
+_LISTED = 2_000
+"""Consumers that are listed, the most important ones."""
+_IDLE_TESTED = 1_000
+"""Consumers without a claim whose presence is tested."""
+_EXITED = 20
+"""Exited consumers without a claim that are listed: they are the past."""
+_SAMPLED = 500
+"""Processes that are asked what they use."""
+_SAMPLED_EVERY = 1.0
+"""Seconds between two samples of what processes use, and between two tests of presence."""
+_SHARE = 20
+"""The same as a multiple of the time that gathering took."""
+
+
+def _presence_tokens(dirs: SpoolDirs) -> list[str] | None:
+    """The tokens that have a presence file; None where there has never been one. Raises ``OSError``."""
+    folder = dirs.private_dir(presence.CONSUMERS)
+    return None if folder is None else list(filter(_TOKEN.fullmatch, dirs.files.list(folder)))
+
+
+def claiming(rows: Sequence[Row]) -> tuple[list[ConsumerRow], int]:
+    """The consumers that hold the claims ``rows``, and how many of these name no consumer. ``rows`` are the oldest first."""
+    held: dict[tuple[str, int | None, Verdict | None], list[Row]] = {}
+    nameless = 0
+    names = [row.name for row in rows]
+    for row, token in zip(rows, tokens_of_claims(names), strict=True):
+        pid = None if token or row.owner is None else row.owner.pid
+        if not token and pid is None:
+            nameless += 1
+        else:
+            held.setdefault((token, pid, None if token else row.verdict), []).append(row)
+    return [_claimant(token, some) for (token, _, _), some in held.items()], nameless
+
+
+def _claimant(token: str, rows: Sequence[Row]) -> ConsumerRow:
+    first = rows[0]
+    times = [row.in_box_since for row in rows if row.in_box_since is not None]
+    exact = [row.in_box_since for row in rows if row.in_box_since is not None and not row.since_is_bound]
+    return ConsumerRow(
+        verdict=first.verdict or Verdict.UNKNOWN,
+        evidence=first.evidence,
+        owner=first.owner or Owner(),
+        token=token or None,
+        claims=len(rows),
+        claimed_at=min(times, default=None),
+        claimed_is_bound=first.since_is_bound,
+        last_claim_at=max(exact, default=None),
+        ids=tuple(row.id for row in rows[:_IDS]),
+    )
+
+
+class _Sample(Struct, frozen=True):
+    """Use of a process at a time (``Processes.boottime``), and its ``usage`` since the sample before."""
+
+    at: float
+    use: ProcessUse
+    usage: Usage
+
+
+class ConsumerGatherer:
+    """Remembers from time to time what was found of the consumers of one spool. ``hosts`` is the setting ``claims.hosts``."""
+
+    def __init__(self, processes: Processes, hosts: str = presence.ANY_MACHINE) -> None:
+        self._processes = processes
+        self._token_judge = TokenJudge(processes, hosts)
+        self._rows: Sequence[Row] | None = None
+        self._claimants: tuple[list[ConsumerRow], int] = ([], 0)
+        self._samples: dict[int, _Sample] = {}
+        self._exited: dict[str, ConsumerRow] = {}
+        self._idle: tuple[ConsumerRow, ...] = ()
+        self._untested = 0
+        self._error = ""
+        self._last: ConsumerList | None = None
+        self._due = self._slow_until = float("-inf")
+
+    def gather(
+        self, dirs: SpoolDirs, rows: Sequence[Row], certainty: Certainty, taken_at: float, *, complete: bool = True
+    ) -> ConsumerList:
+        """Gathers the consumers as of a look at ``taken_at`` that judged the claims ``rows``, the oldest first; ``complete``:
+        there are no others."""
+        began = self._processes.boottime()
+        due = began >= self._due
+        if self._last is not None and not due and (rows is self._rows or began < self._slow_until):
+            return self._last
+        if rows is not self._rows:
+            self._claimants, self._rows = claiming(rows), rows
+        claimants, nameless = self._claimants
+        if due:
+            self._look_at_idle(dirs, {one.token for one in claimants if one.token is not None}, certainty)
+        known = {one.token for one in claimants}
+        found = [*claimants, *(one for one in self._idle if one.token not in known)]
+        found.sort(key=lambda one: (-one.rank, one.claimed_at is None, one.claimed_at or 0.0))
+        exited = sum(one.exited for one in found)
+        listed = found[: min(_LISTED, len(found) - max(0, exited - _EXITED))]
+        if due:
+            self._sample(listed)
+        error = self._error or ("" if complete else f"only the first {len(rows):,} claims are counted")
+        self._last = ConsumerList(
+            tuple(map(self._used, listed)), taken_at, len(found) - len(listed) + self._untested, nameless, error
+        )  # fmt: skip
+        if due:
+            ended = self._processes.boottime()
+            self._due = ended + max(_SAMPLED_EVERY, _SHARE * (ended - began))
+            self._slow_until = self._due if ended - began > _SAMPLED_EVERY / _SHARE else ended
+        return self._last
+
+    def _look_at_idle(self, dirs: SpoolDirs, claiming: set[str], certainty: Certainty) -> None:
+        """Tests the consumers that have a presence file and no claim; those found dead are not tested again."""
+        try:
+            tokens = _presence_tokens(dirs) or []
+        except OSError as problem:
+            self._idle, self._untested = (), 0
+            self._error = f"consumers without a claim are not visible: {problem.strerror}"
+            return
+        self._error = ""
+        there = set(tokens)
+        self._exited = {token: one for token, one in self._exited.items() if token in there}
+        idle = [token for token in tokens if token not in claiming and token not in self._exited]
+        alive = {one.token for one in self._idle}
+        idle.sort(key=lambda token: token not in alive)  # known ones first, so that the list stays the same
+        looked = {token: presence.look(dirs, token) for token in islice(idle, _IDLE_TESTED)}
+        looked = {token: seen for token, seen in looked.items() if seen.state != "missing"}
+        rows = [
+            ConsumerRow(verdict, evidence, owner, token)
+            for token, (verdict, evidence, owner, *_) in self._token_judge.judge(looked, certainty).items()
+        ]
+        self._exited.update((one.token, one) for one in rows if one.exited and one.token is not None)
+        past = sorted(self._exited.values(), key=lambda one: one.owner.start or 0.0, reverse=True)
+        self._idle = (*(one for one in rows if not one.exited), *(one for one in past if one.token not in claiming))
+        self._untested = max(0, len(idle) - _IDLE_TESTED)
+
+    def _sample(self, listed: Iterable[ConsumerRow]) -> None:
+        """Samples what the processes of running consumers use, as far as they are visible."""
+        running = (one.owner for one in listed if one.verdict is Verdict.ALIVE and one.owner.user is not None)
+        pids = [owner.pid for owner in running if owner.pid is not None]
+        self._samples = dict(_sampled(self._processes, islice(dict.fromkeys(pids), _SAMPLED), self._samples))
+
+    def _used(self, one: ConsumerRow) -> ConsumerRow:
+        sample = self._samples.get(one.owner.pid) if one.owner.pid is not None and one.verdict is Verdict.ALIVE else None
+        return one if sample is None or one.owner.user is None else replace(one, usage=sample.usage)
+
+
+def _sampled(processes: Processes, pids: Iterable[int], before: Mapping[int, _Sample]) -> Iterable[tuple[int, _Sample]]:
+    """Yields a sample of each process that is visible; its command line is read once."""
+    for pid in pids:
+        use, at = processes.use(pid), processes.boottime()
+        if use is None:
+            continue
+        last, cpu = before.get(pid), None
+        if last is not None and last.use.started == use.started:
+            cpu = max(0.0, use.cpu - last.use.cpu) / max(0.001, at - last.at)
+            command = last.usage.command
+        else:
+            command = processes.command_line(pid)
+        yield pid, _Sample(at, use, Usage(cpu, use.memory, use.stopped, command))

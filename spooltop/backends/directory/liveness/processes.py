@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from errno import ENOSYS, EPERM
+from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -36,14 +37,6 @@ _FIRST_PID_NAMESPACE, _FIRST_TIME_NAMESPACE = 0xEFFFFFFC, 0xEFFFFFFA
 """Inodes that the kernel gives to them, proc(5)."""
 
 
-class ProcStat(NamedTuple):
-    """``started`` in clock ticks since boot; ``stopped``: the state letter where a signal or a debugger has stopped it."""
-
-    started: int
-    zombie: bool
-    stopped: str
-
-
 class ProcOwner(NamedTuple):
     """Users and groups that the process ``pid`` acts for in any role (real, effective, saved, of the file system, supplementary),
     and the ``name`` that it gives itself. ``hides``: it lets nobody but root look into it, not even its own user (``dumpable`` of
@@ -56,225 +49,18 @@ class ProcOwner(NamedTuple):
     hides: bool
 
 
-class Inotify(NamedTuple):
-    """Files that a process watches by inotify(7), and how many instances and watches it has of those that its user may have."""
-
-    files: set[FileId]
-    instances: int
-    watches: int
-
-
-class ProcFs:
-    """The procfs that is mounted at ``root``. A method returns None, or nothing, where that does not exist or is closed to this
-    user, except those that say that they raise."""
-
-    def __init__(self, root: str = PROC) -> None:
-        self.root = root
-
-    def exists(self) -> bool:
-        """False on a system without procfs, where psutil has to answer."""
-        return os.path.exists(f"{self.root}/self")
-
-    def namespace(self) -> int | None:
-        """The inode of the pid namespace of this process."""
-        try:
-            return os.stat(f"{self.root}/self/ns/pid").st_ino
-        except OSError:
-            return None
-
-    def in_first_namespace(self) -> bool:
-        """True in the first pid namespace, if ``root`` belongs to that very namespace."""
-        try:
-            mine = os.readlink(f"{self.root}/self") == str(os.getpid())
-        except OSError:
-            return False
-        return mine and self.namespace() == _FIRST_PID_NAMESPACE
-
-    def in_first_time_namespace(self) -> bool:
-        """True in the first time namespace, and on a kernel that has no others."""
-        try:
-            return os.stat(f"{self.root}/self/ns/time").st_ino == _FIRST_TIME_NAMESPACE
-        except OSError:
-            return self.exists()
-
-    def pids(self) -> list[int] | None:
-        """The numbers of all processes that are shown."""
-        try:
-            return [int(name) for name in os.listdir(self.root) if name.isdecimal()]
-        except OSError:
-            return None
-
-    def stat(self, pid: int) -> ProcStat | None:
-        """Start and state of a process."""
-        fields = (self._bytes(f"{pid}/stat") or b"").rpartition(b")")[2].split()
-        if len(fields) < 20:
-            return None
-        # The leader of a process may end before its other threads: then the process lives.
-        zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
-        return ProcStat(int(fields[19]), zombie, fields[0].decode() if fields[0] in (b"T", b"t") else "")
-
-    def numbers(self, pid: int) -> tuple[int, ...]:
-        """The numbers of a process, from the pid namespace of ``root`` inwards (``NSpid:``). Raises ``OSError``."""
-        return tuple(_status_numbers(self._status(pid), b"NSpid"))
-
-    def owner(self, pid: int) -> ProcOwner:
-        """The users and groups that a process acts for. Raises ``OSError``."""
-        status = self._status(pid)
-        groups = _status_numbers(status, b"Gid") + _status_numbers(status, b"Groups")
-        name = status.partition(b"Name:\t")[2].partition(b"\n")[0]
-        uids = frozenset(_status_numbers(status, b"Uid"))
-        hides = os.stat(f"{self.root}/{pid}/fd").st_uid not in uids
-        return ProcOwner(pid, uids, frozenset(groups), os.fsdecode(name), hides)
-
-    def children(self, pid: int) -> list[int] | None:
-        """The children of all threads of a process (``task/*/children``)."""
-        found: list[int] = []
-        try:
-            threads = os.listdir(f"{self.root}/{pid}/task")
-        except OSError:
-            return None
-        for thread in threads:
-            line = self._bytes(f"{pid}/task/{thread}/children")
-            if line is None:
-                return None
-            found += [int(number) for number in line.split()]
-        return found
-
-    def open_files(self, pid: int) -> Iterator[tuple[int, FileId]]:
-        """Yields each descriptor of a process, with its file. Raises ``OSError`` if they cannot be listed or looked at. A process
-        may have a file open on a network whose server is away, and must not stop whoever looks."""
-        folder = f"{self.root}/{pid}/fd"
-        for descriptor in os.listdir(folder):
-            try:
-                file = _file_id(f"{folder}/{descriptor}")
-            except PermissionError:
-                # Of a process of this user in another group the descriptors can be listed and no more (ptrace(2)): that raises.
-                # Else it is a file of another user's FUSE.
-                os.readlink(f"{folder}/{descriptor}")
-                continue
-            except OSError:
-                continue  # closed meanwhile, or something that has no inode
-            yield int(descriptor), file
-
-    def sockets(self, pid: int) -> set[int]:
-        """The inodes of the sockets that a process has open; empty where this user may not look into it."""
-        found: set[int] = set()
-        folder = f"{self.root}/{pid}/fd"
-        try:
-            for descriptor in os.listdir(folder):
-                try:
-                    kind, _, inode = os.readlink(f"{folder}/{descriptor}").rstrip("]").partition(":[")
-                except FileNotFoundError:
-                    continue  # closed meanwhile
-                if kind == "socket":
-                    found.add(int(inode))
-        except OSError:
-            return set()
-        return found
-
-    def connection_inodes(self, connections: Collection[tuple[str, str]]) -> dict[int, tuple[str, str]]:
-        """The TCP sockets of this network namespace with these ends (own, other; ``ADDRESS:PORT``), by inode."""
-        wanted = {spelled: one for one in connections for spelled in _spelled_ends(one)}
-        found: dict[int, tuple[str, str]] = {}
-        for table in ("tcp", "tcp6") if wanted else ():
-            for line in (self._bytes(f"net/{table}", 1 << 26) or b"").splitlines()[1:]:
-                fields = line.split()
-                if len(fields) > 9 and (one := wanted.get((fields[1], fields[2]))) is not None and fields[9] != b"0":
-                    found[int(fields[9])] = one
-        return found
-
-    def inotify(self, pid: int) -> Inotify:
-        """Reads what a process watches by inotify(7), from the ``inotify`` lines of fdinfo; devices as (major, minor) of the
-        kernel make them. Raises ``OSError`` if its descriptors cannot be listed or looked at."""
-        folder = f"{self.root}/{pid}/fd"
-        found: set[FileId] = set()
-        instances = watches = 0
-        for descriptor in os.listdir(folder):
-            try:
-                if "inotify" not in os.readlink(f"{folder}/{descriptor}"):
-                    continue
-            except PermissionError:
-                raise
-            except OSError:
-                continue  # closed meanwhile
-            instances += 1
-            for line in (self._bytes(f"{pid}/fdinfo/{descriptor}", 1 << 22) or b"").splitlines():
-                fields = dict(part.partition(b":")[::2] for part in line.split()[1:]) if line.startswith(b"inotify ") else {}
-                watches += bool(fields)
-                if b"ino" in fields and b"sdev" in fields:
-                    device = int(fields[b"sdev"], 16)
-                    found.add((os.makedev(device >> 20, device & 0xFFFFF), int(fields[b"ino"], 16)))
-        return Inotify(found, instances, watches)
-
-    def inotify_limits(self) -> tuple[int, int] | None:
-        """The maximum numbers of inotify instances and of watches of a user; None where they cannot be read."""
-        texts = [self._bytes(f"sys/fs/inotify/max_user_{what}") for what in ("instances", "watches")]
-        return None if None in texts else (int(texts[0] or 0), int(texts[1] or 0))
-
-    def is_writing(self, pid: int, fd: int) -> bool | None:
-        """Tells whether a descriptor is open for writing (``flags:`` of fdinfo)."""
-        return self._position(pid, fd)[1]
-
-    def locked_at(self, pid: int, fd: int, inode: int) -> int | None:
-        """The file offset of a descriptor that is open for writing and holds a write lock on ``inode``; None for others."""
-        at, writing, locks = self._position(pid, fd)
-        return at if writing and any(b" WRITE " in line and b":%d " % inode in line for line in locks) else None
-
-    def lock_lines(self, pid: int) -> list[bytes]:
-        """The ``lock:`` lines of all descriptors of a process (fdinfo)."""
-        try:
-            descriptors = os.listdir(f"{self.root}/{pid}/fdinfo")
-        except OSError:
-            return []
-        return [line for fd in descriptors for line in self._position(pid, int(fd))[2]]
-
-    def locks(self) -> bytes | None:
-        """The table of all locks, ``/proc/locks``, read whole."""
-        return self._bytes("locks", 1 << 26)
-
-    def _position(self, pid: int, fd: int) -> tuple[int | None, bool | None, list[bytes]]:
-        """File offset, whether it is open for writing, and the locks of a descriptor."""
-        at, writing, locks = None, None, []
-        for line in (self._bytes(f"{pid}/fdinfo/{fd}") or b"").splitlines():
-            if line.startswith(b"pos:"):
-                at = int(line[4:])
-            elif line.startswith(b"flags:"):
-                writing = int(line[6:], 8) & os.O_ACCMODE != os.O_RDONLY
-            elif line.startswith(b"lock:"):
-                locks.append(line[5:].strip())
-        return at, writing, locks
-
-    def _status(self, pid: int) -> bytes:
-        with open(f"{self.root}/{pid}/status", "rb") as file:
-            return file.read(1 << 20)  # a process may be in 65,536 groups
-
-    def _bytes(self, path: str, limit: int = 65_536) -> bytes | None:
-        try:
-            with open(f"{self.root}/{path}", "rb", buffering=0) as file:
-                parts: list[bytes] = []
-                while limit > 0 and (part := file.read(min(limit, 1 << 20))):
-                    parts.append(part)
-                    limit -= len(part)
-                return b"".join(parts)
-        except OSError:
-            return None
-
-
-def _spelled_ends(connection: tuple[str, str]) -> list[tuple[bytes, bytes]]:
-    """The ends of a connection as the tables of the kernel spell them; an IPv4 one may also belong to a socket of IPv6. Empty for
-    what is no address of either."""
-    import socket  # a look at a directory does without it
+def _spelled_ends(connection: tuple[str, str]) -> Iterator[tuple[bytes, bytes]]:
+    """Yields the ends of a connection as the tables of the kernel spell them; an IPv4 one may also belong to a socket of IPv6.
+    Yields nothing for what is no address of either."""
+    from ipaddress import ip_address  # a look at a directory does without it
 
     ends = [end.rpartition(":") for end in connection]
-    try:
-        packed = [(socket.inet_pton(socket.AF_INET, host), int(port)) for host, _, port in ends]
-        forms = [packed, [(b"\0" * 10 + b"\xff\xff" + host, port) for host, port in packed]]
-    except (OSError, ValueError):
+    for prefix in ("", "::ffff:"):
         try:
-            forms = [[(socket.inet_pton(socket.AF_INET6, host.strip("[]")), int(port)) for host, _, port in ends]]
-        except (OSError, ValueError):
-            return []
-    return [(_spelled_end(*own), _spelled_end(*other)) for own, other in forms]
+            own, other = (_spelled_end(ip_address(prefix + host.strip("[]")).packed, int(port)) for host, _, port in ends)
+        except ValueError:
+            continue
+        yield own, other
 
 
 def _spelled_end(address: bytes, port: int) -> bytes:
@@ -282,7 +68,7 @@ def _spelled_end(address: bytes, port: int) -> bytes:
     return b"".join(b"%08X" % word for word in words) + b":%04X" % port
 
 
-def _status_numbers(status: bytes, name: bytes) -> list[int]:
+def _numbers_in(status: bytes, name: bytes) -> list[int]:
     """The numbers of the line ``name`` of a ``status`` file."""
     return [int(number) for number in status.partition(b"\n%s:" % name)[2].partition(b"\n")[0].split()]
 
@@ -304,6 +90,8 @@ _INIT = 1
 """The first process works for no queue. It may be closed even to root, to one that has fewer capabilities."""
 _ROUNDS = 20
 """Rounds in which new processes are still read; a machine that starts them faster is not seen whole."""
+_DESCRIBED = 5_000
+"""Descriptions of processes that are kept."""
 _BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Runs on in suspend: CLOCK_BOOTTIME of Linux; elsewhere CLOCK_MONOTONIC does."""
 
@@ -388,10 +176,11 @@ class Watchers(NamedTuple):
 
 
 class Processes:
-    """The table behind ``proc`` (a mount of procfs). Every answer is of this moment; nothing is kept."""
+    """The table behind ``proc`` (a mount of procfs). Every answer is of this moment; nothing is kept. A method returns None, or
+    nothing, where an entry does not exist or is closed to this user."""
 
     def __init__(self, proc: str = PROC, *, wall: Callable[[], float] = time.time) -> None:
-        self._procfs = ProcFs(proc)
+        self._root = proc
         self._wall = wall
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._boot_id = ""
@@ -410,26 +199,37 @@ class Processes:
     def boot_id(self) -> str:
         """Empty where it is not known."""
         if not self._boot_id:
-            self._boot_id = boot_id(self._procfs.root)
+            self._boot_id = boot_id(self._root)
         return self._boot_id
 
     def machine(self) -> Machine:
         """This machine, and the pid namespace of this process, as a presence file names them."""
-        namespace = self._procfs.namespace()
+        namespace = self.namespace()
         pid_ns = "" if namespace is None else f"pid:[{namespace}]"
         return Machine(self.host(), self.boot_id(), pid_ns, this_machine().machine_id)
 
     def namespace(self) -> int | None:
         """The inode of this process's pid namespace, None where it is not known."""
-        return self._procfs.namespace()
+        try:
+            return os.stat(f"{self._root}/self/ns/pid").st_ino
+        except OSError:
+            return None
 
     def starts_shifted(self) -> bool:
-        """True where starts may differ from those that processes outside read: in a time namespace (time_namespaces(7))."""
-        return not self._procfs.in_first_time_namespace()
+        """True where starts may differ from those that processes outside read: in a time namespace (time_namespaces(7)), but not
+        on a kernel that has none."""
+        try:
+            return os.stat(f"{self._root}/self/ns/time").st_ino != _FIRST_TIME_NAMESPACE
+        except OSError:
+            return not self._has_procfs()
 
     def in_first_namespace(self) -> bool:
         """True where every process of the kernel has a number here, and ``proc`` is the table of this very namespace."""
-        return self._procfs.in_first_namespace()
+        try:
+            mine = os.readlink(f"{self._root}/self") == str(os.getpid())
+        except OSError:
+            return False
+        return mine and self.namespace() == _FIRST_PID_NAMESPACE
 
     def exists(self, pid: int) -> bool | None:
         """True: the number is taken (EPERM says so too). False: ESRCH, it is gone. None: no process can have that number."""
@@ -443,15 +243,22 @@ class Processes:
             return True  # EPERM, or a security module: it is there and belongs to somebody else
         return True
 
+    def shown_pids(self) -> list[int] | None:
+        """The numbers of all processes that are shown."""
+        try:
+            return [int(name) for name in os.listdir(self._root) if name.isdecimal()]
+        except OSError:
+            return None
+
     def namesakes(self, pids: Iterable[int]) -> dict[int, list[Process]] | None:
         """All processes that have one of ``pids`` as their number in any pid namespace; None where some are hidden from here."""
         found: dict[int, list[Process]] = {pid: [] for pid in pids}
-        shown = self._procfs.pids()
+        shown = self.shown_pids()
         if shown is None or 1 not in shown:
             return None
         for pid in shown:
             try:
-                numbers = self._procfs.numbers(pid)
+                numbers = _numbers_in(self._status(pid), b"NSpid")
             except (FileNotFoundError, ProcessLookupError):
                 continue  # ended while we looked
             except OSError:
@@ -462,20 +269,23 @@ class Processes:
                 found[number].append(self.process(pid) or Process(pid))
         return found
 
-    def numbers(self, pid: int) -> tuple[int, ...]:
+    def numbers(self, pid: int) -> list[int]:
         """The numbers of a process in pid namespaces, the outermost first; empty where they are not known."""
         try:
-            return self._procfs.numbers(pid)
+            return _numbers_in(self._status(pid), b"NSpid")
         except OSError:
-            return ()
+            return []
 
     def process(self, pid: int, *, described: bool = False) -> Process | None:
         """Reads start and state of a process; None where nothing is visible. ``described`` adds its command, user and start in
         epoch seconds."""
-        seen = self._procfs.stat(pid)
-        if seen is not None:
-            found = Process(pid, self.seconds(seen.started), seen.zombie, stopped=seen.stopped)
-        elif self._procfs.exists():
+        fields = (self._bytes(f"{pid}/stat") or b"").rpartition(b")")[2].split()
+        if len(fields) >= 20:
+            # The leader of a process may end before its other threads: then the process lives.
+            zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
+            stopped = fields[0].decode() if fields[0] in (b"T", b"t") else ""
+            found = Process(pid, self.seconds(int(fields[19])), zombie, stopped=stopped)
+        elif self._has_procfs():
             return None
         else:
             found = Process(pid)  # a system without procfs tells its command and its user at most
@@ -491,8 +301,8 @@ class Processes:
         try:
             for member in family:  # grows while it is walked
                 one = psutil.Process(member)
-                children = self._procfs.children(member)
-                if children is None or len(family) + len(children) > _FAMILY_AT_MOST:
+                children = self._children(member)
+                if len(family) + len(children) > _FAMILY_AT_MOST:
                     return None
                 family += [child for child in children if child not in family]
                 with one.oneshot():
@@ -500,7 +310,7 @@ class Processes:
                     # Not every system tells the times of the children that ended.
                     total = sum(getattr(times, kind, 0.0) for kind in ("user", "system", "children_user", "children_system"))
                     used.append((member, one.create_time(), total))
-        except psutil.Error:
+        except (psutil.Error, OSError):
             return None  # ended meanwhile, or closed to this user
         return tuple(used)
 
@@ -535,7 +345,7 @@ class Processes:
     def files_of(self, pid: int) -> set[FileId] | None:
         """Returns the files that a process has open, as (device, inode); None where its descriptors cannot be read."""
         try:
-            return {file for _, file in self._procfs.open_files(pid)}
+            return {file for _, file in self._open_files(pid)}
         except OSError:
             return None
 
@@ -544,11 +354,11 @@ class Processes:
     ) -> list[tuple[int, float, tuple[str, str]]]:
         """Returns pid, start (seconds since boot) and connection of each of ``pids`` that has one of these TCP connections open,
         (own end, other end) as ``ADDRESS:PORT``; those that this user may not look into are left out."""
-        sockets = self._procfs.connection_inodes(connections)
+        sockets = self._connection_inodes(connections)
         found = []
         for pid in pids if sockets else ():
             before = self.process(pid)
-            held = sockets.keys() & self._procfs.sockets(pid)
+            held = sockets.keys() & self._sockets(pid)
             if held and before is not None and before.started is not None and self.process(pid) == before:
                 found.append((pid, before.started, sockets[min(held)]))
         return found
@@ -566,7 +376,7 @@ class Processes:
         descriptor there is: call it rarely."""
         found: dict[FileId, list[Descriptor]] = {}
         unread: list[ProcOwner] = []
-        pids = self._procfs.pids()
+        pids = self.shown_pids()
         if pids is None:
             return Descriptors({}, None)
         all_shown = 1 in pids
@@ -578,56 +388,174 @@ class Processes:
             for pid in fresh:
                 try:
                     try:
-                        for number, file in self._procfs.open_files(pid):
+                        for number, file in self._open_files(pid):
                             if file in files:
-                                found.setdefault(file, []).append(Descriptor(pid, number, self._procfs.is_writing(pid, number)))
+                                found.setdefault(file, []).append(Descriptor(pid, number, self._position(pid, number)[1]))
                     except PermissionError:
-                        state = self._procfs.stat(pid)
+                        state = self.process(pid)
                         if pid != _INIT and (state is None or not state.zombie):  # which has no descriptors any more
-                            unread.append(self._procfs.owner(pid))
+                            unread.append(self._owner(pid))
                 except (FileNotFoundError, ProcessLookupError):
                     continue
                 except OSError:
                     all_shown = False
             read.update(fresh)
-            pids = self._procfs.pids()  # what a process closed before it was read, a child that it forked meanwhile may have
+            pids = self.shown_pids()  # what a process closed before it was read, a child that it forked meanwhile may have
         else:
             all_shown = False
         return Descriptors({file: tuple(those) for file, those in found.items()}, tuple(unread) if all_shown else None)
 
     def watchers(self, files: Set[FileId]) -> Watchers:
-        """Finds the processes that watch one of these directories by inotify. Reads every descriptor there is: call it rarely."""
+        """Finds the processes that watch one of these directories by inotify(7). Reads every descriptor there is: call it rarely.
+        """
         found: list[int] = []
         used: dict[int, tuple[int, int]] = {}
-        pids = self._procfs.pids()
+        pids = self.shown_pids()
         complete = pids is not None and 1 in pids
         for pid in pids or ():
             try:
-                its = self._procfs.inotify(pid)
-                if files & its.files:
+                watched, its_instances, its_watches = self._inotify(pid)
+                if files & watched:
                     found.append(pid)
-                for uid in self._procfs.owner(pid).uids if its.instances else ():
+                for uid in self._owner(pid).uids if its_instances else ():
                     instances, watches = used.get(uid, (0, 0))
-                    used[uid] = instances + its.instances, watches + its.watches
+                    used[uid] = instances + its_instances, watches + its_watches
             except (FileNotFoundError, ProcessLookupError):
                 continue
             except OSError:
                 complete = complete and pid == _INIT
-        most = self._procfs.inotify_limits()
+        texts = [self._bytes(f"sys/fs/inotify/max_user_{what}") for what in ("instances", "watches")]
+        most = None if None in texts else [int(text or 0) for text in texts]
         full = (uid for uid, (instances, watches) in used.items() if most and (instances >= most[0] or watches >= most[1]))
         return Watchers(found, complete, frozenset(full))
 
-    def locked_at(self, pid: int, number: int, inode: int) -> int | None:
+    def locked_at(self, pid: int, fd: int, inode: int) -> int | None:
         """The file offset of a descriptor that is open for writing and holds a write lock on ``inode``; None for others."""
-        return self._procfs.locked_at(pid, number, inode)
+        at, writing, locks = self._position(pid, fd)
+        return at if writing and any(b" WRITE " in line and b":%d " % inode in line for line in locks) else None
 
     def lock_lines(self, pid: int) -> list[bytes]:
         """The ``lock:`` lines of all descriptors of a process (fdinfo), empty where they cannot be read."""
-        return self._procfs.lock_lines(pid)
+        try:
+            descriptors = os.listdir(f"{self._root}/{pid}/fdinfo")
+        except OSError:
+            return []
+        return [line for fd in descriptors for line in self._position(pid, int(fd))[2]]
 
     def locks(self) -> bytes | None:
-        """The kernel's table of all locks, read whole; None on a system that has none."""
-        return self._procfs.locks()
+        """The kernel's table of all locks, ``/proc/locks``, read whole; None on a system that has none."""
+        return self._bytes("locks", 1 << 26)
+
+    def _has_procfs(self) -> bool:
+        """False on a system without procfs, where psutil has to answer."""
+        return os.path.exists(f"{self._root}/self")
+
+    def _owner(self, pid: int) -> ProcOwner:
+        """The users and groups that a process acts for. Raises ``OSError``."""
+        status = self._status(pid)
+        uids, gids, groups = (frozenset(_numbers_in(status, name)) for name in (b"Uid", b"Gid", b"Groups"))
+        name = status.partition(b"Name:\t")[2].partition(b"\n")[0]
+        hides = os.stat(f"{self._root}/{pid}/fd").st_uid not in uids
+        return ProcOwner(pid, uids, gids | groups, os.fsdecode(name), hides)
+
+    def _children(self, pid: int) -> list[int]:
+        """The children of all threads of a process (``task/*/children``). Raises ``OSError``."""
+        found: list[int] = []
+        for thread in os.listdir(f"{self._root}/{pid}/task"):
+            with open(f"{self._root}/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+        return found
+
+    def _open_files(self, pid: int) -> Iterator[tuple[int, FileId]]:
+        """Yields each descriptor of a process, with its file. Raises ``OSError`` if they cannot be listed or looked at. A process
+        may have a file open on a network whose server is away, and must not stop whoever looks."""
+        folder = f"{self._root}/{pid}/fd"
+        for descriptor in os.listdir(folder):
+            try:
+                file = _file_id(f"{folder}/{descriptor}")
+            except PermissionError:
+                # Of a process of this user in another group the descriptors can be listed and no more (ptrace(2)): that raises.
+                # Else it is a file of another user's FUSE.
+                os.readlink(f"{folder}/{descriptor}")
+                continue
+            except OSError:
+                continue  # closed meanwhile, or something that has no inode
+            yield int(descriptor), file
+
+    def _links(self, pid: int) -> Iterator[tuple[str, str]]:
+        """Yields each descriptor of a process, with what it is open on (proc_pid_fd(5)). Raises ``OSError`` if they cannot be
+        listed, ``PermissionError`` if they cannot be looked at."""
+        folder = f"{self._root}/{pid}/fd"
+        for descriptor in os.listdir(folder):
+            try:
+                yield descriptor, os.readlink(f"{folder}/{descriptor}")
+            except PermissionError:
+                raise
+            except OSError:
+                continue  # closed meanwhile
+
+    def _sockets(self, pid: int) -> set[int]:
+        """The inodes of the sockets that a process has open; empty where this user may not look into it."""
+        try:
+            return {int(link[len("socket:[") : -1]) for _, link in self._links(pid) if link.startswith("socket:[")}
+        except OSError:
+            return set()
+
+    def _connection_inodes(self, connections: Collection[tuple[str, str]]) -> dict[int, tuple[str, str]]:
+        """The TCP sockets of this network namespace with these ends (own, other; ``ADDRESS:PORT``), by inode."""
+        wanted = {spelled: one for one in connections for spelled in _spelled_ends(one)}
+        found: dict[int, tuple[str, str]] = {}
+        for table in ("tcp", "tcp6") if wanted else ():
+            for line in (self._bytes(f"net/{table}", 1 << 26) or b"").splitlines()[1:]:
+                fields = line.split()
+                if len(fields) > 9 and (one := wanted.get((fields[1], fields[2]))) is not None and fields[9] != b"0":
+                    found[int(fields[9])] = one
+        return found
+
+    def _inotify(self, pid: int) -> tuple[set[FileId], int, int]:
+        """Reads which files a process watches by inotify(7), and how many instances and watches it has of those that its user may
+        have, from the ``inotify`` lines of fdinfo; devices as (major, minor) of the kernel make them. Raises ``OSError`` if its
+        descriptors cannot be listed or looked at."""
+        found: set[FileId] = set()
+        instances = watches = 0
+        for descriptor, link in self._links(pid):
+            if "inotify" not in link:
+                continue
+            instances += 1
+            for line in (self._bytes(f"{pid}/fdinfo/{descriptor}", 1 << 22) or b"").splitlines():
+                fields = dict(part.partition(b":")[::2] for part in line.split()[1:]) if line.startswith(b"inotify ") else {}
+                watches += bool(fields)
+                if b"ino" in fields and b"sdev" in fields:
+                    device = int(fields[b"sdev"], 16)
+                    found.add((os.makedev(device >> 20, device & 0xFFFFF), int(fields[b"ino"], 16)))
+        return found, instances, watches
+
+    def _position(self, pid: int, fd: int) -> tuple[int | None, bool | None, list[bytes]]:
+        """File offset, whether it is open for writing, and the locks of a descriptor (fdinfo)."""
+        at, writing, locks = None, None, []
+        for line in (self._bytes(f"{pid}/fdinfo/{fd}") or b"").splitlines():
+            if line.startswith(b"pos:"):
+                at = int(line[4:])
+            elif line.startswith(b"flags:"):
+                writing = int(line[6:], 8) & os.O_ACCMODE != os.O_RDONLY
+            elif line.startswith(b"lock:"):
+                locks.append(line[5:].strip())
+        return at, writing, locks
+
+    def _status(self, pid: int) -> bytes:
+        with open(f"{self._root}/{pid}/status", "rb") as file:
+            return file.read(1 << 20)  # a process may be in 65,536 groups
+
+    def _bytes(self, path: str, limit: int = 65_536) -> bytes | None:
+        try:
+            with open(f"{self._root}/{path}", "rb", buffering=0) as file:
+                parts: list[bytes] = []
+                while limit > 0 and (part := file.read(min(limit, 1 << 20))):
+                    parts.append(part)
+                    limit -= len(part)
+                return b"".join(parts)
+        except OSError:
+            return None
 
 
 def _described(process: Process) -> Process:
@@ -645,6 +573,17 @@ def _described(process: Process) -> Process:
     except psutil.Error:
         pass  # it ended, or hides something: what was learnt until then is known
     return replace(process, command=command, user=user, since=since)
+
+
+class Descriptions:
+    """Commands and users of processes, which are read once."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._read = lru_cache(_DESCRIBED)(lambda pid, started: processes.process(pid, described=True))
+
+    def of(self, process: Process) -> Process:
+        """The process with its description, as it was when that was first asked for."""
+        return replace(self._read(process.pid, process.started) or process, stopped=process.stopped)
 
 
 # Judges whether the pid in the name of a claim still refers to the process that made it. A living holder is never called dead,

@@ -32,12 +32,11 @@ from ...access import user_name
 from ..locks.lock_files import LockTable, device_of
 from ..storage.location import Folders
 from ..storage.rows import tmp_row
-from .processes import Certainty, Descriptor, Descriptors, Process, Processes
+from .processes import Certainty, Descriptions, Descriptor, Descriptors, Process, Processes
 
 _WRITER = re.compile(r"[0-9]{10,17}\.(?:(?:M[0-9]+)?P)?([0-9]{1,10})(?:[A-Za-z_][A-Za-z0-9_]*)?\.(.+)\Z", re.DOTALL)
 _SETTLED = 1.0
 _OPENERS_FOR = 5.0
-_OWNERS_AT_MOST = 100
 
 
 class Writer(Struct, frozen=True):
@@ -76,7 +75,7 @@ class TmpJudge:
         self._opened: tuple[float, frozenset[tuple[int, int]], Descriptors] = (
             float("-inf"), frozenset(), Descriptors({}, None),
         )  # fmt: skip
-        self._owners: dict[tuple[int, float | None], Owner] = {}
+        self._descriptions = Descriptions(processes)
         self.irregular: tuple[Row, ...] = ()
         self.bytes = 0
 
@@ -281,15 +280,11 @@ class TmpJudge:
 
     def _owner(self, pid: int | None) -> Owner:
         """Returns the visible facts about a process; its command and user are read once."""
-        if pid is None or (process := self._processes.process(pid)) is None:
+        process = None if pid is None else self._processes.process(pid)
+        if process is None:
             return Owner(pid=pid)
-        key = (pid, process.started)
-        if key not in self._owners:
-            if len(self._owners) >= _OWNERS_AT_MOST:
-                self._owners.clear()
-            process = self._processes.process(pid, described=True) or process
-            self._owners[key] = Owner(None, pid, process.since, process.command, process.user)
-        return self._owners[key]
+        process = self._descriptions.of(process)
+        return Owner(None, pid, process.since, process.command, process.user)
 
 
 def _nobody(found: os.stat_result, unseen: str, has_readers: bool) -> str:
