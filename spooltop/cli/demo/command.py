@@ -7,7 +7,7 @@ import os
 import shlex
 import signal
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 
 from msgspec import Struct, field
@@ -22,15 +22,12 @@ from spooltop.model.vocabulary import Action
 from ..context import Context
 from ..render import snapshot_json, snapshot_text
 from . import demo_dir
-from .actors import LOGS, SETTINGS, begin
-from .process_group import ProcessGroup
-from .scenario import Act
+from .process_group import Act, ProcessGroup
+from .scenario import LOGS, SETTINGS, SpoolScenario, begin
 
 # Stages of the demo: a directory with a spool, or a server of its own with a stream.
 
-BANNER = " DEMO, deleted on exit · try 4 d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
-BANNER_KEPT = " DEMO, kept on exit · try 4 d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
-STREAM_BANNER = " DEMO, deleted on exit · try 3 d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
+_BANNER = " DEMO, {} on exit · try {} d y, then z y (undo) · 3 r y · 5 Enter · ? keys"
 
 
 class Stage(Struct, frozen=True):
@@ -53,17 +50,15 @@ class Stage(Struct, frozen=True):
 @contextmanager
 def spool_stage(path: str | None) -> Iterator[Stage]:
     """A spool in a directory that is removed at the end; with ``path`` a spool there that is kept."""
-    from .scenario import play_on_spool
-
-    with closing(demo_dir.make() if path is None else demo_dir.keep(path)) as directory:
-        Spool.create(directory.spool, durable=False).close()
-        begin(directory.spool)
-        logs = os.path.join(directory.spool, LOGS)
-        kept = path is not None
-        end = f"the spool is kept: spooltop {escape(shlex.quote(path))}" if path is not None else "the spool is removed"
+    with demo_dir.scratch_dir() if path is None else nullcontext(demo_dir.make_kept(path)) as base:
+        spool = os.path.join(base, "memex") if path is None else base
+        Spool.create(spool, durable=False).close()
+        begin(spool)
+        logs = os.path.join(spool, LOGS)
+        end = "the spool is removed" if path is None else f"the spool is kept: spooltop {escape(shlex.quote(path))}"
         yield Stage(
-            directory.spool, play_on_spool(directory.spool, kept=kept), os.path.join(logs, "demo.log"),
-            BANNER_KEPT if kept else BANNER, end, poll_logs=(os.path.join(logs, "poll-*.log"),),
+            spool, lambda child: SpoolScenario(child, spool).run(kept=path is not None), os.path.join(logs, "demo.log"),
+            _BANNER.format("deleted" if path is None else "kept", 4), end, poll_logs=(os.path.join(logs, "poll-*.log"),),
         )  # fmt: skip
 
 
@@ -71,20 +66,18 @@ def spool_stage(path: str | None) -> Iterator[Stage]:
 def stream_stage() -> Iterator[Stage]:
     """A stream on a server that is ended and removed at the end. Raises ``UsageError`` where there is no program of a server, or
     the package redis is missing."""
-    from .stream_scenario import DemoServer, check_client, find_program, make_groups, play_on_stream
+    from .stream_scenario import StreamScenario, find_program, make_groups, running_server
 
     program = find_program()
-    check_client()
-    with closing(demo_dir.make()) as directory:
-        base = os.path.dirname(directory.spool)
-        with closing(DemoServer.start(program, base)):
-            address = demo_dir.stream_address(base)
-            make_groups(address)
-            settings = {**SETTINGS, "XDG_STATE_HOME": base}
-            yield Stage(
-                address, play_on_stream(address, settings), os.path.join(base, "demo.log"), STREAM_BANNER,
-                "the server and its stream are removed", "spooltop 'redis://HOST/0#STREAM/GROUP'", settings,
-            )  # fmt: skip
+    with demo_dir.scratch_dir() as base, running_server(program, base):
+        address = demo_dir.stream_address(base)
+        make_groups(address)
+        settings = {**SETTINGS, "XDG_STATE_HOME": base}
+        yield Stage(
+            address, lambda child: StreamScenario(child, address, settings).run(kept=False), os.path.join(base, "demo.log"),
+            _BANNER.format("deleted", 3), "the server and its stream are removed", "spooltop 'redis://HOST/0#STREAM/GROUP'",
+            settings,
+        )  # fmt: skip
 
 
 HUNG_UP = 128 + signal.SIGHUP
@@ -102,7 +95,7 @@ def demo(args: argparse.Namespace, context: Context) -> int:
     signal.signal(signal.SIGHUP, _interrupt)
     demo_dir.sweep()
     with stream_stage() if args.redis else spool_stage(args.dir) as stage:
-        group = ProcessGroup.begin("spooltop-demo", stage.act, errors=stage.errors)
+        group = ProcessGroup("spooltop-demo", stage.act, errors=stage.errors)
         try:
             with context.open(stage.target, watch=True, settings=stage.settings, poll_logs=stage.poll_logs) as control:
                 args.banner = stage.banner

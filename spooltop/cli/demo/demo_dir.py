@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import quote
-
-from msgspec import Struct
 
 from spooltop.backends.directory import trials
 from spooltop.backends.journal.log_store import STATE_DIR, state_of
@@ -19,23 +19,15 @@ STREAM, WORKING = "memex", "workers"
 """The stream of a demo on a server, and the group whose messages are worked on."""
 
 
-class DemoDir(Struct, frozen=True):
-    """``spool`` is the path of the spool; ``scratch`` the directory that goes with the demo (None: the spool is kept)."""
-
-    spool: str
-    scratch: trials.ScratchDir | None = None
-
-    def close(self) -> None:
-        """Removes the directory that was made for the demo."""
-        if self.scratch is not None:
-            self.scratch.close()
-            _remove_logs(self.scratch.path)
-
-
-def make() -> DemoDir:
-    """Makes a new directory below that for temporary files; the caller makes the spool in it."""
+@contextmanager
+def scratch_dir() -> Iterator[str]:
+    """Makes a new directory below that for temporary files, and removes it at the end."""
     scratch = trials.ScratchDir(tempfile.gettempdir(), _PREFIX)
-    return DemoDir(os.path.join(scratch.path, "memex"), scratch)
+    try:
+        yield scratch.path
+    finally:
+        scratch.close()
+        _remove_logs(scratch.path)
 
 
 def socket_in(base: str) -> str:
@@ -48,9 +40,9 @@ def stream_address(base: str) -> str:
     return f"unix://{quote(socket_in(base))}#{STREAM}/{WORKING}"
 
 
-def keep(path: str) -> DemoDir:
-    """Makes a directory at ``path`` that is kept. Raises ``Refused`` if the path exists, ``NotASpool`` if its parent is
-    missing."""
+def make_kept(path: str) -> str:
+    """Makes a directory at ``path`` that is kept, and returns its full path. Raises ``Refused`` if the path exists,
+    ``NotASpool`` if its parent is missing."""
     full = os.path.abspath(path)
     try:
         os.mkdir(full)
@@ -60,7 +52,7 @@ def keep(path: str) -> DemoDir:
     except FileNotFoundError:
         advice = f"first: mkdir -p {escape(os.path.dirname(full))}"
         raise NotASpool("demo: its parent directory does not exist", path=path, advice=advice) from None
-    return DemoDir(full)
+    return full
 
 
 def sweep() -> None:

@@ -44,65 +44,51 @@ class Child(Struct, frozen=True):
             return  # the demo is over: nobody counts any more
 
 
+Act = Callable[[Child], None]
+"""Work of a process of the demo, until the demo is over."""
+
+
 class ProcessGroup:
-    """The first child, which starts all others, as the demo sees it."""
+    """The first child, which starts all others, as the demo sees it: forked at once to run ``act`` under the name ``title``, so
+    before any thread is started. Tracebacks of children are appended to the file ``errors``."""
 
-    def __init__(self, pid: int, lifeline: int, reports: int) -> None:
-        self.pid = pid
-        self._lifeline = lifeline
-        self._reports = reports
-        self._reported = 0
-
-    @classmethod
-    def begin(cls, title: str, act: Callable[[Child], None], *, errors: str) -> ProcessGroup:
-        """Forks a child that runs ``act``. Call it before any thread is started. Tracebacks of children are appended to the file
-        ``errors``."""
-        their_end, lifeline = os.pipe()
-        reports, written = os.pipe()
+    def __init__(self, title: str, act: Act, *, errors: str) -> None:
+        their_end, self._lifeline = os.pipe()
+        self._reports, written = os.pipe()
         os.set_blocking(written, False)
-        os.set_blocking(reports, False)
+        self._deaths = 0
 
         def first() -> None:
-            os.close(lifeline)
-            os.close(reports)
+            os.close(self._lifeline)
+            os.close(self._reports)
             os.setsid()  # neither Ctrl-C nor a stopped terminal is meant for them
-            own_streams(errors)
+            _own_streams(errors)
             act(Child(their_end, written))
 
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = fork(title, first)
+        self._pid = fork(title, first)
         os.close(their_end)
         os.close(written)
-        return cls(pid, lifeline, reports)
 
     def end(self) -> int:
         """Ends all children and waits until the last is gone. Returns the number of dead claims that occurred."""
         os.close(self._lifeline)
-        if not self._gone(_KILLED_AFTER):
-            os.kill(self.pid, signal.SIGKILL)  # not waited for yet, so the number is still its own
-            self._gone(_KILLED_AFTER)
-        os.waitpid(self.pid, 0)
+        if not self._gone():
+            os.kill(self._pid, signal.SIGKILL)  # not waited for yet, so the number is still its own
+            self._gone()
+        os.waitpid(self._pid, 0)
         os.close(self._reports)
-        return self._reported
+        return self._deaths
 
-    def _gone(self, seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            if _readable(self._reports, left) and self._read():
+    def _gone(self) -> bool:
+        """Reads the reports until no writer is left. False if that takes too long."""
+        end = time.monotonic() + _KILLED_AFTER
+        while _readable(self._reports, end - time.monotonic()):
+            if not (part := os.read(self._reports, 4096)):
                 return True
+            self._deaths += len(part)
         return False
-
-    def _read(self) -> bool:
-        """True at the end of the pipe: no writer is left."""
-        while True:
-            try:
-                part = os.read(self._reports, 4096)
-            except BlockingIOError:
-                return False
-            if not part:
-                return True
-            self._reported += len(part)
 
 
 def _readable(fd: int, seconds: float) -> bool:
@@ -133,7 +119,7 @@ def fork(title: str, act: Callable[[], None]) -> int:
         os._exit(code)
 
 
-def own_streams(errors: str) -> None:
+def _own_streams(errors: str) -> None:
     """Takes the terminal away from this process: what it writes to stderr is appended to the file ``errors``."""
     null = os.open(os.devnull, os.O_RDWR)
     log = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
