@@ -76,6 +76,17 @@ def test_lines_that_are_none_are_left_out_and_counted(spool: Path) -> None:
     assert len(found.lines) == 1 and found.problems[0].startswith(f"{len(forged) + 2} lines")
 
 
+def test_a_refusal_says_where_the_newest_line_is_wrong(spool: Path) -> None:
+    first = line(first=1, moves=[{**RUN, "inos": "\x1b[2J"}])
+    newest = line(first=2, action="\x1b" * 500)
+    [said] = trail(spool, line(), newest, first).problems
+    assert said.startswith("2 lines") and "; the newest: " in said and "`$.moves[0].inos`" in said
+    (spool / ".spooltop" / "journal.jsonl").write_bytes(newest + b"\n")
+    with open_control(str(spool), watch=False, settings={}) as control:
+        [said] = control.audit("op1").problems
+    assert said.startswith("1 lines") and "`$.action`" in said and said.isprintable() and len(said) < 700
+
+
 def test_a_line_says_whether_it_was_forced_and_what_became_of_each_item(spool: Path) -> None:
     run = {**RUN, "names": ["a:2,P7", '"', "c"], "to_names": ["a", "\\xff", "c"]}
     skipped = {"place": 2, "outcome": "skipped", "reason": 'changed "since"', "moved": False, "ino": 0, "ctime": 0}

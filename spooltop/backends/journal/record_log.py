@@ -166,6 +166,8 @@ _UNDOES = re.compile(rb'"undoes":(?:null|"([0-9A-Za-z._-]{1,64})")')
 _INTENT = b'{"schema":1,"line":"intent",'
 _CARRIED_AT_MOST = 8 << 20
 """Bytes of unfinished intents that a part begins with."""
+_SHOWN = 120
+"""Characters shown of what is wrong with a line: its text may be somebody else's."""
 HEAD_AT_MOST = 4096
 """Bytes from the beginning of a line within which its head ends, but for strange ones."""
 
@@ -263,15 +265,15 @@ def gather(
     trusted: bool,
     begins: str = "",
     most: int | None = None,
-) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], int]:
+) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
     """Pairs the intents of a log, whose ``lines`` come newest first, with their results: the operations by id, the oldest first,
-    and how many lines are none. Of two lines about one step the first in the log counts; a result before its intent counts for
-    nothing. ``begins``: only operations whose id begins so and those that undo one; if it is a whole id, nothing before that
-    operation is read. ``most``: nothing before the newest so many operations is read."""
+    and of each line that is none what is wrong with it. Of two lines about one step the first in the log counts; a result before
+    its intent counts for nothing. ``begins``: only operations whose id begins so and those that undo one; if it is a whole id,
+    nothing before that operation is read. ``most``: nothing before the newest so many operations is read."""
     found: dict[str, LoggedOperation[IntentT, ResultT]] = {}
     results: dict[tuple[str, int], bytes] = {}
     begun: set[str] = set()
-    bad = 0
+    bad: list[str] = []
     for line in lines:
         try:
             is_result, operation, step = step_of(line, kind)
@@ -284,8 +286,8 @@ def gather(
             intent = decode(line if encoded is None else kind.shorten(line), kind)
             if isinstance(intent, StepResult) or (intent.operation, intent.step) != (operation, step):
                 raise ValueError("a member twice")  # of which step_of reads the first, and decode the last
-        except (ValueError, RecursionError):
-            bad += 1
+        except (ValueError, RecursionError) as error:
+            bad.append(str(error))
             continue
         result: StepResult[ResultT] | None = None
         if encoded is not None:
@@ -294,8 +296,8 @@ def gather(
                 if not isinstance(record, StepResult) or record[:2] != (operation, step):
                     raise ValueError("a member twice")
                 result = record
-            except (ValueError, RecursionError):
-                bad += 1
+            except (ValueError, RecursionError) as error:
+                bad.append(str(error))
         logged = found.setdefault(operation, LoggedOperation(intent, trusted))
         logged.first = intent
         _, later = logged.steps.get(step, (None, None))
@@ -384,7 +386,7 @@ class RecordLog(Generic[IntentT, ResultT]):
 
         kind = self._kind if brief else replace(self._kind, shorten=bytes)
 
-        def narrowed(lines: Iterable[bytes], trusted: bool) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], int]:
+        def narrowed(lines: Iterable[bytes], trusted: bool) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
             return gather(lines, kind, trusted=trusted, begins=begins, most=most)
 
         return self._read(narrowed, progress or Progress(), required=required)
@@ -393,14 +395,14 @@ class RecordLog(Generic[IntentT, ResultT]):
         """The operations with a step that has no result, with no other steps, of the two newest parts: a new part begins with
         such intents."""
 
-        def narrowed(lines: Iterable[bytes], trusted: bool) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], int]:
+        def narrowed(lines: Iterable[bytes], trusted: bool) -> tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]:
             return gather(unfinished(lines, self._kind), self._kind, trusted=trusted)
 
         return list(self._read(narrowed, Progress(), required=False, latest=2)[0].values())
 
     def _read(
         self,
-        narrowed: Callable[[Iterable[bytes], bool], tuple[dict[str, LoggedOperation[IntentT, ResultT]], int]],
+        narrowed: Callable[[Iterable[bytes], bool], tuple[dict[str, LoggedOperation[IntentT, ResultT]], list[str]]],
         progress: Progress,
         *,
         required: bool,
@@ -427,7 +429,9 @@ class RecordLog(Generic[IntentT, ResultT]):
                 if log.lines.torn:
                     problems.append(f"the last line of {what} is cut off: a crash or a full disk")
                 if bad:
-                    problems.append(f"{bad} lines of {what} are not journal lines and were left out")
+                    newest = bad[0] if len(bad[0]) <= _SHOWN else f"{bad[0][: _SHOWN // 2]}…{bad[0][-_SHOWN // 2 :]}"
+                    left_out = f"{len(bad)} lines of {what} are not journal lines and were left out"
+                    problems.append(f"{left_out}; the newest: {escape(newest)}")
                 for operation, logged in operations.items():
                     found.setdefault(operation, logged)
         except OSError as error:
