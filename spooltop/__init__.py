@@ -21,7 +21,7 @@ The packages, from the lowest layer to the highest. Imports go down only (``impo
 
 How one message travels, from the key ``r`` to rename(2), and back into the list of operations:
 
-1. ``tui/commands.py`` binds the key; ``tui/screens/operating/plan.py`` shows the plan and takes the confirmation
+1. ``tui/commands.py`` binds the key; ``tui/screens/plan.py`` shows the plan and takes the confirmation
 2. ``control.py`` asks the operator of this kind of queue for the plan, and has it applied
 3. ``operate/operations.py`` says what has to be typed; applies the plan, keeps the results
 4. ``backends/directory/rescan.py`` looks at the boxes anew, and judges the holders

@@ -1,6 +1,6 @@
 """The dashboard. ``run`` opens it and returns the exit code; importing this package loads no Textual.
 
-``threads.snapshot_thread`` looks at the spool and posts what it found. ``app`` hands that to the screen in front. ``screens``
+``snapshot_thread`` looks at the spool and posts what it found. ``app`` hands that to the screen in front. ``screens``
 keep what the user chose and ask ``draw`` for lines, which ``widgets`` paint. A key looks up its command in ``commands``.
 ``session`` is the part of all this that a screen may use.
 """
@@ -40,8 +40,8 @@ def run(control: ControlProtocol, options: Options | None = None, *, opening: Ca
     ``opening`` is called when all is loaded, just before the terminal is taken.
     """
     _prepare()
-    from .threads.kept_reader import KeptReader
-    from .threads.snapshot_thread import SnapshotThread
+    from .snapshot_thread import SnapshotThread
+    from .worker import KeptReader
 
     snapshot_thread = SnapshotThread(control)
     snapshot_thread.start()  # waits for the disk while Textual is loaded
@@ -81,8 +81,7 @@ def _prepare() -> None:
 def _run(app: SpooltopApp, opening: Callable[[], object]) -> int:
     import asyncio
 
-    from .terminal.lifecycle import silence_output
-    from .terminal.turns import event_loop
+    from .terminal.lifecycle import event_loop, silence_output
 
     opening()
     # Loaded objects stay alive: a collection that visits them would delay keys by some 50 ms, again and again under load.

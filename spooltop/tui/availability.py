@@ -6,13 +6,29 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spooltop.model import units
+from spooltop.model.operations.plan import Plan
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Verdict
+from spooltop.operate.operations import holds_poison, poison_words
 
 from .context import CommandContext, View
-from .draw.operating.plan import plan_words
 
 READING = "the list is still being read"
+WHOLE = (Action.PAUSE, Action.RESUME)
+"""Actions on the spool as a whole: their plans have one item."""
+
+
+def plan_words(plan: Plan) -> str:
+    """The effect of confirming: ``requeue 2``, ``delete 12 for good``."""
+    if plan.action is Action.SET_CURSOR:
+        return "set it"
+    if plan.action is Action.UNLOCK:
+        return f"remove {plan.count:,}"
+    if plan.action in WHOLE:
+        return f"{plan.action.value} it"
+    if plan.deletes:
+        return f"delete {plan.count:,} for good"
+    return poison_words(plan) if holds_poison(plan) else f"{plan.action.value} {plan.count:,}"
 
 
 def always(context: CommandContext) -> str | None:
@@ -291,7 +307,7 @@ def forceable(context: CommandContext) -> str | None:
     return None
 
 
-def holds_poison(context: CommandContext) -> str | None:
+def holdable(context: CommandContext) -> str | None:
     if reason := plan_there(context):
         return reason
     if context.plan is not None and context.plan.options.get("hold_poison"):

@@ -8,7 +8,7 @@ only ever open a plan; no key changes the spool by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 
 from msgspec import Struct
 
@@ -17,8 +17,48 @@ from spooltop.operate.operations import poison_words
 
 from . import availability as why
 from .context import LISTS, CommandContext, View
-from .draw.operating.plan import plan_words
-from .keys import shown
+
+_SHOWN = {
+    "up": "↑", "down": "↓", "left": "←", "right": "→", "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End",
+    "enter": "Enter", "escape": "Esc", "backspace": "Backspace", "tab": "Tab", "shift+tab": "Shift-Tab", "space": "Space",
+    "question_mark": "?", "slash": "/", "colon": ":", "exclamation_mark": "!", "less_than_sign": "<", "greater_than_sign": ">",
+    "left_square_bracket": "[", "right_square_bracket": "]",
+}  # fmt: skip
+
+
+def character_of(key: str) -> str | None:
+    """The character that a key types; None where it types none.
+
+    >>> character_of("y"), character_of("slash"), character_of("enter")
+    ('y', '/', None)
+    """
+    word = shown(key)
+    return word if len(word) == 1 and word.isascii() else None
+
+
+def named(word: str, keys: Iterable[str]) -> str | None:
+    """The key among ``keys`` that users call ``word``; None where there is none.
+
+    >>> named("Enter", ["j", "enter"]), named("x", ["j"])
+    ('enter', None)
+    """
+    return next((key for key in keys if shown(key) == word), None)
+
+
+def shown(key: str) -> str:
+    """The name of a key that users read.
+
+    >>> shown("ctrl+f"), shown("f5"), shown("question_mark"), shown("G")
+    ('Ctrl-F', 'F5', '?', 'G')
+    """
+    if key in _SHOWN:
+        return _SHOWN[key]
+    if key.startswith("ctrl+"):
+        return "Ctrl-" + key[5:].upper()
+    if len(key) > 1 and key[0] == "f" and key[1:].isdigit():
+        return key.upper()
+    return key
+
 
 ROOTS = frozenset({View.OVERVIEW, View.NEW, View.CLAIMS, View.TMP, View.CURSORS, View.LOCKS, View.ASIDE, View.CONSUMERS})
 PANELS = frozenset({View.OPERATIONS, View.OPERATION, View.HELP, View.PLAN, View.RESULT, View.HOLDERS, View.FOLLOW})
@@ -89,7 +129,7 @@ COMMANDS: tuple[KeyCommand, ...] = (
             why.forceable, dangerous=True, rank=2, group="plan"),
     KeyCommand("hold-poison", ("h",), "hold",
             "in a plan: hold messages whose consumers died while processing them, requeue the others",
-            frozenset({View.PLAN}), why.holds_poison, dangerous=True, rank=2, group="plan"),
+            frozenset({View.PLAN}), why.holdable, dangerous=True, rank=2, group="plan"),
     KeyCommand("rate", ("s",), "rate limit", "in a plan: limit the rate (50/s, 1000/m); empty: no limit",
             frozenset({View.PLAN}), why.rate_limitable, rank=3, group="plan"),
     KeyCommand("copy-command", ("c",), "copy as command", "in a plan: copy the same action as a command",
@@ -376,7 +416,7 @@ def label(command: KeyCommand, context: CommandContext) -> str:
     if command.id == "open" and context.view is View.CONSUMERS:
         return "its claims"
     if command.id.startswith("confirm-") and context.plan is not None:
-        return plan_words(context.plan)
+        return why.plan_words(context.plan)
     return command.label
 
 

@@ -13,11 +13,11 @@ from spooltop.model.operations.plan import Result
 
 from .context import CommandContext
 from .control_protocol import ControlProtocol
-from .draw.elements.glyphs import Glyphs
+from .draw.spans import Glyphs
 from .options import Options
+from .snapshot_thread import SnapshotThread
 from .terminal.driver import TerminalDriver
-from .threads.snapshot_thread import SnapshotThread
-from .threads.worker import Worker
+from .worker import Worker
 
 
 class SessionState(Struct):

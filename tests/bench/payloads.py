@@ -14,11 +14,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from spooltop.model.row import Payload
-from spooltop.tui.draw.columns import columns_for
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail, message_lines
-from spooltop.tui.draw.elements.spans import safe
-from spooltop.tui.draw.lists import row_line
+from spooltop.tui.draw.lists import columns_for, row_line
+from spooltop.tui.draw.spans import safe
 from tests.tui.fake import NOW, FakeControl, a_cursor, waiting
 from tests.tui.test_sizes import KINDS, SIZE, filled
 

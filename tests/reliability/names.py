@@ -38,19 +38,18 @@ from spooltop.model.vocabulary import Action, Box, Owner, Verdict
 from spooltop.operate.operations import id_word
 from spooltop.tui.commands import palette
 from spooltop.tui.context import CommandContext, View
-from spooltop.tui.draw.columns import columns_for
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail
-from spooltop.tui.draw.elements.glyphs import ASCII
-from spooltop.tui.draw.elements.spans import Line, line_text, line_width
-from spooltop.tui.draw.every_screen.header import header, notice_lines, palette_lines
-from spooltop.tui.draw.follow import follow_lines
-from spooltop.tui.draw.holders import holders_lines
-from spooltop.tui.draw.lists import list_header, row_line
+from spooltop.tui.draw.header import header, notice_lines
+from spooltop.tui.draw.lists import columns_for, list_header, row_line
 from spooltop.tui.draw.locks import lock_table
-from spooltop.tui.draw.operating.operation import result_lines
-from spooltop.tui.draw.operating.plan import plan_lines
 from spooltop.tui.draw.problems import problem_lines
+from spooltop.tui.draw.spans import ASCII, Line, line_text, line_width
+from spooltop.tui.screens.follow import follow_lines
+from spooltop.tui.screens.holders import holders_lines
+from spooltop.tui.screens.menus import palette_lines
+from spooltop.tui.screens.plan import plan_lines
+from spooltop.tui.screens.result import result_lines
 from tests.scratch import scratch
 
 from ..snapshots import values

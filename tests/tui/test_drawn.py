@@ -18,11 +18,11 @@ from spooltop.model.look.snapshot import Problem, Severity, Snapshot
 from spooltop.model.operations.plan import ItemResult, Outcome, Plan, Result
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Box, Key, Owner, Verdict
-from spooltop.tui.draw.elements.spans import line_text
-from spooltop.tui.draw.help import HelpEntry, HelpSection, help_lines
+from spooltop.tui.draw.frame import Section, rows_for
 from spooltop.tui.draw.lists import list_header
-from spooltop.tui.draw.panels.frame import Section, rows_for
-from spooltop.tui.draw.panels.lists import depth_chart
+from spooltop.tui.draw.panels import depth_chart
+from spooltop.tui.draw.spans import line_text
+from spooltop.tui.screens.help import HelpEntry, HelpSection, draw_help
 
 from ..snapshots import states, values
 from ..snapshots.drawing import Rows, draw, text
@@ -187,7 +187,7 @@ async def test_each_state_is_said_in_words(name: str) -> None:
 @pytest.mark.parametrize(("height", "last"), [(2, "… 2 more lines, PgDn"), (3, "k up")])
 def test_help_says_how_much_does_not_fit(height: int, last: str) -> None:
     section = HelpSection("Move", (HelpEntry("j", "down"), HelpEntry("k", "up")))
-    assert line_text(help_lines((section,), 60, height)[-1]).split() == last.split()
+    assert line_text(draw_help((section,), 60, height)[-1]).split() == last.split()
 
 
 @pytest.mark.parametrize(("height", "lines"), [(7, 0), (8, 8), (99, 18)])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spooltop.model.text import escape_text, unescape
-from spooltop.tui.draw.elements.spans import (
+from spooltop.tui.draw.spans import (
     Span,
     Style,
     clip,

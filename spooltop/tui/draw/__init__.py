@@ -2,9 +2,9 @@
 
 A ``Line`` is a tuple of ``Span(text, style)``; ``Style`` is a closed set of meanings (``spans``). No line is wider than asked, in
 terminal cells, and every name from a spool has gone through ``safe``. Times are epoch seconds; ``zone`` None is the local time
-zone. One module draws one view (``overview``, ``lists``, ``detail``, ...); the pieces that views share are in ``elements``,
-what is on every screen in ``every_screen``.
+zone. One module draws one view (``overview``, ``lists``, ``detail``, ...); the elements that views share are in ``spans``, what
+is on every screen in ``header``. Screens that lie on top of a view draw themselves.
 
 Everything is drawn with signs (``✗ ▌ █ ─ ·``). For ``--ascii`` the widgets pass each line through the ``line`` method of
-``glyphs.ASCII``, which keeps the widths; its ``text`` method does the same for a string.
+``spans.ASCII``, which keeps the widths; its ``text`` method does the same for a string.
 """

@@ -10,8 +10,7 @@ from spooltop.model.look.snapshot import Percentiles, Snapshot
 from spooltop.model.text import suppressed_words
 from spooltop.model.vocabulary import ASIDE, LIVE, Box
 
-from .elements.glyphs import BARS, UNWATCHED
-from .elements.spans import Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, shown, text_width
+from .spans import BARS, UNWATCHED, Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, shown, text_width
 
 _CELLS = 20
 

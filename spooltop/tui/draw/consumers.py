@@ -11,26 +11,9 @@ from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import Sort
 from spooltop.model.vocabulary import Box
 
-from .columns import Column, Moment, age_text, fitting, short_id, sort_title
-from .elements.spans import (
-    BLANK,
-    Line,
-    Span,
-    Style,
-    clip,
-    crop,
-    join,
-    line_width,
-    merge,
-    plain,
-    restyle,
-    safe,
-    shown,
-    spread,
-    wrap,
-)
-from .every_screen.header import Freshness, Times, freshness_line, when
-from .lists import row_line, title_line
+from .header import Freshness, Times, freshness_line, when
+from .lists import Column, Moment, age_text, fitting, row_line, short_id, sort_title, title_line
+from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, plain, restyle, safe, shown, spread, wrap
 
 _STYLES = {"DEAD": Style.BAD, "stopped": Style.WARN, "unknown": Style.WARN, "exited": Style.DIM}
 _SIDE_BY_SIDE = 120

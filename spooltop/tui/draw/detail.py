@@ -12,24 +12,9 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import EXITED, RUNNING, Box, Verdict
 
-from .columns import owner_text
-from .elements.spans import (
-    BLANK,
-    Line,
-    Span,
-    Style,
-    clip_left,
-    crop,
-    join,
-    merge,
-    plain,
-    safe,
-    safe_pieces,
-    shown,
-    text_width,
-    wrap,
-)
-from .every_screen.header import when
+from .header import when
+from .lists import owner_text
+from .spans import BLANK, Line, Span, Style, clip_left, crop, join, merge, plain, safe, safe_pieces, shown, text_width, wrap
 
 _LABEL = 9
 _DRAWN = ("enqueued", "waits", "source", "holder", "writer")

@@ -1,17 +1,25 @@
-"""Draws the lists: the line above them, the titles, and a row."""
+"""Draws the lists: their columns as data, the line above them, the titles, and a row. Changing values are leftmost, numbers
+aligned right, names last and cut at the left."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from spooltop.model import units
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import Sort
-from spooltop.model.vocabulary import Box
+from spooltop.model.row import Row
+from spooltop.model.vocabulary import Box, Owner, Verdict
 
-from .columns import GAP, MARGIN, Column, Moment, sort_title
-from .elements.spans import (
+from .header import Freshness, Times, freshness_line
+from .spans import (
     ALONE,
     Ends,
     Line,
@@ -20,6 +28,7 @@ from .elements.spans import (
     clip,
     clip_left,
     crop,
+    cut_apart,
     join,
     line_width,
     merge,
@@ -32,7 +41,274 @@ from .elements.spans import (
     spread,
     text_width,
 )
-from .every_screen.header import Freshness, Times, freshness_line
+
+GAP = 2
+MARGIN = 3
+"""Cells at the left of each row: the cursor, the mark, and a gap."""
+
+
+class Moment(Struct, frozen=True):
+    """Time and format for drawing the times of a row."""
+
+    now: float
+    zone: datetime.tzinfo | None = None
+    times: Times = Times.AGE
+
+
+class Column(Struct, frozen=True):
+    """A column of a list. ``width`` is in cells; free space goes to the columns that ``grow``, by their weight, up to ``most``
+    cells. A window narrower than ``min_screen`` omits the column. ``align`` is "left" or "right"; ``cut`` is the side at which
+    too long text is cut. ``sort`` is the name of this column in a ``Sort``, "" where the list cannot be sorted by it."""
+
+    key: str
+    title: str
+    width: int
+    value: Callable[[Any, Moment], Span]
+    align: str = "left"
+    min_screen: int = 0
+    sort: str = ""
+    cut: str = "right"
+    grow: int = 0
+    most: int = 1000
+    is_time: bool = False
+    shorten: Callable[[str, int, Ends], str] | None = None
+    """Cuts too long text, instead of ``cut``; knows what all rows share."""
+    least: int = 0
+    """Cells to which it shrinks before a column is omitted; 0: it keeps its width."""
+
+
+def short_id(id: str, width: int, ends: Ends = ALONE) -> str:
+    """Shortens an id, already ``safe``, to at most ``width`` cells, so that the part that differs between messages stays: ids of
+    spooltop differ in their random part, those that begin with a precise time in that, and others in what is not shared by all of
+    the list (``ends``).
+
+    >>> short_id("1795222801446548.P4290R00000cf8e525dd13.vm", 10), short_id("1795222801446548.4290.vm", 10)
+    ('…8e525dd13', '…801446548')
+    >>> short_id("1795414165720-2", 10)
+    '…4165720-2'
+    """
+    if text_width(id) <= width:
+        return id
+    if _STREAM_ID.fullmatch(id):
+        return clip_left(id, width)
+    own = _OWN_ID.fullmatch(id)
+    if own is not None:
+        return clip_left(own[1], width) if len(own[1]) > width - 1 else "…" + own[1]
+    head, dot, _ = id.partition(".")
+    timed = dot and head.isdecimal() and len(head) >= _TIME_DIGITS
+    return clip_left(head, width) if timed else cut_apart(id, width, ends)
+
+
+_STREAM_ID = re.compile(r"[0-9]{13}-[0-9]+")
+_OWN_ID = re.compile(r"[0-9]{16}\.P[0-9]+R([0-9a-f]{16})\..+")
+_TIME_DIGITS = 13
+"""Digits from which on a time is distinct; a shorter one (a Maildir's seconds) is shared by many messages."""
+
+
+def owner_text(owner: Owner | None) -> str:
+    """``5200 worker.py``: the pid and the program without path, interpreter and arguments. The host where no process is known;
+    ``—`` where there is no owner."""
+    if owner is None:
+        return "—"
+    if label := owner.label:
+        return safe(label)
+    return f"on {safe(owner.host)}" if owner.host else "?"
+
+
+def age_text(since: float | None, moment: Moment, *, bound: bool = False) -> str:
+    """An age, or with ``times`` LOCAL or UTC the time itself; ``≤`` precedes an age that is an upper bound."""
+    if since is None:
+        return "—"
+    if moment.times is Times.AGE:
+        return (units.at_most if bound else units.age)(max(0.0, moment.now - since))
+    utc = moment.times is Times.UTC
+    zone = datetime.UTC if utc else moment.zone
+    mark = "Z" if utc else ""
+    text = units.clock_time(since, zone, offset=False)
+    if abs(moment.now - since) < 86400 / 2 or text == "—":
+        return text if text == "—" else text + mark
+    try:
+        return datetime.datetime.fromtimestamp(since, datetime.UTC).astimezone(zone).strftime("%m-%d %H:%M") + mark
+    except (ValueError, OverflowError, OSError):  # a time outside the calendar: a name may contain any number
+        return "—"
+
+
+_VERDICTS = {Verdict.DEAD: Style.BAD, Verdict.ABANDONED: Style.WARN}
+
+
+def _verdict(row: Row, moment: Moment) -> Span:
+    return verdict_span(row)
+
+
+def verdict_span(row: Row) -> Span:
+    """The verdict of a row in its style; ``—`` where it is not judged."""
+    if row.verdict is None:
+        return Span("—")
+    loud = row.verdict in (Verdict.DEAD, Verdict.WRITING)
+    return Span(row.verdict.value.upper() if loud else row.verdict.value, _VERDICTS.get(row.verdict, Style.NORMAL))
+
+
+def _age(row: Row, moment: Moment) -> Span:
+    return Span(age_text(row.enqueued_at, moment))
+
+
+def _in_box(row: Row, moment: Moment) -> Span:
+    return Span(age_text(row.in_box_since, moment, bound=row.since_is_bound))
+
+
+def _written(row: Row, moment: Moment) -> Span:
+    return Span(age_text(row.written_at, moment))
+
+
+def _tries(row: Row, moment: Moment) -> Span:
+    return Span("—" if row.attempt is None else str(row.attempt))
+
+
+def _size(row: Row, moment: Moment) -> Span:
+    return Span(units.size(row.size))
+
+
+def _source(row: Row, moment: Moment) -> Span:
+    return Span("—" if row.source is None else safe(row.source))
+
+
+def _owner(row: Row, moment: Moment) -> Span:
+    return Span(owner_text(row.owner))
+
+
+def _evidence(row: Row, moment: Moment) -> Span:
+    return Span(shown(row.note), Style.WARN) if row.note else Span(shown(row.evidence))
+
+
+def _state(row: Row, moment: Moment) -> Span:
+    if row.note:
+        return Span(shown(row.note), Style.WARN)
+    if row.not_before is not None and row.not_before > moment.now:
+        return Span(f"waits {units.age(row.not_before - moment.now)}")
+    return Span("ready, a test" if row.canary else "ready")
+
+
+def _reason(row: Row, moment: Moment) -> Span:
+    if row.note:
+        return Span(shown(row.note), Style.WARN)
+    if row.expired(moment.now):
+        return Span("expired" + (f" · {shown(row.reason)}" if row.reason else ""), Style.WARN)
+    return Span(shown(row.reason) or "—")
+
+
+def _message(row: Row, moment: Moment) -> Span:
+    return Span(safe(row.id))
+
+
+_TRIES = Column("tries", "tries", 6, _tries, "right", 50, "tries")
+_SIZE = Column("size", "size", 6, _size, "right", 46, "size")
+_SOURCE = Column("source", "source", 12, _source, "left", 72, "source", grow=1, most=20)
+_MESSAGE = Column("message", "message", 8, _message, sort="name", cut="left", grow=4, shorten=short_id)
+_AGE = Column("age", "age", 5, _age, "right", 0, "age", is_time=True)
+
+_ASIDE = (
+    Column("aside", "aside", 6, _in_box, "right", 0, "held", is_time=True),
+    replace(_AGE, min_screen=60),
+    _SIZE,
+    _TRIES,
+    _SOURCE,
+    Column("reason", "reason", 18, _reason, min_screen=56, grow=3, most=60, least=8),
+    _MESSAGE,
+)
+
+COLUMNS: Mapping[Box, tuple[Column, ...]] = {
+    Box.NEW: (
+        _AGE,
+        Column("state", "state", 13, _state, min_screen=56, grow=1, most=30),
+        _SIZE,
+        _TRIES,
+        _SOURCE,
+        _MESSAGE,
+    ),
+    Box.CUR: (
+        Column("verdict", "verdict", 8, _verdict, sort="verdict"),
+        Column("held", "held", 5, _in_box, "right", 0, "held", is_time=True),
+        _TRIES,
+        Column("owner", "owner", 18, _owner, min_screen=60, grow=1, most=24),
+        Column("evidence", "evidence", 19, _evidence, min_screen=72, grow=3, most=60, least=12),
+        _MESSAGE,
+    ),
+    Box.TMP: (
+        Column("state", "state", 9, _verdict, sort="verdict"),
+        _AGE,
+        _SIZE,
+        Column("written", "written", 7, _written, "right", 66, is_time=True),
+        Column("evidence", "evidence", 31, _evidence, min_screen=60, grow=3, most=60, least=12),
+        replace(_MESSAGE, key="file", title="file"),
+    ),
+    Box.HELD: _ASIDE,
+    Box.REJECTED: _ASIDE,
+    Box.TRASH: _ASIDE,
+    Box.DELIVERED: _ASIDE,
+}
+"""All columns of each list, in order."""
+
+READ_MAIL = (
+    _AGE,
+    Column("in-cur", "in cur", 7, _in_box, "right", 50, "held", is_time=True),
+    _SIZE,
+    _MESSAGE,
+)
+"""The columns of ``cur`` in a mail folder: read mail has no holder."""
+
+_TIME_WIDTH = {Times.LOCAL: 11, Times.UTC: 12}
+_TIME_TITLE = {"age": "enqueued", "held": "claimed", "in-cur": "in cur", "aside": "set aside", "written": "written"}
+"""Titles of the columns that show a time instead of an age, by their key."""
+
+
+@lru_cache(maxsize=64)
+def columns_for(box: Box, width: int, *, times: Times = Times.AGE, mail: bool = False) -> tuple[Column, ...]:
+    """The columns that fit into ``width`` cells, with their widths. Names and evidence share the space that is left. ``mail``:
+    for a mail folder."""
+    return fitting(READ_MAIL if mail and box is Box.CUR else COLUMNS[box], width, times=times)
+
+
+def fitting(wanted: Sequence[Column], width: int, *, times: Times = Times.AGE) -> tuple[Column, ...]:
+    """The ``wanted`` columns that fit into ``width`` cells, with their widths."""
+    columns = [column for column in wanted if column.min_screen <= width]
+    if times is not Times.AGE:
+        columns = [_with_time(one, times) if one.is_time else one for one in columns]
+    for i, column in enumerate(columns):
+        if column.least and (over := _total(columns) - width) > 0:
+            columns[i] = replace(column, width=max(column.least, column.width - over))
+    while len(columns) > 2 and _total(columns) > width:
+        # the last but one goes first: the name stays, and changing values are at the left
+        del columns[-2]
+    return tuple(_grown(columns, width - _total(columns)))
+
+
+def sort_title(sort: Sort, columns: Sequence[Column]) -> str:
+    """The title of the column that a list is sorted by; the word of the order where that column is not among ``columns``."""
+    return next((column.title for column in columns if column.sort == sort.column), sort.column)
+
+
+def _with_time(column: Column, times: Times) -> Column:
+    title = _TIME_TITLE.get(column.key, column.title)
+    return replace(column, width=max(column.width, _TIME_WIDTH[times]), title=f"{title} Z" if times is Times.UTC else title)
+
+
+def _total(columns: Sequence[Column]) -> int:
+    return MARGIN + sum(column.width for column in columns) + GAP * (len(columns) - 1) + 1  # a cell at the right edge
+
+
+def _grown(columns: list[Column], room: int) -> list[Column]:
+    """Shares ``room`` among the columns that grow. Columns take what others cannot use; the last one takes the rest."""
+    grown = list(columns)
+    weight = sum(column.grow for column in grown)
+    left = max(0, room)
+    for i, column in enumerate(grown):
+        if not column.grow:
+            continue
+        share = left if i == len(grown) - 1 else min(left * column.grow // weight, column.most - column.width)
+        grown[i] = replace(column, width=column.width + share)
+        left -= share
+        weight -= column.grow
+    return grown
 
 
 def list_header(

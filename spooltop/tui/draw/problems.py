@@ -7,7 +7,7 @@ from spooltop.model.backend import Capabilities
 from spooltop.model.look.snapshot import Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
-from .elements.spans import BLANK, Line, Span, Style, clip, crop, join, safe, select, shown, spread, text_width, wrap
+from .spans import BLANK, Line, Span, Style, clip, crop, join, safe, select, shown, spread, text_width, wrap
 
 SIGNS = {
     Severity.CRITICAL: Span("✗", Style.BAD),

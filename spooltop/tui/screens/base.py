@@ -1,4 +1,5 @@
-"""The base of all screens: looks up keys in the table of commands, and says why a command is not available."""
+"""The base of all screens: looks up keys in the table of commands, and says why a command is not available. Below it the bases of
+screens of one list or one text, where all commands for moving are steps of a number of lines."""
 
 from __future__ import annotations
 
@@ -6,19 +7,50 @@ from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from msgspec import Struct
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.events import Click, Event, Key, MouseScrollDown, MouseScrollUp, Paste, Resize
+from textual.geometry import Size
+from textual.message import Message
 from textual.screen import Screen, ScreenResultType
+from textual.strip import Strip
 
-from ..commands import GOES, VIEW_COMMANDS, KeyCommand, by_id, command_for, commands_in, footer, tabs
+from ..commands import GOES, VIEW_COMMANDS, KeyCommand, by_id, character_of, command_for, commands_in, footer, named, shown, tabs
 from ..context import CommandContext, View
-from ..draw.elements.spans import Line, Span, Style, join, line_width, plain, wrap
-from ..draw.every_screen.header import notice_lines
-from ..keys import character_of, named, shown
+from ..draw.header import notice_lines
+from ..draw.spans import Line, Span, Style, join, line_text, line_width, plain, wrap
 from ..session import AppSession
 from ..widgets import WHEEL, LinesView
-from .input import LineEdit
+
+
+class LineEdit(Struct):
+    """``text`` with the cursor always at its end; ``limit`` in characters."""
+
+    text: str = ""
+    limit: int = 500
+    digits: bool = False
+
+    def key(self, key: str, character: str | None) -> bool:
+        """Handles a key; True where it edits text. Ctrl-U empties the line, Ctrl-W removes the last word."""
+        if key in ("backspace", "ctrl+h"):
+            self.text = self.text[:-1]
+        elif key == "ctrl+u":
+            self.text = ""
+        elif key == "ctrl+w":
+            self.text = self.text.rstrip().rpartition(" ")[0]
+        elif character is not None and character.isprintable() and len(character) == 1:
+            if len(self.text) < self.limit and (not self.digits or character in "0123456789"):
+                self.text += character
+        else:
+            return False
+        return True
+
+    def insert(self, text: str) -> None:
+        """Inserts the first line of pasted text as if it had been typed."""
+        for character in (text.splitlines() or [""])[0]:
+            self.key("", character)
+
 
 # The line of keys: as many entries of the table as fit.
 
@@ -400,3 +432,173 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     @property
     def view(self) -> View:
         return self.context().view
+
+
+class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
+    """A screen that defines what a step is and how many lines there are."""
+
+    finding: LineEdit | None = None
+    """The text being typed to be found; None where none is."""
+    FIXED_LINES = 4
+    """Lines of the screen that do not move when it is paged."""
+
+    def step(self, lines: int) -> None:
+        """Moves this many lines down, up where negative. The number may be larger than the number of lines."""
+        raise NotImplementedError
+
+    @property
+    def length(self) -> int:
+        """The number of lines."""
+        return len(self.texts)
+
+    @property
+    def place(self) -> int:
+        """The place in ``texts`` of the line that is chosen or at the top."""
+        raise NotImplementedError
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The text of each line that can be gone to."""
+        raise NotImplementedError
+
+    @property
+    def edited(self) -> LineEdit | None:
+        return self.finding
+
+    def typed(self, event: Key) -> bool:
+        """Handles a key while a text to be found is typed: none is a command then."""
+        edit = self.finding
+        if edit is None or event.key in ANYWHERE:
+            return False
+        if event.key == "escape" or (event.key in ("backspace", "ctrl+h") and not edit.text):
+            self.finding = None
+            self.paint()
+        elif event.key == "enter":
+            self.finding = None
+            self._find(edit.text)
+        else:
+            edit.key(event.key, event.character)
+            self.pasted()
+        return True
+
+    def pasted(self) -> None:
+        if self.finding is not None:
+            self.show_notice(f"/{self.finding.text}_   Enter goes to the next match; Esc ends the search")
+        else:
+            super().pasted()
+
+    def do_find(self) -> None:
+        self.finding = LineEdit()
+        self.pasted()
+
+    def _find(self, text: str) -> None:
+        texts, place = self.texts, self.place
+        order = [*range(place + 1, len(texts)), *range(min(place + 1, len(texts)))]
+        found = next((at for at in order if text and text.lower() in texts[at].lower()), None)
+        if found is None:
+            self.show_notice(f"no line has {text}" if text else "no text to search for")
+        else:
+            self.step(found - place)
+
+    def scrolled(self, lines: int) -> None:
+        self.step(lines)
+
+    def do_step(self, lines: int) -> None:
+        self.step(lines)
+
+    def do_page(self, pages: float) -> None:
+        """Moves a page or half a page down, up where negative."""
+        height = self.window_size[1]
+        lines = height - self.FIXED_LINES if abs(pages) == 1 else height // 2
+        self.step(lines if pages > 0 else -lines)
+
+    def do_first(self) -> None:
+        self.step(-self.length)
+
+    def do_last(self) -> None:
+        self.step(self.length)
+
+
+class ChoosingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]):
+    """A list of entries, one of which is chosen: ``chosen`` is its place in ``texts``."""
+
+    def __init__(self, session: AppSession) -> None:
+        super().__init__(session)
+        self.chosen = 0
+
+    @property
+    def place(self) -> int:
+        return self.chosen
+
+    def step(self, lines: int) -> None:
+        # It is clamped as it is painted: a key may be typed before the entries are known.
+        self.chosen += lines
+        self.paint()
+
+    def clamp(self) -> None:
+        """Chooses the nearest entry that there is."""
+        self.chosen = max(0, min(self.chosen, self.length - 1))
+
+
+class ScrollingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]):
+    """Lines that are scrolled: ``scroll_at`` is the place in ``texts`` of the first one shown."""
+
+    def __init__(self, session: AppSession) -> None:
+        super().__init__(session)
+        self.scroll_at = 0
+
+    @property
+    def place(self) -> int:
+        return self.scroll_at
+
+    def step(self, lines: int) -> None:
+        self.scroll_at = max(0, min(self.scroll_at + lines, self.length))
+        self.paint()
+
+
+# A screen with one text that scrolls.
+
+
+class TextScreen(ScrollingScreen[ScreenResultType], Generic[ScreenResultType]):
+    """Subclasses give the text; this class scrolls it."""
+
+    def text(self, width: int) -> list[Line]:
+        """The whole text, wrapped to ``width`` cells."""
+        raise NotImplementedError
+
+    def paint(self) -> None:
+        if not self.ready:
+            return
+        whole = self.text(self.window_size[0])
+        self.scroll_at = max(0, min(self.scroll_at, len(whole) - self.panel_height))
+        self.show_panel(whole[self.scroll_at :])
+
+    @property
+    def texts(self) -> list[str]:
+        return [line_text(line) for line in self.text(self.window_size[0])]
+
+
+class Panel(LinesView):
+    """``painted_at`` is the time (of the event clock) at which the present lines were painted for a window of this size, None
+    before. Painting while it is not ``readable`` does not count."""
+
+    class Painted(Message):
+        """The lines were painted for the first time."""
+
+    readable: Callable[[], bool] = staticmethod(lambda: True)
+    _painted: tuple[float, Size] | None = None
+
+    @property
+    def painted_at(self) -> float | None:
+        return self._painted[0] if self._painted is not None and self._painted[1] == self.app.size else None
+
+    def renew(self) -> None:
+        """Makes the next lines count as not painted yet, even where they are the same as now."""
+        self._painted = None
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        if self.painted_at is None and self.readable():
+            self._painted = Message().time, self.app.size
+            self.post_message(self.Painted())
+        return super().render_line(y)

@@ -2,20 +2,88 @@
 
 from __future__ import annotations
 
+import datetime
 from functools import partial
 
 from textual.message import Message
 
 from spooltop.errors import SpooltopError
-from spooltop.model.look.locks import Holders
+from spooltop.model import units
+from spooltop.model.look.locks import Holders, Holding
+from spooltop.model.text import program
 from spooltop.model.vocabulary import Key
 
 from ..context import CommandContext, View
-from ..draw.elements.spans import Line, line_text, shown
-from ..draw.holders import holders_lines
+from ..draw.frame import WIDEST, inner_width, panel_frame
+from ..draw.header import when
+from ..draw.spans import BLANK, Line, Span, Style, clip_left, crop, join, line_text, pad, pad_left, plain, safe, shown, wrap
 from ..session import Session
-from ..threads.snapshot_thread import deliver
-from .panel import TextScreen
+from ..snapshot_thread import deliver
+from .base import TextScreen
+
+_NARROW = 56
+"""Inner width in cells from which on the user has a column."""
+
+
+def holders_lines(
+    name: str,
+    holders: Holders | None,
+    width: int,
+    *,
+    at: float | None,
+    error: str = "",
+    who: str = "who has",
+    zone: datetime.tzinfo | None = None,
+) -> list[Line]:
+    """A panel of as many lines as are needed. ``name`` is the raw name that was asked about; ``holders`` None: not answered yet,
+    or ``error`` says why there is no answer. ``at``: the time of the answer; ``who``: the first words of the title."""
+    width = min(width, WIDEST)
+    inner = inner_width(width)
+    body: list[Line]
+    if error:
+        body = [plain(part, inner, Style.WARN) for part in wrap(shown(error), inner)]
+    elif holders is None or at is None:
+        body = [plain("looking at all visible processes…", inner, Style.DIM)]
+    else:
+        body = _answer(holders, inner, at)
+    looked = f"looked {when(at, zone)}" if at is not None else ""
+    return panel_frame(f"{who.capitalize()} {clip_left(safe(name), max(8, width - 27 - len(who)))}", looked, body, width)
+
+
+def _answer(holders: Holders, inner: int, at: float) -> list[Line]:
+    lines: list[Line] = []
+    if holders.processes:
+        user = f"{'user':<9}" if inner >= _NARROW else ""
+        dated = any(one.since is not None for one in holders.processes)  # the kernel gives no time for most locks
+        since = f"{'for':>6}  " if dated else ""
+        lines.append(plain(f"{'pid':>8}  {user}{since}{'how':<19}command", inner, Style.DIM))
+        lines += [line for one in holders.processes for line in _holder_line(one, inner, at if dated else None)]
+    else:
+        nobody = "no process has it open or locked" if holders.complete else "no process visible from here has it open or locked"
+        lines += [plain(part, inner) for part in wrap(nobody, inner)]
+    if holders.notes or not holders.complete:
+        lines.append(BLANK)
+    notes = holders.notes or (() if holders.complete else ("there may be others, not visible from here",))
+    for note in notes:
+        parts = wrap(shown(note), max(1, inner - 2))
+        lines.append(crop(join(Span("! " if not holders.complete else "  ", Style.WARN), parts[0]), inner))
+        lines += [plain(f"  {part}", inner) for part in parts[1:]]
+    return lines
+
+
+def _holder_line(one: Holding, inner: int, at: float | None) -> list[Line]:
+    """``at`` None: without the column of durations."""
+    pid = "?" if one.pid is None else str(one.pid)
+    held = "—" if at is None or one.since is None else units.age(max(0.0, at - one.since))
+    since = "" if at is None else f"{pad_left(held, 6)}  "
+    user = pad(safe(one.user or "?"), 8) + " " if inner >= _NARROW else ""
+    style = Style.WARN if "waits" in one.how else Style.NORMAL
+    command = safe(program(one.command)) if one.command else "not visible" if one.pid is None else "?"
+    head = join(f"{pad_left(pid, 8)}  {user}{since}", Span(pad(shown(one.how), 18), style), f" {command}")
+    lines = [crop(head, inner)]
+    if one.of:
+        lines.append(plain(f"{' ' * 10}of {shown(one.of)}", inner, Style.DIM))
+    return lines
 
 
 class HoldersScreen(TextScreen[None]):
@@ -76,4 +144,3 @@ class HoldersScreen(TextScreen[None]):
         text = "\n".join(line_text(line).rstrip() for line in self.text(200))
         self.copy_text(text)
         self.show_notice(f"copied: {self.session.control.labels.who} {shown(self.about)}")
-

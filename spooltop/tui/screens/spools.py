@@ -2,37 +2,325 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import datetime
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from msgspec import Struct
 from textual.app import ComposeResult
 from textual.events import Key
 
+from spooltop.model import units
+from spooltop.model.target import full_name, without_secrets
 from spooltop.model.text import escape
-from spooltop.monitor.glance import Glance
+from spooltop.model.vocabulary import ASIDE, Box
+from spooltop.monitor.glance import Glance, Level, natural, worst_first
 
 from ..commands import by_id, footer, only_in
 from ..context import CommandContext, View
 from ..control_protocol import SpoolsProtocol
-from ..draw.elements.spans import BLANK, Line, Span, Style, crop, join, plain, shown
-from ..draw.every_screen.header import notice_lines
-from ..draw.spools import (
-    SORTS,
-    Frame,
-    chosen_line,
-    column_at,
-    frame,
-    in_order,
-    matching,
-    spool_line,
-    spools_header,
-    title_line,
+from ..draw.boxes import spark
+from ..draw.header import notice_lines, when
+from ..draw.spans import (
+    BLANK,
+    Line,
+    Span,
+    Style,
+    clip,
+    clip_left,
+    crop,
+    join,
+    line_width,
+    merge,
+    pad,
+    pad_left,
+    plain,
+    restyle,
+    select,
+    shown,
+    spread,
+    text_width,
 )
 from ..session import AppSession
 from ..widgets import LinesView, VirtualList
-from .base import ANYWHERE, TableScreen, footer_line
-from .input import LineEdit
-from .sort_menu import SortScreen
+from .base import ANYWHERE, LineEdit, TableScreen, footer_line
+from .menus import SortScreen
+
+_SIGNS = {
+    Level.SILENT: Span("✗", Style.BAD), Level.CRITICAL: Span("✗", Style.BAD), Level.UNKNOWN: Span("?", Style.WARN),
+    Level.WARNING: Span("!", Style.WARN), Level.NOTE: Span("·", Style.DIM), Level.FINE: Span("✓", Style.GOOD),
+    Level.PENDING: Span(" "),
+}  # fmt: skip
+_PAUSED = Span("‖", Style.WARN)
+_MARGIN = 3
+_PROBLEM_LEAST = 16
+"""Cells of the problem for which other columns make room."""
+
+
+def _short(count: int | None) -> str:
+    """A count in at most 6 cells: 12,412, then 123k, 1.2M."""
+    if count is None:
+        return "?"
+    if count < 100_000:
+        return f"{count:,}"
+    return f"{count // 1000}k" if count < 1_000_000 else f"{count / 1e6:.1f}M" if count < 100_000_000 else f"{count // 10**6}M"
+
+
+def _count(*boxes: Box) -> Callable[[Glance, float], Span]:
+    def value(one: Glance, now: float) -> Span:
+        return Span(("" if one.complete else "≥") + _short(one.count(*boxes)))
+
+    return value
+
+
+def _dead(one: Glance, now: float) -> Span:
+    return Span("?" if one.dead is None else _short(one.dead), Style.BAD if one.dead else Style.NORMAL)
+
+
+def _oldest(one: Glance, now: float) -> Span:
+    if one.snapshot is None or one.count(Box.NEW) is None:
+        return Span("?")
+    return Span(units.age(None if one.oldest_at is None else max(0.0, now - one.oldest_at)))
+
+
+def _rate(place: int) -> Callable[[Glance, float], Span]:
+    def value(one: Glance, now: float) -> Span:
+        rate = one.rates[place]
+        if rate is None or one.snapshot is None:
+            return Span("?" if one.snapshot is None else "·")
+        bound = "≥" if one.snapshot.rates.lower_bound else ""
+        return Span(bound + units.rate(rate).removesuffix("/s"))
+
+    return value
+
+
+class SpoolColumn(Struct, frozen=True):
+    """A column of figures. A window narrower than ``min_screen`` omits it. ``sort`` names it in the order, "" where nothing is
+    sorted by it."""
+
+    title: str
+    width: int
+    value: Callable[[Glance, float], Span]
+    min_screen: int = 0
+    sort: str = ""
+
+
+_COLUMNS = (
+    SpoolColumn("new", 6, _count(Box.NEW), sort="new"),
+    SpoolColumn("dead", 4, _dead, 56, "dead"),
+    SpoolColumn("oldest", 6, _oldest, 48, "oldest"),
+    SpoolColumn("in/s", 5, _rate(0), 70, "in"),
+    SpoolColumn("done/s", 6, _rate(1), 70, "done"),
+    SpoolColumn("cur", 6, _count(Box.CUR), 110, "cur"),
+    SpoolColumn("tmp", 5, _count(Box.TMP), 110, "tmp"),
+    SpoolColumn("aside", 6, _count(*ASIDE), 110, "aside"),
+)
+SORTS: Mapping[str, str] = {
+    "worst": "worst problem first", "name": "name", "new": "messages in new", "dead": "claims of dead consumers",
+    "oldest": "age of the oldest in new", "in": "in/s", "done": "done/s", "cur": "claims", "tmp": "files in tmp",
+    "aside": "messages set aside",
+}  # fmt: skip
+"""Orders of the list and their words in the menu, in the order of ``<`` and ``>``."""
+
+
+class Frame(Struct, frozen=True):
+    """The layout for one width: the columns, the names as they are shown by target, and the part of the paths that all share
+    (``place``). ``distinct`` are the names before they are cut."""
+
+    columns: tuple[SpoolColumn, ...]
+    names: Mapping[str, str]
+    distinct: Mapping[str, str]
+    place: str
+    name_width: int
+    cells: int
+    """Cells of the spark line; 0: none."""
+    problem: int
+    """Cells of the problem."""
+
+
+def lay_out(targets: Sequence[str], width: int) -> Frame:
+    """Lays out the columns for these targets. Columns give way to the problem: first the spark line, then those at the right."""
+    place, names = _distinct(targets)
+    longest = max([6, *map(text_width, names)])
+    most = 12 if width < 64 else 20 if width < 110 else 28 if width < 140 else 40
+    name_width = min(longest, most)
+    columns = [column for column in _COLUMNS if width >= column.min_screen]
+    cells = 20 if width >= 130 else 10 if width >= 76 else 0
+
+    def left() -> int:
+        figures = sum(column.width + 1 for column in columns) + (cells + 1 if cells else 0)
+        return width - _MARGIN - name_width - figures - 3
+
+    if left() < _PROBLEM_LEAST:
+        cells = 0
+    while len(columns) > 1 and left() < _PROBLEM_LEAST:
+        columns.pop()
+    short = _shortened(names, name_width)
+    shown_as, distinct = dict(zip(targets, short, strict=True)), dict(zip(targets, names, strict=True))
+    return Frame(tuple(columns), shown_as, distinct, place, name_width, cells, max(0, left()))
+
+
+def _distinct(targets: Sequence[str]) -> tuple[str, list[str]]:
+    """The directories that all targets share, as ``/var/spool/`` or ``/srv/*/spool``, and the rest of each path. Paths are
+    escaped."""
+    paths = [escape(full_name(without_secrets(target))) for target in targets]
+    parts = [path.split("/") for path in paths]
+    if len(paths) < 2 or any("://" in path for path in paths):
+        return "", paths
+    least = min(map(len, parts)) - 1
+    head = next((i for i in range(least) if len({part[i] for part in parts}) > 1), least)
+    tail = next((i for i in range(least - head) if len({part[-1 - i] for part in parts}) > 1), least - head)
+    rest = ["/".join(part[head : len(part) - tail]) for part in parts]
+    if head < 2 and not tail:
+        return "", paths
+    before = "/".join(parts[0][:head]) + "/"
+    return before + (f"*/{'/'.join(parts[0][len(parts[0]) - tail :])}" if tail else ""), rest
+
+
+def _shortened(names: Sequence[str], width: int) -> list[str]:
+    """The names in at most ``width`` cells, cut at the side that keeps most of them apart."""
+
+    def middle(name: str, width: int) -> str:
+        if text_width(name) <= width:
+            return name
+        return clip(name, (width + 1) // 2) + clip_left(name, width // 2).removeprefix("…")
+
+    ways = [[cut(shown(name), width) for name in names] for cut in (clip_left, clip, middle)]
+    return max(ways, key=lambda way: len(set(way)))
+
+
+def in_order(glances: Sequence[Glance], sort: str, *, descending: bool) -> list[Glance]:
+    """The glances in this order. ``descending``: the worst, largest or oldest first. What is not known is last."""
+    worst = worst_first(glances)
+    if sort == "worst":
+        return worst if descending else worst[::-1]
+    if sort == "name":
+        return sorted(glances, key=lambda one: natural(one.target), reverse=descending)
+    values = {one.target: _sort_value(one, sort) for one in worst}
+    known = [one for one in worst if values[one.target] is not None]
+    known.sort(key=lambda one: values[one.target] or 0.0, reverse=descending)
+    return known + [one for one in worst if values[one.target] is None]
+
+
+def _sort_value(one: Glance, sort: str) -> float | None:
+    if sort == "oldest":
+        return None if one.oldest_at is None else -one.oldest_at
+    if sort in ("in", "done"):
+        return one.rates[sort == "done"]
+    if sort == "dead":
+        return one.dead
+    return one.count(*({"new": (Box.NEW,), "cur": (Box.CUR,), "tmp": (Box.TMP,), "aside": ASIDE}[sort]))
+
+
+def matching(
+    glances: Sequence[Glance], filter: str, names: Mapping[str, str], *, troubled: bool = False
+) -> list[Glance]:
+    """The glances whose name or worst problem contains all words of ``filter``, and no ``!word``. ``names``: the part of each
+    path that is not the same for all. ``troubled``: only those with a problem."""
+
+    def fits(one: Glance) -> bool:
+        text = f"{names.get(one.target, one.target)} {one.says} {one.worst.code if one.worst else ''}".lower()
+        return all((word[1:] not in text) if word[0] == "!" and len(word) > 1 else word in text for word in words)
+
+    words = filter.lower().split()
+    return [one for one in glances if fits(one) and (one.troubled or not troubled)]
+
+
+def spools_header(
+    glances: Sequence[Glance], length: int, width: int, *, place: str, now: float, filter: str = "", troubled: bool = False,
+    frozen: bool = False, zone: datetime.tzinfo | None = None,
+) -> Line:
+    """``spooltop /var/spool/  30 spools · 2 with problems … as of 02:41:09``; with a filter how many match it."""
+    bad = sum(one.troubled for one in glances)
+    pending = sum(one.level is Level.PENDING for one in glances)
+    at = when(now, zone)
+    right = join(Span("FROZEN", Style.WARN), f" · {at}") if frozen else join(Span("live", Style.GOOD), f" · as of {at}")
+    problems = Span(f"{bad} with problems", Style.BAD if bad else Style.NORMAL)
+    found: list[str | Span] = [f"{len(glances)} spools · ", problems]
+    if pending:
+        found.append(f" · {pending} not judged yet")
+    if filter or troubled:
+        found = [f"{length} of {len(glances)} spools"]
+        found += [" match ", Span(shown(filter), Style.KEY)] if filter else []
+        found += [" · problems only"] if troubled else []
+    title = Span(" spooltop ", Style.TITLE)
+    rest = join(*found)
+    taken = text_width(title.text) + line_width(rest) + 3
+    fits = (line for line in (right, right[:1] if frozen else join(at)) if taken + line_width(line) <= width)
+    right = next(fits, ())
+    room = width - sum(map(line_width, ((title,), rest, right))) - 5
+    where = f"{clip_left(shown(place), max(0, room))}  " if place and room >= 6 else ""
+    return crop(spread(join(title, Span(where), rest), right, max(0, width - 1)), width)
+
+
+def title_line(layout: Frame, width: int, *, sort: str, descending: bool) -> Line:
+    """The titles above their columns; that of the order has an arrow."""
+    parts = [Span(" " * _MARGIN)]
+    for title, cells, key, right in _titles(layout):
+        arrow = ("↓" if descending else "↑") if key == sort else ""
+        text = title + arrow if text_width(title + arrow) <= cells else clip(title, cells - 1) + arrow
+        parts += [Span(pad_left(text, cells) if right else pad(text, cells), Style.KEY if arrow else Style.DIM), Span(" ")]
+    return crop(merge(parts), width)
+
+
+def _titles(layout: Frame) -> list[tuple[str, int, str, bool]]:
+    """(title, cells, sort, aligned right) of each column, left to right."""
+    figures = [(column.title, column.width, column.sort, True) for column in layout.columns]
+    bars = [("new, 5m", layout.cells, "", False)] if layout.cells else []
+    return [("spool", layout.name_width, "name", False), *figures, *bars, (" problem", layout.problem + 1, "worst", False)]
+
+
+def column_at(layout: Frame, x: int) -> str:
+    """The sort of the column whose title is at cell ``x``; "" where there is none."""
+    edge = _MARGIN
+    for _, cells, key, _ in _titles(layout):
+        edge += cells + 1
+        if x < edge:
+            return key
+    return ""
+
+
+def spool_line(one: Glance, layout: Frame, width: int, *, now: float, chosen: bool = False) -> Line:
+    """The line of a target; exactly ``width`` cells where it is chosen."""
+    style = Style.DIM if one.level in (Level.SILENT, Level.PENDING) else Style.NORMAL
+    parts = [Span("▌" if chosen else " ", Style.KEY), _sign(one), Span(" ")]
+    parts += [Span(pad(layout.names.get(one.target, shown(escape(one.target))), layout.name_width)), Span(" ")]
+    for column in layout.columns:
+        text, own = column.value(one, now)
+        parts += [Span(pad_left(clip(text, column.width), column.width), own if style is Style.NORMAL else style), Span(" ")]
+    if layout.cells:
+        parts += [Span(_bars(one, layout.cells), Style.BAR), Span(" ")]
+    words = shown(one.says)
+    more = len(one.snapshot.problems) - 1 if one.snapshot is not None and one.silent_for is None else 0
+    end = f" +{more}" if more > 0 else ""
+    text = clip(words, max(0, layout.problem - len(end))) + end
+    parts += [Span(" "), Span(text)]
+    line = crop(merge(parts), width)
+    return select(line, width) if chosen else line
+
+
+def _sign(one: Glance) -> Span:
+    return _PAUSED if one.only_paused and one.silent_for is None else _SIGNS[one.level]
+
+
+def _bars(one: Glance, cells: int) -> str:
+    """The depth of ``new`` over time; a cell shows the highest of those that share it."""
+    history = one.snapshot.history.get(Box.NEW, ()) if one.snapshot is not None else ()
+    per = max(1, -(-len(history) // cells))
+    padded = (*(None,) * (-len(history) % per), *history)
+    groups = [padded[at : at + per] for at in range(0, len(padded), per)]
+    highest = [max((value for value in group if value is not None), default=None) for group in groups]
+    return spark(highest, cells)
+
+
+def chosen_line(one: Glance | None, width: int) -> Line:
+    """The whole path of the chosen target, and as much of its worst problem as fits."""
+    if one is None:
+        return ()
+    path = escape(full_name(without_secrets(one.target)))
+    left = join(" ", _sign(one), " ", Span(clip_left(shown(path), max(12, width // 2)), Style.STRONG), "  ")
+    says = shown(one.says) or ("no problems detected" if one.snapshot is not None else "")
+    return crop(join(left, restyle((Span(says),), Style.NORMAL)), width)
+
 
 _ASCENDING = ("name",)
 """The orders that begin with the smallest, as they are chosen."""
@@ -116,7 +404,7 @@ class SpoolsScreen(TableScreen[None]):
         width = self.rows.size.width or self.window_size[0]
         targets = tuple(one.target for one in self.glances)
         if self._frame is None or self._frame[:2] != (targets, width):
-            self._frame = targets, width, frame(targets, width)
+            self._frame = targets, width, lay_out(targets, width)
         return self._frame[2]
 
     def _draw(self, one: Glance, width: int, chosen: bool, marked: bool) -> Line:
@@ -293,7 +581,7 @@ class SpoolsScreen(TableScreen[None]):
             self.show_notice(f"copied: {path}")
 
     def do_palette(self) -> None:
-        from .palette import PaletteScreen
+        from .menus import PaletteScreen
 
         self.open_screen(PaletteScreen(self.session, self.context()), self._choose)
 

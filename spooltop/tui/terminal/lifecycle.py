@@ -6,8 +6,10 @@ import asyncio
 import os
 import shlex
 import signal
+import sys
 import termios
 from collections.abc import Callable, Sequence
+from selectors import DefaultSelector, SelectorKey
 
 from spooltop.model.operations.plan import Outcome, Result
 from spooltop.model.text import escape
@@ -81,3 +83,26 @@ def goodbye(results: Sequence[Result]) -> list[str]:
         undo = f"; undo: {shell(result.undo)}" if result.undo else ""
         lines.append(f"{printable(result.operation)}: {words}{undo}")
     return lines
+
+
+LONG = 0.01
+"""Seconds for which the thread that draws may go on while others wait: most of what a key takes."""
+SHORT = 0.001
+"""Seconds for which another thread may (Python's default: 0.005)."""
+
+
+class _LongTurns(DefaultSelector):
+    """Sets the length of a turn: the interpreter has one for all threads. Whoever waits for the interpreter applies it, so it is
+    short from when the loop may have to wait."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
+        sys.setswitchinterval(SHORT)
+        try:
+            return super().select(timeout)
+        finally:
+            sys.setswitchinterval(LONG)
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """Makes the event loop of the dashboard."""
+    return asyncio.SelectorEventLoop(_LongTurns())

@@ -14,18 +14,15 @@ from spooltop.model.text import escape, escape_text
 from spooltop.model.vocabulary import Action, Box
 
 from ...context import View
-from ...draw.columns import COLUMNS
 from ...draw.consumers import columns_of
-from ...draw.every_screen.header import when
+from ...draw.header import when
+from ...draw.lists import COLUMNS
 from .filtering import open_filter
 from .navigation import show
 from .updates import refine, request, seek, set_sort
 from .view import MainView
 
-OPENED = (
-    "follow", "holders", "operating.inject", "operating.operations", "operating.plan", "operating.set_cursor", "palette", "save",
-    "sort_menu",
-)  # fmt: skip
+OPENED = ("follow", "forms", "holders", "menus", "operations", "plan")
 """The modules of ``screens`` that hold those screens."""
 
 MUTED_FOR = 3600.0
@@ -49,7 +46,7 @@ def do_plan(view: MainView, action: Action) -> None:
 
 
 def _open_plan(view: MainView, action: Action, selection: Selection) -> None:
-    from ..operating.plan import PlanScreen
+    from ..plan import PlanScreen
 
     view.open_screen(PlanScreen(view.session, action, selection), view.after_plan)
 
@@ -122,33 +119,33 @@ def do_follow(view: MainView) -> None:
 
 
 def do_save(view: MainView) -> None:
-    from ..save import SaveScreen
+    from ..forms import SaveScreen
 
     if (row := view.row) is not None:
         view.open_screen(SaveScreen(view.session, row.key, row.id), lambda words: view.show_notice(words) if words else None)
 
 
 def do_set_cursor(view: MainView) -> None:
-    from ..operating.set_cursor import SetCursorScreen
+    from ..forms import SetCursorScreen
 
     if (cursor := view.context().cursor) is not None:
         view.open_screen(SetCursorScreen(view.session, cursor))
 
 
 def do_inject(view: MainView) -> None:
-    from ..operating.inject import InjectScreen
+    from ..forms import InjectScreen
 
     view.open_screen(InjectScreen(view.session))
 
 
 def do_operations(view: MainView) -> None:
-    from ..operating.operations import OperationsScreen
+    from ..operations import OperationsScreen
 
     view.open_screen(OperationsScreen(view.session))
 
 
 def do_palette(view: MainView) -> None:
-    from ..palette import PaletteScreen
+    from ..menus import PaletteScreen
 
     view.open_screen(PaletteScreen(view.session, view.context()), lambda id: None if id is None else view.choose(id))
 
@@ -227,7 +224,7 @@ def sort_columns(view: MainView) -> dict[str, str]:
 
 
 def do_sort_menu(view: MainView) -> None:
-    from ..sort_menu import SortScreen
+    from ..menus import SortScreen
 
     def sort(column: str | None) -> None:
         if column is not None:

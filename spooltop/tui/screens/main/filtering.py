@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.events import Key
 
-from ..input import LineEdit
+from ..base import LineEdit
 from .state import FilterInput
 from .updates import set_filter
 from .view import MainView

@@ -9,19 +9,16 @@ from spooltop.model.vocabulary import Box
 
 from ...commands import footer
 from ...context import LISTS, CommandContext, View
-from ...draw.columns import columns_for, fitting
 from ...draw.consumers import columns_of, consumer_header, consumer_lines, consumer_name, list_width
-from ...draw.cursors import cursor_table
+from ...draw.cursors import cursor_detail, cursor_table
 from ...draw.detail import detail, message_lines
-from ...draw.elements.spans import BLANK, Line, Span, Style, crop, join, line_text, plain, point_out, restyle, shown
-from ...draw.every_screen.header import header, is_mail, notice_lines
-from ...draw.lists import list_header, row_line, title_line
-from ...draw.locks import lock_table
-from ...draw.one_cursor import cursor_detail
+from ...draw.header import header, is_mail, notice_lines
+from ...draw.lists import columns_for, fitting, list_header, row_line, title_line
+from ...draw.locks import LOCKS_HIGH, LOCKS_WIDE, lock_panels, lock_table
 from ...draw.overview import overview
-from ...draw.panels.lists import LISTS_WIDE, below_list, beside_list, rows_below
-from ...draw.panels.overview import LOCKS_HIGH, LOCKS_WIDE, lock_panels
+from ...draw.panels import LISTS_WIDE, below_list, beside_list, rows_below
 from ...draw.problems import problem_lines
+from ...draw.spans import BLANK, Line, Span, Style, crop, join, line_text, plain, point_out, restyle, shown
 from ..base import ALWAYS, footer_line, tab_line
 from .state import MainState
 from .view import MainView

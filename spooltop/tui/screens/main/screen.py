@@ -18,14 +18,13 @@ from spooltop.model.vocabulary import Action
 from ...availability import READING, own_command
 from ...commands import KeyCommand, by_id, only_in
 from ...context import LISTS, CommandContext, View
-from ...draw.elements.spans import Line
-from ...draw.panels.lists import LISTS_WIDE, rows_below
+from ...draw.panels import LISTS_WIDE, rows_below
+from ...draw.spans import Line
+from ...messages import Found
 from ...session import Session
-from ...threads.messages import Found
-from ...threads.snapshot_thread import deliver
+from ...snapshot_thread import deliver
 from ...widgets import LinesView, VirtualList
-from ..base import TableScreen
-from ..input import LineEdit
+from ..base import LineEdit, TableScreen
 from . import commands, filtering, layout, navigation, updates
 from .state import MainState
 

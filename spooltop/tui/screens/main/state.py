@@ -22,15 +22,15 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Box, Verdict
 
 from ...context import BOX_OF, LISTS, CommandContext, ListState, View
-from ...draw.columns import COLUMNS
 from ...draw.consumers import COLUMNS as CONSUMER_COLUMNS
 from ...draw.consumers import ranked as consumers_ranked
-from ...draw.elements.spans import ALONE, Ends, common_ends, safe
-from ...draw.every_screen.header import Freshness, Times
+from ...draw.header import Freshness, Times
+from ...draw.lists import COLUMNS
 from ...draw.locks import ranked
-from ...threads.messages import ListAdvanced, ListRequest, Page, PayloadRead, Search
-from ...tracking.event_log import EventLog
-from ..input import LineEdit
+from ...draw.spans import ALONE, Ends, common_ends, safe
+from ...event_log import EventLog
+from ...messages import ListAdvanced, ListRequest, Page, PayloadRead, Search
+from ..base import LineEdit
 
 # The findings of the snapshot thread that the main screen shows.
 

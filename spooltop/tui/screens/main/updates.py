@@ -9,7 +9,7 @@ from spooltop.model.protocols import Sort
 from spooltop.model.vocabulary import Box
 
 from ...context import View
-from ...threads.messages import (
+from ...messages import (
     ClockMoved,
     ConsumersRead,
     Found,

@@ -1,4 +1,4 @@
-"""The elements of every drawing: lines of styled spans, measured in cells.
+"""The elements of every drawing: lines of styled spans, measured in cells, and the signs that a terminal can show.
 
 Nothing here knows Textual. Text from a spool passes through ``safe`` once; text of the program does not need it.
 """
@@ -9,11 +9,12 @@ import codecs
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from msgspec import Struct, field
 from rich.cells import cell_len, get_character_cell_size
 
 from spooltop.model.text import escape
@@ -461,3 +462,37 @@ def changed_rows(old: Sequence[Line], new: Sequence[Line], height: int) -> list[
         if edge := changed_until(before, after):
             out.append((y, edge))
     return out
+
+
+BARS = "▁▂▃▄▅▆▇█"
+UNWATCHED = "·"
+
+_SIGNS = {
+    "✗": "x", "✓": "+", "▌": ">", "→": ">", "←": "<", "↑": "^", "↓": "v", "↩": "<", "›": ">", "×": "x", "—": "-", "–": "-",
+    "‖": "=", "·": ".", "…": "*", "≥": ">", "≤": "<", "µ": "u", "◆": "*", "’": "'", "‘": "'", "“": '"', "”": '"',
+    "─": "-", "│": "|", "┌": "+", "┐": "+", "└": "+", "┘": "+", "├": "+", "┤": "+", "┬": "+", "┴": "+", "┼": "+",
+    "▁": "_", "▂": "-", "▃": "-", "▄": "=", "▅": "=", "▆": "#", "▇": "#", "█": "#",
+}  # fmt: skip
+
+
+class Glyphs(Struct, frozen=True):
+    """The signs that a terminal can show. Lines are drawn with all signs and converted last, so that widths stay the same."""
+
+    name: str
+    ascii: bool = False
+    signs: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, text: str) -> str:
+        """The same text in the same width; a character without a replacement becomes one ``?`` per cell."""
+        if not self.ascii or text.isascii():
+            return text
+        text = text.replace(" ≥", ">=")  # two characters for one sign, where they fit
+        return "".join(c if c.isascii() else self.signs.get(c, "?" * cell_len(c)) for c in text)
+
+    def line(self, line: Line) -> Line:
+        """The same line in the same width."""
+        return merge(Span(self.text(span.text), span.style) for span in line) if self.ascii else line
+
+
+UNICODE = Glyphs("unicode")
+ASCII = Glyphs("ascii", True, _SIGNS)

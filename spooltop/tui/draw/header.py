@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -13,7 +12,7 @@ from spooltop.model.look.observation import capacity_words
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Action
 
-from ..elements.spans import (
+from .spans import (
     Line,
     Span,
     Style,
@@ -22,7 +21,6 @@ from ..elements.spans import (
     crop,
     join,
     line_width,
-    pad,
     plain,
     restyle,
     safe,
@@ -119,26 +117,6 @@ def notice_lines(words: str, width: int, style: Style = Style.STRONG) -> list[Li
     """A notice in place of the keys. Longer text continues on the last line, which is cut."""
     lines = wrap(shown(words), max(1, width - 2))
     return [plain(f" {line}", width, style) for line in [*lines[: NOTICE_LINES - 1], " ".join(lines[NOTICE_LINES - 1 :])] if line]
-
-
-def palette_lines(
-    typed: str, found: Sequence[tuple[str, str, str, str]], width: int, height: int, *, chosen: int = 0, message: str = ""
-) -> list[Line]:
-    """``found`` holds (id, keys, help, why it is not available or "") of each command that matches the words ``typed``."""
-    lines: list[Line] = [crop(join(Span(" :", Style.KEY), shown(typed), Span("█", Style.KEY)), width)]
-    room = height - 2
-    top = max(0, chosen - room + 1)
-    for i, (id, keys, words, reason) in enumerate(found[top : top + room], start=top):
-        sign = "▌" if i == chosen else " "
-        line = join(
-            Span(sign, Style.KEY), Span(pad(id, 17), Style.STRONG), Span(pad(keys, 12), Style.KEY), shown(reason or words)
-        )
-        lines.append(crop(restyle(line, Style.DIM) if reason else line, width))
-    if not found:
-        lines.append(plain("  no action matches these words", width, Style.DIM))
-    lines += [()] * (height - 1 - len(lines))
-    lines.append(plain(shown(message) or " ↑↓ choose · Enter run · Esc back · q and Enter quits", width))
-    return lines
 
 
 _WHO = 16

@@ -1,4 +1,5 @@
-"""Plans and applies in a thread; results go back through a callback in that thread."""
+"""Plans and applies in a thread; results go back through a callback in that thread. Another thread reads what was kept of an
+earlier dashboard."""
 
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from spooltop.errors import SpooltopError
+from spooltop.model.protocols import KeptView
+
+from .control_protocol import ControlProtocol
 
 T = TypeVar("T")
 
@@ -54,3 +58,31 @@ class Worker:
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
+
+
+_PATIENCE = 0.3
+"""Seconds for which a home that does not answer is waited for."""
+
+
+def kept_view(control: ControlProtocol) -> KeptView:
+    """Returns what was kept; the default where it cannot be read. May block."""
+    found = outcome(control.kept_view)
+    return KeptView() if isinstance(found, SpooltopError) else found
+
+
+class KeptReader:
+    """Owns the thread."""
+
+    def __init__(self, control: ControlProtocol) -> None:
+        self._control = control
+        self._found: KeptView | None = None
+        self._thread = threading.Thread(target=self._run, name="kept", daemon=True)
+        self._thread.start()
+
+    def take(self) -> KeptView | None:
+        """Returns what was found; None where the home does not answer: nothing is kept at the end then, either."""
+        self._thread.join(_PATIENCE)
+        return self._found
+
+    def _run(self) -> None:
+        self._found = kept_view(self._control)

@@ -26,8 +26,8 @@ from spooltop.model.protocols import Listing, ListQuery
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Key
 
-from ..context import CLOCK, ChangeFilter
-from ..control_protocol import ControlProtocol
+from .context import CLOCK, ChangeFilter
+from .control_protocol import ControlProtocol
 from .messages import (
     ClockMoved,
     ConsumersRead,

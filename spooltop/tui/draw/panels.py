@@ -14,16 +14,15 @@ from spooltop.model.protocols import Sort
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import ASIDE, Box, Owner, Verdict
 
-from ...tracking.event_log import LoggedEvent
-from ..columns import columns_for, owner_text, short_id, verdict_span
-from ..detail import detail, labelled
-from ..elements.spans import BLANK, Line, Span, Style, clip_left, crop, join, merge, pad, pad_left, plain, safe, shown
-from ..every_screen.header import when
-from ..lists import row_line, title_line
-from ..one_cursor import written
-from ..problems import SIGNS
+from ..event_log import LoggedEvent
+from .cursors import written
+from .detail import detail, labelled
 from .frame import Section, frame, stack
 from .graphs import HISTOGRAM_LINES, age_bars, age_histogram, columns_of, flow_graphs, flow_note, histogram_note, new_age_bars
+from .header import when
+from .lists import columns_for, owner_text, row_line, short_id, title_line, verdict_span
+from .problems import SIGNS
+from .spans import BLANK, Line, Span, Style, clip_left, crop, join, merge, pad, pad_left, plain, safe, shown
 
 # Draws what happened, newest first: problems that began and ended, operations, reverted cursors, consumers that exited.
 

@@ -1,12 +1,16 @@
-"""Describes what happened since an operation: where its messages are now, what its cursor is now."""
+"""The screen of a result. It stays until it is closed, and says what happened since: where the messages that were moved are now,
+what the cursor is now."""
 
 from __future__ import annotations
 
+import datetime
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from spooltop.model.cursors import direction, pick, same_json, shown
+from spooltop.model.cursors import direction, pick, same_json
+from spooltop.model.cursors import shown as cursor_text
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.plan import Outcome, Plan, Result
 from spooltop.model.operations.results import TrackedMessage
@@ -14,7 +18,14 @@ from spooltop.model.text import escape, program
 from spooltop.model.units import age, duration
 from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict
 
-from ..threads.messages import MessagesTracked
+from ..context import CommandContext, View
+from ..draw.frame import WIDEST, inner_width, note_lines, panel_frame
+from ..draw.header import when
+from ..draw.spans import BLANK, Line, Span, Style, clip_left, crop, join, line_text, plain, safe, shown, wrap
+from ..messages import Found, MessagesTracked, SnapshotTaken
+from ..session import Session
+from .base import ScrollingScreen
+from .follow import FollowScreen
 
 FOLLOWS = frozenset({Action.REQUEUE, Action.RELEASE, Action.RESTORE, Action.INJECT, Action.UNDO})
 """Actions whose messages move on by themselves."""
@@ -64,7 +75,7 @@ def cursor_since(result: Result, was: CursorSet, snapshot: Snapshot | None) -> t
     after = "" if first is None else f" after {duration(max(0.0, first.at - result.finished_at))}"
     writer = first.writer if first is not None else None
     by = "" if writer is None else f" by {writer.pid} {escape(program(writer.command or ''))}".rstrip()
-    change = f"{shown(was.value, cursor.field)} → {cursor.shown}"
+    change = f"{cursor_text(was.value, cursor.field)} → {cursor.shown}"
     if step == 1:
         return (f"advanced{after}{by}: {change}",)
     return (
@@ -154,3 +165,141 @@ def _times(ones: Iterable[TrackedMessage], of: Callable[[TrackedMessage], float]
     times = sorted(max(0.0, of(one)) for one in ones)
     least, longest = duration(times[0]), duration(times[-1])
     return least if least == longest else f"{least} to {longest}"
+
+
+# Draws the result of an operation.
+
+_DONE = {
+    Action.REQUEUE: "Requeued", Action.PURGE: "Purged", Action.INJECT: "Injected", Action.HOLD: "Held",
+    Action.RELEASE: "Released", Action.RESTORE: "Restored", Action.EMPTY: "Deleted", Action.UNDO: "Undone",
+    Action.SET_CURSOR: "Set", Action.UNLOCK: "Removed", Action.PAUSE: "Paused", Action.RESUME: "Resumed",
+}  # fmt: skip
+
+
+def result_lines(
+    result: Result,
+    width: int,
+    height: int,
+    *,
+    since: Sequence[str] = (),
+    waiting: int | None = None,
+    zone: datetime.tzinfo | None = None,
+    scroll: int = 0,
+) -> list[Line]:
+    """A panel of at most ``height`` lines: how many items were done, skipped and failed, and the reasons and names of the last
+    two. ``since`` tells what happened to the messages since, of which an undo can move ``waiting``. ``scroll`` skips lines in
+    the middle."""
+    width = min(width, WIDEST)
+    inner = inner_width(width)
+    counts = {outcome: result.count(outcome) for outcome in Outcome}
+    head: Line = join(
+        f"done {counts[Outcome.DONE]:,} · skipped {counts[Outcome.SKIPPED]:,} · ",
+        Span(f"failed {counts[Outcome.FAILED]:,}", Style.BAD if counts[Outcome.FAILED] else Style.NORMAL),
+        f" · stopped, {result.untried:,} not attempted" if result.stopped or result.untried else "",
+    )
+    middle: list[Line | int] = []  # names are looked up and drawn when they are shown: there may be a million
+    for i, words in enumerate(since):
+        for j, part in enumerate(wrap(shown(words), max(1, inner - 12))):
+            middle.append(crop(join(Span("since then  " if i == j == 0 else " " * 12, Style.DIM), part), inner))
+    middle += _not_done(result, inner)
+    middle += note_lines(result.notes, inner)
+    foot: list[Line] = [BLANK]
+    keys: list[Span | str] = [Span("[Esc Close]", Style.KEY)]
+    if result.undo:
+        foot.append(plain(f"undo: {shown(shlex.join(result.undo))}", inner))
+        which = "" if waiting is None else f" (the {waiting:,} that wait{'s' if waiting == 1 else ''})"
+        keys += ["   ", Span("z", Style.KEY), f" undo{which}"]
+    keys += ["   ", Span("c", Style.KEY), " copy as text"]
+    foot.append(crop(join(*keys), inner))
+    room = max(1, height - 3 - len(foot))
+    scroll = max(0, min(scroll, len(middle) - room))
+    seen = [_name(result.items[one].id, inner) if isinstance(one, int) else one for one in middle[scroll : scroll + room]]
+    hidden = len(middle) - scroll - room
+    if hidden > 0:
+        seen[-1] = plain(f"… {hidden + 1:,} more lines", inner, Style.DIM)
+    many = "" if result.action in (Action.PAUSE, Action.RESUME) else f" {counts[Outcome.DONE]:,}"
+    title = f"{_DONE[result.action]}{many} · operation {shown(result.operation)}"
+    return panel_frame(title, when(result.finished_at, zone), [crop(head, inner), *seen, *foot], width)[:height]
+
+
+def _name(name: str, inner: int) -> Line:
+    return plain(f"   {clip_left(safe(name), max(4, inner - 3))}", inner)
+
+
+def _not_done(result: Result, inner: int) -> list[Line | int]:
+    """The skipped and failed items by place, grouped by reason; failures first."""
+    lines: list[Line | int] = []
+    for (outcome, reason), places in sorted(result.not_done.items(), key=lambda group: group[0][0] is not Outcome.FAILED):
+        start = f"{outcome.value} {len(places):,}: "
+        parts = wrap(f"{start}{shown(reason) or 'no reason given'}", inner, indent=3)
+        style = Style.BAD if outcome is Outcome.FAILED else Style.WARN
+        lines.append(crop(join(Span(start, style), parts[0].removeprefix(start)), inner))
+        lines += [plain(part, inner) for part in parts[1:]]
+        lines += places
+    return lines
+
+
+class ResultScreen(ScrollingScreen[bool]):
+    """Returns True where it is to be undone. ``since``: when the change began, epoch seconds; claims after it count. ``cursor``:
+    the cursor that it set."""
+
+    session: Session
+
+    def __init__(self, session: Session, result: Result, since: float, cursor: CursorSet | None = None) -> None:
+        super().__init__(session)
+        self.result = result
+        self.since = since
+        self.cursor = cursor
+        self.ids = () if cursor is not None else followed_ids(result)
+        self.tracked: MessagesTracked | None = None
+
+    def on_mount(self) -> None:
+        if self.ids:
+            self.session.snapshot_thread.follow(self.ids, self.since)
+        self.paint()
+
+    def on_unmount(self) -> None:
+        self.session.snapshot_thread.follow(())
+
+    def context(self) -> CommandContext:
+        why = "" if self.result.undo else "nothing can be undone"
+        return CommandContext(View.RESULT, snapshot=self.session.snapshot, rows=1, depth=1, undoable=why, tracked=len(self.ids))
+
+    def take(self, found: Found) -> None:
+        """Takes the places of the messages at a new look."""
+        if isinstance(found, MessagesTracked):
+            self.tracked = found
+            self.paint()
+        elif self.cursor is not None and isinstance(found, SnapshotTaken):
+            self.paint()
+
+    def paint(self) -> None:
+        if self.ready:
+            self.show_panel(self._lines(self.window_size[0], self.panel_height))
+
+    def _lines(self, width: int, height: int) -> list[Line]:
+        since = since_then(self.result, self.tracked, self.ids)
+        if self.cursor is not None:
+            since = cursor_since(self.result, self.cursor, self.session.snapshot)
+        left = waiting(self.result, self.tracked, self.ids)
+        return result_lines(self.result, width, height, since=since, waiting=left or None, scroll=self.scroll_at)
+
+    def do_undo_result(self) -> None:
+        self.dismiss(True)
+
+    def do_follow(self) -> None:
+        self.open_screen(FollowScreen(self.session, self.ids, self.since, keep=True, seen=self.tracked))
+
+    def do_copy_result(self) -> None:
+        lines = self._lines(200, len(self.result.items) + 50)
+        text = "\n".join(line_text(line).rstrip() for line in lines)
+        self.copy_text(text)
+        self.show_notice(f"copied: the result of {self.result.operation}, {self.result.count(Outcome.DONE):,} done")
+
+    @property
+    def texts(self) -> list[str]:
+        return [f"{escape(item.id)} {item.outcome} {item.reason}" for item in self.result.items]
+
+    @property
+    def length(self) -> int:
+        return len(self.result.items)

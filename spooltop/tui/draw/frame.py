@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from ..elements.spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, plain, shown, text_width, wrap
+from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, plain, shown, text_width, wrap
 
 
 class FramedPanel(Struct, frozen=True):

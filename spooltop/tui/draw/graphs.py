@@ -9,8 +9,7 @@ from spooltop.model import units
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Box
 
-from ..elements.glyphs import BARS, UNWATCHED
-from ..elements.spans import BLANK, Line, Span, Style, clip, crop, join, merge, pad, pad_left, safe, text_width
+from .spans import BARS, BLANK, UNWATCHED, Line, Span, Style, clip, crop, join, merge, pad, pad_left, safe, text_width
 
 _LABEL, _SCALE = 7, 7
 """Cells at the left of the columns: the name of the figure, and the values at its upper and its lower edge."""

@@ -14,7 +14,7 @@ from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Key
 
-from ..control_protocol import PAYLOAD_LIMIT, ControlProtocol
+from .control_protocol import PAYLOAD_LIMIT, ControlProtocol
 
 
 class Search(Struct, frozen=True):

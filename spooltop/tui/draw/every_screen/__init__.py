@@ -1,1 +1,0 @@
-"""Draws what is on every screen: the header with how fresh the figures are, notices, and the frame of a panel on top."""

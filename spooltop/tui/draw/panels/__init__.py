@@ -1,1 +1,0 @@
-"""Draws the panels of a large window: their frames, and what stands in them."""

@@ -1,0 +1,453 @@
+"""The list of operations, newest first, and the screen of one of them: its action, its messages, and what an undo would find now.
+An operation can be undone through a plan like any other change."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from functools import partial
+
+from textual.events import Key
+from textual.message import Message
+
+from spooltop.errors import SpooltopError
+from spooltop.model import units
+from spooltop.model.filters import query
+from spooltop.model.filters.query import operation_facts
+from spooltop.model.filters.selection import Selection
+from spooltop.model.operations.plan import Item, OperationRecord, Outcome, Plan, Refusal, Result
+from spooltop.model.operations.results import AuditTrail, said
+from spooltop.model.vocabulary import Action
+
+from ..commands import by_id
+from ..context import CommandContext, View
+from ..draw.frame import WIDEST, inner_width, panel_frame
+from ..draw.header import when
+from ..draw.spans import (
+    BLANK,
+    Line,
+    Span,
+    Style,
+    clip_left,
+    crop,
+    join,
+    line_text,
+    merge,
+    pad,
+    pad_left,
+    plain,
+    point_out,
+    safe,
+    select,
+    shown,
+    text_width,
+    wrap,
+)
+from ..session import Session
+from ..snapshot_thread import deliver
+from ..terminal.lifecycle import shell
+from .base import ChoosingScreen, LineEdit, TextScreen
+from .plan import PlanScreen
+
+_WITH_TIME = 100
+
+
+def operations_lines(
+    records: Sequence[OperationRecord],
+    width: int,
+    height: int,
+    *,
+    now: float,
+    chosen: int = 0,
+    older: bool = False,
+    zone: datetime.tzinfo | None = None,
+) -> list[Line]:
+    """A title and one line per operation, at most ``height`` lines, with the chosen one visible; the last lines say why it cannot
+    be undone. ``older``: there are older ones."""
+    if not records:
+        return [plain(" no operation has been done here", width)][:height]
+    chosen = max(0, min(chosen, len(records) - 1))
+    record = records[chosen]
+    words = f"{shown(record.operation)}: {line_text(_outcome(record))}"
+    outcome_lines = [plain(f" {part}", width) for part in wrap(words, max(1, width - 2))]
+    below = len(outcome_lines) + 1 if height >= len(outcome_lines) + 6 else 0  # in full, where it fits
+    head = [_head(records, width, older)] if height >= 8 else []
+    fits = max(1, height - 1 - below - len(head))
+    top = max(0, min(chosen - fits + 1, len(records) - fits))
+    at = f"{'at':<8}  " if width >= _WITH_TIME else ""
+    title = f"   {'ago':>5}  {at}{'action':<10} {'done':>11}  {'by':<8}  {'operation':<10}  "
+    lines = [*head, plain(f"{title}undo", width, Style.DIM)]
+    lines += [_record(records[i], width, now, zone, chosen=i == chosen) for i in range(top, min(len(records), top + fits))]
+    if below:
+        lines += [BLANK] * (height - below - len(lines) if len(records) > fits else 1)
+        lines += outcome_lines
+    return lines[:height]
+
+
+def _head(records: Sequence[OperationRecord], width: int, older: bool) -> Line:
+    name = Span(f" Operations {len(records):,}", Style.TITLE)
+    return crop(join(name, " · newest first", " · all: spooltop ops --all" if older else ""), width)
+
+
+def _record(record: OperationRecord, width: int, now: float, zone: datetime.tzinfo | None, *, chosen: bool) -> Line:
+    done = f"{record.done:,} of {record.count:,}" if record.done != record.count else f"{record.count:,}"
+    by = pad(safe(record.user), 8)
+    name = pad(shown(record.operation), 10)
+    at = f"{when(record.at, zone)}  " if width >= _WITH_TIME else ""
+    text = (
+        f"{'▌' if chosen else ' '}  {pad_left(units.age(max(0.0, now - record.at)), 5)}  "
+        f"{at}{pad(record.action.value, 10)} {pad_left(done, 11)}  {by}  {name}  "
+    )
+    line = crop(join(text, _outcome(record)), width)
+    if chosen:
+        line = select(line, width)
+    return line
+
+
+def _outcome(record: OperationRecord) -> Line:
+    """The failures of an operation, and whether it can be undone."""
+    parts: list[Span] = []
+    if record.open:
+        parts.append(Span("NOT FINISHED · ", Style.BAD))
+    if record.failed or record.skipped:
+        counts = ((record.skipped, "skipped"), (record.failed, "failed"))
+        parts.append(Span(f"{', '.join(f'{n:,} {word}' for n, word in counts if n)} · ", Style.WARN))
+    if record.undone_by is not None:
+        parts.append(Span(f"undone by {shown(record.undone_by)}"))
+    elif record.why_not_undo is not None:
+        parts.append(Span(f"no: {shown(record.why_not_undo)}"))
+    else:
+        parts.append(Span("can be undone"))
+    if record.words:
+        parts.append(Span(f" · {shown(record.words)}"))
+    return merge(parts)
+
+
+_LABEL = 9
+_BOX = 9
+
+
+def operation_lines(
+    record: OperationRecord,
+    plan: Plan | None,
+    why_not: str,
+    command: str,
+    width: int,
+    *,
+    now: float,
+    zone: datetime.tzinfo | None = None,
+    trail: AuditTrail | None = None,
+) -> list[Line]:
+    """A panel of as many lines as are needed. ``plan`` is the plan to undo it (None: being made, or ``why_not`` says why there is
+    none); ``command`` is the same as a shell command; ``trail`` holds the steps in the journal (None: not read yet)."""
+    width = min(width, WIDEST)
+    inner = inner_width(width)
+    body = _facts(record, why_not, inner, now, zone)
+    body.append(BLANK)
+    if plan is not None:
+        body += _messages(plan.items, plan.refused, inner)
+        body += [plain(part, inner) for note in plan.notes for part in wrap(shown(note), inner)]
+        if command:
+            body += [BLANK, *_labelled("undo", shown(command), inner)]
+    elif not why_not:
+        body.append(plain("looking up its messages…", inner, Style.DIM))
+    if trail is not None:
+        body += _audit(trail, inner, zone)
+    return panel_frame(f"Operation {shown(record.operation)}", "", body, width)
+
+
+def _facts(record: OperationRecord, why_not: str, inner: int, now: float, zone: datetime.tzinfo | None) -> list[Line]:
+    done = f"{record.done:,} of {record.count:,} done"
+    done += f" · skipped {record.skipped:,} · failed {record.failed:,}" if record.skipped or record.failed else ""
+    ago = units.age(max(0.0, now - record.at))
+    lines = _labelled("action", f"{record.action.value}{f': {shown(record.words)}' if record.words else ''}", inner)
+    lines += _labelled("when", f"{when(record.at, zone)}, {ago} ago, by {safe(record.user)}", inner)
+    lines += _labelled("outcome", done, inner)
+    if record.open:
+        lines += _labelled("", "NOT FINISHED: it was stopped or killed", inner, Style.BAD)
+    if why_not:
+        lines += _labelled("undo", f"no: {shown(why_not)}", inner)
+    return lines
+
+
+def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> list[Line]:
+    """The messages that an undo can move, then those that it cannot, by reason."""
+    lines = [plain(f"{len(items):,} can be undone" if items else "nothing can be undone now", inner, Style.STRONG)]
+    for item in items:
+        if item.words:
+            lines += [plain(f"  {part}", inner) for part in wrap(shown(item.words), max(1, inner - 2))]
+        else:
+            where = pad(item.row.box.value, _BOX)
+            lines.append(crop(join(f"  {where}{clip_left(safe(item.row.id), max(4, inner - 2 - _BOX))}"), inner))
+    reasons: dict[str, list[str]] = {}
+    for one in refused:
+        reasons.setdefault(one.reason, []).append(one.row.id)
+    for reason, ids in reasons.items():
+        head = f"{len(ids):,} not: "
+        parts = wrap(f"{head}{shown(reason)}", inner, indent=2)
+        lines.append(crop(join(Span(head, Style.WARN), parts[0].removeprefix(head)), inner))
+        lines += [plain(part, inner) for part in parts[1:]]
+        lines += [plain(f"  {clip_left(safe(id), max(4, inner - 2))}", inner, Style.DIM) for id in ids]
+    return lines
+
+
+def _audit(trail: AuditTrail, inner: int, zone: datetime.tzinfo | None) -> list[Line]:
+    """The steps in the journal, each with the items that were not done."""
+    head = "The journal" if trail.lines else "The journal has no line about it"
+    lines = [BLANK, plain(head, inner, Style.STRONG)]
+    for line in trail.lines:
+        text = f"{when(line.at, zone)} {line.event}: {said(line)}"
+        lines += [plain(part, inner, Style.NORMAL if line.trusted else Style.WARN) for part in wrap(shown(text), inner, indent=2)]
+        for one in line.results:
+            if one.outcome is not Outcome.DONE or one.reason:
+                words = f"{one.outcome.value}{f': {shown(one.reason)}' if one.reason else ''} "
+                lines.append(plain(f"  {words}{clip_left(safe(one.name), max(4, inner - 2 - text_width(words)))}", inner))
+    return [*lines, *(plain(part, inner, Style.WARN) for problem in trail.problems for part in wrap(shown(problem), inner))]
+
+
+def _labelled(label: str, text: str, inner: int, style: Style = Style.NORMAL) -> list[Line]:
+    parts = wrap(text, max(8, inner - _LABEL))
+    return [
+        crop(join(Span(f"{'' if i else label:<{_LABEL}}", Style.DIM), Span(part, style)), inner) for i, part in enumerate(parts)
+    ]
+
+
+NO_PLAN = "no plan is open; z opens the one that undoes this operation"
+"""The notice on a key that would confirm a plan."""
+
+
+def why_not_undo(record: OperationRecord) -> str:
+    """The reason why it cannot be undone, "" where it can."""
+    return record.why_not_undo or (f"it was undone by {record.undone_by}" if record.undone_by else "")
+
+
+class OperationScreen(TextScreen[bool]):
+    """Returns True where it is to be undone. Its messages are those of a plan to undo it; making that plan changes nothing."""
+
+    class UndoPlanned(Message):
+        """The plan to undo it, or why there is none."""
+
+        def __init__(self, plan: Plan | SpooltopError) -> None:
+            super().__init__()
+            self.plan = plan
+
+    class Audited(Message):
+        """The journal was read, or could not be."""
+
+        def __init__(self, trail: AuditTrail | SpooltopError) -> None:
+            super().__init__()
+            self.trail = trail
+
+    session: Session
+
+    def __init__(self, session: Session, record: OperationRecord) -> None:
+        super().__init__(session)
+        self.trail: AuditTrail | None = None
+        self.record = record
+        self.plan: Plan | None = None
+        self.failed = why_not_undo(record)
+
+    def on_mount(self) -> None:
+        audit = partial(self.session.control.audit, self.record.operation)
+        self.session.worker.submit(audit, lambda trail: deliver(self, self.Audited(trail)))
+        if not self.failed:
+            options = {"undoes": self.record.operation}
+            job = partial(self.session.control.plan, Action.UNDO, Selection(), options=options, stop=self.unwanted())
+            self.session.worker.submit(job, lambda plan: deliver(self, self.UndoPlanned(plan)))
+        self.paint()
+
+    def on_operation_screen_undo_planned(self, message: UndoPlanned) -> None:
+        if isinstance(message.plan, SpooltopError):
+            self.failed = str(message.plan)
+        else:
+            self.plan = message.plan
+        self.paint()
+
+    def on_operation_screen_audited(self, message: Audited) -> None:
+        trail = message.trail
+        self.trail = AuditTrail(problems=(str(trail),)) if isinstance(trail, SpooltopError) else trail
+        self.paint()
+
+    def context(self) -> CommandContext:
+        return CommandContext(View.OPERATION, snapshot=self.session.snapshot, rows=1, depth=1, undoable=self.failed)
+
+    @property
+    def undoing(self) -> str:
+        """The command that undoes it."""
+        return shell(self.plan.command) if self.plan is not None else ""
+
+    def text(self, width: int) -> list[Line]:
+        return operation_lines(
+            self.record, self.plan, self.failed, self.undoing, width, now=self.session.now(), zone=self.session.zone(),
+            trail=self.trail,
+        )  # fmt: skip
+
+    def ignores(self, event: Key) -> bool:
+        return self.refuse_confirming(event, NO_PLAN)
+
+    def do_undo(self) -> None:
+        self.dismiss(True)
+
+    def do_copy_operation(self) -> None:
+        text = self.undoing or self.record.operation
+        self.copy_text(text)
+        self.show_notice(f"copied: {text}")
+
+    def do_back(self) -> None:
+        self.dismiss(False)
+
+
+_MOST = 1000
+"""Operations in the list: a journal may hold very many."""
+
+
+class OperationsScreen(ChoosingScreen[None]):
+    class Listed(Message):
+        """The journal was read, or could not be."""
+
+        def __init__(self, records: list[OperationRecord] | SpooltopError) -> None:
+            super().__init__()
+            self.records = records
+
+    session: Session
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.records: list[OperationRecord] | None = None
+        self.older = False
+        self.failed = ""
+        self.filter = ""
+
+    def on_mount(self) -> None:
+        self.read()
+        self.paint()
+
+    def read(self) -> None:
+        job = partial(self.session.control.operations, self.unwanted(), most=_MOST + 1)
+        self.session.worker.submit(job, lambda records: deliver(self, self.Listed(records)))
+
+    def on_operations_screen_listed(self, message: Listed) -> None:
+        if isinstance(message.records, SpooltopError):
+            self.failed = str(message.records)
+        else:
+            first, self.records = self.records is None, message.records[:_MOST]
+            self.older = len(message.records) > _MOST
+            if first and self._follows_change:
+                self.do_undo()
+        self.paint()
+
+    @property
+    def _follows_change(self) -> bool:
+        """True where the newest operation is the last change made here, and nobody looks at another: it is to be undone."""
+        done = [result for result in self.session.state.results[-1:] if result.action is not Action.UNDO]
+        record = self.record
+        untouched = not (self.chosen or self.filter or self.finding or self.dismissed) and self.app.screen_stack[-1] is self
+        same = bool(done) and record is not None and done[0].operation == record.operation
+        return untouched and same and by_id("undo").why_not(self.context()) is None
+
+    @property
+    def record(self) -> OperationRecord | None:
+        found = self.found
+        return found[max(0, min(self.chosen, len(found) - 1))] if found else None
+
+    @property
+    def found(self) -> list[OperationRecord]:
+        """The operations that the filter matches."""
+        if not self.filter or self.records is None:
+            return self.records or []
+        wanted, now = query.parse(self.filter, lenient=True), self.session.now()
+        return [record for record in self.records if wanted.holds(operation_facts(record, now))]
+
+    def context(self) -> CommandContext:
+        record = self.record
+        why = why_not_undo(record) if record is not None else ""
+        return CommandContext(
+            View.OPERATIONS, snapshot=self.session.snapshot, rows=len(self.found), depth=1, undoable=why, filter=self.filter,
+            reading=self.records is None and not self.failed,
+        )  # fmt: skip
+
+    def paint(self) -> None:
+        if not self.ready:
+            return
+        width = self.window_size[0]
+        lines: list[Line]
+        if self.failed:
+            lines = [plain(f" {shown(self.failed)}", width, Style.BAD)]
+        elif self.records is None:
+            lines = [plain(" reading the journal…", width)]
+        else:
+            self.clamp()
+            found = self.found
+            lines = operations_lines(
+                found, width, self.panel_height, now=self.session.now(), chosen=self.chosen, older=self.older
+            )
+            if self.filter:
+                lines = self._filtered(lines, bool(found), width)
+        self.show_panel(lines)
+
+    def _filtered(self, lines: list[Line], any_found: bool, width: int) -> list[Line]:
+        if not any_found:
+            return [plain(f" no operation matches {shown(self.filter)}; Esc clears the filter", width)]
+        texts = query.parse(self.filter, lenient=True).texts
+        head = join(lines[0], Span(" match "), Span(shown(self.filter), Style.KEY))
+        return [crop(head, width), *(point_out(line, texts) for line in lines[1:])]
+
+    def ignores(self, event: Key) -> bool:
+        return self.refuse_confirming(event, NO_PLAN)
+
+    # The filter, typed in the line of the keys
+
+    def do_filter(self) -> None:
+        self.finding = LineEdit(self.filter)
+        self.pasted()
+
+    def pasted(self) -> None:
+        if self.finding is None:
+            super().pasted()
+            return
+        found = query.parse(self.finding.text, lenient=True)
+        self.filter = str(found)
+        hint = found.hint or f"{len(self.found):,} match · Enter keeps · Esc clears"
+        self.show_notice(f"/{self.finding.text}_   {hint}")
+
+    def typed(self, event: Key) -> bool:
+        if self.finding is not None and event.key == "escape":
+            self.filter = ""
+        elif self.finding is not None and event.key == "enter":
+            self.finding = None
+            self.paint()
+            return True
+        return super().typed(event)
+
+    def do_back(self) -> None:
+        if not self.filter:
+            super().do_back()
+            return
+        self.filter = ""
+        self.paint()
+
+    def do_open_operation(self) -> None:
+        if self.record is not None:
+            self.open_screen(OperationScreen(self.session, self.record), self._left)
+
+    def _left(self, undo: bool | None) -> None:
+        if undo:
+            self.do_undo()
+
+    def do_copy_operation(self) -> None:
+        if self.record is not None:
+            self.copy_text(self.record.operation)
+            self.show_notice(f"copied: {self.record.operation}")
+
+    def do_undo(self) -> None:
+        record = self.record
+        if record is not None:
+            self.open_screen(PlanScreen(self.session, Action.UNDO, Selection(), {"undoes": record.operation}), self._undone)
+
+    def _undone(self, result: Result | None) -> None:
+        if result is not None:
+            self.read()
+
+    @property
+    def texts(self) -> list[str]:
+        return [f"{record.operation} {record.action} {record.user} {record.words}" for record in self.found]

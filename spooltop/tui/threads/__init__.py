@@ -1,1 +1,0 @@
-"""The two threads of the dashboard, one for snapshots and one for changes, and the messages that they send."""

@@ -1,1 +1,0 @@
-"""Follows messages and operations after a change."""

@@ -1,0 +1,577 @@
+"""Widgets that paint drawn lines, and only what differs. They take no decision and read no file: values in, messages out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from rich.segment import Segment
+from rich.style import Style as RichStyle
+from textual.events import Click, MouseScrollDown, MouseScrollUp, Resize
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from spooltop.tui.draw.spans import UNICODE, Glyphs
+
+from .draw.spans import Line, Style, changed_rows, changed_until, line_text, plain, text_width
+
+# Only the foreground is set, and most text keeps the terminal's own colour: yellow text alone is hard to read on white.
+COLOURED: Mapping[Style, RichStyle] = {
+    Style.NORMAL: RichStyle(),
+    Style.DIM: RichStyle(dim=True),
+    Style.STRONG: RichStyle(bold=True),
+    Style.BAD: RichStyle(color="red", bold=True),
+    Style.WARN: RichStyle(color="yellow", bold=True),
+    Style.GOOD: RichStyle(color="green"),
+    Style.TITLE: RichStyle(bold=True),
+    Style.KEY: RichStyle(bold=True),
+    Style.RULE: RichStyle(dim=True),
+    Style.BAR: RichStyle(color="cyan", dim=True),
+    Style.SELECTED: RichStyle(reverse=True),
+    Style.SELECTED_BAD: RichStyle(color="red", bold=True, reverse=True),
+    Style.SELECTED_WARN: RichStyle(color="yellow", bold=True, reverse=True),
+    Style.SELECTED_GOOD: RichStyle(color="green", reverse=True),
+    Style.SELECTED_STRONG: RichStyle(bold=True, reverse=True),
+    Style.SELECTED_KEY: RichStyle(bold=True, reverse=True),
+    Style.MARKED: RichStyle(bold=True),
+    Style.MATCH: RichStyle(bold=True, underline=True),
+    Style.SELECTED_MATCH: RichStyle(bold=True, underline=True, reverse=True),
+}
+
+UNCOLOURED: Mapping[Style, RichStyle] = {meaning: style.without_color for meaning, style in COLOURED.items()}
+
+
+def line_strip(line: Line, width: int, base: RichStyle, styles: Mapping[Style, RichStyle] = COLOURED) -> Strip:
+    """A row of the screen, exactly ``width`` cells. Segments are never parsed as markup."""
+    strip = Strip([Segment(span.text, base + styles[span.style]) for span in line])
+    return strip.adjust_cell_length(width, base)
+
+
+CHOSEN = "▌"
+"""The first character of the chosen line."""
+
+
+def _indent(text: str) -> int:
+    return len(text[1:]) - len(text[1:].lstrip())
+
+
+class LinesView(Widget):
+    """Shows lines as they are handed in. Has no border and no padding: its regions are its rows.
+
+    ``draw(width, height)``, where given, makes the lines anew on ``redraw()`` and on every change of size.
+    """
+
+    DEFAULT_CSS = """
+    LinesView { height: 1fr; }
+    """
+
+    def __init__(
+        self,
+        draw: Callable[[int, int], Sequence[Line]] | None = None,
+        *,
+        glyphs: Glyphs = UNICODE,
+        colour: bool = True,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.draw = draw
+        self.glyphs = glyphs
+        self._styles_of = COLOURED if colour else UNCOLOURED
+        self._lines: tuple[Line, ...] = ()
+
+    def on_unmount(self) -> None:
+        # Textual's StylesCache.get_inner_outer is an lru_cache of 1,024 that holds the caches of removed widgets: they may
+        # stay, but not with a screenful of strips each (60 MB in time).
+        self.refresh()
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines that are shown, before glyphs are replaced."""
+        return self._lines
+
+    @property
+    def text(self) -> str:
+        """The text that is shown, line by line."""
+        return "\n".join(line_text(line) for line in self._lines)
+
+    def key_at(self, x: int, y: int) -> str:
+        """The key whose name, or the label after it, is at this cell; "" where there is none."""
+        line = self._lines[y] if 0 <= y < len(self._lines) else ()
+        key, edge = "", 0
+        for span in line:
+            if edge > x:
+                break
+            if span.style in (Style.KEY, Style.SELECTED_KEY) and (words := span.text.strip(" [").split(" ")):
+                key = words[0]
+            elif span.style is Style.RULE:
+                key = ""  # the border of a panel
+            elif " · " in span.text and x >= edge + text_width(span.text.rpartition(" · ")[0]) + 1:
+                key = ""
+            edge += text_width(span.text)
+        return key if x < edge else ""
+
+    def steps_to(self, y: int, *, x: int = 0, apart: bool = False) -> int | None:
+        """The distance in rows from the chosen row to the one on line ``y``, in the panel at cell ``x``. A row may have further
+        lines, which are indented.
+        ``apart``: empty lines separate rows, and do not only follow the last. None where no row is chosen, or line ``y`` has
+        no row of the same list."""
+        texts = [self._text_at(line, x) for line in self._lines]
+        sign = self.glyphs.text(CHOSEN)
+        chosen = next((at for at, text in enumerate(texts) if text.startswith(sign)), None)
+        if chosen is None or not 0 <= y < len(texts):
+            return None
+        if (not apart or self._framed(self._lines[y])) and not all(map(str.strip, texts[min(chosen, y) : max(chosen, y) + 1])):
+            return None
+        rows = [at for at, text in enumerate(texts) if text.strip() and _indent(text) == _indent(texts[chosen])]
+        clicked = max((at for at in rows if at <= y), default=None)
+        return None if clicked is None else rows.index(clicked) - rows.index(chosen)
+
+    def _framed(self, line: Line) -> bool:
+        """True for a line of panels: it begins with a border."""
+        return bool(line) and line[0].style is Style.RULE and line[0].text[:1] in self.glyphs.text("│├┌└")
+
+    def _text_at(self, line: Line, x: int) -> str:
+        """The text of the panel at cell ``x``; all of the line where it has no borders, "" where it is one itself."""
+        if not self._framed(line):
+            return line_text(line)
+        border = self.glyphs.text("│")
+        text, edge = "", 0
+        for span in line:
+            if span.style is Style.RULE and span.text != border:
+                return ""
+            if span.style is Style.RULE:
+                if edge > x:
+                    break
+                text = ""
+            else:
+                text += span.text
+            edge += text_width(span.text)
+        return text
+
+    def show(self, lines: Sequence[Line]) -> int:
+        """Shows these lines instead; returns the number of rows that are painted again."""
+        new = tuple(self.glyphs.line(line) for line in lines)
+        rows = changed_rows(self._lines, new, self.size.height)
+        taller = len(new) != len(self._lines) and self.styles.height is not None and self.styles.height.is_auto
+        self._lines = new
+        if not self.size.area:
+            self.refresh()  # it is hidden: what it drew before must not be on the screen when it is shown again
+        elif rows:
+            self.refresh(*(Region(0, y, min(edge, self.size.width), 1) for y, edge in rows))
+        if taller:
+            self.refresh(layout=True)
+        return len(rows)
+
+    def redraw(self) -> int:
+        """Draws again at the present size; returns the number of rows that are painted again."""
+        if self.draw is None:
+            return 0
+        width, height = self.size
+        return self.show(self.draw(width, height) if width and height else ())
+
+    def on_resize(self, event: Resize) -> None:
+        self.redraw()
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return len(self._lines)
+
+    def render_line(self, y: int) -> Strip:
+        line = self._lines[y] if y < len(self._lines) else ()
+        return line_strip(line, self.size.width, self.rich_style, self._styles_of)
+
+
+T = TypeVar("T")
+
+
+class Window(Generic[T]):
+    """Rows of a listing that is kept elsewhere. ``height`` is the number of rows of a page.
+
+    The cursor is on a key, not on a row number: when rows come or go above it, it stays on its row and on its line of the page.
+    It moves inside the page; at an edge the page is flipped.
+    """
+
+    def __init__(self, key_of: Callable[[T], Hashable]) -> None:
+        self.key_of = key_of
+        self.length = 0
+        self.generation = -1
+        self.height = 1
+        self.top = 0
+        self.cursor = 0
+        self.key: Hashable = None
+        self.items: list[T] = []
+        self._start = 0
+        self._held = -1
+        self._asked: tuple[int, int, int] | None = None
+
+    def item(self, index: int) -> T | None:
+        """The row at ``index``, None where it is not held."""
+        at = index - self._start
+        return self.items[at] if 0 <= at < len(self.items) and index < self.length else None
+
+    def wanted(self) -> tuple[int, int]:
+        """The rows that should be held: the page and one on either side."""
+        return max(0, self.top - self.height), min(self.length, self.top + 2 * self.height)
+
+    def ask(self) -> tuple[int, int, int] | None:
+        """(generation, start, stop) of the rows to ask for: where rows of the page are missing and were not asked for, the page
+        and its neighbours; else None."""
+        shown = range(self.top, min(self.length, self.top + self.height))
+        missing = self._held != self.generation or (shown and None in (self.item(shown[0]), self.item(shown[-1])))
+        want = (self.generation, *self.wanted())
+        if not shown or not missing or want == self._asked:
+            return None
+        self._asked = want
+        return want
+
+    def set_list(
+        self, length: int, generation: int, *, cursor: int | None, anchor: Hashable, start: int, items: Sequence[T]
+    ) -> None:
+        """Replaces the listing, as ``VirtualList.set_list`` says."""
+        line = self.cursor - self.top
+        index = self._found(start, items)
+        if index is None and cursor is not None and anchor in (None, self.key):
+            index = cursor
+        if index is None:
+            index = self.cursor
+            self.key = None
+        self.length = length
+        self.generation = generation
+        self._asked = None
+        shift = index - self.cursor
+        self.cursor = max(0, min(index, length - 1))
+        self.place(self.cursor - line)
+        if items or not length:
+            self._hold(start, items)
+        else:
+            self._start += shift  # the old rows are shown until the new ones are read, so that the screen does not flicker
+
+    def set_rows(self, start: int, items: Sequence[T]) -> None:
+        """Sets rows of this listing from ``start`` on."""
+        self._asked = None
+        index = self._found(start, items)
+        if index is not None and index != self.cursor:
+            line = self.cursor - self.top
+            self.cursor = index
+            self.place(index - line)
+        self._hold(start, items)
+
+    def go_to(self, index: int) -> None:
+        """Moves the cursor to a row, and flips the page where the row is not on it."""
+        index = max(0, min(index, self.length - 1))
+        if index < self.top:
+            self.place(index - self.height + 1)
+        elif index >= self.top + self.height:
+            self.place(index)
+        self.cursor = index
+        item = self.item(index)
+        self.key = None if item is None else self.key_of(item)
+
+    def page(self, pages: int) -> None:
+        """Moves whole pages, with the cursor on the same line of the page."""
+        line = self.cursor - self.top
+        index = max(0, min(self.cursor + pages * self.height, self.length - 1))
+        self.place(index - line)
+        self.go_to(index)
+
+    def resize(self, height: int) -> None:
+        """Changes the number of rows per page; the cursor stays on the page."""
+        self.height = max(1, height)
+        if not self.top <= self.cursor < self.top + self.height:
+            self.place(self.cursor - self.height + 1)
+        self.place(self.top)
+
+    def place(self, top: int) -> None:
+        """Makes a row the first of the page, as far as the list allows."""
+        self.top = max(0, min(top, self.length - self.height))
+
+    def _hold(self, start: int, items: Sequence[T]) -> None:
+        self._start, self.items, self._held = start, list(items), self.generation
+        item = self.item(self.cursor)
+        if item is not None:
+            self.key = self.key_of(item)
+
+    def _found(self, start: int, items: Sequence[T]) -> int | None:
+        if self.key is None:
+            return None
+        return next((start + i for i, item in enumerate(items) if self.key_of(item) == self.key), None)
+
+
+WHEEL = 3
+"""Lines per step of the wheel."""
+
+
+class _ListMessage(Message):
+    """A message of the list ``control``."""
+
+    def __init__(self, control: VirtualList[Any]) -> None:
+        super().__init__()
+        self._list = control
+
+    @property
+    def control(self) -> VirtualList[Any]:
+        return self._list
+
+
+class _RowMessage(_ListMessage):
+    """A message about row ``index`` with its ``key``."""
+
+    def __init__(self, control: VirtualList[Any], index: int, key: Hashable) -> None:
+        super().__init__(control)
+        self.index = index
+        self.key = key
+
+
+class VirtualList(Widget, Generic[T], can_focus=True):
+    """Draws the rows of a listing that is kept elsewhere, with ``draw(item, width, selected, marked)``.
+
+    The cursor is on a key, not on a row number: when rows come or go above it, it stays on its row and on its line of the screen.
+    It moves inside the page; at an edge the page is flipped, because each scrolled line costs bytes.
+    Rows that are not read yet show ``…``. Has no border and no padding.
+    """
+
+    DEFAULT_CSS = """
+    VirtualList { height: 1fr; }
+    """
+
+    class RowsWanted(_ListMessage):
+        """Asks for the rows from ``start`` to before ``end`` of ``generation``; the answer is ``set_rows``."""
+
+        def __init__(self, control: VirtualList[Any], generation: int, start: int, end: int) -> None:
+            super().__init__(control)
+            self.generation = generation
+            self.start = start
+            self.end = end
+
+    class CursorMoved(_RowMessage):
+        """The cursor is on another row; ``key`` None where that row has not been read yet or the list is empty."""
+
+    class Resized(Message):
+        """The size changed: column titles next to the list must be drawn again."""
+
+    class Activated(_RowMessage):
+        """The row under the cursor is to be opened."""
+
+    def __init__(
+        self,
+        draw: Callable[[T, int, bool, bool], Line],
+        key: Callable[[T], Hashable],
+        *,
+        glyphs: Glyphs = UNICODE,
+        colour: bool = True,
+        empty: Line = (),
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.draw = draw
+        self.glyphs = glyphs
+        self.empty = empty
+        self._styles_of = COLOURED if colour else UNCOLOURED
+        self._window: Window[T] = Window(key)
+        self._marks: Collection[Hashable] = frozenset()
+        self._reported: tuple[int, Hashable] = (0, None)
+        self._painted: dict[int, Line] = {}
+        self._before: tuple[int, int, Hashable, int] | None = None
+        """The cursor, the top of the page, the key and the generation before an incomplete list was shown."""
+        self._put: tuple[int, Hashable] = (0, None)
+        self._moved = False
+
+    # State
+
+    def __len__(self) -> int:
+        return self._window.length
+
+    def __bool__(self) -> bool:
+        return True  # an empty list is still a widget
+
+    @property
+    def generation(self) -> int:
+        return self._window.generation
+
+    @property
+    def top(self) -> int:
+        """The index of the first row on the screen."""
+        return self._window.top
+
+    @property
+    def held(self) -> Sequence[T]:
+        """The rows that it holds now."""
+        return self._window.items
+
+    @property
+    def cursor_index(self) -> int:
+        return self._window.cursor
+
+    @property
+    def cursor_key(self) -> Hashable:
+        """The key that the cursor is on, None where its row has not been read or there is none."""
+        return self._window.key
+
+    @property
+    def cursor_item(self) -> T | None:
+        return self._window.item(self._window.cursor)
+
+    @property
+    def marks(self) -> Collection[Hashable]:
+        return self._marks
+
+    # Setting rows
+
+    def set_list(
+        self,
+        length: int,
+        generation: int,
+        *,
+        cursor: int | None = None,
+        anchor: Hashable = None,
+        start: int = 0,
+        items: Sequence[T] = (),
+    ) -> None:
+        """Replaces the listing. ``items`` are its rows from ``start`` on, as far as read.
+
+        ``cursor`` is the place of ``anchor`` in it, None if it is gone; ``anchor`` is the ``cursor_key`` that was searched for
+        (None: the present one). If the row is gone, the cursor moves to the row that took its place. ``generation`` -1: there is
+        no list yet, and the next complete one begins at its ``cursor``, whatever was shown before it was complete.
+        """
+        self._come_back()
+        self._moved = False
+        first = self._window.generation < 0
+        self._window.set_list(length, generation, cursor=cursor, anchor=anchor, start=start, items=items)
+        if first and cursor is not None:
+            self._window.go_to(cursor)
+        self._settle()
+
+    def set_passing(self, length: int, generation: int, *, cursor: int, items: Sequence[T]) -> None:
+        """Shows the first rows of an incomplete listing, between which others may come. The cursor is at ``cursor``, which posts
+        no message, and returns to its former place once the list is complete, unless it was moved."""
+        window = self._window
+        self._come_back()
+        if self._moved:
+            window.set_list(length, generation, cursor=None, anchor=None, start=0, items=items)
+        else:
+            self._before = (window.cursor, window.top, window.key, window.generation)
+            window.key = None
+            window.set_list(length, generation, cursor=cursor, anchor=None, start=0, items=items)
+            self._reported = self._put = (window.cursor, window.key)
+        self._settle()
+
+    def _come_back(self) -> None:
+        """Returns the cursor from the place that ``set_passing`` gave it, unless it was moved from there."""
+        window, before, self._before = self._window, self._before, None
+        if before is None:
+            return
+        self._moved = (window.cursor, window.key) != self._put
+        if not self._moved:
+            window.cursor, window.top, window.key, window.generation = before
+            self._reported = (window.cursor, window.key)
+
+    def set_rows(self, start: int, items: Sequence[T], generation: int) -> None:
+        """Sets the rows from ``start`` on. Rows of another generation are ignored."""
+        if generation == self._window.generation:
+            self._window.set_rows(start, items)
+            self._settle()
+
+    def set_marks(self, marks: Collection[Hashable]) -> None:
+        """Sets the marked keys. The collection is not copied, so a million marks cost nothing."""
+        self._marks = marks
+        self.tick()
+
+    # Moving
+
+    def move_by(self, rows: int) -> None:
+        self.go_to(self._window.cursor + rows)
+
+    def page(self, pages: int) -> None:
+        """Moves whole pages, with the cursor on the same line of the screen."""
+        self._window.page(pages)
+        self._settle()
+
+    def home(self) -> None:
+        self.go_to(0)
+
+    def end(self) -> None:
+        self.go_to(self._window.length - 1)
+
+    def go_to(self, index: int) -> None:
+        """Moves the cursor to a row, and flips the page where the row is not on it."""
+        window = self._window
+        top, left = window.top, window.cursor
+        window.go_to(index)
+        self._settle(None if window.top != top else (left - top, window.cursor - top))
+
+    def activate(self) -> None:
+        if self._window.length:
+            self.post_message(self.Activated(self, self._window.cursor, self._window.key))
+
+    # Painting
+
+    def tick(self, rows: Iterable[int] | None = None) -> int:
+        """Draws the page again (or these rows of it) and repaints the rows that differ, each up to its last change; returns their
+        number."""
+        width, height = self.size
+        if not height:
+            self.refresh()  # it is hidden: what it drew before must not be on the screen when it is shown again
+            return 0
+        regions = []
+        for y in range(height) if rows is None else [y for y in rows if 0 <= y < height]:
+            # an unknown row may show anything: an empty line covers all of it
+            edge = changed_until(self._painted[y], self._line(y)) if y in self._painted else width
+            if edge:
+                regions.append(Region(0, y, min(edge, width), 1))
+        if regions:
+            self.refresh(*regions)
+        return len(regions)
+
+    def render_line(self, y: int) -> Strip:
+        line = self._painted[y] = self._line(y)
+        return line_strip(line, self.size.width, self.rich_style, self._styles_of)
+
+    def on_resize(self, event: Resize) -> None:
+        self._painted.clear()
+        self._window.resize(self.size.height)
+        self._settle()
+        self.post_message(self.Resized())
+
+    def on_click(self, event: Click) -> None:
+        event.stop()
+        index = self._window.top + event.y
+        if event.button != 1 or index >= self._window.length:
+            return
+        if index == self._window.cursor:
+            self.activate()
+        else:
+            self.go_to(index)
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        event.stop()
+        self.move_by(WHEEL)
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        event.stop()
+        self.move_by(-WHEEL)
+
+    def _line(self, y: int) -> Line:
+        window = self._window
+        index = window.top + y
+        width = self.size.width
+        if index >= window.length:
+            return self.glyphs.line(self.empty) if y == 0 and not window.length else ()
+        selected = index == window.cursor
+        item = window.item(index)
+        if item is None:
+            return self.glyphs.line(plain("  …".ljust(width), width, Style.SELECTED if selected else Style.DIM))
+        return self.glyphs.line(self.draw(item, width, selected, window.key_of(item) in self._marks))
+
+    def _settle(self, rows: Iterable[int] | None = None) -> None:
+        """Called after any change (in these rows of the page only): posts a message where the cursor moved, asks for missing
+        rows, and paints what differs."""
+        window = self._window
+        if (window.cursor, window.key) != self._reported:
+            self._reported = (window.cursor, window.key)
+            self.post_message(self.CursorMoved(self, window.cursor, window.key))
+        if (want := window.ask()) is not None:
+            self.post_message(self.RowsWanted(self, *want))
+        self.tick(rows)
