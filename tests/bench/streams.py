@@ -26,8 +26,8 @@ import spooltop
 from spooltop.backends.redis.address import StreamAddress
 from spooltop.backends.redis.client import RedisClient
 from spooltop.backends.redis.stream_names import StreamNames
+from spooltop.backends.redis.streams.look import PidJudge
 from spooltop.backends.redis.streams.reader import StreamReader
-from spooltop.backends.redis.streams.verdicts import PidJudge
 from spooltop.backends.surroundings import LocalClient
 from spooltop.control import Control, open_control
 from spooltop.model.filters.selection import Selection

@@ -76,9 +76,9 @@ class RedisBackend:
     def open(self, target: Target, settings: OpenSettings) -> OpenedTarget:
         from socket import gethostname
 
+        from .streams.look import PidJudge
         from .streams.reader import StreamReader
         from .streams.server import resolved
-        from .streams.verdicts import PidJudge
 
         login = Login.from_settings(settings.words)
         address = resolved(cast("StreamAddress", target.where), login)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from spooltop.model.queue import QueueIdentity
 from spooltop.model.text import json_object
 from spooltop.model.units import age
+from spooltop.model.vocabulary import Box
 
 HANDED_BACK = "~spooltop"
 """Consumer of each group that is no program: it holds what was handed back, which may be claimed at once."""
@@ -51,6 +52,10 @@ class StreamNames(Struct, frozen=True):
     def held(self) -> str:
         """Stream of the messages that an operator holds."""
         return f"{self.prefix}:spooltop:held:{self.group}"
+
+    def of_box(self, box: Box) -> str:
+        """Name of the stream in which the messages of a box lie."""
+        return {Box.REJECTED: self.rejected, Box.HELD: self.held, Box.TRASH: self.trash}.get(box, self.stream)
 
     @property
     def audit(self) -> str:

@@ -19,8 +19,7 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Key
 
 from .address import endpoint, parse_url, without_secrets
-from .client import RedisClient, Reply, bytes_of, list_of, number_of, text_of
-from .trouble import ErrorReply, Nonsense, reply_text, trouble_of
+from .client import ErrorReply, Nonsense, RedisClient, Reply, bytes_of, list_of, number_of, reply_text, text_of, trouble_of
 
 _UNKNOWN = "Redis records no process: its holder cannot be checked"
 _LEAST = 1.0

@@ -13,9 +13,20 @@ from spooltop.model.backend import Capabilities
 from spooltop.model.operations.plan import Outcome
 from spooltop.model.vocabulary import Action, Box
 
-from ..client import Endpoint, RedisClient, Reply, list_of, text_of
+from ..client import (
+    Endpoint,
+    ErrorReply,
+    Kind,
+    Nonsense,
+    RedisClient,
+    Reply,
+    error_of,
+    list_of,
+    text_of,
+    trouble_of,
+    trouble_of_reply,
+)
 from ..stream_names import StreamNames
-from ..trouble import ErrorReply, Kind, Nonsense, error_of, trouble_of, trouble_of_reply
 from . import scripts
 from .changes import BatchIntent, Changed, StreamChange
 

@@ -32,9 +32,8 @@ from ...journal.item_operator import EndedStep, ItemOperator, may_have_changed, 
 from ...journal.log_store import STATE_DIR, LogFiles, LogStore, StateLogs
 from ..client import Endpoint
 from ..stream_names import StreamNames
-from ..streams.look import Looker
+from ..streams.look import JudgedMember, Looker, PidJudge, judged_consumers
 from ..streams.server import ServerTrouble, StreamServer
-from ..streams.verdicts import JudgedMember, PidJudge, judged_consumers
 from .changes import (
     BATCHES,
     LEAVES,
@@ -48,8 +47,20 @@ from .changes import (
     inverse,
 )
 from .connection import OperatorConnection, StepSender, can_change, check_master
-from .planning import GroupChooser, chosen_way, inject_plan, pause_item, pause_plan, put_changes, resume_plan, set_item, set_plan
-from .rows import GroupRows, Judge, groups_of
+from .planning import (
+    GroupChooser,
+    GroupRows,
+    Judge,
+    chosen_way,
+    groups_of,
+    inject_plan,
+    pause_item,
+    pause_plan,
+    put_changes,
+    resume_plan,
+    set_item,
+    set_plan,
+)
 
 
 class Reversal(Struct, frozen=True):

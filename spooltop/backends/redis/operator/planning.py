@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -22,13 +22,13 @@ from spooltop.model.text import escape, escape_text, fill, json_object
 from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Verdict
 
-from ..client import list_of, number_of, text_of
-from ..stream_names import StreamNames
-from ..streams.server import SKIP
-from ..trouble import ErrorReply
+from ..client import ErrorReply, Reply, fields_of, list_of, number_of, text_of
+from ..stream_names import HANDED_BACK, LATER, StreamNames
+from ..streams.listing import aside_row, claim_row, claims_of, heads_of, waiting_row
+from ..streams.look import JudgedMember
+from ..streams.server import CLAIMS, HEADS, ID, SKIP, id_order
 from .changes import LEAVES, StreamChange, StreamVerb, change_of
-from .connection import SOURCES, OperatorConnection
-from .rows import HANDED_BACK, WAITING, GroupRows, PinnedRow, groups_of
+from .connection import SOURCES, OperatorConnection, Word
 from .scripts import HANDED
 
 # Ways to put a message back to work, and which of them the consumers of a group allow.
@@ -123,7 +123,7 @@ def _autoclaim_was_seen(server: OperatorConnection) -> bool | None:
 _MOST_BYTES = 16 << 20
 _SHOWN = 60
 _COUNTED = 10_000
-_PAGE = 200
+_STEP = 200
 _ID = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?\Z")
 _LAST = """
 local found = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
@@ -265,13 +265,114 @@ def _counted(server: OperatorConnection, names: StreamNames, after: str, up_to: 
     """Counts the entries between two ids, up to a bound, and says whether these are all."""
     count = 0
     while count < _COUNTED:
-        page = list_of(server.run("look", SKIP, [names.stream], [f"({after}", up_to, _PAGE]))
+        words = ("XRANGE", names.stream, f"({after}", up_to, "COUNT", _STEP)
+        page = list_of(server.run("look", SKIP, [names.stream], words))
         found = number_of(page[0])
         count += found
-        if found < _PAGE:
+        if found < _STEP:
             return count, True
         after = text_of(page[1])
     return count, False
+
+
+# Messages of a group as rows, found in pages that the server answers fast.
+
+_PAGE = 500
+_HEADS = 100
+"""Entries whose contents the server reads in one step."""
+_TOGETHER = 25
+"""Messages that are asked for by their ids at once: each is a script of its own, and nobody else is answered meanwhile."""
+
+
+Judge = Callable[[], Mapping[str, JudgedMember]]
+"""Judges the consumers of the group, by their names."""
+
+
+class PinnedRow(NamedTuple):
+    """A row, and what pins it: the ``id`` in the stream of its box, and of a claim its consumer, the number of its deliveries and
+    when it was delivered, in milliseconds of the server's clock. ``origin`` is the box that a message in the trash came from,
+    ``why`` the reason that its consumer gave."""
+
+    row: Row
+    id: str
+    consumer: str = ""
+    tries: int = 0
+    delivered: int = 0
+    origin: str = ""
+    why: str = ""
+
+
+class GroupRows:
+    """Messages of the group ``names.group``. ``judge`` judges its consumers."""
+
+    def __init__(self, server: OperatorConnection, names: StreamNames, judge: Judge) -> None:
+        self._server = server
+        self._names = names
+        self._judge = judge
+        self.ending: dict[str, str] = {}
+        """Consumers that were met and are dead once their leases end, with the evidence."""
+
+    def of(self, box: Box, *, heads: bool = True, ids: Sequence[str] | None = None) -> Iterator[PinnedRow]:
+        """Yields the messages of ``box``, the oldest first; those with ``ids`` in its stream, where these are given: a few of
+        many are found without a search. ``heads`` False: without size and source of claims, which the server finds slowly."""
+        wanted = None if ids is None else sorted((id for id in ids if ID.match(id)), key=id_order)
+        if box in (Box.CUR, Box.NEW):
+            yield from self._claims(wanted, heads=heads, back=box is Box.NEW)
+        begin = "-"
+        if box is Box.NEW:
+            last = groups_of(self._server, self._names)[self._names.group]
+            wanted = None if wanted is None else [id for id in wanted if id_order(id) > id_order(last)]
+            begin = f"({last}"
+        if box is not Box.CUR:
+            key = self._names.of_box(box)
+            for page in self._pages(HEADS, lambda *span: ("XRANGE", key, *span[:2], "COUNT", span[2]), begin, _HEADS, wanted):
+                for one in heads_of(page):
+                    row = waiting_row(one) if box is Box.NEW else aside_row(box, one)
+                    origin, why = one.notes.get("~from", ""), one.notes.get("~why", "")
+                    yield PinnedRow(row, one.id, tries=row.attempt or 0, origin=origin, why=why)
+
+    def _claims(self, ids: Sequence[str] | None, *, heads: bool, back: bool) -> Iterator[PinnedRow]:
+        """Yields the claims of programs, or those that were handed ``back``."""
+        judged: dict[str, JudgedMember] = {}
+        words = ("heads" if heads else "", "XPENDING", self._names.stream, self._names.group)
+        for page in self._pages(CLAIMS, lambda *span: (*words, *span), "-", _HEADS if heads else _PAGE, ids):
+            wanted = [one for one in claims_of(page) if (one.consumer in (HANDED_BACK, LATER)) is back]
+            unknown = {one.consumer for one in wanted} - judged.keys()
+            if unknown and not back:
+                known = self._judge()
+                judged |= {name: known[name] for name in unknown if name in known}
+                self.ending |= {name: one.evidence for name, one in judged.items() if one.ends}
+            for one in wanted:
+                row = waiting_row(one) if back else claim_row(one, judged.get(one.consumer))
+                yield PinnedRow(row, one.id, one.consumer, one.deliveries, one.delivered)
+
+    def _pages(
+        self, script: str, words: Callable[[str, str, int], Sequence[Word]], first: str, count: int, ids: Sequence[str] | None
+    ) -> Iterator[list[Reply]]:
+        """Yields what a script returns with the ``words`` for a range of ids and a number, in pages: all from ``first`` on, or
+        those with ``ids``."""
+        if ids is not None:
+            for start in range(0, len(ids), _TOGETHER):
+                spans = [words(id, id, 1) for id in ids[start : start + _TOGETHER]]
+                pages = self._server.ask("look", *(("EVAL", script, 1, self._names.stream, *span) for span in spans))
+                yield [one for page in pages for one in list_of(page)]
+            return
+        while True:
+            page = list_of(self._server.run("look", script, [self._names.stream], words(first, "+", count)))
+            if page:
+                yield page
+                first = f"({text_of(list_of(page[-1])[0])}"
+            if len(page) < count:
+                return
+
+
+def groups_of(server: OperatorConnection, names: StreamNames) -> dict[str, str]:
+    """Returns the groups of the stream, with the id last delivered to each. Raises as ``OperatorConnection.ask``."""
+    found: dict[str, str] = {}
+    for one in list_of(server.ask("look", ("XINFO", "GROUPS", names.stream))[0]):
+        facts = fields_of(one)
+        found[text_of(facts.get("name"))] = text_of(facts.get("last-delivered-id"))
+    return found
 
 
 POISON = 3
@@ -415,10 +516,10 @@ class _ChangeMaker:
         if self._action is Action.REQUEUE:
             if pinned.consumer == HANDED_BACK:
                 return self._copied(pinned, "")
-            delayed = pinned.consumer == WAITING
+            delayed = pinned.consumer == LATER
             why = "it waits for the end of its delay" if delayed else "it was never delivered: it waits already"
             return Refusal(pinned.row, why)
-        if pinned.consumer in (HANDED_BACK, WAITING):
+        if pinned.consumer in (HANDED_BACK, LATER):
             return Item(pinned.row, self._away(pinned))
         if self._others:
             reads = "reads" if self._others == 1 else "read"
@@ -443,7 +544,7 @@ class _ChangeMaker:
             return Item(row, _pin(pinned, StreamVerb.MOVE, to="trash"))
         if self._action is Action.RESTORE and row.box is Box.TRASH and pinned.origin in ("held", "rejected"):
             return Item(row, _pin(pinned, StreamVerb.MOVE, to=pinned.origin))
-        back = _pin(pinned, StreamVerb.BACK, to="copy" if self._copy else "", force=self._force, notes=row.reason)
+        back = _pin(pinned, StreamVerb.BACK, to="copy" if self._copy else "", force=self._force, notes=pinned.why)
         # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
         return Item(row, replace(back, tries=0) if row.box is Box.REJECTED else back)
 

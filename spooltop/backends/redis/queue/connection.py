@@ -17,8 +17,7 @@ from redis import exceptions as redis_errors
 from spooltop.errors import NotASpool, SpooltopError, Unavailable
 
 from ..address import Login, endpoint
-from ..client import BoundedConnection
-from ..trouble import NO_ANSWER, Kind, Nonsense, check_ca_file, error_of, trouble_of, trouble_of_connection
+from ..client import NO_ANSWER, BoundedConnection, Kind, Nonsense, check_ca_file, error_of, trouble_of, trouble_of_connection
 
 
 @contextmanager

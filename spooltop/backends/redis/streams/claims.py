@@ -12,12 +12,11 @@ from spooltop.model.row import Row
 from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import Box, Verdict
 
+from ..client import ErrorReply
 from ..stream_names import HANDED_BACK, HANDED_IDLE, LATER, StreamNames
-from .listing import StreamFetcher, id_after
-from .look import GroupState, KeptAnswers, Look
-from .rows import claim_row, claims_of
+from .listing import StreamFetcher, claim_row, claims_of, id_after, skipped
+from .look import GroupState, JudgedMember, KeptAnswers, Look
 from .server import Command, StreamServer, id_order, translate_errors
-from .verdicts import JudgedMember
 
 # Number of the entries that a group has not been given yet, also where the server has lost count of them.
 
@@ -192,6 +191,15 @@ def _behind(look: Look, group: GroupState) -> tuple[int, bool]:
     return (1, False) if group.lag is None else (min(group.lag, look.length), True)
 
 
+class _Counters(NamedTuple):
+    at: float
+    added: int
+    read: int | None
+    exact: bool
+    pending: int
+    aside: int
+
+
 class CounterFlow:
     """Derives the flow from the counters of the server: exact, however fast it is, while the server counts what a group reads."""
 
@@ -204,48 +212,23 @@ class CounterFlow:
 
     def measure(self, look: Look, undelivered: Undelivered, now: float) -> Flow:
         """Returns what came and went since the last look."""
-        after = _counters(look, undelivered, now)
+        read, exact = look.group.entries_read, True
+        if read is None and undelivered.complete:  # it follows from what was not read: exactly, if no entry was ever deleted
+            read, exact = look.added - undelivered.number, look.length == look.added
+        aside = sum(side.length or 0 for side in look.aside.values())
+        after = _Counters(now, look.added, read, exact, look.group.pending, aside)
         before, self._before = self._before, after
         if before is None or after.added < before.added:
             return Flow(now, now)
         arrived = after.added - before.added
-        if after.read is None or before.read is None or after.read < before.read:
+        if read is None or before.read is None or read < before.read:
             return Flow(before.at, now, arrived=arrived, exact=False, measured=True, holders_counted=False)
-        claimed = after.read - before.read
+        claimed = read - before.read
         acked = claimed - (after.pending - before.pending) - max(0, after.aside - before.aside)
-        exact = before.exact and after.exact
         return Flow(
-            before.at, now, arrived=arrived, claimed=claimed, done=max(0, acked), exact=exact, measured=True,
+            before.at, now, arrived=arrived, claimed=claimed, done=max(0, acked), exact=before.exact and exact, measured=True,
             holders_counted=False,
         )  # fmt: skip
-
-
-class _Counters(NamedTuple):
-    at: float
-    added: int
-    read: int | None
-    exact: bool
-    pending: int
-    aside: int
-
-
-def _counters(look: Look, undelivered: Undelivered, now: float) -> _Counters:
-    """Reads the counters. What a group has read follows from what it has not, where the server does not count it: exactly, if no
-    entry was ever deleted."""
-    read, exact = look.group.entries_read, True
-    if read is None and undelivered.complete:
-        read, exact = look.added - undelivered.number, look.length == look.added
-    aside = sum(side.length or 0 for side in look.aside.values())
-    return _Counters(now, look.added, read, exact, look.group.pending, aside)
-
-
-def grouped(judged: Mapping[str, JudgedMember]) -> dict[Verdict, list[JudgedMember]]:
-    """Returns the consumers that hold claims, by verdict."""
-    found: dict[Verdict, list[JudgedMember]] = {}
-    for one in judged.values():
-        if one.state.pending:
-            found.setdefault(one.verdict, []).append(one)
-    return found
 
 
 # The consumers of a group, as the Consumers view lists them.
@@ -285,20 +268,16 @@ _CONSUMERS = 8
 """Consumers of one verdict whose claims are read then."""
 
 
-class SeenClaims:
+class SeenClaims(NamedTuple):
     """``rows`` are judged, oldest first. ``waiting`` is the id of the first message that was handed back, ``undelivered`` that of
     the first entry behind the last delivered one, ``oldest`` that of the oldest pending message of all. ``handed_at`` is when
     the first of those that were handed back was, by the clock of the server, in epoch seconds."""
 
-    def __init__(
-        self, rows: Sequence[Row] = (), waiting: str | None = None, undelivered: str | None = None, oldest: str | None = None,
-        handed_at: float | None = None,
-    ) -> None:  # fmt: skip
-        self.rows = tuple(sorted(rows, key=lambda row: row.in_box_since or 0.0))
-        self.waiting = waiting
-        self.undelivered = undelivered
-        self.oldest = oldest
-        self.handed_at = handed_at
+    rows: tuple[Row, ...] = ()
+    waiting: str | None = None
+    undelivered: str | None = None
+    oldest: str | None = None
+    handed_at: float | None = None
 
 
 def see_claims(
@@ -316,8 +295,7 @@ def see_claims(
         else:
             known = fetcher.first_of(kept.answer(_UNDELIVERED), id_after(last))
             undelivered = known if known is not None and id_order(known) > id_order(last) else None
-    waiting = [name for name in (HANDED_BACK, LATER) if pending_of(look, name)]
-    wanted = [*((name, 1) for name in waiting), *_wanted(judged)]
+    wanted = [(name, 1) for name in (HANDED_BACK, LATER) if pending_of(look, name)] + _wanted(judged)
     commands: list[Command] = [("XPENDING", names.stream, names.group, "-", "+", most, name) for name, most in wanted]
     if look.group.pending:
         commands.append(("XPENDING", names.stream, names.group, "-", "+", 1))
@@ -326,13 +304,14 @@ def see_claims(
         if heads:
             head = replies.pop(0)
             undelivered = fetcher.first_of(head, id_after(last))
-            kept.note({_UNDELIVERED: head}, fetcher.first_size)
+            kept.note(_UNDELIVERED, head, 0 if isinstance(head, ErrorReply) else skipped(head)[2])
         oldest = claims_of(replies.pop(), look.now) if look.group.pending else []
         found = [claim for reply in replies for claim in claims_of(reply, look.now)]
     rows = [claim_row(claim, judged[claim.consumer]) for claim in found if claim.consumer in judged]
+    rows.sort(key=lambda row: row.in_box_since or 0.0)
     back = min((claim.id for claim in found if claim.consumer not in judged), default=None, key=id_order)
-    handed = next((claim.since + HANDED_IDLE for claim in found if claim.consumer == HANDED_BACK), None)
-    return SeenClaims(rows, back, undelivered, oldest[0].id if oldest else None, handed)
+    handed = next((claim.delivered / 1000 + HANDED_IDLE for claim in found if claim.consumer == HANDED_BACK), None)
+    return SeenClaims(tuple(rows), back, undelivered, oldest[0].id if oldest else None, handed)
 
 
 def _wanted(judged: Mapping[str, JudgedMember]) -> list[tuple[str, int]]:
@@ -340,12 +319,11 @@ def _wanted(judged: Mapping[str, JudgedMember]) -> list[tuple[str, int]]:
     holding = [one for one in judged.values() if one.state.pending]
     if sum(one.state.pending for one in holding) <= _MOST:
         return [(one.state.name, one.state.pending) for one in holding]
-    by_verdict = grouped(judged)
+    groups = [[one for one in holding if one.verdict is verdict] for verdict in (Verdict.DEAD, Verdict.UNKNOWN, Verdict.ALIVE)]
+    groups = [sorted(some, key=lambda one: -(one.state.idle or 0.0))[:_CONSUMERS] for some in groups if some]
     found: list[tuple[str, int]] = []
-    verdicts = [one for one in (Verdict.DEAD, Verdict.UNKNOWN, Verdict.ALIVE) if one in by_verdict]
     left = _MOST
-    for others, verdict in zip(range(len(verdicts) - 1, -1, -1), verdicts, strict=True):
-        some = sorted(by_verdict[verdict], key=lambda one: -(one.state.idle or 0.0))[:_CONSUMERS]
+    for others, some in zip(range(len(groups) - 1, -1, -1), groups, strict=True):
         share = left - others * _LEAST
         for number, one in enumerate(some):
             most = min(one.state.pending, share // (len(some) - number))

@@ -1,36 +1,134 @@
-"""Lists of a stream that page: windows are fetched when they are shown."""
+"""Entries and claims of a stream as rows, and lists of them that page: windows are fetched when they are shown."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
 
 from spooltop.errors import Unreadable
+from spooltop.model.filters.selection import Selection
 from spooltop.model.protocols import ListQuery
 from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Key
+from spooltop.model.vocabulary import Box, Key, Owner, Verdict
 
-from ..client import Reply, list_of, number_of, text_of
+from ..client import ErrorReply, Nonsense, Reply, bytes_of, list_of, number_of, text_of
 from ..stream_names import StreamNames
-from ..trouble import ErrorReply
-from .rows import PendingEntry, claim_row, claims_of, entry_row, fields_by_name, heads_of, waiting_row
-from .server import (
-    CLAIMS,
-    FIRST,
-    HEADS,
-    HEADS_BACK,
-    SKIP,
-    SKIP_BACK,
-    SKIP_CLAIMS,
-    ZERO,
-    Command,
-    ServerTrouble,
-    StreamServer,
-    id_order,
-    translate_errors,
-)
-from .verdicts import JudgedMember
+from .look import JudgedMember
+from .server import CLAIMS, HEADS, SKIP, ZERO, Command, ServerTrouble, StreamServer, entry_time, id_order, translate_errors
+
+# Rows of lists: entries that wait, claims, and messages that were set aside.
+
+
+class PendingEntry(Struct, frozen=True):
+    """An entry, claimed by ``consumer`` at ``delivered`` (milliseconds of the server's clock), if it was delivered. ``size`` is
+    None where its entry was deleted or trimmed, unless ``described`` is False: it was not asked for."""
+
+    id: str
+    consumer: str = ""
+    delivered: int = 0
+    deliveries: int = 0
+    size: int | None = None
+    source: str | None = None
+    described: bool = True
+    notes: Mapping[str, str] = {}
+    """Notes of spooltop about a message that was set aside, or put again."""
+
+
+def claims_of(reply: Reply, now: float = 0.0) -> list[PendingEntry]:
+    """Parses the answer to XPENDING or to the script CLAIMS; ``now`` is the clock of the server."""
+    return [_claim(list_of(one), now) for one in list_of(reply)]
+
+
+def _claim(parts: Sequence[Reply], now: float) -> PendingEntry:
+    id, consumer, deliveries = checked_id(parts[0]), text_of(parts[1]), number_of(parts[3])
+    if len(parts) < 6:
+        return PendingEntry(id, consumer, round(now * 1000) - number_of(parts[2]), deliveries, described=False)
+    size = number_of(parts[4])
+    return PendingEntry(
+        id, consumer, number_of(parts[2]), deliveries, None if size < 0 else size, _source(parts[5]), described=size > -2
+    )
+
+
+def heads_of(reply: Reply) -> list[PendingEntry]:
+    """Parses the answer to XRANGE, or to the script HEADS."""
+    return [_head(list_of(one)) for one in list_of(reply)]
+
+
+def _head(parts: Sequence[Reply]) -> PendingEntry:
+    id, fields = checked_id(parts[0]), fields_by_name(parts[-1])
+    notes = {_text(name): _text(value) for name, value in fields.items() if name.startswith(b"~")}
+    if len(parts) == 4:
+        return PendingEntry(id, size=number_of(parts[1]), source=_source(parts[2]), notes=notes)
+    size = sum(len(name) + len(value) for name, value in fields.items() if not name.startswith(b"~"))
+    size = len(fields[b"data"]) if b"data" in fields else size
+    return PendingEntry(id, size=size, source=_source(fields.get(b"source")), notes=notes)
+
+
+def fields_by_name(reply: Reply) -> Mapping[bytes, bytes]:
+    """Returns the fields of an entry."""
+    flat = [bytes_of(one) for one in list_of(reply)]
+    return dict(zip(flat[::2], flat[1::2], strict=False))
+
+
+def checked_id(reply: Reply) -> str:
+    """Returns the id of an entry. Raises ``Nonsense`` for what is none."""
+    id_order(id := text_of(reply))
+    return id
+
+
+def _source(reply: Reply) -> str | None:
+    return None if reply is None else text_of(reply)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def claim_row(claim: PendingEntry, judged: JudgedMember | None) -> Row:
+    """Returns the row of a claim. Its key holds what a change is checked against, besides the time: the consumer and the number
+    of deliveries."""
+    return Row(
+        ("cur", claim.id, claim.consumer, claim.deliveries), Box.CUR, claim.id, claim.id, claim.size, entry_time(claim.id),
+        claim.delivered / 1000, False, claim.source, claim.deliveries, Verdict.UNKNOWN if judged is None else judged.verdict,
+        "its consumer is not known" if judged is None else judged.evidence,
+        Owner(name=claim.consumer) if judged is None else judged.owner,
+        "its entry was deleted or trimmed; only the claim is left" if claim.described and claim.size is None else "",
+    )  # fmt: skip
+
+
+def waiting_row(entry: PendingEntry, not_before: float | None = None) -> Row:
+    """Returns the row of an entry that was never delivered, or was handed back and waits as the new ones do."""
+    at = entry_time(entry.id)
+    note = "its entry was deleted or trimmed" if entry.described and entry.size is None else ""
+    return Row(
+        ("new", entry.id), Box.NEW, entry.id, entry.id, entry.size, at, at, False, entry.source, entry.deliveries, note=note,
+        not_before=not_before,
+    )  # fmt: skip
+
+
+def aside_row(box: Box, entry: PendingEntry, retention: float | None = None) -> Row:
+    """Returns the row of a message that was set aside as the ``entry`` of a side stream. Its notes say which it was."""
+    own, since, tries = entry.notes.get("~id", entry.id), entry_time(entry.id), entry.notes.get("~tries", "")
+    try:
+        put_at: float | None = entry_time(own)
+    except Nonsense:
+        put_at = None
+    return Row(
+        (box.value, entry.id), box, own, entry.id, entry.size, put_at, since, source=entry.source,
+        attempt=int(tries) if tries.isascii() and tries.isdecimal() and len(tries) < 10 else None,
+        reason=_reason(box, entry.notes), expires_at=None if not retention or box is not Box.TRASH else since + retention,
+    )  # fmt: skip
+
+
+def _reason(box: Box, notes: Mapping[str, str]) -> str:
+    """Says why a message was set aside: what its consumer said, else who did it."""
+    if (why := notes.get("~why")) or "~by" not in notes:
+        return why or ""
+    done = {Box.HELD: "held", Box.TRASH: f"purged from {notes.get('~from', 'the group')}"}.get(box, "set aside")
+    return f"{done} by {notes['~by']}"
+
 
 # Fetches pieces of a stream and of the list of pending messages: short ones, without the contents where scripts may run.
 
@@ -42,8 +140,6 @@ _SKIPPED = 200
 """Entries that the server counts in one step: it reads their contents for that, some 3.5 µs each."""
 _CLAIMS_SKIPPED = 500
 
-Head = tuple[str, int | None, str | None]
-
 
 def id_after(id: str) -> str:
     """Returns where a range begins that goes on behind ``id``; empty: at the beginning."""
@@ -51,7 +147,8 @@ def id_after(id: str) -> str:
 
 
 class StreamFetcher:
-    """Reads one stream and one of its groups. Every method may raise ``ServerTrouble``."""
+    """Reads one stream and one of its groups: entries, or the claims of a ``consumer``. Every method may raise
+    ``ServerTrouble``."""
 
     def __init__(self, server: StreamServer, names: StreamNames) -> None:
         self._server = server
@@ -60,78 +157,64 @@ class StreamFetcher:
         self.entry_size = 0
         """Bytes of an entry in the mean, as far as that is known."""
 
-    def heads(self, begin: str, end: str, most: int, *, back: bool = False) -> list[Head]:
-        """Returns id, size and source of up to ``most`` entries between two ids, the last ones first with ``back``."""
-        found: list[Head] = []
+    def heads(self, begin: str, end: str, most: int, *, back: bool = False) -> list[PendingEntry]:
+        """Returns up to ``most`` entries between two ids, the last ones first with ``back``."""
+        return self._fetched(HEADS, heads_of, self.fitting(PAGE), begin, end, most, "", back=back)
+
+    def claims(self, consumer: str, begin: str, end: str, most: int, now: float) -> list[PendingEntry]:
+        """Returns up to ``most`` claims of a consumer, oldest id first, with size and source where scripts may run."""
+        return self._fetched(CLAIMS, lambda reply: claims_of(reply, now), self.fitting(_CLAIMS_PAGE), begin, end, most, consumer)
+
+    def _fetched(
+        self, script: str, parse: Callable[[Reply], list[PendingEntry]], step: int, begin: str, end: str, most: int,
+        consumer: str, *, back: bool = False,
+    ) -> list[PendingEntry]:  # fmt: skip
+        found: list[PendingEntry] = []
         while len(found) < most:
-            wanted = min(self.fitting(PAGE), most - len(found))
-            span = _span(begin, end, found[-1][0] if found else "", back=back)
-            plain: Command = ("XREVRANGE" if back else "XRANGE", self._names.stream, *span, "COUNT", wanted)
-            reply = self._run(HEADS_BACK if back else HEADS, (*span, wanted), plain)
+            wanted = min(step, most - len(found))
+            reply = self._run(script, self._range(begin, end, found[-1].id if found else "", wanted, consumer, back=back))
             with translate_errors():
-                some = heads_of(reply)
+                some = parse(reply)
             found += some
             if len(some) < wanted:
                 break
         return found
 
-    def skip(self, begin: str, end: str, most: int, *, back: bool = False) -> tuple[int, str]:
-        """Returns how many entries, up to ``most``, lie between two ids, and the id of the last of them."""
+    def skip(self, begin: str, end: str, most: int, consumer: str = "", *, back: bool = False) -> tuple[int, str]:
+        """Returns how many entries or claims, up to ``most``, lie between two ids, and the id of the last of them."""
+        step, count, last = _CLAIMS_SKIPPED if consumer else self.fitting(_SKIPPED), 0, ""
+        while count < most:
+            wanted = min(step if self._scripts else PAGE, most - count)
+            some, at, _ = skipped(self._run(SKIP, self._range(begin, end, last, wanted, consumer, back=back)))
+            if some == 0:
+                break
+            count, last = count + some, at
+            if some < wanted:
+                break
+        return count, last
 
-        def page(last: str, wanted: int) -> tuple[Reply, int]:
-            span, shown = _span(begin, end, last, back=back), min(PAGE, wanted)
-            plain: Command = ("XREVRANGE" if back else "XRANGE", self._names.stream, *span, "COUNT", shown)
-            reply = self._run(SKIP_BACK if back else SKIP, (*span, wanted), plain)
-            return reply, wanted if self._scripts else shown
-
-        return _counted(page, self.fitting(_SKIPPED), most)
+    def _range(self, begin: str, end: str, last: str, most: int, consumer: str, *, back: bool) -> Command:
+        """Returns the command for what goes on behind ``last`` between two ids."""
+        names = self._names
+        if back:
+            return ("XREVRANGE", names.stream, f"({last}" if last else end, begin, "COUNT", most)
+        begin = f"({last}" if last else begin
+        if consumer:
+            return ("XPENDING", names.stream, names.group, begin, end, most, consumer)
+        return ("XRANGE", names.stream, begin, end, "COUNT", most)
 
     def first_command(self, begin: str) -> Command:
         """Returns the command that asks for the first entry from an id on, to be sent along with others."""
-        if self._scripts:
-            return ("EVAL_RO", FIRST, 1, self._names.stream, begin)
-        return ("XRANGE", self._names.stream, begin, "+", "COUNT", 1)
+        return self._command(SKIP, self._range(begin, "+", "", 1, "", back=False))
 
     def first_of(self, reply: Reply, begin: str) -> str | None:
         """Returns the id in the answer to ``first_command``; None where there is no entry."""
-        if isinstance(reply, ErrorReply) and _refused(str(reply)):
-            return self.skip(begin, "+", 1)[1] or None
-        if isinstance(reply, list) and len(reply) == 3 and isinstance(reply[0], int):
-            reply = reply[:2]
-        return _skipped(reply)[1] or None
-
-    def first_size(self, reply: Reply) -> int:
-        """Returns the size of the entry in the answer to ``first_command``, as far as a script has told it."""
-        return reply[2] if isinstance(reply, list) and len(reply) == 3 and isinstance(reply[2], int) else 0
+        refused = isinstance(reply, ErrorReply) and _refused(reply)
+        return (self.skip(begin, "+", 1) if refused else skipped(reply))[1] or None
 
     def fitting(self, most: int, size: int = 1 << 20) -> int:
         """Returns how many entries, up to ``most``, the server reads in one step of about ``size`` bytes."""
         return max(1, min(most, size // max(1, self.entry_size)))
-
-    def claims(self, consumer: str, begin: str, most: int, now: float) -> list[PendingEntry]:
-        """Returns up to ``most`` claims of a consumer, oldest id first, with size and source where scripts may run."""
-        found: list[PendingEntry] = []
-        while len(found) < most:
-            wanted = min(self.fitting(_CLAIMS_PAGE), most - len(found))
-            low = f"({found[-1].id}" if found else begin
-            plain: Command = ("XPENDING", self._names.stream, self._names.group, low, "+", wanted, consumer)
-            reply = self._run(CLAIMS, (self._names.group, low, wanted, consumer), plain)
-            with translate_errors():
-                some = claims_of(reply, now)
-            found += some
-            if len(some) < wanted:
-                break
-        return found
-
-    def skip_claims(self, consumer: str, begin: str, most: int) -> tuple[int, str]:
-        """Returns how many claims of a consumer, up to ``most``, come from an id on, and the id of the last of them."""
-
-        def page(last: str, wanted: int) -> tuple[Reply, int]:
-            low = f"({last}" if last else begin
-            plain: Command = ("XPENDING", self._names.stream, self._names.group, low, "+", wanted, consumer)
-            return self._run(SKIP_CLAIMS, (self._names.group, low, wanted, consumer), plain), wanted
-
-        return _counted(page, _CLAIMS_SKIPPED, most)
 
     def delays(self, ids: list[str]) -> list[float | None]:
         """Returns when the delay of each message ends, in epoch seconds; None where it has none."""
@@ -143,76 +226,50 @@ class StreamFetcher:
         with translate_errors():
             return [None if one is None else float(text_of(one)) / 1000 for one in list_of(reply)]
 
-    def aside(self, box: Box, begin: str, most: int) -> list[tuple[str, dict[bytes, bytes]]]:
-        """Returns up to ``most`` entries of a side stream, with their fields."""
-        return self._entries(self.key_of(box), begin, "+", most)
+    def aside(self, box: Box, begin: str, retention: float) -> list[Row]:
+        """Returns up to ``PAGE`` rows of a side stream."""
+        reply = self._run(HEADS, ("XRANGE", self._names.of_box(box), begin, "+", "COUNT", PAGE))
+        with translate_errors():
+            return [aside_row(box, entry, retention) for entry in heads_of(reply)]
 
-    def entry(self, box: Box, id: str) -> dict[bytes, bytes] | None:
+    def entry(self, box: Box, id: str) -> Mapping[bytes, bytes] | None:
         """Returns the fields of one entry; None where it is gone."""
-        found = self._entries(self.key_of(box), id, id, 1)
-        return found[0][1] if found else None
-
-    def key_of(self, box: Box) -> str:
-        """Returns the name of the stream in which the messages of a box lie."""
-        names = self._names
-        return {Box.REJECTED: names.rejected, Box.HELD: names.held, Box.TRASH: names.trash}.get(box, names.stream)
+        (reply,) = self._server.ask(("XRANGE", self._names.of_box(box), id, id, "COUNT", 1))
+        with translate_errors():
+            found = list_of(reply)
+            return fields_by_name(list_of(found[0])[1]) if found else None
 
     def claim(self, id: str) -> PendingEntry | None:
         """Returns who holds a message now, without its size; None where nobody does. Its time is relative to 0."""
         (reply,) = self._server.ask(("XPENDING", self._names.stream, self._names.group, id, id, 1))
         with translate_errors():
-            found = claims_of(reply, 0.0)
-        return found[0] if found else None
+            return next(iter(claims_of(reply)), None)
 
-    def _entries(self, key: str, begin: str, end: str, most: int) -> list[tuple[str, dict[bytes, bytes]]]:
-        (reply,) = self._server.ask(("XRANGE", key, begin, end, "COUNT", min(PAGE, most)))
-        with translate_errors():
-            return [(text_of(parts[0]), dict(fields_by_name(parts[1]))) for parts in map(list_of, list_of(reply))]
+    def _command(self, script: str, plain: Command) -> Command:
+        """Returns the command that runs a script, or the plain one where this user or an old server does not let it run."""
+        if not self._scripts:
+            return plain
+        return ("EVAL_RO", script, 1, plain[1], *(("heads",) if script == CLAIMS else ()), *plain)
 
-    def _run(self, script: str, words: Command, plain: Command) -> Reply:
-        """Runs a script, or the plain command where this user or an old server does not let it run."""
-        if self._scripts:
-            (reply,) = self._server.ask(("EVAL_RO", script, 1, self._names.stream, *words))
-            if not isinstance(reply, ErrorReply) or not _refused(str(reply)):
-                return reply
+    def _run(self, script: str, plain: Command) -> Reply:
+        (reply,) = self._server.ask(self._command(script, plain))
+        if self._scripts and isinstance(reply, ErrorReply) and _refused(reply):
             self._scripts = False
-        (reply,) = self._server.ask(plain)
+            (reply,) = self._server.ask(plain)
         return reply
 
 
-def _refused(text: str) -> bool:
-    return text.startswith(("NOPERM", "ERR unknown command")) or "permissions" in text
+def _refused(error: ErrorReply) -> bool:
+    return str(error).startswith(("NOPERM", "ERR unknown command")) or "permissions" in str(error)
 
 
-def _span(begin: str, end: str, last: str, *, back: bool) -> tuple[str, str]:
-    """Returns the ids between which a range goes on behind ``last``, in the order in which a command takes them."""
-    if back:
-        return f"({last}" if last else end, begin
-    return f"({last}" if last else begin, end
-
-
-def _counted(page: Callable[[str, int], tuple[Reply, int]], step: int, most: int) -> tuple[int, str]:
-    """Counts what comes in pages, up to ``most``, and returns the id of the last one too. ``page`` asks for so many behind an id,
-    and says how many the server was asked for."""
-    count, last = 0, ""
-    while count < most:
-        reply, wanted = page(last, min(step, most - count))
-        some, at = _skipped(reply)
-        if some == 0:
-            break
-        count, last = count + some, at
-        if some < wanted:
-            break
-    return count, last
-
-
-def _skipped(reply: Reply) -> tuple[int, str]:
-    """Reads the answer to a script that counts, or the entries themselves."""
+def skipped(reply: Reply) -> tuple[int, str, int]:
+    """Returns the answer to the script SKIP, also from the entries themselves: then without a size."""
     with translate_errors():
         parts = list_of(reply)
-        if len(parts) == 2 and isinstance(parts[0], int):
-            return number_of(parts[0]), text_of(parts[1])
-        return len(parts), text_of(list_of(parts[-1])[0]) if parts else ""
+        if len(parts) == 3 and isinstance(parts[0], int):
+            return parts[0], text_of(parts[1]), number_of(parts[2])
+        return len(parts), text_of(list_of(parts[-1])[0]) if parts else "", 0
 
 
 # Parts of a list, each in the order of ids: entries that were never delivered, or the claims of one consumer. A part knows its
@@ -223,13 +280,17 @@ _WALKED = 10_000
 
 
 class Part(ABC):
-    """A part with ``count`` rows. ``span`` are the ids of its first and last row, as far as they are known."""
+    """A part with ``count`` rows behind the id ``before``, those of ``consumer`` if it is one. ``span`` are the ids of its first
+    and last row, as far as they are known."""
 
-    def __init__(self, fetcher: StreamFetcher, count: int, before: str, span: tuple[str, str] | None) -> None:
+    def __init__(
+        self, fetcher: StreamFetcher, count: int, before: str = "", span: tuple[str, str] | None = None, consumer: str = ""
+    ) -> None:
         self.count = count
+        self.consumer = consumer
         self._fetcher = fetcher
         self._span = span
-        self._marks: list[tuple[int, str]] = [(0, before)]
+        self._marks = {0: before}
         """Positions, each with the id of the row before it."""
 
     def window(self, start: int, stop: int) -> list[Row]:
@@ -239,114 +300,87 @@ class Part(ABC):
             return []
         if (near := self.from_the_end(start)) is not None:
             return near[: stop - start]
-        found = self.page(self._before(start), stop - start)
+        found = self.between(id_after(self._before(start)), "+", stop - start)
         if found and start + len(found) < self.count:
-            self._mark(start + len(found), found[-1].id)
+            self._marks[start + len(found)] = found[-1].id
         return found
 
     def rows(self) -> Iterator[Sequence[Row]]:
         """Yields all rows in pages."""
-        before = self._marks[0][1]
-        while page := self.page(before, 1_000):
+        before = self._marks[0]
+        while page := self.between(id_after(before), "+", 1_000):
             yield page
             before = page[-1].id
 
     def find(self, id: str) -> int | None:
         """Returns the position of an id, None where it is not in this part; far from every known position it is estimated."""
-        row = self.row(id)
-        if row is None:
+        order = id_order(id)
+        known = [at for at, mark in self._marks.items() if id_order(mark or ZERO) < order]
+        if 0 not in known or not self.between(id, id, 1):
             return None
-        at, before = self._marks[0]
-        for position, mark in self._marks:
-            if id_order(mark or ZERO) < id_order(id):
-                at, before = position, mark
-        counted, last = self.skip(before, id, min(_WALKED, self.count))
+        at = max(known)
+        counted, last = self._fetcher.skip(id_after(self._marks[at]), id, min(_WALKED, self.count), self.consumer)
         if last == id:
             return at + counted - 1
-        estimated = self._estimate(id)
-        if estimated is not None:
-            self._mark(estimated + 1, id)
+        if self._span is None:
+            return None
+        first, last_time = self._times()
+        estimated = min(self.count - 1, (order[0] - first) * self.count // max(1, last_time - first))
+        self._marks[estimated + 1] = id
         return estimated
 
     @abstractmethod
-    def page(self, before: str, most: int) -> list[Row]:
-        """Fetches up to ``most`` rows behind the id ``before``."""
-        ...
-
-    @abstractmethod
-    def skip(self, before: str, end: str, most: int) -> tuple[int, str]:
-        """Counts up to ``most`` rows behind ``before``, up to the id ``end`` ("+": all), and returns the id of the last one."""
-        ...
-
-    @abstractmethod
-    def row(self, id: str) -> Row | None:
-        """Fetches one row; None where it is not in this part any more."""
+    def between(self, begin: str, end: str, most: int) -> list[Row]:
+        """Fetches up to ``most`` rows between two ids."""
         ...
 
     def from_the_end(self, start: int) -> list[Row] | None:
         """Returns the rows from ``start`` on, counted from the end, where that is possible and near."""
         return None
 
+    def nearest(self, start: int) -> int:
+        """Returns the last position up to ``start`` before which the id is known."""
+        return max(at for at in self._marks if at <= start)
+
     def _before(self, start: int) -> str:
         """Returns the id of the row before the position ``start``."""
-        position, before = self._marks[bisect_right(self._marks, (start, "~")) - 1]
+        position = self.nearest(start)
+        before = self._marks[position]
         if start - position > _WALKED and self._span is not None:
-            guessed = self._guess(start)
-            self._mark(start, guessed)
-            return guessed
+            first, last = self._times()
+            before = self._marks[start] = f"{first + (last - first) * start // self.count}-0"
+            return before
         while position < start:
-            counted, last = self.skip(before, "+", min(1_000, start - position))
+            counted, last_id = self._fetcher.skip(id_after(before), "+", min(1_000, start - position), self.consumer)
             if counted == 0:
                 break
-            position, before = position + counted, last
+            position, before = position + counted, last_id
             if position % 5_000 == 0 or position == start:
-                self._mark(position, before)
+                self._marks[position] = before
         return before
 
-    def _mark(self, position: int, id: str) -> None:
-        if (at := bisect_right(self._marks, (position, "~")) - 1) >= 0 and self._marks[at][0] == position:
-            self._marks[at] = (position, id)
-        else:
-            insort(self._marks, (position, id))
-
-    def _guess(self, start: int) -> str:
+    def _times(self) -> tuple[int, int]:
+        """Returns the times of the first and the last row, in milliseconds."""
         assert self._span is not None
-        first, last = (id_order(id)[0] for id in self._span)
-        return f"{first + (last - first) * start // self.count}-0"
-
-    def _estimate(self, id: str) -> int | None:
-        if self._span is None:
-            return None
         first, last = (id_order(one)[0] for one in self._span)
-        return min(self.count - 1, (id_order(id)[0] - first) * self.count // max(1, last - first))
+        return first, last
 
 
 class EntryPart(Part):
     """Entries behind the last one that was delivered."""
 
-    def page(self, before: str, most: int) -> list[Row]:
-        return [entry_row(*head) for head in self._fetcher.heads(id_after(before), "+", most)]
-
-    def skip(self, before: str, end: str, most: int) -> tuple[int, str]:
-        return self._fetcher.skip(id_after(before), end, most)
-
-    def row(self, id: str) -> Row | None:
-        if id_order(id) <= id_order(self._marks[0][1] or ZERO):
-            return None
-        found = self._fetcher.heads(id, id, 1)
-        return entry_row(*found[0]) if found else None
+    def between(self, begin: str, end: str, most: int) -> list[Row]:
+        return [waiting_row(head) for head in self._fetcher.heads(begin, end, most)]
 
     def from_the_end(self, start: int) -> list[Row] | None:
         behind = self.count - start
-        nearest = self._marks[bisect_right(self._marks, (start, "~")) - 1][0]
-        if behind > _WALKED or start - nearest <= behind:
+        if behind > _WALKED or start - self.nearest(start) <= behind:
             return None
-        low = id_after(self._marks[0][1])
-        high = "+"
+        low = id_after(self._marks[0])
         if behind > 1_000:
             _, last = self._fetcher.skip(low, "+", behind, back=True)
-            return [entry_row(*head) for head in self._fetcher.heads(last, high, min(behind, 200))] if last else []
-        return [entry_row(*head) for head in self._fetcher.heads(low, high, behind, back=True)][::-1]
+            return self.between(last, "+", min(behind, 200)) if last else []
+        return [waiting_row(head) for head in self._fetcher.heads(low, "+", behind, back=True)][::-1]
 
 
 class PendingPart(Part):
@@ -357,39 +391,17 @@ class PendingPart(Part):
         self, fetcher: StreamFetcher, consumer: str, count: int, now: Callable[[], float], *,
         judged: JudgedMember | None = None, span: tuple[str, str] | None = None, delayed: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(fetcher, count, "", span)
-        self.consumer = consumer
+        super().__init__(fetcher, count, span=span, consumer=consumer)
         self.judged = judged
         self._now = now
         self._delayed = delayed
 
-    def row_of(self, claim: PendingEntry, not_before: float | None = None) -> Row:
-        """Makes the row of one message."""
-        return waiting_row(claim, not_before) if self.judged is None else claim_row(claim, self.judged)
-
-    def page(self, before: str, most: int) -> list[Row]:
-        claims = self._fetcher.claims(self.consumer, id_after(before), most, self._now())
+    def between(self, begin: str, end: str, most: int) -> list[Row]:
+        claims = self._fetcher.claims(self.consumer, begin, end, most, self._now())
+        if self.judged is not None:
+            return [claim_row(claim, self.judged) for claim in claims]
         delays = self._fetcher.delays([one.id for one in claims]) if self._delayed else [None] * len(claims)
-        return [self.row_of(claim, delay) for claim, delay in zip(claims, delays, strict=True)]
-
-    def skip(self, before: str, end: str, most: int) -> tuple[int, str]:
-        if end == "+":
-            return self._fetcher.skip_claims(self.consumer, id_after(before), most)
-        counted = 0
-        while counted < most:  # XPENDING in the script goes to the end: the pages say when the id comes
-            some = self._fetcher.claims(self.consumer, id_after(before), min(1_000, most - counted), self._now())
-            for claim in some:
-                counted += 1
-                if claim.id == end:
-                    return counted, end
-            if not some:
-                break
-            before = some[-1].id
-        return counted, before
-
-    def row(self, id: str) -> Row | None:
-        found = self._fetcher.claims(self.consumer, id, 1, self._now())
-        return self.row_of(found[0]) if found and found[0].id == id else None
+        return [waiting_row(claim, delay) for claim, delay in zip(claims, delays, strict=True)]
 
 
 class PagedListing:
@@ -463,21 +475,17 @@ class PagedListing:
         """Yields all keys, in order. Raises ``Unreadable`` where the server stops answering."""
         try:
             for part in reversed(self._parts) if self._backwards else self._parts:
-                if self._backwards:
-                    yield from [row.key for page in part.rows() for row in page][::-1]
-                else:
-                    for page in part.rows():
-                        yield from (row.key for row in page)
+                rows = (row.key for page in part.rows() for row in page)
+                yield from reversed(list(rows)) if self._backwards else rows
         except ServerTrouble as trouble:
             raise Unreadable(str(trouble), advice="try again") from None
 
 
 def in_order_of_ids(query: ListQuery) -> bool | None:
     """Returns whether a list begins with its end, where the server has it in order already; None where it has not."""
-    if query.filter or (query.selection is not None and query.selection != type(query.selection)(box=query.box)):
-        everything = query.selection is None or query.selection == type(query.selection)(everything=True)
-        if query.filter or not everything:
-            return None
+    everything = query.selection in (None, Selection(box=query.box), Selection(everything=True))
+    if query.filter or not everything:
+        return None
     column, descending = query.sort.column, query.sort.descending
     if query.box is Box.NEW and column in ("age", "held"):
         return not descending

@@ -1,33 +1,31 @@
-"""Look at a stream and its group: two exchanges with the server, and the facts that they tell."""
+"""Looks at a stream and its group in two exchanges with the server, and judges the consumers by what they tell."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from spooltop.model.vocabulary import Box
+from spooltop.model.text import escape
+from spooltop.model.units import age
+from spooltop.model.vocabulary import Box, Owner, Verdict
 
-from ...surroundings import Connection
-from ..client import Reply, fields_of, list_of, number_of, text_of
-from ..stream_names import StreamNames
-from ..trouble import ErrorReply, Kind, Trouble, trouble_of_reply
-from .server import FIRST, STREAM, Command, ServerTrouble, StreamServer, entry_time, id_order, section, translate_errors
+from ...surroundings import Connection, LocalClient, Surroundings
+from ..client import ErrorReply, Kind, Reply, Trouble, fields_of, list_of, number_of, text_of, trouble_of_reply
+from ..stream_names import HANDED_BACK, LATER, LeaseRecord, StreamNames, gone_words
+from .server import SKIP, STREAM, Command, ServerTrouble, StreamServer, entry_time, id_order, section, translate_errors
 
 _FACTS_EVERY = 5.0
 """Seconds between two questions about the server itself."""
 _CHEAP = 250_000
 """Bytes of an entry that the server may read in a second for a look: what asks for larger ones is asked more rarely."""
 _RAREST = 60.0
-_NO_END, _NO_LEASE = -1, -2
-"""Answers to PTTL."""
 _HASHED = 100
 """Consumers in one answer about their processes."""
-_LEASES = 200
-"""Leases that are asked for again in one look, those of consumers with claims first; the others in turn. One that should have
-ended since is always asked for."""
 _CLIENTS_AT_MOST = 1_000
 """Connections up to which their names are asked for: the server writes a line of 300 bytes about each."""
 
@@ -117,16 +115,9 @@ class KeptAnswers:
         """True if it is time to ask again."""
         return key not in self._kept or self._monotonic() >= self._kept[key][1]
 
-    def note(self, replies: Mapping[str, Reply], size_of: Callable[[Reply], int]) -> None:
-        """Notes answers, each about entries of the size that ``size_of`` tells, in bytes."""
-        now = self._monotonic()
-        for key, reply in replies.items():
-            size = size_of(reply)
-            self._kept[key] = reply, now + (min(_RAREST, size / _CHEAP) if size > _CHEAP else 0.0)
-
-    def forget(self, key: str) -> None:
-        """Has it asked again at the next time."""
-        del self._kept[key]
+    def note(self, key: str, reply: Reply, size: int = 0) -> None:
+        """Notes an answer about entries of ``size`` bytes."""
+        self._kept[key] = reply, self._monotonic() + (min(_RAREST, size / _CHEAP) if size > _CHEAP else 0.0)
 
     def answer(self, key: str) -> Reply:
         return self._kept[key][0]
@@ -146,160 +137,132 @@ class Looker:
         """Answers for which the server reads an entry."""
         self._hidden_facts: Mapping[str, str] = {}
         self._known: tuple[str, ...] = ()
-        self._leases: dict[str, tuple[Reply, float]] = {}
-        """The last answers about leases, in the order in which they were asked for, each with when."""
-        self._connections: Reply = None
-        self._ends: frozenset[Connection] = frozenset()
-        self._aside = {Box.REJECTED: names.rejected, Box.HELD: names.held, Box.TRASH: names.trash}
+        """Consumers at the last look."""
+        self._clients: Reply = None
+        self._connected: frozenset[str] | None = None
+        self._connections: frozenset[Connection] = frozenset()
 
     def look(self) -> Look:
         """Looks once. Raises ``ServerTrouble``."""
         names = self._names
         due = self._facts_at is None or self._monotonic() - self._facts_at >= _FACTS_EVERY
-        asks = [key for key in (names.stream, *self._aside.values()) if self.kept.due(key)]
-        stream: Command = ("EVAL_RO", STREAM, 1, names.stream) if self._scripts else ("XINFO", "STREAM", names.stream)
+        sides = [names.of_box(box) for box in _ASIDE]
         first: list[Command] = [
-            ("TIME",), stream if names.stream in asks else ("XLEN", names.stream),
-            ("XINFO", "GROUPS", names.stream), ("XINFO", "CONSUMERS", names.stream, names.group),
-            ("HSCAN", names.consumers, 0, "COUNT", _HASHED), ("GET", names.paused),
+            ("TIME",), ("XLEN", names.stream), ("XINFO", "GROUPS", names.stream),
+            ("XINFO", "CONSUMERS", names.stream, names.group), ("HSCAN", names.consumers, 0, "COUNT", _HASHED),
+            ("GET", names.paused), *(("XLEN", key) for key in sides),
         ]  # fmt: skip
-        first += [("XLEN", key) for key in self._aside.values()]
-        sides = [key for key in self._aside.values() if key in asks]
-        first += [("EVAL_RO", FIRST, 1, key, "-") for key in sides]
-        known = self._known
-        leases: list[Command] = [("PTTL", names.lease(name)) for name in known]
-        facts_too: list[Command] = [*_FACTS, ("MEMORY", "USAGE", names.stream)]
-        replies = self._server.ask(*first, *leases, *(facts_too if due else ()))
-        basic, ttls, facts = replies[: len(first)], replies[len(first) :][: len(known)], replies[len(first) + len(known) :]
+        asked = [key for key in (names.stream, *sides) if self.kept.due(key)]
+        heads: list[Command] = [("EVAL_RO", SKIP, 1, key, "XRANGE", key, "-", "+", "COUNT", 1) for key in asked]
+        if names.stream in asked:
+            heads[0] = ("EVAL_RO", STREAM, 1, names.stream) if self._scripts else ("XINFO", "STREAM", names.stream)
+        leases = [("PTTL", names.lease(name)) for name in self._known]
+        facts: list[Command] = [*_FACTS, ("MEMORY", "USAGE", names.stream)] if due else []
+        replies = iter(self._server.ask(*first, *heads, *leases, *facts))
         with translate_errors():
+            basic = [next(replies) for _ in first]
+            self._check_stream(basic[2])
+            for key, head in zip(asked, replies, strict=False):
+                if key == names.stream and self._scripts and isinstance(head, ErrorReply):  # denied, or an old server
+                    self._scripts = False
+                    return self.look()
+                self.kept.note(key, head, _stream_size(head) if key == names.stream else _first_size(head))
+            if names.stream not in asked and basic[1] == 0:
+                self.kept.note(names.stream, None)  # what was kept is of entries that are gone
+                return self.look()
+            ttls = dict(zip(self._known, replies, strict=False))
             if due:
-                self._facts, self._facts_at = _facts_of(facts), self._monotonic()
-                self._hidden_facts = _hidden(zip(_SERVER_FACTS, (facts[0], facts[3]), strict=True))
-            self.kept.note(dict(zip(sides, basic[9:], strict=True)), _first_size)
-            if names.stream not in asks and (basic[1] == 0 or isinstance(basic[2], ErrorReply)):
-                self.kept.forget(names.stream)  # it is empty or gone
-                return self.look()
-            if names.stream in asks and not isinstance(basic[1], ErrorReply):
-                self.kept.note({names.stream: basic[1]}, _stream_size)
-            elif names.stream in asks and self._scripts and not _is_gone(basic[1]):  # denied, or an old server
-                self._scripts = False
-                return self.look()
-            return self._with_leases(self._parsed(basic), dict(zip(known, ttls, strict=True)), due=due)
+                self._facts, self._hidden_facts, self._facts_at = *_facts_of([*replies]), self._monotonic()
+            return self._with_leases(self._parsed(basic, fresh=names.stream in asked), ttls, due=due)
 
-    def _parsed(self, replies: Sequence[Reply]) -> Look:
-        asked = None if isinstance(replies[1], int) else self._stream(replies[1])
+    def _check_stream(self, groups: Reply) -> None:
+        """Raises ``ServerTrouble`` where the question about its groups was answered that there is no such stream."""
+        if isinstance(groups, ErrorReply):
+            self.kept.note(self._names.stream, None)
+            if "no such key" in str(groups):
+                raise ServerTrouble(_NO_STREAM)
+            if str(groups).startswith("WRONGTYPE"):
+                raise ServerTrouble(_NOT_A_STREAM)
+
+    def _parsed(self, replies: Sequence[Reply], *, fresh: bool) -> Look:
+        time, length = [int(text_of(part)) for part in list_of(replies[0])], number_of(replies[1])
         groups = tuple(map(_group, list_of(replies[2])))
-        stream = asked if asked is not None else self._kept_stream(number_of(replies[1]), groups, text_of(list_of(replies[0])[0]))
+        stream = fields_of(self.kept.answer(self._names.stream))
+        added = number_of(stream.get("entries-added", stream["length"]))
+        last = text_of(stream["last-generated-id"])
+        if fresh:
+            length = number_of(stream["length"])
+        else:  # the facts that were kept are brought up to date by the length and the groups
+            counted = [one.entries_read + one.lag for one in groups if one.entries_read is not None and one.lag is not None]
+            before, added = added, max(counted, default=added + max(0, length - number_of(stream["length"])))
+            if added > before:  # its last id is some id until now
+                last = f"{time[0]}999-0"
         group = next((one for one in groups if one.name == self._names.group), None)
         if group is None:
             raise ServerTrouble(_NO_GROUP)
-        seconds, micros = (int(text_of(part)) for part in list_of(replies[0]))
-        hashed = [] if isinstance(replies[4], ErrorReply) else list_of(list_of(replies[4])[1])
-        flat = [text_of(word) for word in hashed]
+        flat = [] if isinstance(replies[4], ErrorReply) else [text_of(word) for word in list_of(list_of(replies[4])[1])]
         processes = dict(zip(flat[::2], flat[1::2], strict=True))
         consumers = [_consumer(one) for one in list_of(replies[3])]
         known = {one.name for one in consumers}
         consumers += [ConsumerState(name, 0, None) for name in processes if name not in known]
-        lengths, oldest = replies[6:9], [self.kept.answer(key) for key in self._aside.values()]
-        aside = {box: _side(count, head) for box, count, head in zip(self._aside, lengths, oldest, strict=True)}
-        paused = replies[5] if isinstance(replies[5], bytes) else None
+        oldest = [self.kept.answer(self._names.of_box(box)) for box in _ASIDE]
+        facts = self._facts
+        if facts.behind is not None and self._facts_at is not None:
+            facts = replace(facts, behind=facts.behind + round(self._monotonic() - self._facts_at))
         return Look(
-            seconds + micros / 1e6, number_of(stream["length"]), number_of(stream.get("entries-added", stream["length"])),
-            _entry_id(stream["first-entry"]), text_of(stream["last-generated-id"]), groups, group, tuple(consumers), aside,
-            paused, self._facts_now(), processes=processes,
+            time[0] + time[1] / 1e6, length, added, _entry_id(stream["first-entry"]), last, groups, group, tuple(consumers),
+            {box: _side(count, head) for box, count, head in zip(_ASIDE, replies[6:], oldest, strict=True)},
+            replies[5] if isinstance(replies[5], bytes) else None, facts, processes=processes,
             hidden={**self._hidden_facts, **_hidden(zip(_FIRST_FACTS, (replies[4], replies[5], oldest[0]), strict=True))},
         )  # fmt: skip
-
-    def _facts_now(self) -> ServerFacts:
-        """Returns the facts about the server with what has passed since they were asked."""
-        facts, at = self._facts, self._facts_at
-        if facts.behind is None or at is None:
-            return facts
-        return replace(facts, behind=facts.behind + round(self._monotonic() - at))
-
-    def _kept_stream(self, length: int, groups: Sequence[GroupState], second: str) -> dict[str, Reply]:
-        """Returns the facts that were kept of the stream, brought up to date by its ``length`` and its groups."""
-        found = fields_of(self.kept.answer(self._names.stream))
-        before = number_of(found.get("entries-added", found["length"]))
-        counted = [one.entries_read + one.lag for one in groups if one.entries_read is not None and one.lag is not None]
-        added = max(counted, default=before + max(0, length - number_of(found["length"])))
-        if added > before:  # its last id is some id until now
-            found["last-generated-id"] = f"{second}999-0".encode()
-        return {**found, "length": length, "entries-added": added}
-
-    def _stream(self, reply: Reply) -> dict[str, Reply]:
-        if isinstance(reply, ErrorReply):
-            if "no such key" in str(reply):
-                raise ServerTrouble(_NO_STREAM)
-            if str(reply).startswith("WRONGTYPE"):
-                raise ServerTrouble(_NOT_A_STREAM)
-        return fields_of(reply)
 
     def _with_leases(self, look: Look, ttls: dict[str, Reply], *, due: bool) -> Look:
         """Adds what only some consumers need: leases that were not asked for yet, processes that were not in the first answer,
         and the names of connections, now and then, where consumers have no lease."""
         names = tuple(one.name for one in look.consumers if not one.name.startswith("~"))
-        now = self._monotonic()
-        self._note_leases(ttls, now)
-        others = [name for name in names if not self._is_known(name, now)]
-        come = any(name not in self._leases for name in others)
+        others = [name for name in names if name not in ttls]
+        self._known = names
         holders = [one.name for one in look.consumers if one.pending and one.name not in look.processes]
         holders = holders[:_HASHED] if len(look.processes) >= _HASHED else []
         commands: list[Command] = [("PTTL", self._names.lease(name)) for name in others]
         commands += [("HGET", self._names.consumers, name) for name in holders]
         replies = self._server.ask(*commands) if commands else []
-        self._note_leases(dict(zip(others, replies, strict=False)), now)
-        ttls = {name: _left(*self._leases[name], now) for name in names}
+        ttls.update(zip(others, replies, strict=False))
         more = zip(holders, replies[len(others) :], strict=True)
         processes = {**look.processes, **{name: text_of(reply) for name, reply in more if isinstance(reply, bytes)}}
-        denied = next(filter(_is_denied, map(ttls.__getitem__, names)), None)
-        leases = {name: ttl for name in names if (ttl := _lease(ttls[name])) is not None}
+        denied = next((ttls[name] for name in names if _is_denied(ttls[name])), None)
+        leases = {name: ttl for name in names if isinstance(ttl := ttls[name], int) and ttl >= -1}
         unleased = any(name not in leases and name not in processes for name in names)
-        if due or come or (unleased and self._connections is None):
+        if due or others or (unleased and self._clients is None):
             self._ask_connections(look.server.clients if unleased else None)
-        self._known = self._asked_next(look)
-        for gone in self._leases.keys() - set(names):
-            del self._leases[gone]
-        hidden = _hidden((("leases", denied), ("names of connections", self._connections)))
+        hidden = _hidden((("leases", denied), ("names of connections", self._clients)))
         return replace(
-            look, leases=None if denied is not None else leases, processes=processes,
-            connected=_connections(self._connections), connections=self._ends, hidden={**look.hidden, **hidden},
+            look, leases=None if denied is not None else leases, processes=processes, connected=self._connected,
+            connections=self._connections, hidden={**look.hidden, **hidden},
         )  # fmt: skip
-
-    def _note_leases(self, ttls: Mapping[str, Reply], now: float) -> None:
-        for name, ttl in ttls.items():
-            self._leases.pop(name, None)
-            self._leases[name] = ttl, now
-
-    def _is_known(self, name: str, now: float) -> bool:
-        """True if the lease of a consumer was asked for, and cannot have ended since."""
-        asked = self._leases.get(name)
-        if asked is None:
-            return False
-        left = _left(*asked, now)
-        return not isinstance(left, int) or left == _NO_END or left > 0 or asked[0] == _NO_LEASE
-
-    def _asked_next(self, look: Look) -> tuple[str, ...]:
-        """Returns the consumers whose leases the next look asks for."""
-        holding = {one.name for one in look.consumers if one.pending}
-        in_turn = sorted(self._leases, key=lambda name: name not in holding)
-        return tuple(in_turn[:_LEASES])
 
     def _ask_connections(self, clients: int | None) -> None:
         """Asks for the list of connections; ``clients`` None: nobody needs it."""
-        self._connections, self._ends = None, frozenset()
-        if clients is not None and clients <= _CLIENTS_AT_MOST:
-            (self._connections,) = self._server.ask(("CLIENT", "LIST"))
-            ends = _ends(self._connections)
-            self._ends = ends if self._server.ends in ends else self._ends
+        self._clients, self._connected, self._connections = None, None, frozenset()
+        if clients is None or clients > _CLIENTS_AT_MOST:
+            return
+        (self._clients,) = self._server.ask(("CLIENT", "LIST"))
+        if isinstance(self._clients, bytes):
+            lines = text_of(self._clients).splitlines()
+            facts = [dict(word.partition("=")[::2] for word in line.split(" ")) for line in lines]
+            self._connected = frozenset(name for one in facts if (name := one.get("name")))
+            ends = frozenset((one["addr"], one["laddr"]) for one in facts if "addr" in one and "laddr" in one)
+            self._connections = ends if self._server.ends in ends else frozenset()
 
 
+_ASIDE = (Box.REJECTED, Box.HELD, Box.TRASH)
 _FIRST_FACTS = ("processes of consumers", "a pause", "sizes of claims and ages of what was set aside")
 _SERVER_FACTS = ("memory and role of the server", "size of the stream")
 _FACTS: list[Command] = [("INFO", "memory"), ("INFO", "replication"), ("INFO", "clients")]
 
 
-def _facts_of(replies: Sequence[Reply]) -> ServerFacts:
+def _facts_of(replies: Sequence[Reply]) -> tuple[ServerFacts, dict[str, str]]:
+    """Returns the facts about the server, and which of them this user may not ask for."""
     memory, replication, clients = map(section, replies[:3])
     replica = replication.get("role") == "slave"
     linked = replication.get("master_link_status") == "up"
@@ -309,7 +272,7 @@ def _facts_of(replies: Sequence[Reply]) -> ServerFacts:
         _int(memory.get("used_memory")), _int(memory.get("maxmemory")) or 0, memory.get("maxmemory_policy", ""),
         _int(since) if replica else None, replica,
         _int(clients.get("connected_clients")) or 0, used,
-    )  # fmt: skip
+    ), _hidden(zip(_SERVER_FACTS, (replies[0], replies[3]), strict=True))  # fmt: skip
 
 
 def _is_denied(reply: Reply) -> bool:
@@ -371,31 +334,119 @@ def _first_size(reply: Reply) -> int:
     return number_of(list_of(reply)[2]) if isinstance(reply, list) else 0
 
 
-def _is_gone(reply: Reply) -> bool:
-    """True if the server answers that there is no such stream."""
-    text = str(reply)
-    return isinstance(reply, ErrorReply) and ("no such key" in text or "WRONGTYPE" in text)
+# Verdicts on the consumers of a group: alive, dead or unknown, by evidence. Time alone proves nothing.
+
+_HOST_PID = re.compile(r"(.+?)[-:@.]([1-9][0-9]{0,6})(?:[-:.][0-9a-f]{4,})?\Z")
 
 
-def _left(ttl: Reply, asked: float, now: float) -> Reply:
-    """Returns what is left by ``now`` of a lease of ``ttl`` milliseconds, as PTTL answers."""
-    return ttl if not isinstance(ttl, int) or ttl < 0 else max(0, ttl - round((now - asked) * 1000))
+class JudgedMember(Struct, frozen=True):
+    """A consumer with its verdict. ``leased``: it is one of spooltop's own. ``ends``: it is gone, and dead once its lease
+    ends."""
+
+    state: ConsumerState
+    verdict: Verdict
+    evidence: str
+    owner: Owner
+    leased: bool = False
+    ends: bool = False
 
 
-def _lease(reply: Reply) -> int | None:
-    return reply if isinstance(reply, int) and reply >= -1 else None
+class PidJudge:
+    """Judges consumers whose names are that of this host, ``here``, and a number. Such a number alone is no pid: ``vm-9`` may be
+    the ninth worker of ``vm``. It is one where the process with that pid was seen to have a connection to the server, or where
+    ``vouched``: the user says that all such numbers are pids of this host (``claims.pids``)."""
+
+    def __init__(self, around: Surroundings, here: str, *, vouched: bool = False) -> None:
+        self._around = around
+        self._here = here
+        self._vouched = vouched
+        self._seen: dict[str, LocalClient] = {}
+
+    def number(self, name: str) -> int | None:
+        """Returns the number at the end of the name of a consumer of this host; None for other names."""
+        parts = _HOST_PID.match(name)
+        return int(parts[2]) if parts is not None and parts[1] == self._here else None
+
+    def lease_words(self, look: Look, state: ConsumerState, owner: Owner) -> str:
+        """Says of a consumer with a lease that its process is gone, if it was one of this host; "" of others. Another machine may
+        have the name of this one, so the lease decides all the same."""
+        left = (look.leases or {}).get(state.name) or 0
+        if owner.host != self._here or owner.pid is None or left < 0:
+            return ""
+        ((verdict, _),) = self._by_pid([(owner.pid, look.now - (state.idle or 0.0))])
+        return gone_words(left / 1000) if verdict is Verdict.DEAD else ""
+
+    def _by_pid(self, asked: Sequence[tuple[int, float]]) -> list[tuple[Verdict, str]]:
+        root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+        try:
+            return self._around.pids(asked, root)
+        finally:
+            os.close(root)
+
+    def judge(self, look: Look, numbered: Sequence[tuple[ConsumerState, int]]) -> list[JudgedMember]:
+        """Judges consumers, each with its number."""
+        by_pid = self._by_pid([(pid, look.now - (state.idle or 0.0)) for state, pid in numbered])
+        if self._vouched:
+            return [
+                JudgedMember(state, *verdict, Owner(self._here, pid, name=state.name))
+                for (state, pid), verdict in zip(numbered, by_pid, strict=True)
+            ]
+        clients = {one.pid: one for one in self._around.clients([pid for _, pid in numbered], look.connections)}
+        self._seen |= {state.name: clients[pid] for state, pid in numbered if pid in clients}
+        pairs = zip(numbered, by_pid, strict=True)
+        return [self._judged(look, state, pid, verdict, words) for (state, pid), (verdict, words) in pairs]
+
+    def _judged(self, look: Look, state: ConsumerState, pid: int, by_pid: Verdict, words: str) -> JudgedMember:
+        client = self._seen.get(state.name)
+        ended = None if client is None else self._around.has_ended(client.pid, client.started)
+        if client is None or ended is None or (ended and client.connection in look.connections):
+            known = {Verdict.ALIVE: ", which is running", Verdict.DEAD: ", which has exited"}.get(by_pid, f": {words}")
+            return JudgedMember(state, Verdict.UNKNOWN, f"may be pid {pid} of this host{known}", Owner(name=state.name))
+        owner = Owner(self._here, pid, name=state.name)
+        if ended:
+            return JudgedMember(state, Verdict.DEAD, f"pid {pid} of this host was connected, and has exited", owner)
+        return JudgedMember(state, Verdict.ALIVE, f"pid {pid} of this host was seen connected, and is running", owner)
 
 
-def _connections(reply: Reply) -> frozenset[str] | None:
-    """Returns the names of all connections; None where this user may not ask."""
-    if not isinstance(reply, bytes):
-        return None
-    words = (word for line in text_of(reply).splitlines() for word in line.split(" "))
-    return frozenset(name for word in words if word.startswith("name=") and (name := word[5:]))
+def judged_consumers(look: Look, judge: PidJudge) -> dict[str, JudgedMember]:
+    """Judges the consumers of a look, by name; those that are no programs are left out.
+
+    The first of these that applies decides: its lease runs; it held leases, and none runs; a connection has its name; its name
+    is that of this host and a number, and what ``judge`` says of it.
+    """
+    found: dict[str, JudgedMember] = {}
+    numbered: list[tuple[ConsumerState, int]] = []
+    for state in look.consumers:
+        if state.name in (HANDED_BACK, LATER):
+            continue
+        owner = _owner(state.name, look.processes)
+        if look.leases is None and state.name in look.processes:
+            found[state.name] = JudgedMember(state, Verdict.UNKNOWN, "this user may not read its lease", owner, True)
+        elif state.name in (look.leases or {}):
+            words = judge.lease_words(look, state, owner)
+            found[state.name] = JudgedMember(state, Verdict.ALIVE, words or "its lease runs", owner, True, bool(words))
+        elif state.name in look.processes:
+            named = owner.host is not None and state.name.startswith(f"{owner.host}-{owner.pid}-")
+            where = f"; it was pid {owner.pid} of {escape(owner.host)}" if owner.host and owner.pid and not named else ""
+            found[state.name] = JudgedMember(state, Verdict.DEAD, f"its lease ended{where}", owner, True)
+        elif look.connected is not None and state.name in look.connected:
+            found[state.name] = JudgedMember(state, Verdict.ALIVE, "a connection has its name", owner)
+        elif (number := judge.number(state.name)) is not None:
+            numbered.append((state, number))
+        else:
+            found[state.name] = JudgedMember(state, Verdict.UNKNOWN, _unknown(state, look), owner)
+    found.update((one.state.name, one) for one in (judge.judge(look, numbered) if numbered else ()))
+    return found
 
 
-def _ends(reply: Reply) -> frozenset[Connection]:
-    """Returns both ends of all connections, as the server sees them."""
-    lines = text_of(reply).splitlines() if isinstance(reply, bytes) else ()
-    facts = (dict(word.partition("=")[::2] for word in line.split(" ")) for line in lines)
-    return frozenset((one["addr"], one["laddr"]) for one in facts if "addr" in one and "laddr" in one)
+def _unknown(state: ConsumerState, look: Look) -> str:
+    asked = "" if state.idle is None else f"; asked {age(state.idle)} ago"
+    named = "no connection has its name" if look.connected is not None else "connections cannot be listed"
+    return f"no lease, {named}{asked}"
+
+
+def _owner(name: str, processes: Mapping[str, str]) -> Owner:
+    record = LeaseRecord.parse(processes.get(name, ""))
+    if record.host and record.pid is not None:
+        return Owner(record.host, record.pid, name=name, moves_to=None if record.moves_to is None else record.moves_to.name)
+    return Owner(name=name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 
 from msgspec.structs import replace
 
@@ -44,11 +44,19 @@ from .claims import (  # fmt: skip
     verdict_counts,
     warnings,
 )
-from .listing import EntryPart, PagedListing, Part, PendingPart, StreamFetcher, in_order_of_ids
-from .look import Look, Looker
-from .rows import PendingEntry, aside_row
+from .listing import (
+    PAGE,
+    EntryPart,
+    PagedListing,
+    Part,
+    PendingEntry,
+    PendingPart,
+    StreamFetcher,
+    claim_row,
+    in_order_of_ids,
+)
+from .look import JudgedMember, Look, Looker, PidJudge, judged_consumers
 from .server import ServerTrouble, StreamChanges, StreamServer, entry_time, id_order
-from .verdicts import JudgedMember, PidJudge, judged_consumers
 
 LISTED_AT_MOST = 20_000
 """Messages among which a filter or an order looks that the server has no list for."""
@@ -230,47 +238,46 @@ class StreamReader:
         self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
         self._step = f"listing {query.box}"
-        if self._look is None:
-            return RowListing(query, [], now=self._clock(), complete=False, generation=self._generation)
         try:
-            parts, rows = self._parts(query.box), self._aside_rows(query.box)
-            paged = in_order_of_ids(query)
-            parts = parts if paged is not None else _of_consumers(parts, query, self._clock())
-            if query.box not in ASIDE and paged is not None:
-                complete = self._undelivered.complete or query.box is not Box.NEW
-                kept = self._kept.get(query)
-                if self._away and kept is not None:
-                    return kept  # what was fetched of it is all there is
-                before = kept if isinstance(kept, PagedListing) else None
-                made = PagedListing(
-                    query, parts, backwards=paged, complete=complete, generation=self._generation, before=before
-                )
-                if not self._away:
-                    self._keep(made)
-                return made
-            for part in parts:
-                for page in part.rows():
-                    rows += page
-                    if cancelled() or len(rows) >= LISTED_AT_MOST:
-                        break
-                    if progress is not None and progress.due():
-                        progress.advanced(len(rows) / max(1, sum(one.count for one in parts)), (), 0)
-                if cancelled() or len(rows) >= LISTED_AT_MOST:
-                    break
+            return self._listed(query, cancelled, progress)
         except ServerTrouble:
             if (kept := self._kept.get(query)) is not None:
                 return kept
             return RowListing(query, [], now=self._clock(), complete=False, generation=self._generation)
         finally:
             self._step = ""
-        state = None if self._last is None else self._last.boxes.get(query.box)
-        most = LISTED_AT_MOST if len(rows) >= LISTED_AT_MOST else None
-        complete = most is None and not cancelled() and (state is None or state.complete)
-        listed = RowListing(
-            query, rows[:most], now=self._clock(), complete=complete, generation=self._generation, ordered_over=most
-        )
-        self._keep(listed)
-        return listed
+
+    def _listed(self, query: ListQuery, cancelled: Callable[[], bool], progress: ListProgress | None) -> Listing:
+        parts = self._parts(query.box)
+        made: PagedListing | RowListing
+        if (backwards := in_order_of_ids(query)) is not None:
+            complete = self._look is not None and (self._undelivered.complete or query.box is not Box.NEW)
+            kept = self._kept.get(query)
+            if self._away and kept is not None:
+                return kept  # what was fetched of it is all there is
+            before = kept if isinstance(kept, PagedListing) else None
+            made = PagedListing(
+                query, parts, backwards=backwards, complete=complete, generation=self._generation, before=before
+            )
+            if self._away:
+                return made
+        else:
+            parts, rows = _of_consumers(parts, query, self._clock()), list[Row]()
+            total = max(1, sum(one.count for one in parts))
+            for page in chain(self._aside_rows(query.box), *(part.rows() for part in parts)):
+                rows += page
+                if cancelled() or len(rows) >= LISTED_AT_MOST:
+                    break
+                if progress is not None and progress.due():
+                    progress.advanced(len(rows) / total, (), 0)
+            state = None if self._last is None else self._last.boxes.get(query.box)
+            most = LISTED_AT_MOST if len(rows) >= LISTED_AT_MOST else None
+            complete = self._look is not None and most is None and not cancelled() and (state is None or state.complete)
+            made = RowListing(
+                query, rows[:most], now=self._clock(), complete=complete, generation=self._generation, ordered_over=most
+            )
+        self._keep(made)
+        return made
 
     def _keep(self, listed: PagedListing | RowListing) -> None:
         """Keeps a list, to be shown while the server is away; of all only the last few."""
@@ -309,16 +316,13 @@ class StreamReader:
         look, last = self._look, self._last
         return self._clock() if look is None or last is None else self._clock() + look.now - last.taken_at
 
-    def _aside_rows(self, box: Box) -> list[Row]:
-        rows: list[Row] = []
-        begin = "-"
-        while box in ASIDE and len(rows) < LISTED_AT_MOST:
-            some = self._fetcher.aside(box, begin, 100)
-            rows += [aside_row(box, id, fields, self._retention) for id, fields in some]
-            if len(some) < 100:
-                break
-            begin = f"({some[-1][0]}"
-        return rows
+    def _aside_rows(self, box: Box) -> Iterator[Sequence[Row]]:
+        rows: Sequence[Row] = ()
+        while box in ASIDE and self._look is not None:
+            rows = self._fetcher.aside(box, f"({rows[-1].name}" if rows else "-", self._retention)
+            yield rows
+            if len(rows) < PAGE:
+                return
 
     def read(self, key: Key, limit: int) -> Payload:
         box, id = _key(key)
@@ -333,7 +337,7 @@ class StreamReader:
         if data is None:
             named = {_text(name): _text(value) for name, value in own.items()}
             data = json.dumps(named, indent=1, ensure_ascii=False).encode("utf-8", "surrogateescape")
-        facts = [("entry", escape(id)), ("stream", escape(self._fetcher.key_of(box)))]
+        facts = [("entry", escape(id)), ("stream", escape(self._names.of_box(box)))]
         more = {b"operation": fields.get(b"~op"), **(own if b"data" in own else {})}
         facts += [
             (escape(_text(name)), escape(_text(value))[:200])
@@ -363,7 +367,7 @@ class StreamReader:
             pid = None if judged is None else judged.owner.pid
             verdict = None if judged is None else judged.verdict
             return TrackedMessage(
-                id, Box.CUR, claimed_at=self._server_now() + claim.since, pid=pid, verdict=verdict, put_at=put_at
+                id, Box.CUR, claimed_at=self._server_now() + claim.delivered / 1000, pid=pid, verdict=verdict, put_at=put_at
             )
         if id_order(id) > id_order(look.group.last_delivered) and self._fetcher.heads(id, id, 1):
             return TrackedMessage(id, Box.NEW, put_at=put_at)
@@ -384,7 +388,7 @@ class StreamReader:
             return Holders(escape(id), (), True, ("nobody holds it",))
         judged = self._judged[claim.consumer]
         how = f"holds the claim: {judged.evidence}"
-        holding = Holding(judged.owner.pid, claim.consumer, None, how, self._server_now() + claim.since)
+        holding = Holding(judged.owner.pid, claim.consumer, None, how, self._server_now() + claim.delivered / 1000)
         return Holders(escape(id), (holding,), True, ("a server knows consumers by their names, not by processes",))
 
     def current_step(self) -> str:
@@ -418,7 +422,7 @@ def _of_consumers(parts: Sequence[Part], query: ListQuery, now: float) -> list[P
         if not isinstance(part, PendingPart) or part.judged is None:
             found.append((False, part))
             continue
-        facts = MessageFacts(part.row_of(PendingEntry("0-0", part.consumer, now, 1)), now)
+        facts = MessageFacts(claim_row(PendingEntry("0-0", part.consumer, round(now * 1000), 1), part.judged), now)
         if all(term.holds(facts) is wanted for term, wanted in terms):
             found.append((not any(text in escape(part.consumer) for text in words.texts), part))
     return [part for _, part in sorted(found, key=lambda one: one[0])]

@@ -16,8 +16,20 @@ from spooltop.errors import NotASpool, Unavailable
 from spooltop.model.text import escape
 
 from ..address import Login, StreamAddress
-from ..client import Endpoint, RedisClient, Reply, fields_of, list_of, text_of
-from ..trouble import ErrorReply, Kind, Nonsense, Trouble, trouble_of, trouble_of_connection
+from ..client import (
+    Endpoint,
+    ErrorReply,
+    Kind,
+    Nonsense,
+    RedisClient,
+    Reply,
+    Trouble,
+    fields_of,
+    list_of,
+    text_of,
+    trouble_of,
+    trouble_of_connection,
+)
 
 # A server with streams, asked within limits of time and size; its failures are said in words.
 
@@ -127,7 +139,8 @@ def entry_time(id: str) -> float:
 
 
 # Lua scripts that only read. They spare the network the contents of entries, and run with EVAL_RO on a replica too. Each looks
-# at a few hundred entries at most, so that the server is held up for no more than about a millisecond.
+# at a few hundred entries at most, so that the server is held up for no more than about a millisecond. All but STREAM run a
+# command that reads entries, or claims: its words are the last of ARGV.
 
 STREAM = """
 -- KEYS stream. XINFO STREAM with the sizes of the first and the last entry in place of their contents, which may be large.
@@ -143,12 +156,11 @@ end
 return found
 """
 
-_HEAD = """
-local function described(entry)  -- the size of its field data, else of all fields together
+DESCRIBED = """
+local function described(fields)  -- the size of its field data, else of all fields together but for the notes of spooltop
   local all, data, source = 0, false, false
-  local fields = entry[2]
   for at = 1, #fields, 2 do
-    all = all + #fields[at] + #fields[at + 1]
+    if string.sub(fields[at], 1, 1) ~= '~' then all = all + #fields[at] + #fields[at + 1] end
     if fields[at] == 'data' then data = #fields[at + 1] end
     if fields[at] == 'source' then source = fields[at + 1] end
   end
@@ -156,56 +168,52 @@ local function described(entry)  -- the size of its field data, else of all fiel
 end
 """
 
-_HEADS = (
-    _HEAD
+HEADS = (
+    DESCRIBED
     + """
--- KEYS stream; ARGV from, to, at most so many. Returns id, size and source of each entry.
+-- Returns id, size and source of each entry, and its notes of spooltop: names and values.
 local out = {}
-for _, entry in ipairs(redis.call('%s', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])) do
-  local size, source = described(entry)
-  out[#out + 1] = {entry[1], size, source}
+for _, entry in ipairs(redis.call(unpack(ARGV))) do
+  local fields, notes = entry[2], {}
+  for at = 1, #fields, 2 do
+    if string.sub(fields[at], 1, 1) == '~' then notes[#notes + 1] = fields[at]; notes[#notes + 1] = fields[at + 1] end
+  end
+  local size, source = described(fields)
+  out[#out + 1] = {entry[1], size, source, notes}
 end
 return out
 """
 )
-HEADS, HEADS_BACK = _HEADS % "XRANGE", _HEADS % "XREVRANGE"
 
-FIRST = """
--- KEYS stream; ARGV from. Returns how many entries there are from there on, 0 or 1, its id, and its size.
-local found = redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', 1)[1]
+SKIP = """
+-- Returns how many entries or claims there are, the id of the last of them, and its size if it is an entry.
+local found = redis.call(unpack(ARGV))
+local last = found[#found] or {'', {}}
 local size = 0
-for _, word in ipairs(found and found[2] or {}) do size = size + #word end
-return {found and 1 or 0, found and found[1] or '', size}
+for _, word in ipairs(type(last[2]) == 'table' and last[2] or {}) do size = size + #word end
+return {#found, last[1], size}
 """
-
-_SKIP = """
--- KEYS stream; ARGV from, to, at most so many. Returns how many entries there are, and the id of the last of them.
-local found = redis.call('%s', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])
-return {#found, #found > 0 and found[#found][1] or ''}
-"""
-SKIP, SKIP_BACK = _SKIP % "XRANGE", _SKIP % "XREVRANGE"
 
 CLAIMS = (
-    _HEAD
+    DESCRIBED
     + """
--- KEYS stream; ARGV group, from, at most so many, consumer. Returns id, consumer, milliseconds since the delivery, number of
--- deliveries, size and source of each claim; the size is -1 where the entry was deleted or trimmed.
+-- KEYS stream; ARGV 'heads' to describe the entries too, then XPENDING. Returns id, consumer, when it was delivered, number of
+-- deliveries, size and source of each claim. The size is -1 where the entry was deleted or trimmed, -2 if it is not described.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local out = {}
-for _, claim in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], '+', ARGV[3], ARGV[4])) do
-  local entry = redis.call('XRANGE', KEYS[1], claim[1], claim[1])[1]
-  local size, source = -1, false
-  if entry then size, source = described(entry) end
-  out[#out + 1] = {claim[1], claim[2], claim[3], claim[4], size, source}
+for _, claim in ipairs(redis.call(unpack(ARGV, 2))) do
+  local size, source = -2, false
+  if ARGV[1] == 'heads' then
+    local entry = redis.call('XRANGE', KEYS[1], claim[1], claim[1])[1]
+    size = -1
+    if entry then size, source = described(entry[2]) end
+  end
+  out[#out + 1] = {claim[1], claim[2], now - claim[3], claim[4], size, source}
 end
 return out
 """
 )
-
-SKIP_CLAIMS = """
--- KEYS stream; ARGV group, from, at most so many, consumer. Returns how many claims there are, and the id of the last of them.
-local found = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], '+', ARGV[3], ARGV[4])
-return {#found, #found > 0 and found[#found][1] or ''}
-"""
 
 
 # Waits for changes: new entries by XREAD on a connection of its own, and all else by a look a second.
