@@ -7,17 +7,17 @@ directory of this user whose lock is free was left behind by a process that was 
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import re
 import select
-import stat
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 
 from spooltop.engine.system.file_locks import OFD_LOCKS
 from spooltop.engine.system.files import UNSUPPORTED, Files
@@ -95,53 +95,33 @@ def sweep(parent: str, prefix: str = PREFIX) -> list[str]:
 def _dead(parent: str, prefix: str, *, remove: bool) -> list[str]:
     made_here = re.compile(re.escape(prefix) + "[0-9]+-[0-9a-f]{12}")
     try:
-        fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        above = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return []
-    try:
+    with _opened(above) as fd:
         return sorted(name for name in os.listdir(fd) if made_here.fullmatch(name) and _is_dead(name, fd, remove=remove))
-    finally:
-        os.close(fd)
 
 
 def _is_dead(name: str, parent: int, *, remove: bool) -> bool:
     try:
-        fd = os.open(name, _DIRECTORY, dir_fd=parent)
+        with _opened(os.open(name, _DIRECTORY, dir_fd=parent)) as fd:
+            if os.fstat(fd).st_uid != os.geteuid():
+                return False
+            if not remove:
+                return not flock_holders(fd)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_tree(name, parent)
+            return True
     except OSError:
-        return False  # no directory, somebody else's, or removed meanwhile
-    try:
-        if os.fstat(fd).st_uid != os.geteuid():
-            return False
-        if not remove:
-            return not flock_holders(fd)
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        remove_tree(name, parent)
-        return True
-    except OSError:
-        return False  # its process lives, or there are no locks here, or it is not ours to remove
-    finally:
-        os.close(fd)
+        return False  # its process lives, or it is no directory, removed meanwhile, not ours, or there are no locks here
 
 
 def remove_tree(name: str, parent: int) -> None:
     """Removes a directory and everything in it without following links. What is gone already is no error."""
-    try:
-        fd = os.open(name, _DIRECTORY, dir_fd=parent)
-    except FileNotFoundError:
-        return
-    try:
-        for entry in os.listdir(fd):
-            try:
-                if stat.S_ISDIR(os.stat(entry, dir_fd=fd, follow_symlinks=False).st_mode):
-                    remove_tree(entry, fd)
-                else:
-                    os.unlink(entry, dir_fd=fd)
-            except FileNotFoundError:
-                continue
-    finally:
-        os.close(fd)
     with suppress(FileNotFoundError):
-        os.rmdir(name, dir_fd=parent)
+        while os.stat(name, dir_fd=parent, follow_symlinks=False):
+            with suppress(FileNotFoundError):  # something in it is gone: then the rest
+                shutil.rmtree(name, dir_fd=parent)
 
 
 # Tries in a directory of its own what the guarantees rest on: files, syncs, moves, links, locks, events. Each trial is short,
@@ -167,169 +147,144 @@ _PATIENCE = 20.0
 _IN_CREATE = 0x100
 
 
-def _write(files: Files, folder: int) -> None:
-    fd = files.create("file", folder, 0o600)
-    try:
-        files.write_all(fd, b"x" * 1024)
-        files.sync(fd)
-    finally:
-        files.close(fd)
-
-
-def _sync_dir(files: Files, folder: int) -> None:
-    files.sync_dir(folder)
-
-
 def _rename(files: Files, folder: int) -> None:
     """Moves a file into another directory and back, without a word about what it replaces."""
-    _make(files, "moved", folder, b"1")
-    files.mkdir("other", folder, 0o700)
-    with closing(_Dir(files, "other", folder)) as other:
-        files.rename("moved", folder, "moved", other.fd)
-        files.rename("moved", other.fd, "moved", folder)
+    _make(files, "moved", folder)
+    with _new_dir(files, "other", folder) as other:
+        files.rename("moved", folder, "moved", other)
+        files.rename("moved", other, "moved", folder)
 
 
-def _noreplace(files: Files, folder: int) -> None:
-    _make(files, "from", folder, b"new")
-    _make(files, "taken", folder, b"old")
+def _never_replaces(move: Callable[[str, int, str, int], None], files: Files, folder: int) -> None:
+    """Makes a name with ``move`` that is free, and then one that is taken."""
+    for name in ("one", "two", "three"):
+        _make(files, name, folder)
+    move("one", folder, "four", folder)
     try:
-        files.rename_noreplace("from", folder, "taken", folder)
-    except FileExistsError:
-        files.rename_noreplace("from", folder, "free", folder)
-        return
-    raise OSError(errno.EIO, "it replaced a file that it must not replace")
-
-
-def _link(files: Files, folder: int) -> None:
-    _make(files, "one", folder, b"1")
-    _make(files, "two", folder, b"2")
-    files.link("one", folder, "three", folder)
-    try:
-        files.link("one", folder, "two", folder)
+        move("three", folder, "two", folder)
     except FileExistsError:
         return
-    raise OSError(errno.EIO, "it replaced a file that it must not replace")
+    raise OSError("it replaced a file that it must not replace")
 
 
-def _lock(kind: str) -> Callable[[Files, int], None]:
-    def run(files: Files, folder: int) -> None:
-        fd = files.open_lasting("lock", folder, mode=0o600)
+def _lock(kind: str, files: Files, folder: int) -> None:
+    take = files.lock if kind == "flock" else files.lock_write
+    fd = files.open_lasting("lock", folder, mode=0o600)
+    try:
+        if not take(fd):
+            raise OSError("a new lock is taken already")
+        with _other_process(kind, folder) as (_, said):
+            if said != "excluded":
+                raise OSError("another process got the same lock" if said == "got it" else said)
+    finally:
+        files.close(fd)
+    with _other_process(kind, folder) as (other, said):
+        if said != "got it":
+            raise OSError(f"another process cannot take a lock that was released: {said}")
+        fd = files.reopen("lock", folder)
         try:
-            if not (files.lock(fd) if kind == "flock" else files.lock_write(fd)):
-                raise OSError(errno.EIO, "a new lock is taken already")
-            _expect(kind, folder, "excluded", "another process got the same lock")
+            if take(fd):
+                raise OSError("a lock that another process holds was taken")
+            other.kill()
+            other.wait()
+            if not take(fd):
+                raise OSError("the lock of a process that was killed is not released")
         finally:
             files.close(fd)
-        with _process(kind, folder) as other:
-            said = _answer(other)
-            if said != "got it":
-                raise OSError(errno.EIO, f"another process cannot take a lock that was released: {said}")
-            fd = files.reopen("lock", folder)
-            try:
-                if files.lock(fd) if kind == "flock" else files.lock_write(fd):
-                    raise OSError(errno.EIO, "a lock that another process holds was taken")
-                other.kill()
-                other.wait()
-                if not (files.lock(fd) if kind == "flock" else files.lock_write(fd)):
-                    raise OSError(errno.EIO, "the lock of a process that was killed is not released")
-            finally:
-                files.close(fd)
-
-    return run
 
 
-def _expect(kind: str, folder: int, wanted: str, else_: str) -> None:
-    with _process(kind, folder) as other:
-        said = _answer(other)
-        other.kill()
-    if said != wanted:
-        raise OSError(errno.EIO, else_ if said == "got it" else said)
-
-
-def _process(kind: str, folder: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextmanager
+def _other_process(kind: str, folder: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Has another process try to take the lock, and kills it at the end. Yields it with its answer."""
+    with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _OTHER_PROCESS, str(folder), kind], pass_fds=(folder,), stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-
-
-def _answer(other: subprocess.Popen[str]) -> str:
-    assert other.stdout is not None
-    ready, _, _ = select.select([other.stdout], [], [], _PATIENCE)
-    if not ready:
-        other.kill()
-        return f"no answer within {_PATIENCE:g}s"
-    return other.stdout.readline().strip() or "the other process ended without a word"
+    ) as other:  # fmt: skip
+        try:
+            assert other.stdout is not None
+            if select.select([other.stdout], [], [], _PATIENCE)[0]:
+                yield other, other.stdout.readline().strip() or "the other process ended without a word"
+            else:
+                yield other, f"no answer within {_PATIENCE:g}s"
+        finally:
+            other.kill()
 
 
 def _events(files: Files, folder: int) -> None:
-    fd = inotify_init()
-    try:
+    with _opened(inotify_init()) as fd:
         inotify_add_watch(fd, f"/proc/self/fd/{folder}/.", _IN_CREATE)
-        _make(files, "seen", folder, b"")
+        _make(files, "seen", folder)
         if not select.select([fd], [], [], 1.0)[0]:
-            raise OSError(errno.EIO, "a file was made, and no event came within 1s")
-    finally:
-        os.close(fd)
+            raise OSError("a file was made, and no event came within 1s")
 
 
 def _time(files: Files, folder: int) -> None:
     """Compares the clock of the file system, which may be that of a server, with that of this machine."""
     before = time.time()
-    fd = files.create("timed", folder, 0o600)
-    try:
-        files.write_all(fd, b"x")
-        off = files.fstat(fd).st_mtime - before
-    finally:
-        files.close(fd)
+    off = _make(files, "timed", folder) - before
     if not -1.0 < off < 1.0 + time.time() - before:
-        raise OSError(errno.EIO, f"a file that is made now is dated {abs(off):.1f}s {'ahead' if off > 0 else 'back'}")
+        raise OSError(f"a file that is made now is dated {abs(off):.1f}s {'ahead' if off > 0 else 'back'}")
 
 
-TRIALS: Mapping[str, Callable[[Files, int], None]] = {
-    "write": _write, "sync-dir": _sync_dir, "rename": _rename, "noreplace": _noreplace, "link": _link,
-    "locks-flock": _lock("flock"), **({"locks-ofd": _lock("ofd")} if OFD_LOCKS else {}), "events": _events, "time": _time,
-}  # fmt: skip
+TRIALS: Mapping[str, Callable[[Files, int], object]] = {
+    "write": lambda files, folder: _make(files, "file", folder, b"x" * 1024, sync=True),
+    "sync-dir": lambda files, folder: files.sync_dir(folder),
+    "rename": _rename,
+    "noreplace": lambda files, folder: _never_replaces(files.rename_noreplace, files, folder),
+    "link": lambda files, folder: _never_replaces(files.link, files, folder),
+    "locks-flock": partial(_lock, "flock"),
+    **({"locks-ofd": partial(_lock, "ofd")} if OFD_LOCKS else {}),
+    "events": _events,
+    "time": _time,
+}
 
 
 def try_all(parent: str, files: Files | None = None) -> Mapping[str, Trial]:
     """Runs all trials in a directory of its own in ``parent``, each in an empty folder, and returns what came of each. Raises
     ``OSError`` if that directory cannot be made."""
-    files = files or Files()
     sweep(parent)
-    found = {}
     with ScratchDir(parent) as scratch:
-        for name, run in TRIALS.items():
-            found[name] = _tried(run, name, files, scratch.fd)
-    return found
+        return {name: _tried(run, name, files or Files(), scratch.fd) for name, run in TRIALS.items()}
 
 
-def _tried(run: Callable[[Files, int], None], name: str, files: Files, above: int) -> Trial:
+def _tried(run: Callable[[Files, int], object], name: str, files: Files, above: int) -> Trial:
     try:
-        files.mkdir(name, above, 0o700)
-        with closing(_Dir(files, name, above)) as folder:
+        with _new_dir(files, name, above) as folder:
             began = time.monotonic()
-            run(files, folder.fd)
+            run(files, folder)
             return Trial(seconds=time.monotonic() - began)
     except OSError as error:
         unsupported = error.errno in UNSUPPORTED and name in ("noreplace", "link")
         return Trial("unsupported" if unsupported else error.strerror or str(error))
 
 
-class _Dir:
-    """An open directory."""
+@contextmanager
+def _new_dir(files: Files, name: str, above: int) -> Iterator[int]:
+    """Makes a directory, and opens it meanwhile."""
+    files.mkdir(name, above, 0o700)
+    fd = files.open_dir(name, above)
+    try:
+        yield fd
+    finally:
+        files.close(fd)
 
-    def __init__(self, files: Files, name: str, above: int) -> None:
-        self.fd = files.open_dir(name, above)
-        self._files = files
 
-    def close(self) -> None:
-        self._files.close(self.fd)
+@contextmanager
+def _opened(fd: int) -> Iterator[int]:
+    """Closes ``fd`` at the end."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
-def _make(files: Files, name: str, folder: int, data: bytes) -> None:
+def _make(files: Files, name: str, folder: int, data: bytes = b"x", *, sync: bool = False) -> float:
+    """Makes a file. Returns the time that the file system gave it."""
     fd = files.create(name, folder, 0o600)
     try:
         files.write_all(fd, data)
+        if sync:
+            files.sync(fd)
+        return files.fstat(fd).st_mtime
     finally:
         files.close(fd)
