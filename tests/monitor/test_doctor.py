@@ -7,7 +7,8 @@ import re
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,9 @@ from spooltop.model.target import (  # fmt: skip
     Trial,
 )
 from spooltop.model.vocabulary import Action, Box
-from spooltop.monitor.bench import bench
-from spooltop.monitor.bench.bench import Answer, BenchRun, check_room
+from spooltop.monitor import bench
+from spooltop.monitor.bench import Answer, BenchRun, Job, check_room
 from spooltop.monitor.doctor import Diagnosis, Examined, FillRate, Health, diagnose, exit_code
-from spooltop.monitor.watching import Latencies
 
 NAMES = (".", "tmp", "new", "cur", ".spooltop")
 TRIED = {
@@ -217,9 +217,9 @@ def test_a_file_system_without_a_table_of_inodes_never_runs_out_of_them(free: in
 @pytest.mark.parametrize(("counted", "exclusive"), [(60, True), (59, False)])
 def test_a_lock_that_does_not_exclude_is_found(tmp_path: Path, counted: int, exclusive: bool) -> None:
     class Workers:
-        def run(self, jobs: Sequence[Mapping[str, Any]], seconds: float) -> list[Answer]:
-            Path(jobs[0]["folder"], "counter").write_bytes(counted.to_bytes(8, "little"))
-            return [Answer(1.0, Latencies({1000: 30}), Latencies())] * 2
+        def run(self, jobs: Sequence[Job], seconds: float) -> list[Answer]:
+            (tmp_path / "counter").write_bytes(counted.to_bytes(8, "little"))
+            return [Answer(1.0, Counter({1000: 30}), Counter())] * 2
 
     workers: Any = Workers()
     measured = bench._lock(BenchRun("locks", "x", 4), str(tmp_path), workers, 1.0)
@@ -227,8 +227,8 @@ def test_a_lock_that_does_not_exclude_is_found(tmp_path: Path, counted: int, exc
 
 
 def test_a_worker_without_its_parent_ends() -> None:
-    code = f"from spooltop.monitor.bench.tasks import work; work(None, {os.getppid()})"
-    subprocess.run([sys.executable, "-c", code], cwd=Path(bench.__file__).parents[3], check=True, timeout=60)
+    code = f"from spooltop.monitor.bench import work; work(None, {os.getppid()})"
+    subprocess.run([sys.executable, "-c", code], cwd=Path(bench.__file__).parents[2], check=True, timeout=60)
 
 
 def test_too_little_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,13 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
+from spooltop.backends.directory.storage.disk import mount_of
+from spooltop.backends.directory.trials import trial_parent
 from spooltop.errors import NotASpool, Refused, UsageError
 from spooltop.model.target import has_scheme, without_secrets
 from spooltop.model.text import escape
 from spooltop.model.units import count, fit, size
-from spooltop.monitor.bench.bench import Figure
+from spooltop.monitor.bench import BYTES_AT_MOST, FILES_AT_MOST, Figure, check_room, measure, shown
 
 from ..context import Context, here_or
 from ..progress import ProgressLine
@@ -38,9 +40,6 @@ _NOTES = {
 
 def bench(args: argparse.Namespace, context: Context) -> int:
     """Prints a table for each section as soon as it is measured. 1 if something could not be measured or a lock failed."""
-    from spooltop.backends.directory.trials import trial_parent
-    from spooltop.monitor.bench.bench import Bench, check_room
-
     terminal = context.terminal
     seconds: float = args.seconds
     if not _SHORTEST <= seconds <= _LONGEST:
@@ -50,7 +49,8 @@ def bench(args: argparse.Namespace, context: Context) -> int:
         raise Refused("bench: measures a file system", path=without_secrets(path), advice="name a directory")
     busy = _others(args, context, path)
     parent = trial_parent(path)
-    _check_writable(parent)
+    if not os.access(parent, os.W_OK | os.X_OK, effective_ids=True):
+        raise Refused("bench: it cannot be written by you", path=parent, advice=f"ls -ld {escape(parent)}")
     check_room(parent)
     if busy:
         terminal.err(f"spooltop: {busy}: they make the figures lower, and the bench slows them down")
@@ -60,27 +60,21 @@ def bench(args: argparse.Namespace, context: Context) -> int:
     line = ProgressLine(terminal, "bench", hint="Ctrl-C stops and cleans up")
     with interrupted_by_signals() as received:
         try:
-            with line, closing(Bench(parent, seconds, line.share).measure()) as figures:
+            with line, closing(measure(parent, seconds, line.share)) as figures:
                 for figure in figures:
                     failed = failed or bool(figure.error) or figure.exclusive is False
-                    if args.json:
+                    if args.json or (section and figure.run.section != section[-1].run.section):
                         line.close()
-                        terminal.out(_as_json(figure))
-                        terminal.flush()
-                        continue
-                    if section and figure.section != section[-1].section:
-                        line.close()
-                        _print(section, terminal)
+                        _print([figure] if args.json else section, args.json, terminal)
                         section = []
-                    section.append(figure)
+                    if not args.json:
+                        section.append(figure)
         except KeyboardInterrupt:
-            if section:
-                _print(section, terminal)
+            _print(section, args.json, terminal)
             if not received or received[0] == signal.SIGINT:
                 raise
             return 128 + received[0]
-    if section:
-        _print(section, terminal)
+    _print(section, args.json, terminal)
     return 1 if failed else 0
 
 
@@ -106,15 +100,7 @@ def _others(args: argparse.Namespace, context: Context, path: str) -> str:
     return f"{' and '.join(found)} at work here now" if found else ""
 
 
-def _check_writable(parent: str) -> None:
-    if not os.access(parent, os.W_OK | os.X_OK, effective_ids=True):
-        raise Refused("bench: it cannot be written by you", path=parent, advice=f"ls -ld {escape(parent)}")
-
-
 def _announce(path: str, parent: str, seconds: float, as_json: bool, terminal: Terminal) -> None:
-    from spooltop.backends.directory.storage.disk import mount_of
-    from spooltop.monitor.bench.bench import BYTES_AT_MOST, FILES_AT_MOST
-
     fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         mount = mount_of(fd)
@@ -139,16 +125,16 @@ def _announce(path: str, parent: str, seconds: float, as_json: bool, terminal: T
     terminal.flush()
 
 
-def _print(figures: Sequence[Figure], terminal: Terminal) -> None:
-    terminal.out_each(_table(figures))
+def _print(figures: Sequence[Figure], as_json: bool, terminal: Terminal) -> None:
+    terminal.out_each(map(_as_json, figures) if as_json else _table(figures))
     terminal.flush()
 
 
 def _table(figures: Sequence[Figure]) -> Iterator[str]:
     """Lines of a section: a head, a row for each figure, a note on how it was measured."""
-    from spooltop.monitor.watching import shown
-
-    section = figures[0].section
+    if not figures:
+        return
+    section = figures[0].run.section
     title, width, second, part = _HEADS[section]
     last = "  exclusive" if section == "locks" else ""
     yield ""
@@ -156,8 +142,9 @@ def _table(figures: Sequence[Figure]) -> Iterator[str]:
         f"{title:<{width}}{second:>{part}}{'a second':>{_RATE}}{'p50':>{_TIME}}{'p99':>{_TIME}}{'samples':>{_SAMPLES}}{last}"
     )
     for figure in figures:
-        name = figure.name if figure.durable is None else f"{figure.name}{', durable' if figure.durable else ''}"
-        beside = figure.part if section == "engine" else str(figure.processes)
+        run = figure.run
+        name = f"{run.name}, durable" if run.durable else run.name
+        beside = figure.part if section == "engine" else str(run.processes)
         head = f"{fit(name, width, cut='right')}{beside if second else '':>{part}}"
         if figure.error:
             yield f"{head}  failed: {escape(figure.error)}"
@@ -170,10 +157,11 @@ def _table(figures: Sequence[Figure]) -> Iterator[str]:
 
 
 def _as_json(figure: Figure) -> str:
+    run = figure.run
     return snapshot_json.dumps(
         {
-            "schema": 1, "section": figure.section, "name": figure.name, "part": figure.part or None,
-            "durable": figure.durable, "processes": figure.processes, "operations": figure.operations,
+            "schema": 1, "section": run.section, "name": run.name, "part": figure.part or None,
+            "durable": run.durable, "processes": run.processes, "operations": figure.operations,
             "seconds": figure.seconds, "per_second": figure.per_second, "p50_seconds": figure.p50, "p99_seconds": figure.p99,
             "exclusive": figure.exclusive, "error": figure.error or None,
         }
