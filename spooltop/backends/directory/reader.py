@@ -37,7 +37,7 @@ from .events.flow import FlowMeter
 from .events.tracker import MessageTracker
 from .events.watcher import ChangeWaiter, EventListener, Source
 from .liveness.claim_liveness import ConsumerGatherer
-from .locks.lock_files import LockFiles, LockTableCache, device_of, message_locks
+from .locks.lock_files import LockFiles, LockTableCache, message_locks
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge
 from .scan.boxes import AgeCounter, Boxes, count_verdicts, irregular_rows
@@ -197,7 +197,7 @@ class SideFiles:
             except OSError:
                 continue  # nobody locks there
         table = self._table.read()
-        lines = {line for one in files for line in table.of([device_of(one)], one.st_ino) if not line.waits}
+        lines = {line for one in files for line in table.of(one) if not line.waits}
         return tuple(LockHolder(line.pid if line.pid > 0 else None, since=self._world.clock()) for line in lines)
 
 

@@ -28,8 +28,7 @@ from .cursors.writers import WriterWatch
 from .events.watcher import ChangeWaiter
 from .liveness.processes import BootClock, Certainty, Processes, judge_pid
 from .liveness.users import Asked, holders_of, who_has_path
-from .locks.lock_files import LockFiles, device_of, folder_closed, read_table
-from .locks.soft_locks import Judge, orphaned, ticket_queue
+from .locks.lock_files import Judge, LockFiles, folder_closed, orphaned, read_table, ticket_queue
 from .reader import LOCKS_FOR
 from .storage.disk import disk_of, is_local, mount_of, who_am_i
 from .world import OpenOptions, System
@@ -78,8 +77,7 @@ class LocalSurroundings:
         table = read_table(self._processes)
 
         def of(found: os.stat_result) -> Users:
-            devices = [device_of(found)] + ([mount.device] if mount is not None else [])
-            lines = [line for line in table.of(devices, found.st_ino) if not line.waits]
+            lines = [line for line in table.of(found, mount.device if mount is not None else None) if not line.waits]
             pids = tuple(line.pid for line in lines if line.pid > 0)
             why = table.unseen or (_UNNAMED if len(pids) < len(lines) else "")
             return Users(pids, not why, why)

@@ -94,6 +94,7 @@ class StepOutcome(Protocol):
         ...
 
 
+RefT = TypeVar("RefT")
 IntentT = TypeVar("IntentT", bound=Intent)
 ResultT = TypeVar("ResultT", bound=StepOutcome)
 
@@ -113,6 +114,13 @@ def check_folder(folder: int | None, pinned: tuple[int, int]) -> int:
     if folder is None or folder_id(folder) != pinned:
         raise Skipped("the directory was replaced since the list was made")
     return folder
+
+
+def ref_of(item: Item, kind: type[RefT]) -> RefT:
+    """Returns the pin of ``item``, which an operator of this kind has made."""
+    if not isinstance(item.ref, kind):
+        raise TypeError(f"not pinned by this operator: {item.ref!r}")
+    return item.ref
 
 
 def outcome_of(change: Callable[[], None]) -> tuple[Outcome, str]:

@@ -32,6 +32,7 @@ from ...journal.item_operator import (
     folder_id,
     one_step_record,
     outcome_of,
+    ref_of,
 )
 from ...journal.log_store import LogFiles, LogStore, with_above
 from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, item_records
@@ -261,14 +262,14 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
             return self._pinner.pin(one, source, options["value"], folders, force=force, typed=typed, highest=highest)
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> CursorSetIntent:
-        ref = _ref_of(items[0])
+        ref = ref_of(items[0], CursorRef)
         return CursorSetIntent(
             plan.operation, 0, plan.action, self._clock(), self._user, plan.undoes, _real_path(ref.file), ref.source, ref.had,
             ref.before, ref.after,
         )  # fmt: skip
 
     def _change(self, item: Item, intent: CursorSetIntent, stop: Callable[[], bool]) -> ItemResult:
-        ref = _ref_of(item)
+        ref = ref_of(item, CursorRef)
         outcome, reason = outcome_of(lambda: self._store_value(ref, stop))
         return ItemResult(ref.source, ref.file, outcome, reason, ref.file if outcome is Outcome.DONE else "")
 
@@ -369,12 +370,6 @@ class _Patient(LogFiles):
             self._wait(_TICK)
             left -= _TICK
         return True
-
-
-def _ref_of(item: Item) -> CursorRef:
-    if not isinstance(item.ref, CursorRef):
-        raise TypeError(f"not a cursor that was pinned: {item.ref!r}")
-    return item.ref
 
 
 def _real_path(path: str) -> str:

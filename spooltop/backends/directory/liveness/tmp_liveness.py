@@ -29,7 +29,7 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import EXITED, Box, Owner, Verdict
 
 from ...access import user_name
-from ..locks.lock_files import LockTable, device_of
+from ..locks.lock_files import LockTable
 from ..storage.location import Folders
 from ..storage.rows import tmp_row
 from .processes import Certainty, Descriptions, Descriptor, Descriptors, Process, Processes
@@ -161,7 +161,7 @@ class TmpJudge:
     ) -> None:
         locked: dict[tuple[str, int], int] = {}
         for key, status in found.items():
-            lines = table.of([device_of(status), *([device] if device else [])], status.st_ino)
+            lines = table.of(status, device)
             lines = tuple(line for line in lines if line.kind != "flock" and line.exclusive and not line.waits)
             if lines:
                 locked[key] = lines[0].pid

@@ -16,12 +16,11 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.presence import CONSUMERS
 from spooltop.errors import Unreadable
 from spooltop.model.look.locks import Holders, Holding
-from spooltop.model.proc import LockLine, parse_locks
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Key
 
 from ...access import user_name
-from ..locks.lock_files import device_of, read_table
+from ..locks.lock_files import lock_owners, read_table
 from ..message import split_key
 from ..storage.disk import is_local, mount_of
 from ..storage.location import folders_dir
@@ -61,13 +60,12 @@ def holders_of(path: str, files: Iterable[Asked], processes: Processes, *, user:
     unseen = ""
     for one in asked:
         mount = mount_of(one.fd)
-        devices = [device_of(one.found)] + ([mount.device] if mount is not None else [])
         table = read_table(processes)
         unseen = unseen or table.unseen
         key = (one.found.st_dev, one.found.st_ino)
         opened = seen.by_file.get(key, ())
-        for line in table.of(devices, one.found.st_ino):
-            for pid in _pids(line, opened, processes):
+        for line in table.of(one.found, mount.device if mount is not None else None):
+            for pid in lock_owners(line, opened, processes):
                 own = bool(one.holds) and not line.waits
                 words = one.holds if own else f"{line.kind}, {'waits' if line.waits else 'holds'}"
                 found[holder_info(pid, words, one.of, one.since if own else None)] = None
@@ -93,23 +91,6 @@ def _opened(opened: Iterable[Descriptor]) -> Iterator[tuple[int, str]]:
     for pid in unsure:
         if pid not in most:
             yield pid, "open"
-
-
-def _pids(line: LockLine, opened: Iterable[Descriptor], processes: Processes) -> list[int | None]:
-    """Returns the owners of a lock: from the table, else (OFD lock, or the child of a process that ended) from the ``lock:``
-    lines of descriptors."""
-    if line.pid > 0 and processes.exists(line.pid):
-        process = processes.process(line.pid)
-        if process is None or not process.zombie:
-            return [line.pid]
-    if line.waits:
-        return [line.pid if line.pid > 0 else None]
-    inheritors: list[int | None] = []
-    for pid in dict.fromkeys(one.pid for one in opened):
-        own = parse_locks(b"\n".join(processes.lock_lines(pid)))
-        if any(held.inode == line.inode and held.kind == line.kind for held in own):
-            inheritors.append(pid)
-    return inheritors or [None]
 
 
 def _notes(asked: list[Asked], unseen: str, all_seen: bool, processes: Processes, user: str) -> Iterator[str]:

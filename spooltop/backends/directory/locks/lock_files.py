@@ -2,7 +2,17 @@
 
 The table is ``/proc/locks`` (proc(5)). A single read of it under churn misses locks that are held, so it is read twice and both
 reads count. A lock file that merely exists is free where it is known to be locked through the kernel; else its existence may be
-the lock, and its content names the holder.
+the lock, and its content names the holder:
+
+- filelock's ``SoftFileLock``: ``pid\nhost\nstart\n``; its ``SoftFileLease``: ``filelock/2`` and lines ``name=value``.
+  ``start`` is that of the process, so that another one with its pid is recognised: boot id × 2⁶⁴ + clock ticks since boot.
+- filelock's ``StrictSoftFileLock``: a marker that stays, beside it ``<lock>.filelock/claims/``. A file ``held-v1-….claim``
+  there is the lock: magic, token, pid, host in hex, start.
+- files of JSON, as leaders leave: with a pid, ``{"pid": 77, "host": "here"}``, or a lease, ``{"ownerId": …, "expiresAt": ms}``.
+- ``<element>.lck``, a second name of the element that it locks: it does not name its holder.
+- a symbolic link that leads nowhere and whose text has the pid: ``host:+pid``, ``user@host.pid``, ``host:pid``, ``pid``.
+- files with ``pid`` alone, ``host:pid`` or ``user@host.pid``.
+- directories, as mkdir(1) makes them: if anything names the holder, it is a file in them.
 """
 
 from __future__ import annotations
@@ -11,22 +21,388 @@ import errno
 import os
 import re
 import stat
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import contextmanager
 from types import MappingProxyType
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from spooltop.engine.system.files import read_small
+from spooltop.engine.system.files import REAL_FILES, Content, Files, read_small
+from spooltop.engine.tickets.file_queue import FileTicket, file_tickets
 from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.proc import Device, LockLine, parse_locks
-from spooltop.model.vocabulary import Verdict
+from spooltop.model.text import escape, json_object
+from spooltop.model.units import clock_time
+from spooltop.model.vocabulary import EXITED, Verdict
 
 from ...access import closed_words
-from ..liveness.processes import Processes
+from ..liveness.processes import Certainty, Descriptor, Process, Processes, judge_pid
 from ..storage.disk import is_local, mount_of
+from ..storage.location import FolderNames
 from ..world import System
-from .soft_locks import LIMIT, Judge, directory_lock, holder_info, orphaned, soft_lock, ticket_queue
+
+LIMIT = 1_024
+"""Bytes that a marker has at most."""
+_MAX_PID = 1 << 22
+"""The greatest pid there is (proc(5), pid_max)."""
+_PID_ALONE = re.compile(r"\s*(?:(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9_.-]+):)?\s*(?P<pid>[0-9]{1,10})\s*\Z", re.ASCII)
+_USER_AT_HOST = re.compile(r"\s*[^@/\s]+@(?P<host>[A-Za-z0-9_.-]+)\.(?P<pid>[0-9]{1,10})(?::[0-9]+)?\s*\Z", re.ASCII)
+_STRICT = b"filelock-strict-v1"
+_LOCKS_AT_MOST = 64
+_LINK = re.compile(r"(?:[^@/]*@)?(?:([A-Za-z0-9._-]+?)(?:\.|:\+?))?([0-9]{1,10})(?::[0-9]+)?\Z")
+
+
+@contextmanager
+def opened_below(folder: int, path: str, files: Files = REAL_FILES) -> Iterator[int]:
+    """Opens the directory ``path`` below ``folder`` without following a link; gives ``folder`` itself for "". Raises
+    ``OSError``."""
+    opened: list[int] = []
+    try:
+        at = folder
+        for part in path.split("/") if path else ():
+            at = files.open_dir(part, at)
+            opened.append(at)
+        yield at
+    finally:
+        for fd in opened:
+            files.close(fd)
+
+
+class Marker(Struct, frozen=True):
+    """The content of a soft lock: the ``pid`` on ``host`` (None: not named, or not yet) that has it ``since`` (epoch seconds,
+    of its file). ``lease`` seconds after its last renewal anyone may take it; None for a lock without an end; ``until`` is that
+    end where it is given (epoch seconds). ``free``: a file that stays when nobody holds the lock. ``below`` (a path below the
+    lock's folder) and ``names`` in it are the files that the lock consists of, names of one file; none where it is the file
+    itself. ``element`` is the name of the file that a link locks. ``start`` is filelock's start token."""
+
+    pid: int | None
+    host: str | None
+    since: float
+    lease: float | None = None
+    free: bool = False
+    until: float | None = None
+    below: str = ""
+    names: tuple[str, ...] = ()
+    element: str = ""
+    start: int | None = None
+
+
+def read_marker(name: str, dir_fd: int) -> Marker | None:
+    """Reads the soft lock in the file ``name`` below ``dir_fd``; None if it is not one."""
+    found = _content(name, dir_fd)
+    if found is None:
+        return _symbolic(name, dir_fd)
+    data, since = found.data, found.status.st_mtime
+    if (linked := _linked(name, dir_fd)) is not None:
+        return linked
+    if _STRICT in data:
+        return _strict(name, dir_fd, since)
+    lines = data.decode("utf-8", "replace").split("\n")
+    if lines[0] == "filelock/2":
+        fields = dict(line.split("=", 1) for line in lines[1:] if "=" in line)
+        lease, start = _seconds(fields.get("duration", "")), _token(fields.get("start", ""))
+        return Marker(_pid(fields.get("pid", "")), fields.get("host"), since, lease, start=start)
+    if len(lines) >= 3 and _pid(lines[0]) and lines[1]:
+        return Marker(_pid(lines[0]), lines[1], since, start=_token(lines[2]))
+    return _leader(data, since) or _plain(data, since)
+
+
+def read_directory(name: str, dir_fd: int) -> Marker | None:
+    """Reads the lock that the existence of the directory ``name`` below ``dir_fd`` is; None if it is gone or may not be
+    read."""
+    try:
+        with opened_below(dir_fd, name) as fd:
+            since = os.fstat(fd).st_mtime
+            for inside in sorted(os.listdir(fd))[:_LOCKS_AT_MOST]:
+                if (marker := read_marker(inside, fd)) is not None and marker.pid is not None:
+                    return Marker(marker.pid, marker.host, since)
+    except OSError:
+        return None
+    return Marker(None, None, since)
+
+
+def _plain(data: bytes, since: float) -> Marker | None:
+    text = data.decode("utf-8", "replace")
+    found = _USER_AT_HOST.match(text) or _PID_ALONE.match(text)
+    pid = _pid(found["pid"]) if found is not None else None
+    return Marker(pid, found["host"], since) if found is not None and pid is not None and pid <= _MAX_PID else None
+
+
+def _strict(name: str, dir_fd: int, since: float) -> Marker:
+    below = f"{name}.filelock/claims"
+    try:
+        with opened_below(dir_fd, below) as claims:
+            names = sorted(os.listdir(claims))
+            for claim in names[:_LOCKS_AT_MOST]:
+                found = _content(claim, claims) if claim.startswith("held-v1-") and claim.endswith(".claim") else None
+                if found is None:
+                    continue
+                lines = found.data.decode("ascii", "replace").split("\n")
+                complete = lines[0] == _STRICT.decode() and len(lines) >= 4
+                pid, host = (_pid(lines[2]), _unhex(lines[3])) if complete else (None, None)
+                intent = claim.replace("held-", "intent-", 1)  # stays beside it as long as it is held, and blocks as well
+                both = (claim, intent) if intent in names else (claim,)
+                start = _token(lines[4]) if complete and len(lines) > 4 else None
+                return Marker(pid, host, found.status.st_mtime, below=below, names=both, start=start)
+    except FileNotFoundError:
+        return Marker(None, None, since, free=True)  # its directory comes with the first claim
+    except OSError:
+        return Marker(None, None, since)  # not ours to look into
+    return Marker(None, None, since, free=True)
+
+
+def _leader(data: bytes, since: float) -> Marker | None:
+    record = json_object(data)
+    until = record.get("expiresAt")
+    if isinstance(record.get("ownerId"), str) and isinstance(until, (int, float)) and 1e12 < until < 1e14:
+        return Marker(None, None, since, until=until / 1000)
+    if type(record.get("pid")) is not int or record["pid"] <= 0:
+        return None
+    host = record.get("host", record.get("hostname"))
+    return Marker(record["pid"], host if isinstance(host, str) and host else None, since)
+
+
+def _linked(name: str, dir_fd: int) -> Marker | None:
+    """The lock ``x.lck`` where it is another name of ``x``."""
+    element = name.removesuffix(".lck")
+    if element in (name, ""):
+        return None
+    try:
+        lock, locked = (os.stat(one, dir_fd=dir_fd, follow_symlinks=False) for one in (name, element))
+    except OSError:
+        return None  # no such element
+    # Its ctime, as the mtime may be that of the element: making the link moved it.
+    return Marker(None, None, lock.st_ctime, element=element) if os.path.samestat(lock, locked) else None
+
+
+def _symbolic(name: str, dir_fd: int) -> Marker | None:
+    try:
+        text = os.readlink(name, dir_fd=dir_fd)
+        since = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mtime
+    except OSError:
+        return None  # gone, or no link
+    try:
+        os.stat(name, dir_fd=dir_fd)
+        return None  # it leads to something
+    except OSError:
+        found = _LINK.match(text)
+    return Marker(_pid(found[2]), found[1], since) if found is not None and _pid(found[2]) else None
+
+
+def _content(name: str, dir_fd: int) -> Content | None:
+    """The start of a plain file; None if it is gone, is not a plain file or may not be read."""
+    try:
+        return read_small(name, dir_fd, limit=LIMIT)
+    except OSError:
+        return None
+
+
+def _pid(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and 0 < len(text) <= 10 and int(text) > 0 else None
+
+
+def _token(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 60 else None
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if 0 < seconds < float("inf") else None
+
+
+def _unhex(text: str) -> str | None:
+    try:
+        return bytes.fromhex(text).decode("utf-8", "replace") or None
+    except ValueError:
+        return None
+
+
+# Judges locks whose existence is the lock: which process has them, and if it is running.
+
+_NAMESPACE = "?pidns-"
+"""Mark between the host and the pid namespace (in hex) in a host name of filelock."""
+_SAME_START = 0.02
+"""Seconds between two starts that are the same one: two clock ticks."""
+
+
+class Judge:
+    """Tells whether the process of a marker or a ticket is running, by the rules for claims that name only a pid. A process
+    found to be gone stays gone: it is looked up once."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes = processes
+        self._gone: dict[tuple[str, int, float], str] = {}
+
+    def judge(self, path: str, pid: int, since: float, *, local: bool, start: int | None = None) -> tuple[Verdict, str]:
+        """The verdict on ``path``, which names ``pid`` since ``since`` (epoch seconds, of its file), and filelock's ``start``
+        token. ``local``: only this machine mounts it."""
+        key = (path, pid, since)
+        if key in self._gone:
+            return Verdict.DEAD, self._gone[key]
+        there = self.processes.exists(pid)
+        sure = Certainty(local, self.processes.in_first_namespace())
+        found = None if there else self.processes.namesakes([pid]) if sure.local and sure.all_pids else None
+        process = self.processes.process(pid) if there else None
+        now = self.processes.boottime()  # it exists now: any process that was started before may have taken it
+        if process is not None and sure.local and sure.all_pids and self._is_another(process, start):
+            verdict, evidence = Verdict.DEAD, f"pid {pid} is another process now"
+        else:
+            verdict, evidence = judge_pid(pid, there, process, None if found is None else found.get(pid, []), now, sure)
+        if verdict is Verdict.DEAD:
+            self._gone[key] = evidence
+        return verdict, evidence
+
+    def holder(
+        self, path: str, pid: int, host: str | None, since: float, *, local: bool, start: int | None = None
+    ) -> tuple[LockHolder, Verdict, str]:
+        """The holder that names itself ``pid`` on ``host`` (None: it names none, so only a local file system shows that it is
+        this one), whether it is running, and the evidence. The rest as for ``judge``."""
+        if host is not None and not self._is_here(host):
+            name, container, _ = host.partition(_NAMESPACE)
+            where = f"in a container on host {name}" if container else f"on host {name}"
+            return LockHolder(pid, since=since), Verdict.UNKNOWN, f"taken {where}, ask there"
+        if host is None and not local:
+            return LockHolder(pid, since=since), Verdict.UNKNOWN, f"pid {pid} of an unknown host"
+        verdict, evidence = self.judge(path, pid, since, local=local, start=start)
+        if verdict is Verdict.DEAD:
+            why = f"pid {pid} has exited" if evidence == EXITED else evidence
+            return LockHolder(pid, since=since, alive=False), verdict, why
+        words = f"pid {pid}, which it names, is running" if verdict is Verdict.ALIVE else evidence
+        return holder_info(pid, since, self.processes), verdict, words
+
+    def _is_here(self, host: str) -> bool:
+        """True if ``host`` names this machine, as filelock writes it: outside the first pid namespace with that behind it."""
+        return host in (self.processes.host(), f"{self.processes.host()}{_NAMESPACE}{self.processes.namespace() or 0:x}")
+
+    def _is_another(self, process: Process, start: int | None) -> bool:
+        """True if the process was started at another moment than the token says. One without a boot id proves nothing."""
+        boot = self.processes.boot_id().replace("-", "")
+        if start is None or process.started is None or not start >> 64 or not boot or self.processes.starts_shifted():
+            return False
+        return start >> 64 != int(boot, 16) or abs(process.started - self.processes.seconds(start % 2**64)) > _SAME_START
+
+
+def holder_info(pid: int | None, since: float | None, processes: Processes) -> LockHolder:
+    """A holder or waiter with its data from the process table."""
+    if pid is None:
+        return LockHolder(None, since=since)
+    process = processes.process(pid, described=True)
+    return LockHolder(
+        pid, process.command if process else None, process.user if process else None, since, processes.exists(pid)
+    )
+
+
+_SOFT = {Verdict.ALIVE: "held", Verdict.DEAD: "stale"}
+"""Verdicts on a soft lock by those on its holder; it is unknown else."""
+
+
+def _waiting(waiters: Sized) -> str:
+    return f"{len(waiters)} wait{'s' if len(waiters) == 1 else ''} for it"
+
+
+def directory_lock(path: str, name: str, fd: int, judge: Judge) -> Lock | None:
+    """The lock that the existence of the directory ``name`` below ``fd`` is; None if it cannot be read."""
+    marker = read_directory(name, fd)
+    if marker is None:
+        return None
+    if marker.pid is None:
+        why = "a lock directory, which does not name its owner"
+        return Lock(path, "mkdir", (LockHolder(None, since=marker.since),), (), "unknown", why)
+    return _judged(path, "mkdir", marker, marker.pid, fd, judge)
+
+
+def soft_lock(path: str, name: str, fd: int, judge: Judge, now: float) -> Lock | None:
+    """The lock that the existence of the file ``name`` below ``fd`` is; None if it is not one. ``now`` is in epoch seconds."""
+    marker = read_marker(name, fd)
+    if marker is None:
+        return None
+    if marker.free:
+        return Lock(path, "soft", verdict="free", evidence="no claim is held beside it")
+    if marker.until is not None:
+        return _lease(path, marker, marker.until, now)
+    if marker.pid is None:
+        of = f"a link to {escape(marker.element)}: " if marker.element else ""
+        return Lock(path, "soft", (LockHolder(None, since=marker.since),), (), "unknown", f"{of}it does not name its owner")
+    return _judged(path, "soft", marker, marker.pid, fd, judge)
+
+
+def _judged(path: str, kind: str, marker: Marker, pid: int, fd: int, judge: Judge) -> Lock:
+    """The lock of a marker that names a process."""
+    local = is_local(mount_of(fd))
+    holder, verdict, why = judge.holder(path, pid, marker.host, marker.since, local=local, start=marker.start)
+    if verdict is Verdict.DEAD and marker.lease is not None:
+        why += f"; a lease of {marker.lease:g} s, then the next one takes it"
+    return Lock(path, kind, (holder,), (), _SOFT.get(verdict, "unknown"), why)
+
+
+def _lease(path: str, marker: Marker, until: float, now: float) -> Lock:
+    """The lock of a leader that names no pid, but how long it leads. After that it is none by its own account."""
+    if until > now:
+        return Lock(path, "soft", (LockHolder(None, since=marker.since),), (), "held", f"a lease until {clock_time(until)}")
+    return Lock(path, "soft", (LockHolder(None, since=until),), (), "stale", f"its lease ended {clock_time(until)}, not renewed")
+
+
+# A directory of tickets, ``<ticket, 20 to 25 digits>.<pid>.<32 hex>``: the lowest owns the resource, the others wait.
+
+_QUEUES_AT_MOST = 1_000
+
+
+def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool) -> Lock | None:
+    """The queue in the directory ``name`` below ``dir_fd``, its members in their order; None if it is not a queue.
+
+    ``local``: only this machine mounts it. A pid that is gone is proof only there and in the first pid namespace.
+    """
+    try:
+        with opened_below(dir_fd, name) as fd:
+            names = os.listdir(fd)
+            tickets = file_tickets(names)[:_QUEUES_AT_MOST]
+            if not tickets and "seq" not in names:
+                return None
+            holders = [holder for ticket in tickets if (holder := _holder(ticket, fd, judge.processes)) is not None]
+    except OSError:
+        return None  # not ours to look into, or cleaned up meanwhile
+    if not holders:
+        return Lock(path, "ticket", verdict="free", evidence="nobody has a ticket")
+    head, waiting = holders[0], tuple(holders[1:])
+    verdict_on_head, why = judge.judge(path, head.pid or 0, head.since or 0.0, local=local)
+    if verdict_on_head is Verdict.ALIVE:
+        verdict, evidence = ("blocked", _waiting(waiting)) if waiting else ("held", "")
+    elif verdict_on_head is Verdict.DEAD:
+        verdict, evidence = "stale", f"pid {head.pid} has exited and holds the first ticket"
+    else:
+        verdict, evidence = "unknown", why
+    return Lock(path, "ticket", (head,), waiting, verdict, evidence)
+
+
+def orphaned(locks: Iterable[Lock]) -> tuple[Lock, ...]:
+    """The same locks; the first ticket of a queue is stale if the lock that it queues for is free: the kernel released
+    that lock when its holder died, and only the ticket blocks the queue."""
+    found = tuple(locks)
+    by_path = {os.path.normpath(lock.path): lock for lock in found}
+
+    def judged(queue: Lock) -> Lock:
+        path = os.path.normpath(queue.path)
+        base = by_path.get(path.removesuffix(_QUEUE)) if path.endswith(_QUEUE) else None
+        if queue.kind != "ticket" or queue.verdict != "stale" or base is None or base.verdict != "free":
+            return queue
+        name = os.path.basename(base.path)
+        return replace(queue, evidence=f"{queue.evidence}: an orphan ticket on a free lock, {name}")
+
+    return tuple(judged(lock) for lock in found)
+
+
+def _holder(ticket: FileTicket, fd: int, processes: Processes) -> LockHolder | None:
+    try:
+        status = os.stat(ticket.name, dir_fd=fd, follow_symlinks=False)
+    except OSError:
+        return None  # served meanwhile
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return holder_info(ticket.pid, status.st_mtime, processes)
 
 # filelock's ``SoftReadWriteLock``, the directory ``<lock>.rw``: who writes, who reads and who waits to write. ``gen/<20
 # digits>`` are its states, of which the highest counts: lines ``writer=TOKEN`` and ``reader=TOKEN``. A writer beside readers
@@ -39,34 +415,26 @@ _STATE = re.compile(r"[0-9]{20}")
 _MEMBER = re.compile(r"^(writer|reader)=([0-9a-f]{32})$", re.MULTILINE)
 _FIELD = re.compile(r"^(pid|host|lease)=(\S+)$", re.MULTILINE)
 _LIMIT = 4_096
-_AT_MOST = 64
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_write_lock(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool) -> Lock | None:
     """The lock in the directory ``name`` below ``dir_fd``; None where it is none, or not for this user to read. ``local``: only
     this machine mounts it."""
-    opened: list[int] = []
     try:
-        opened.append(os.open(name, _FOLDER, dir_fd=dir_fd))
-        opened += [os.open(folder, _FOLDER, dir_fd=opened[0]) for folder in ("gen", "holders")]
-        _, states, holders = opened
-        newest = max(filter(_STATE.fullmatch, os.listdir(states)), default=None)
-        state = None if newest is None else read_small(newest, states, limit=_LIMIT)
-        members = [] if state is None else _MEMBER.findall(state.data.decode("ascii", "replace"))[:_AT_MOST]
-        records = [(role, _record(token, holders)) for role, token in members]
+        with opened_below(dir_fd, f"{name}/gen") as states, opened_below(dir_fd, f"{name}/holders") as holders:
+            newest = max(filter(_STATE.fullmatch, os.listdir(states)), default=None)
+            state = None if newest is None else read_small(newest, states, limit=_LIMIT)
+            members = [] if state is None else _MEMBER.findall(state.data.decode("ascii", "replace"))[:_LOCKS_AT_MOST]
+            records = [(role, _record(token, holders)) for role, token in members]
     except OSError:
         return None  # not ours to look into, or it changed meanwhile: the next look sees it
-    finally:
-        for fd in opened:
-            os.close(fd)
     if state is None or not members:
         return Lock(path, KIND, verdict="free", evidence="nobody reads or writes under it")
     since = state.status.st_mtime
     readers = [record for role, record in records if role == "reader"]
     writers = [record for role, record in records if role == "writer"]
-    waiters = [_judged(path, record, since, judge, local=local)[0] for record in (writers if readers else ())]
-    held = [_judged(path, record, since, judge, local=local) for record in readers or writers]
+    waiters = [_member(path, record, since, judge, local=local)[0] for record in (writers if readers else ())]
+    held = [_member(path, record, since, judge, local=local) for record in readers or writers]
     held_and_awaited = tuple(holder for holder, _, _ in held), tuple(waiters)
     if any(verdict is Verdict.ALIVE for _, verdict, _ in held):
         words = f"{len(held)} read{'s' if len(held) == 1 else ''}" if readers else "1 writes"
@@ -82,26 +450,21 @@ def _record(token: str, holders: int) -> dict[str, str]:
     return dict(_FIELD.findall(data.decode("ascii", "replace")))
 
 
-def _judged(path: str, record: dict[str, str], since: float, judge: Judge, *, local: bool) -> tuple[LockHolder, Verdict, str]:
+def _member(path: str, record: dict[str, str], since: float, judge: Judge, *, local: bool) -> tuple[LockHolder, Verdict, str]:
     """A holder, whether it lives, and the evidence."""
-    text, host = record.get("pid", ""), record.get("host", "")
+    text = record.get("pid", "")
     if not text.isdecimal() or len(text) > 10:
         return LockHolder(None, since=since), Verdict.UNKNOWN, "it does not tell whose it is"
-    pid = int(text)
-    if not judge.is_here(host):
-        return LockHolder(pid, since=since), Verdict.UNKNOWN, f"taken on host {host}, ask there"
-    verdict, evidence = judge.judge(f"{path}/{text}", pid, since, local=local)
-    if verdict is Verdict.DEAD:
-        return LockHolder(pid, since=since, alive=False), verdict, f"pid {pid} has exited"
-    return holder_info(pid, since, judge.processes), verdict, evidence
+    return judge.holder(f"{path}/{text}", int(text), record.get("host", ""), since, local=local)
 
 
 _SUFFIXES = (".lock", ".lck")
+_QUEUE = ".queue"
 _MESSAGE_LOCK = b".lock"
 _KERNEL_LOCKED = (".cursors.lock",)
 """Names of files that every user locks through the kernel."""
-_TABLE_FOR = 1.0
-_LIST_AT_MOST = 20_000
+_TABLE_FOR = _LOOKED_FOR = 1.0
+"""Seconds for which a table, and a look at the lock files, is kept."""
 _OTHER_NAMESPACES = "processes outside this container are not visible from here"
 _NO_TABLE = "this system does not show who holds a lock"
 _EXISTS = "no kernel lock; if its existence is the lock, it does not name its holder"
@@ -113,12 +476,11 @@ class LockTable(Struct, frozen=True):
     by_file: Mapping[tuple[Device, int], tuple[LockLine, ...]]
     unseen: str = ""
 
-    def of(self, devices: Iterable[Device], inode: int) -> tuple[LockLine, ...]:
-        """The locks on one file; ``devices`` are the device numbers it may have (btrfs: st_dev and the one of mountinfo)."""
-        lines: dict[LockLine, None] = {}
-        for device in dict.fromkeys(devices):
-            lines.update(dict.fromkeys(self.by_file.get((device, inode), ())))
-        return tuple(lines)
+    def of(self, found: os.stat_result, device: Device | None = None) -> tuple[LockLine, ...]:
+        """The locks on the file with this status; ``device`` is that of its mount, which btrfs has in the table in place of the
+        one of the status."""
+        devices = dict.fromkeys(((os.major(found.st_dev), os.minor(found.st_dev)), device))
+        return tuple(dict.fromkeys(line for one in devices if one for line in self.by_file.get((one, found.st_ino), ())))
 
 
 def read_table(processes: Processes) -> LockTable:
@@ -154,30 +516,38 @@ class LockTableCache:
 
 def is_lock_name(name: str) -> bool:
     """True for the names of lock files, lock directories, read-write locks and ticket queues."""
-    return name.endswith((*_SUFFIXES, ".queue", SUFFIX))
+    return name.endswith((*_SUFFIXES, _QUEUE, SUFFIX))
 
 
-def device_of(found: os.stat_result) -> Device:
-    return os.major(found.st_dev), os.minor(found.st_dev)
+def lock_owners(line: LockLine, opened: Iterable[Descriptor], processes: Processes) -> list[int | None]:
+    """Returns the owners of a lock: the pid of the line; where it is hidden or has ended (an OFD lock, or the child of a process
+    that ended), those that have the lock through one of the descriptors on the file, ``opened``: read only
+    then."""
+    if line.pid > 0 and processes.exists(line.pid):
+        process = processes.process(line.pid)
+        if process is None or not process.zombie:
+            return [line.pid]
+    if line.waits:
+        return [line.pid if line.pid > 0 else None]
+    inheritors: list[int | None] = []
+    for pid in dict.fromkeys(one.pid for one in opened):
+        own = parse_locks(b"\n".join(processes.lock_lines(pid)))
+        if any(held.inode == line.inode and held.kind == line.kind for held in own):
+            inheritors.append(pid)
+    return inheritors or [None]
 
 
 class LockFiles:
     """The lock files in some folders, looked at once a second at most. Remembers since when each party was seen."""
 
-    def __init__(
-        self,
-        world: System,
-        *,
-        least: float = 1.0,
-    ) -> None:
+    def __init__(self, world: System) -> None:
         self._world = world
         self._judge = Judge(world.processes)
-        self._least = least
         self._kernel_locked: set[tuple[int, int]] = set()
         self._looked: float | None = None
         self._last: tuple[Lock, ...] = ()
         self._since: dict[tuple[int, int, int, bool], float] = {}
-        self._names: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
+        self._names = FolderNames(is_lock_name, _LOCKS_AT_MOST)
 
     def look(
         self,
@@ -188,7 +558,7 @@ class LockFiles:
         """The locks in ``folders``: (path as shown, descriptor, device of its mount). ``table`` is called only where there is a
         lock file. ``boxes`` are those of the folders that hold messages, with the names of the locks in them."""
         now = self._world.monotonic()
-        if self._looked is not None and now - self._looked < self._least:
+        if self._looked is not None and now - self._looked < _LOOKED_FOR:
             return self._last
         self._looked = now
         found: list[Lock] = []
@@ -196,63 +566,34 @@ class LockFiles:
         known: LockTable | None = None
         files: set[tuple[int, int]] = set()
         for path, fd, device in folders:
-            names = boxes[path] if path in boxes else self._lock_names(path, fd)
+            names = boxes[path] if path in boxes else self._names.of(path, fd)
             for name in names:
+                whole = os.path.join(path, name)
                 try:
                     status = os.stat(name, dir_fd=fd, follow_symlinks=False)
                 except FileNotFoundError:
                     continue  # removed since it was listed
                 except OSError as error:
-                    why = f"it cannot be seen: {error.strerror}"
-                    found.append(Lock(os.path.join(path, name), "soft", (), (), "unknown", why))
+                    found.append(Lock(whole, "soft", (), (), "unknown", f"it cannot be seen: {error.strerror}"))
                     continue
+                lock: Lock | None = None
                 if stat.S_ISDIR(status.st_mode):
-                    whole = os.path.join(path, name)
                     kind = read_write_lock if name.endswith(SUFFIX) else ticket_queue
-                    queue = kind(whole, name, fd, self._judge, local=is_local(mount_of(fd)))
-                    if queue is None and name.endswith(_SUFFIXES):
-                        queue = directory_lock(whole, name, fd, self._judge)
-                    found += [queue] if queue is not None else []
-                    continue
-                if stat.S_ISLNK(status.st_mode):
-                    link = soft_lock(os.path.join(path, name), name, fd, self._judge, self._world.clock())
-                    found += [link] if link is not None else []
-                    continue
-                if not stat.S_ISREG(status.st_mode):
-                    continue
-                known = known or table()
-                files.add((status.st_dev, status.st_ino))
-                queued = f"{name}.queue" in names  # as stouputils has it: a flock, and who wants it next
-                found.append(self._lock(os.path.join(path, name), name, fd, status, device, known, seen, queued=queued))
+                    lock = kind(whole, name, fd, self._judge, local=is_local(mount_of(fd)))
+                    if lock is None and name.endswith(_SUFFIXES):
+                        lock = directory_lock(whole, name, fd, self._judge)
+                elif stat.S_ISLNK(status.st_mode):
+                    lock = soft_lock(whole, name, fd, self._judge, self._world.clock())
+                elif stat.S_ISREG(status.st_mode):
+                    known = known or table()
+                    files.add((status.st_dev, status.st_ino))
+                    queued = f"{name}{_QUEUE}" in names  # as stouputils has it: a flock, and who wants it next
+                    lock = self._lock(whole, name, fd, status, device, known, seen, queued=queued)
+                found += [lock] if lock is not None else []
         self._since = seen
         self._kernel_locked &= files
         self._last = orphaned(found)
         return self._last
-
-    def _lock_names(self, path: str, fd: int) -> tuple[str, ...]:
-        """The names of lock files and ticket queues in a folder; listed again only when it changed, and never beyond a bound."""
-        own = -1
-        try:
-            state = os.fstat(fd)
-            generation = (state.st_dev, state.st_ino, state.st_mtime_ns)
-            kept = self._names.get(path)
-            if kept is not None and kept[0] == generation and state.st_mtime_ns < time.time_ns() - 20_000_000:
-                return kept[1]
-            own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
-            names: list[str] = []
-            with os.scandir(own) as entries:
-                for turn, entry in enumerate(entries):
-                    if turn >= _LIST_AT_MOST or len(names) >= _AT_MOST:
-                        break
-                    if is_lock_name(entry.name):
-                        names.append(entry.name)
-        except OSError:
-            return ()  # not listable: the box states say so
-        finally:
-            if own >= 0:
-                os.close(own)
-        self._names[path] = (generation, tuple(sorted(names)))
-        return self._names[path][1]
 
     def _lock(
         self,
@@ -266,18 +607,21 @@ class LockFiles:
         *,
         queued: bool,
     ) -> Lock:
-        devices = [device_of(status)] + ([device] if device is not None else [])
-        lines = table.of(devices, status.st_ino)
+        lines = table.of(status, device)
+        file = (status.st_dev, status.st_ino)
+
+        def opened() -> Iterator[Descriptor]:
+            yield from self._world.processes.descriptors({file}).by_file.get(file, ())
+
         holders: dict[int, LockHolder] = {}
         waiters: dict[int, LockHolder] = {}
         for line in lines:
             side = waiters if line.waits else holders
-            for pid in self._real_pids(line, status):
+            for pid in lock_owners(line, opened(), self._world.processes):
                 key = (status.st_ino, status.st_dev, pid or 0, line.waits)
                 since = seen[key] = self._since.get(key, self._world.clock())
                 if (pid or 0) not in side:
                     side[pid or 0] = holder_info(pid, since, self._world.processes)
-        file = (status.st_dev, status.st_ino)
         if lines:
             self._kernel_locked.add(file)
         elif file not in self._kernel_locked and (status.st_size or status.st_nlink > 1):
@@ -286,7 +630,7 @@ class LockFiles:
                 return soft
         kind = lines[0].kind if lines else "none"
         if waiters:
-            verdict, evidence = "blocked", f"{len(waiters)} wait{'s' if len(waiters) == 1 else ''} for it"
+            verdict, evidence = "blocked", _waiting(waiters)
         elif holders:
             verdict, evidence = "held", ""
         elif not table.unseen and (queued or name in _KERNEL_LOCKED or file in self._kernel_locked or status.st_size > LIMIT):
@@ -294,23 +638,6 @@ class LockFiles:
         else:
             verdict, evidence = "unknown", table.unseen or _EXISTS
         return Lock(path, kind, tuple(holders.values()), tuple(waiters.values()), verdict, evidence)
-
-    def _real_pids(self, line: LockLine, status: os.stat_result) -> list[int | None]:
-        """The pid of the line; where it is hidden or has ended, those who have the lock through a descriptor (a child)."""
-        if line.pid > 0 and self._world.processes.exists(line.pid):
-            process = self._world.processes.process(line.pid)
-            if process is None or not process.zombie:
-                return [line.pid]
-        if line.waits:
-            return [line.pid if line.pid > 0 else None]
-        file = (status.st_dev, status.st_ino)
-        opened = self._world.processes.descriptors({file}).by_file.get(file, ())
-        inheritors: list[int | None] = []
-        for pid in dict.fromkeys(one.pid for one in opened):
-            own = parse_locks(b"\n".join(self._world.processes.lock_lines(pid)))
-            if any(held.inode == line.inode and held.kind == line.kind for held in own):
-                inheritors.append(pid)
-        return inheritors or [None]
 
 
 def message_locks(chunks: Iterable[bytes]) -> tuple[str, ...]:
@@ -322,7 +649,7 @@ def message_locks(chunks: Iterable[bytes]) -> tuple[str, ...]:
     """
     known = list(chunks)
     names = [name for chunk in known if _MESSAGE_LOCK in chunk for name in chunk.split(b"/") if name.endswith(_MESSAGE_LOCK)]
-    found = (name for name in sorted(names)[:_AT_MOST] if _message_exists(name.removesuffix(_MESSAGE_LOCK), known))
+    found = (name for name in sorted(names)[:_LOCKS_AT_MOST] if _message_exists(name.removesuffix(_MESSAGE_LOCK), known))
     return tuple(os.fsdecode(name) for name in found)
 
 
@@ -334,11 +661,15 @@ def _message_exists(message: bytes, chunks: list[bytes]) -> bool:
     return any(name == message or name.startswith(starts) for names in among for name in names)
 
 
-def folder_closed(own: int, what: str, *command: str) -> str | None:
-    """Why this user may take nothing out of the open directory ``own``, called ``what``, or None. ``command`` are the words
-    after ``spooltop`` for a user who may. In a sticky directory the owner of the file counts too."""
+def folder_closed(own: int, what: str, *command: str, file: os.stat_result | None = None) -> str | None:
+    """Why this user may take nothing, or not ``file``, out of the open directory ``own``, called ``what`` (rename(2), unlink(2)),
+    or None. ``command`` are the words after ``spooltop`` for a user who may. In a sticky directory the owner of the file counts
+    too."""
     if os.fstatvfs(own).f_flag & os.ST_RDONLY:
         return f"the file system is read-only ({os.strerror(errno.EROFS)})"
+    above = os.fstat(own)
+    if file is not None and above.st_mode & stat.S_ISVTX and os.geteuid() not in (0, above.st_uid, file.st_uid):
+        return closed_words("it", file, *command)
     if os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=own, effective_ids=True):
         return None
-    return closed_words(what, os.fstat(own), *command)
+    return closed_words(what, above, *command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from spooltop.model.text import escape
 from spooltop.model.units import age, count, duration
 from spooltop.model.vocabulary import LIVE, Action, Box, Json, Verdict
 
-from ...access import closed_words, quoted
+from ...access import quoted
 from ...journal.item_operator import (
     SingleOperator,
     Skipped,
@@ -34,15 +33,27 @@ from ...journal.item_operator import (
     may_have_changed,
     operation_record,
     outcome_of,
+    ref_of,
     why_not_undo,
 )
-from ...journal.log_store import LogFiles, LogStore, with_above
+from ...journal.log_store import LogStore, with_above
 from ...journal.record_log import PART, Intent, ItemOutcome, LoggedOperation, Number, Time, item_records
 from ..storage.disk import is_local, mount_of
 from ..storage.location import Pin, pinned
 from ..world import OpenOptions, System
-from .lock_files import KIND, LockFiles, message_locks, read_table
-from .soft_locks import Judge, orphaned, read_marker, soft_lock, ticket_queue
+from .lock_files import (
+    KIND,
+    Judge,
+    LockFiles,
+    folder_closed,
+    message_locks,
+    opened_below,
+    orphaned,
+    read_marker,
+    read_table,
+    soft_lock,
+    ticket_queue,
+)
 
 # The log of locks, which holds all that it takes to put a lock back, one JSON object a line. intent schema line operation item
 # action time user undoes path folder below names content link element mode uid gid mtime words result schema line operation
@@ -139,19 +150,6 @@ def blocked_by(lock: Lock, now: float, stale_after: float) -> tuple[str, bool]:
     return "", False
 
 
-def removal_refused(own: int, name: str, row: Row, target: str, files: LogFiles) -> Refusal | None:
-    """Why this user may not take ``name`` out of the directory ``own`` (rename(2), unlink(2)), or None."""
-    above = os.fstat(own)
-    if os.fstatvfs(own).f_flag & os.ST_RDONLY:
-        return Refusal(row, f"the file system is read-only ({os.strerror(errno.EROFS)})")
-    file = files.stat(name, own)
-    sticky = above.st_mode & stat.S_ISVTX and os.geteuid() not in (0, above.st_uid, file.st_uid)
-    if not sticky and os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=own, effective_ids=True):
-        return None
-    what, found = ("it", file) if sticky else ("its directory", above)
-    return Refusal(row, closed_words(what, found, "unlock", target, row.id))
-
-
 # Removes a lock and puts it back: each step refuses if the lock is no longer the pinned one.
 
 def check_same(one: LockRecord, folder: int, pin: Pin, files: Files) -> os.stat_result:
@@ -165,22 +163,6 @@ def check_same(one: LockRecord, folder: int, pin: Pin, files: Files) -> os.stat_
     if pinned(found)[own] != pin[own]:
         raise Skipped("it was taken again since the list was made")
     return found
-
-
-@contextmanager
-def opened_below(folder: int, path: str, files: Files) -> Iterator[int]:
-    """Opens the directory ``path`` below ``folder`` without following a link; gives ``folder`` itself for "". Raises
-    ``OSError``."""
-    opened: list[int] = []
-    try:
-        at = folder
-        for part in path.split("/") if path else ():
-            at = files.open_dir(part, at)
-            opened.append(at)
-        yield at
-    finally:
-        for fd in opened:
-            files.close(fd)
 
 
 def take_away(one: LockRecord, folder: int, pin: Pin, who: bytes, files: Files) -> None:
@@ -270,18 +252,68 @@ class LockRef(Struct, frozen=True):
     pid: int | None
 
 
-class LockPinner:
-    """Pins locks of the target ``path`` for a plan of ``user``. ``stale_after``: seconds that a lock exists after its holder
-    exited before it counts as stale."""
+def _row_of(lock: Lock) -> Row:
+    verdict = {"stale": Verdict.DEAD, "held": Verdict.ALIVE, "blocked": Verdict.ALIVE}.get(lock.verdict, Verdict.UNKNOWN)
+    since = min((one.since for one in lock.holders if one.since is not None), default=None)
+    return Row(
+        key=lock.path, box=Box.CUR, id=lock.path, name=lock.path, verdict=verdict, evidence=lock.evidence, in_box_since=since
+    )
 
-    def __init__(self, path: str, user: str, world: System, stale_after: float) -> None:
-        self._path = path
-        self._user = user
+
+def _words_of(lock: Lock, name: str, pid: int | None, element: str) -> str:
+    """The lock in words, in the list of a plan and in the log."""
+    if lock.kind == "ticket":
+        return f"ticket {int(name.partition('.')[0])} of pid {pid} in {escape(lock.path)}"
+    of = f" of pid {pid}" if pid is not None else f" on {escape(element)}" if element else ""
+    return f"soft lock {escape(lock.path)}{of}"
+
+
+
+class LockOperator(SingleOperator[LockRecord]):
+    """Implements ``model.protocols.Operator`` for the locks in ``path`` and (``above``) in its parent directory: those that the
+    view shows. With ``tickets`` the path itself is a queue."""
+
+    def __init__(
+        self,
+        path: str,
+        store: LogStore,
+        options: OpenOptions | None = None,
+        world: System | None = None,
+        *,
+        tickets: bool = False,
+        above: bool = True,
+        user: str | None = None,
+    ) -> None:
+        options, world = options or OpenOptions(), world or System()
+        super().__init__(os.path.abspath(path), store, LOCKS, clock=world.clock, read_only=options.read_only, user=user)
+        self._world = world
         self._files = world.files
+        self._tickets = tickets
+        self._above = above
         self._processes = world.processes
-        self._stale_after = stale_after
+        self._stale_after = options.stale_after
 
-    def pin(
+    def capabilities(self) -> Capabilities:
+        if self._read_only is not None:
+            return Capabilities.nothing(self._read_only)
+        offered = (Action.UNLOCK, Action.UNDO)
+        return Capabilities({action: "there are no messages here" for action in Action if action not in offered})
+
+    def candidates(
+        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
+    ) -> Candidates:
+        """Pins the named locks. They are named by their path as shown or their file name, in ``ids`` or ``keys``;
+        ``everything`` means all stale ones. Raises ``UsageError`` where none is named."""
+        with self._translate_errors(), self._folders() as folders:
+            if action is Action.UNDO:
+                return self._undo(str(options.get("undoes", "")), folders)
+            wanted, missing = chosen_locks(selection, self._look(folders))
+            found = [self._pin(lock, folders, force=force, now=now) for lock in wanted]
+        items = [item for pinned_items, _ in found for item in pinned_items]
+        refused = [refusal for _, refusals in found for refusal in refusals if not selection.everything]
+        return Candidates(items, refused, _notes(items), missing)
+
+    def _pin(
         self, lock: Lock, folders: list[tuple[str, int]], *, force: bool, now: float
     ) -> tuple[list[Item], list[Refusal]]:
         """Pins a lock, or says why it is not removed. ``folders`` are (path, descriptor), that of the target first."""
@@ -298,10 +330,10 @@ class LockPinner:
             if marker is None:
                 return [], [Refusal(row, "it was removed meanwhile, or is no lock any more")]
             with opened_below(fd, marker.below, self._files) as own:
-                refusal = removal_refused(own, marker.names[0] if marker.names else name, row, self._path, self._files)
-                if refusal is not None:
-                    return [], [refusal]
-                ref = self._ref(lock, folder, fd, own, marker.below, marker.names or (name,), marker.element, marker.pid)
+                names = marker.names or (name,)
+                if closed := self._closed(own, names[0], row):
+                    return [], [Refusal(row, closed)]
+                ref = self._ref(lock, folder, fd, own, marker.below, names, marker.element, marker.pid)
         except FileNotFoundError:
             return [], [Refusal(row, "it was removed meanwhile")]
         except OSError as error:
@@ -321,9 +353,8 @@ class LockPinner:
             for number, name, pid in file_tickets(self._files.list(own)):
                 if not (force and not items) and self._processes.exists(pid) is not False:
                     break
-                refusal = removal_refused(own, name, row, self._path, self._files)
-                if refusal is not None:
-                    return [], [refusal]
+                if closed := self._closed(own, name, row):
+                    return [], [Refusal(row, closed)]
                 ref = self._ref(lock, folder, fd, own, path, (name,), "", pid)
                 ticket = f"{escape(os.path.basename(lock.path))}/{number}"
                 items.append(Item(replace(row, id=ticket, name=name), ref, lock.evidence if force else "", ref.record.words))
@@ -352,135 +383,18 @@ class LockPinner:
         )  # fmt: skip
         return LockRef(record, pinned(found), folder_id(fd), pid)
 
-
-def _row_of(lock: Lock) -> Row:
-    verdict = {"stale": Verdict.DEAD, "held": Verdict.ALIVE, "blocked": Verdict.ALIVE}.get(lock.verdict, Verdict.UNKNOWN)
-    since = min((one.since for one in lock.holders if one.since is not None), default=None)
-    return Row(
-        key=lock.path, box=Box.CUR, id=lock.path, name=lock.path, verdict=verdict, evidence=lock.evidence, in_box_since=since
-    )
-
-
-def _words_of(lock: Lock, name: str, pid: int | None, element: str) -> str:
-    """The lock in words, in the list of a plan and in the log."""
-    if lock.kind == "ticket":
-        return f"ticket {int(name.partition('.')[0])} of pid {pid} in {escape(lock.path)}"
-    of = f" of pid {pid}" if pid is not None else f" on {escape(element)}" if element else ""
-    return f"soft lock {escape(lock.path)}{of}"
-
-
-# Plans the undo of an unlock: which locks can be put back, and why one cannot.
-
-class LockRestorer:
-    """Pins locks that were removed, to be put back."""
-
-    def __init__(self, world: System) -> None:
-        self._files = world.files
-        self._clock = world.clock
-        self._processes = world.processes
-
-    def pin(self, one: LockRecord, row: Row, folders: list[tuple[str, int]]) -> Item | Refusal | None:
-        fd = next((fd for path, fd in folders if os.path.realpath(path) == one.folder), None)
-        if fd is None:
-            return Refusal(row, f"{escape(one.folder)} no longer belongs to this target")
-        try:
-            with opened_below(fd, one.below, self._files) as own:
-                why = self.blocked(one, fd, own)
-                waiting = len(file_tickets(self._files.list(own))) if one.is_ticket else 0
-        except OSError as error:
-            return Refusal(row, f"its directory no longer exists: {error.strerror}")
-        if why:
-            return Refusal(row, why)
-        words = f"{one.words}, put back"
-        wait = "1 waits" if waiting == 1 else f"{count(waiting)} wait"
-        warning = f"{wait} in that queue: it goes before them, and blocks them" if waiting else ""
-        return Item(row, LockRef(replace(one, words=words), None, folder_id(fd), None), warning, words)
-
-    def blocked(self, one: LockRecord, folder: int, own: int) -> str:
-        """Why a lock cannot be put back now, or ""."""
-        try:
-            self._files.stat(one.names[0], own)
-            return "the path is taken: another process has that lock now"
-        except FileNotFoundError:
-            pass  # as it should be
-        if one.is_ticket:
-            try:
-                fd = self._files.open_read("seq", own)
-            except FileNotFoundError:
-                return "the queue was started again since, and its number may be another's now"
-            try:
-                last = self._files.read(fd, 64).strip()
-            finally:
-                self._files.close(fd)
-            ticket = parse_file_ticket(one.names[0])
-            if not last.isdigit() or ticket is None or int(last) < ticket.number:
-                return "the queue was started again since, and its number may be another's now"
-        elif one.below:
-            lock = soft_lock(one.path, os.path.basename(one.path), folder, Judge(self._processes), self._clock())
-            if lock is not None and lock.verdict != "free":
-                return "the path is taken: another process has that lock now"
-        elif one.element:
-            try:
-                self._files.stat(one.element, own)
-            except FileNotFoundError:
-                return f"{escape(one.element)}, which it locked, has gone"
-        return ""
-
-
-class LockOperator(SingleOperator[LockRecord]):
-    """Implements ``model.protocols.Operator`` for the locks in ``path`` and (``above``) in its parent directory: those that the
-    view shows. With ``tickets`` the path itself is a queue."""
-
-    def __init__(
-        self,
-        path: str,
-        store: LogStore,
-        options: OpenOptions | None = None,
-        world: System | None = None,
-        *,
-        tickets: bool = False,
-        above: bool = True,
-        user: str | None = None,
-    ) -> None:
-        options, world = options or OpenOptions(), world or System()
-        super().__init__(os.path.abspath(path), store, LOCKS, clock=world.clock, read_only=options.read_only, user=user)
-        self._world = world
-        self._files = world.files
-        self._tickets = tickets
-        self._above = above
-        self._processes = world.processes
-        self._pinner = LockPinner(self._path, self._user, world, options.stale_after)
-        self._restorer = LockRestorer(world)
-
-    def capabilities(self) -> Capabilities:
-        if self._read_only is not None:
-            return Capabilities.nothing(self._read_only)
-        offered = (Action.UNLOCK, Action.UNDO)
-        return Capabilities({action: "there are no messages here" for action in Action if action not in offered})
-
-    def candidates(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
-    ) -> Candidates:
-        """Pins the named locks. They are named by their path as shown or their file name, in ``ids`` or ``keys``;
-        ``everything`` means all stale ones. Raises ``UsageError`` where none is named."""
-        with self._translate_errors(), self._folders() as folders:
-            if action is Action.UNDO:
-                return self._undo(str(options.get("undoes", "")), folders)
-            locks = self._look(folders)
-            wanted, missing = chosen_locks(selection, locks)
-            found = [self._pinner.pin(lock, folders, force=force, now=now) for lock in wanted]
-        items = [item for pinned_items, _ in found for item in pinned_items]
-        refused = [refusal for _, refusals in found for refusal in refusals if not selection.everything]
-        return Candidates(items, refused, _notes(items), missing)
+    def _closed(self, own: int, name: str, row: Row) -> str | None:
+        """Why this user may not take ``name`` out of the directory ``own``, or None."""
+        return folder_closed(own, "its directory", "unlock", self._path, row.id, file=self._files.stat(name, own))
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> LockRecord:
         return replace(
-            _ref_of(items[0]).record, operation=plan.operation, step=place, action=plan.action, at=self._clock(), user=self._user,
-            undoes=plan.undoes,
+            ref_of(items[0], LockRef).record, operation=plan.operation, step=place, action=plan.action, at=self._clock(),
+            user=self._user, undoes=plan.undoes,
         )  # fmt: skip
 
     def _change(self, item: Item, intent: LockRecord, stop: Callable[[], bool]) -> ItemResult:
-        outcome, reason = outcome_of(lambda: self._remove_or_restore(intent, _ref_of(item)))
+        outcome, reason = outcome_of(lambda: self._remove_or_restore(intent, ref_of(item, LockRef)))
         return ItemResult(item.row.id, item.row.name, outcome, reason, intent.path if outcome is Outcome.DONE else "")
 
     def _records(
@@ -543,7 +457,7 @@ class LockOperator(SingleOperator[LockRecord]):
             fd = check_folder(next((fd for path, fd in folders if os.path.realpath(path) == one.folder), None), ref.folder_id)
             with opened_below(fd, one.below, self._files) as own:
                 if ref.pin is None:
-                    if why := self._restorer.blocked(one, fd, own):
+                    if why := self._cannot_restore(one, fd, own):
                         raise Skipped(why)
                     put_back(one, own, self._files)
                     return
@@ -577,21 +491,62 @@ class LockOperator(SingleOperator[LockRecord]):
             if one.action is Action.UNDO:
                 refused.append(Refusal(row, "it was put back; d in Locks, or spooltop unlock, removes it again"))
             elif (outcome is None or outcome.outcome is Outcome.DONE) and (one.folder, one.below, one.names) not in back:
-                item = self._restorer.pin(one, row, folders)
+                item = self._restored(one, row, folders)
                 found += [item] if isinstance(item, Item) else []
                 refused += [item] if isinstance(item, Refusal) else []
         taken_back = (f"{len(again)} of {len(logged.steps)} undone already.",) if again else ()
         return Candidates(found, refused, (*taken_back, *problems))
 
+    def _restored(self, one: LockRecord, row: Row, folders: list[tuple[str, int]]) -> Item | Refusal | None:
+        fd = next((fd for path, fd in folders if os.path.realpath(path) == one.folder), None)
+        if fd is None:
+            return Refusal(row, f"{escape(one.folder)} no longer belongs to this target")
+        try:
+            with opened_below(fd, one.below, self._files) as own:
+                why = self._cannot_restore(one, fd, own)
+                waiting = len(file_tickets(self._files.list(own))) if one.is_ticket else 0
+        except OSError as error:
+            return Refusal(row, f"its directory no longer exists: {error.strerror}")
+        if why:
+            return Refusal(row, why)
+        words = f"{one.words}, put back"
+        wait = "1 waits" if waiting == 1 else f"{count(waiting)} wait"
+        warning = f"{wait} in that queue: it goes before them, and blocks them" if waiting else ""
+        return Item(row, LockRef(replace(one, words=words), None, folder_id(fd), None), warning, words)
 
-def _ref_of(item: Item) -> LockRef:
-    if not isinstance(item.ref, LockRef):
-        raise TypeError(f"not a lock that was pinned: {item.ref!r}")
-    return item.ref
+    def _cannot_restore(self, one: LockRecord, folder: int, own: int) -> str:
+        """Why a lock cannot be put back now, or ""."""
+        try:
+            self._files.stat(one.names[0], own)
+            return "the path is taken: another process has that lock now"
+        except FileNotFoundError:
+            pass  # as it should be
+        if one.is_ticket:
+            try:
+                fd = self._files.open_read("seq", own)
+            except FileNotFoundError:
+                return "the queue was started again since, and its number may be another's now"
+            try:
+                last = self._files.read(fd, 64).strip()
+            finally:
+                self._files.close(fd)
+            ticket = parse_file_ticket(one.names[0])
+            if not last.isdigit() or ticket is None or int(last) < ticket.number:
+                return "the queue was started again since, and its number may be another's now"
+        elif one.below:
+            lock = soft_lock(one.path, os.path.basename(one.path), folder, Judge(self._processes), self._clock())
+            if lock is not None and lock.verdict != "free":
+                return "the path is taken: another process has that lock now"
+        elif one.element:
+            try:
+                self._files.stat(one.element, own)
+            except FileNotFoundError:
+                return f"{escape(one.element)}, which it locked, has gone"
+        return ""
 
 
 def _notes(items: list[Item]) -> tuple[str, ...]:
-    tickets = sum(_ref_of(item).record.is_ticket for item in items)
+    tickets = sum(ref_of(item, LockRef).record.is_ticket for item in items)
     if tickets and tickets == len(items):
         return ("The next waiter then gets the lock.",)
     return ("The next process that asks for it then gets it.",) if items else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -241,6 +242,41 @@ class Folders:
     def _opened(self, fd: int) -> Folder:
         found = self.files.fstat(fd)
         return Folder(fd, (found.st_dev, found.st_ino))
+
+
+# Lists the names of some files in folders, such as locks.
+
+_NAMES_AT_MOST = 20_000
+"""Entries of a folder that are looked at."""
+
+
+class FolderNames:
+    """The names that are ``wanted`` in folders, ``at_most`` of each. A folder is listed again only when it changed."""
+
+    def __init__(self, wanted: Callable[[str], bool], at_most: int) -> None:
+        self._wanted = wanted
+        self._at_most = at_most
+        self._kept: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
+
+    def of(self, path: str, fd: int) -> tuple[str, ...]:
+        """The names in the folder ``path``, open as ``fd``, sorted; none where it cannot be listed."""
+        own = -1
+        try:
+            state = os.fstat(fd)
+            generation = (state.st_dev, state.st_ino, state.st_mtime_ns)
+            kept = self._kept.get(path)
+            if kept is not None and kept[0] == generation and state.st_mtime_ns < time.time_ns() - 20_000_000:
+                return kept[1]
+            own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+            with os.scandir(own) as entries:
+                names = [entry.name for entry in islice(entries, _NAMES_AT_MOST) if self._wanted(entry.name)]
+        except OSError:
+            return ()
+        finally:
+            if own >= 0:
+                os.close(own)
+        self._kept[path] = (generation, tuple(sorted(names[: self._at_most])))
+        return self._kept[path][1]
 
 
 # Looks up names as they are now. A name that cannot be seen is a result, not an error.
