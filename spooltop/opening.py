@@ -75,7 +75,7 @@ class SnapshotMaker:
         if self._polls is not None:
             observation = replace(observation, polls=self._polls(observation))
         if self._redactor:
-            from .observe.redaction import redacted
+            from .observe.observer import redacted
 
             observation = redacted(observation, self._redactor)
         if self._locks:

@@ -1,21 +1,20 @@
-"""Rates, depths and holders over time."""
+"""Rates, depths, holders and failures over time."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from spooltop.model.look.observation import Completion, Flow, HolderFlow
+from spooltop.model.look.consumers import ConsumerList, ConsumerRate, ConsumerRow
+from spooltop.model.look.observation import Completion, Flow, HolderFlow, Observation, Return, Tried
 from spooltop.model.look.snapshot import Percentiles, RateHistory, Rates
+from spooltop.model.vocabulary import DIED, Box
 
-if TYPE_CHECKING:
-    from spooltop.model.look.consumers import ConsumerList, ConsumerRow
-
+from .thresholds import Thresholds
 
 # Depth of a box over time: the bars of the last five minutes, and whether it grows.
 
@@ -145,8 +144,8 @@ class FlowHistory:
     counts in each by its share of the time."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[int, int], float] = {}
-        self._watched: dict[tuple[int, int], float] = {}
+        self._counts = defaultdict[tuple[int, int], float](float)
+        self._watched = defaultdict[tuple[int, int], float](float)
         self._before: float | None = None
         """Start of the last flow, in which what the next one counts as done has left."""
 
@@ -167,9 +166,8 @@ class FlowHistory:
 
     def _spread(self, what: int, count: int, since: float, until: float) -> None:
         for cell, seconds in _shares(max(since, until - CELL * CELLS), until):
-            key = what, cell
-            self._counts[key] = self._counts.get(key, 0.0) + count * seconds / (until - since)
-            self._watched[key] = self._watched.get(key, 0.0) + seconds
+            self._counts[what, cell] += count * seconds / (until - since)
+            self._watched[what, cell] += seconds
 
     def cells(self, now: float) -> RateHistory:
         """Returns the rates, oldest first; None if not watched."""
@@ -206,13 +204,9 @@ ENOUGH = 10.0
 _MOST_COMPLETIONS = 5000
 _SLOW_SPOOL = 3600.0
 _PLENTY = 1000
-"""Number of samples from which on percentiles are cached for ``_KEPT`` seconds."""
+"""Number of samples from which on percentiles are kept for ``_KEPT`` seconds: so many move slowly, and to sort them at each look
+would be most of what a look costs."""
 _KEPT = 2.0
-
-
-class _Measured(Struct, frozen=True):
-    waited: Percentiles
-    worked: Percentiles
 
 
 class RateWindow:
@@ -223,8 +217,7 @@ class RateWindow:
         self._before: float | None = None
         """Start of the flow before the first one, if that was measured."""
         self._completions: deque[Completion] = deque(maxlen=_MOST_COMPLETIONS)
-        self._cached_at = 0.0
-        self._cached: tuple[tuple[float, float, int] | None, _Measured] | None = None
+        self._kept: tuple[float, Percentiles, Percentiles] = (0.0, percentiles(()), percentiles(()))
 
     def add(self, flow: Flow) -> None:
         if not flow.measured or flow.until < flow.since:
@@ -248,11 +241,13 @@ class RateWindow:
     def rates(self, now: float, *, new_per_s: float | None, slope_window: float) -> Rates:
         """Computes the rates. ``window`` is the time that was really watched: flows are kept whole, so it is at most a minute
         unless one look took longer."""
-        measured = self._percentiles(now)
+        waited, worked = self._percentiles(now)
+        rates = Rates(new_per_s=new_per_s, slope_window=slope_window, waited=waited, worked=worked)
         if not self._flows:
-            return Rates(new_per_s=new_per_s, slope_window=slope_window, waited=measured.waited, worked=measured.worked)
+            return rates
         done, done_window = self._done()
-        return Rates(
+        return replace(
+            rates,
             window=self._flows[-1].until - self._flows[0].since,
             arrived=sum(flow.arrived for flow in self._flows),
             done=done,
@@ -260,10 +255,6 @@ class RateWindow:
             requeued=sum(flow.requeued for flow in self._flows),
             retried=sum(flow.retried for flow in self._flows),
             lower_bound=not all(flow.exact for flow in self._flows),
-            new_per_s=new_per_s,
-            slope_window=slope_window,
-            waited=measured.waited,
-            worked=measured.worked,
         )
 
     def _done(self) -> tuple[int, float]:
@@ -276,22 +267,18 @@ class RateWindow:
             return only.done, only.until - only.since if self._before is None else only.since - self._before
         return sum(flow.done for flow in flows[1:]), seconds
 
-    def _percentiles(self, now: float) -> _Measured:
-        known = self._cached
-        if known is not None and known[1].worked.samples >= _PLENTY and 0 <= now - self._cached_at < _KEPT:
-            return known[1]  # so many move slowly, and to sort them at each look would be most of what a look costs
+    def _percentiles(self, now: float) -> tuple[Percentiles, Percentiles]:
+        if self._kept[2].samples >= _PLENTY and 0 <= now - self._kept[0] < _KEPT:
+            return self._kept[1:]
         while self._completions and self._completions[0].gone_at < now - _SLOW_SPOOL:
             self._completions.popleft()
         recent = [one for one in self._completions if one.gone_at >= now - WINDOW]
         if len(recent) < FEWEST:  # a slow spool: the last few say more than nothing, and their number is shown
             recent = list(self._completions)[-FEWEST:]
-        key = (recent[0].gone_at, recent[-1].gone_at, len(recent)) if recent else None
-        if self._cached is None or self._cached[0] != key:
-            waited = [p.claimed_at - p.put_at for p in recent if p.claimed_at is not None and p.put_at is not None]
-            worked = [p.gone_at - p.claimed_at for p in recent if p.claimed_at is not None]
-            self._cached_at = now
-            self._cached = (key, _Measured(percentiles(waited), percentiles(worked)))
-        return self._cached[1]
+        waited = [p.claimed_at - p.put_at for p in recent if p.claimed_at is not None and p.put_at is not None]
+        worked = [p.gone_at - p.claimed_at for p in recent if p.claimed_at is not None]
+        self._kept = now, percentiles(waited), percentiles(worked)
+        return self._kept[1:]
 
 
 def percentiles(durations: Sequence[float]) -> Percentiles:
@@ -356,28 +343,20 @@ class HolderRates:
             self._cells.popleft()
 
     def _count(self, since: float, until: float, found: Mapping[str, HolderFlow], *, exact: bool) -> None:
-        last = self._cells[-1] if self._cells else None
-        if last is None or until - last.since > _CELL:
-            last = _Cell(since, until, exact)
-            self._cells.append(last)
+        if not self._cells or until - self._cells[-1].since > _CELL:
+            self._cells.append(_Cell(since, until, exact))
+        last = self._cells[-1]
         last.until, last.exact = until, last.exact and exact
-        for holder, one in found.items():
-            if one.done:
-                last.done[holder] += one.done
-            if one.failed:
-                last.failed[holder] += one.failed
+        last.done.update({holder: one.done for holder, one in found.items()})
+        last.failed.update({holder: one.failed for holder, one in found.items()})
 
     def measured(self, found: ConsumerList) -> ConsumerList:
         """Adds to ``found`` the rates and the last claim of each consumer."""
-        from spooltop.model.look.consumers import ConsumerRate  # only while somebody looks at them
-
         window = self._cells[-1].until - self._cells[0].since if self._cells else 0.0
         if window <= 0:
             return replace(found, consumers=tuple(map(self._with_last_claim, found.consumers)))
-        done, failed = Counter[str](), Counter[str]()
-        for cell in self._cells:
-            done.update(cell.done)
-            failed.update(cell.failed)
+        done = sum((cell.done for cell in self._cells), Counter[str]())
+        failed = sum((cell.failed for cell in self._cells), Counter[str]())
 
         def rate(one: ConsumerRow) -> ConsumerRate:
             seconds = _watched(one, window, self._cells[-1].until)
@@ -398,3 +377,105 @@ def _watched(one: ConsumerRow, window: float, until: float) -> float:
     """The part of the last ``window`` seconds that a consumer has been running for, a second at least."""
     lived = window if one.owner.start is None else until - one.owner.start
     return max(1.0, lived) if 0 < lived < window else window
+
+
+# Measures how long messages have been waiting in ``new`` without a claim.
+
+class WaitingWatch:
+    """Remembers since when ``new`` has not been empty, and when a message was last seen to leave it.
+
+    Claims are seen by events, by claims in ``cur``, by finished messages, and by a shrinking ``new``. Each of these alone can
+    miss one, so "no consumer" requires that all are silent.
+    """
+
+    def __init__(self) -> None:
+        self._waiting_since: float | None = None
+        self._taken_at: float | None = None
+        self._depth: int | None = None
+
+    def add(self, observation: Observation) -> None:
+        now = observation.taken_at
+        box = observation.boxes.get(Box.NEW)
+        depth = None if box is None or box.error else box.count
+        flow = observation.flow
+        times = [row.in_box_since for row in observation.claims if row.in_box_since is not None]
+        times += [one.claimed_at for one in flow.completions if one.claimed_at is not None]
+        if observation.last_claim_at is not None:
+            times.append(observation.last_claim_at)
+        # If no event can be missing, events show each claim: anything else that leaves the box is moved by an operator.
+        shorter = depth is not None and self._depth is not None and depth < self._depth
+        if (flow.measured and (flow.claimed or flow.done)) or (shorter and not (flow.measured and flow.exact)):
+            times.append(now)
+        # a time of another clock may lie in the future: it counts as now, and not as "for ever fresh"
+        seen = max((min(time, now) for time in times), default=None)
+        if seen is not None and (self._taken_at is None or seen > self._taken_at):
+            self._taken_at = seen
+        if not depth or observation.paused is not None:  # nobody is meant to claim: the wait begins when it is resumed
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = now
+        self._depth = depth
+
+    def untouched(self, now: float) -> float | None:
+        """Returns the seconds for which messages waited under watch and none was claimed; None if none wait."""
+        if self._waiting_since is None:
+            return None
+        return now - max(self._waiting_since, self._taken_at or 0.0)
+
+
+# Detects messages whose attempts fail again and again, by their names and by observed returns.
+
+_FAILING_WINDOW = 300.0
+"""Seconds over which returns are counted."""
+_MOST_RETURNS = 100_000
+
+
+class Failing(Struct, frozen=True):
+    """``messages`` fail; they had ``retries`` attempts without success in ``window`` seconds, None: in total, according to their
+    names. ``ended`` is how the last attempt ended, None if unknown; ``at_least``: there may be more of them."""
+
+    messages: tuple[Tried, ...]
+    retries: int
+    window: float | None
+    ended: str | None
+    at_least: bool
+
+
+class FailingWatch:
+    """Remembers the returns of the last five minutes."""
+
+    def __init__(self) -> None:
+        self._returns: deque[Return] = deque(maxlen=_MOST_RETURNS)
+        self._recovered: dict[str, float] = {}
+        self._since: float | None = None
+
+    def add(self, observation: Observation, thresholds: Thresholds) -> Failing | None:
+        now = observation.taken_at
+        self._since = now if self._since is None else self._since
+        self._returns.extend(one for one in observation.flow.returns if one.failed)
+        self._recovered.update(dict.fromkeys(observation.flow.recovered, now))
+        while self._returns and self._returns[0].at < now - _FAILING_WINDOW:
+            self._returns.popleft()
+        for id in [id for id, at in self._recovered.items() if at < now - _FAILING_WINDOW]:
+            del self._recovered[id]
+        often = Counter(one.id for one in self._returns)
+        together = len(self._returns) >= thresholds.failing_releases and not any(id in self._recovered for id in often)
+        found = {
+            one.id: one
+            for one in observation.tried
+            if (one.attempts >= thresholds.failing_attempts and one.failed) or (together and one.id in often)
+        }
+        if not found:
+            return None
+        messages = tuple(sorted(found.values(), key=lambda one: (-one.attempts, one.id)))
+        watched = sum(often[id] for id in found)
+        if watched >= thresholds.failing_releases:
+            window: float | None = min(_FAILING_WINDOW, max(1.0, now - self._since))
+            retries = watched
+        else:
+            window, retries = None, sum(one.attempts for one in messages)
+        last = next((one.ended for one in reversed(self._returns) if one.id in found and one.ended), None)
+        if last is None:
+            ends = Counter(one.ended for one in messages if one.ended not in (None, DIED))
+            last = ends.most_common(1)[0][0] if ends else None
+        return Failing(messages, retries, window, last, not observation.tried_all)

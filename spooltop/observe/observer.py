@@ -1,124 +1,684 @@
-"""Turns observations into snapshots and keeps all history. It reads no clock; time comes from the observations."""
+"""Turns observations into snapshots, keeps all history and finds the problems.
+
+Each rule is a function of one look and its history. Nothing here reads a clock; time comes from the observations.
+"""
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from spooltop.model.look.observation import Observation, Return
-from spooltop.model.look.snapshot import Problem, Severity, Snapshot
-from spooltop.model.vocabulary import DIED, Box, Json
+from msgspec import Struct
+from msgspec.structs import replace
 
+from spooltop.model.cursors import Cursor, CursorSource, CursorVersion, CursorWrite
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.consumers import ConsumerList
+from spooltop.model.look.locks import Lock
+from spooltop.model.look.observation import BoxState, Capacity, Observation, pause_words
+from spooltop.model.look.snapshot import CODES, Problem, Rates, Severity, Snapshot
+from spooltop.model.queue import again_words
+from spooltop.model.redact import Redactor
+from spooltop.model.row import Row
+from spooltop.model.text import escape
+from spooltop.model.units import age, at_most, count, fit, interval, percent, rate, size
+from spooltop.model.vocabulary import DIED, NOT_A_CLAIM, Box, Json, Verdict
+
+from .cursors.history import NOT_ADVANCING, recent_of, revert_words, writers_of
 from .cursors.watch import CursorWatch
-from .flow import CELL, DepthHistory, FlowHistory, HolderRates, RateWindow, TrendWatch
-from .rules import (
+from .flow import (
+    CELL,
+    SLOPE_FROM,
+    WINDOW,
+    DepthHistory,
     Failing,
-    RuleInput,
-    host_problems,
-    lock_problem,
-    message_problems,
-    not_judged,
-    not_judged_codes,
-    not_visible,
-    state_problems,
+    FailingWatch,
+    FlowHistory,
+    HolderRates,
+    RateWindow,
+    Trend,
+    TrendWatch,
+    WaitingWatch,
 )
 from .thresholds import Thresholds
 
-if TYPE_CHECKING:
-    from spooltop.model.look.consumers import ConsumerList
+# Input of the rules for problems: one look with the conclusions from it and from earlier ones.
 
+class RuleInput(Struct, frozen=True):
+    """``watched`` is seconds without a break; ``untouched`` seconds for which ``new`` waited and nobody claimed from it."""
 
-# Measures how long messages have been waiting in ``new`` without a claim.
+    observation: Observation
+    rates: Rates
+    trend: Trend
+    cursors: tuple[Cursor, ...]
+    cursor_watch: CursorWatch
+    thresholds: Thresholds
+    watched: float
+    untouched: float | None
+    failing: Failing | None = None
 
-class WaitingWatch:
-    """Remembers since when ``new`` has not been empty, and when a message was last seen to leave it.
-
-    Claims are seen by events, by claims in ``cur``, by finished messages, and by a shrinking ``new``. Each of these alone can
-    miss one, so "no consumer" requires that all are silent.
-    """
-
-    def __init__(self) -> None:
-        self._waiting_since: float | None = None
-        self._taken_at: float | None = None
-        self._depth: int | None = None
-
-    def add(self, observation: Observation) -> None:
-        now = observation.taken_at
+    @property
+    def unattended(self) -> float | None:
+        """Seconds for which messages have been waiting without any consumer, as far as one look shows: nobody holds a presence
+        lock, and no claim belongs to a process that may be running. None if there may be one, and while the
+        spool is paused."""
+        observation = self.observation
         box = observation.boxes.get(Box.NEW)
-        depth = None if box is None or box.error else box.count
-        flow = observation.flow
-        times = [row.in_box_since for row in observation.claims if row.in_box_since is not None]
-        times += [one.claimed_at for one in flow.completions if one.claimed_at is not None]
-        if observation.last_claim_at is not None:
-            times.append(observation.last_claim_at)
-        # If no event can be missing, events show each claim: anything else that leaves the box is moved by an operator.
-        shorter = depth is not None and self._depth is not None and depth < self._depth
-        if (flow.measured and (flow.claimed or flow.done)) or (shorter and not (flow.measured and flow.exact)):
-            times.append(now)
-        # a time of another clock may lie in the future: it counts as now, and not as "for ever fresh"
-        seen = max((min(time, now) for time in times), default=None)
-        if seen is not None and (self._taken_at is None or seen > self._taken_at):
-            self._taken_at = seen
-        if not depth or observation.paused is not None:  # nobody is meant to claim: the wait begins when it is resumed
-            self._waiting_since = None
-        elif self._waiting_since is None:
-            self._waiting_since = now
-        self._depth = depth
-
-    def untouched(self, now: float) -> float | None:
-        """Returns the seconds for which messages waited under watch and none was claimed; None if none wait."""
-        if self._waiting_since is None:
+        if observation.consumers != 0 or box is None or not box.count or box.oldest_at is None or observation.counts.alive:
             return None
-        return now - max(self._waiting_since, self._taken_at or 0.0)
-
-
-# Detects messages whose attempts fail again and again, by their names and by observed returns.
-
-WINDOW = 300.0
-"""Seconds over which returns are counted."""
-_MOST = 100_000
-
-
-class FailingWatch:
-    """Remembers the returns of the last five minutes."""
-
-    def __init__(self) -> None:
-        self._returns: deque[Return] = deque(maxlen=_MOST)
-        self._recovered: dict[str, float] = {}
-        self._since: float | None = None
-
-    def add(self, observation: Observation, thresholds: Thresholds) -> Failing | None:
-        now = observation.taken_at
-        self._since = now if self._since is None else self._since
-        self._returns.extend(one for one in observation.flow.returns if one.failed)
-        self._recovered.update(dict.fromkeys(observation.flow.recovered, now))
-        while self._returns and self._returns[0].at < now - WINDOW:
-            self._returns.popleft()
-        for id in [id for id, at in self._recovered.items() if at < now - WINDOW]:
-            del self._recovered[id]
-        often = Counter(one.id for one in self._returns)
-        together = len(self._returns) >= thresholds.failing_releases and not any(id in self._recovered for id in often)
-        found = {
-            one.id: one
-            for one in observation.tried
-            if (one.attempts >= thresholds.failing_attempts and one.failed) or (together and one.id in often)
-        }
-        if not found:
+        if observation.counts.unknown or not observation.judged_all or observation.paused is not None:
             return None
-        messages = tuple(sorted(found.values(), key=lambda one: (-one.attempts, one.id)))
-        watched = sum(often[id] for id in found)
-        if watched >= thresholds.failing_releases:
-            window: float | None = min(WINDOW, max(1.0, now - self._since))
-            retries = watched
-        else:
-            window, retries = None, sum(one.attempts for one in messages)
-        last = next((one.ended for one in reversed(self._returns) if one.id in found and one.ended), None)
-        if last is None:
-            ends = Counter(one.ended for one in messages if one.ended not in (None, DIED))
-            last = ends.most_common(1)[0][0] if ends else None
-        return Failing(messages, retries, window, last, not observation.tried_all)
+        return self.now - max(box.oldest_at, min(observation.last_claim_at or 0.0, self.now))
 
+    @property
+    def now(self) -> float:
+        return self.observation.taken_at
+
+    @property
+    def mail(self) -> bool:
+        """True for a mail folder: its ``cur`` is read mail and nothing in it is stuck (maildir(5))."""
+        return self.observation.is_mail
+
+    @property
+    def has_boxes(self) -> bool:
+        """False for cursors, tickets or lock files alone, which have no boxes."""
+        return self.observation.has_boxes
+
+
+# Problems of the host: boxes that are not visible, the disk, the clock.
+
+_FULL = 65_536
+_LITTLE = 0.05
+"""Largest free share at which little space counts as a problem: on a small disk little is normal."""
+_VIEWS = {Box.NEW: "new", Box.CUR: "claims", Box.TMP: "tmp"}
+
+
+def host_problems(seen: RuleInput) -> Iterator[Problem]:
+    yield from _blind(seen)
+    yield from _disk(seen)
+    yield from _clock(seen)
+
+
+def _blind(seen: RuleInput) -> Iterator[Problem]:
+    if not seen.has_boxes:
+        return
+    if (watch := seen.observation.watch).away:  # that holds for all boxes
+        old = "" if watch.seen_at is None else f"; the figures are {age(max(0.0, seen.now - watch.seen_at))} old"
+        advice = f"; {escape(watch.advice)}" if watch.advice else ""
+        yield Problem("blind", Severity.CRITICAL, f"{escape(watch.reason)}{advice}{old}")
+        return
+    for box, state in seen.observation.boxes.items():
+        if not state.error:
+            continue
+        severity = Severity.CRITICAL if box in (Box.NEW, Box.CUR) else Severity.WARNING
+        error = escape(state.error)
+        text = error if error.startswith(f"{box} ") else f"{box} {error}" if error.startswith("is ") else f"{box}: {error}"
+        if state.count is not None:
+            text += f"; its figures are {age(max(0.0, seen.now - state.as_of))} old" if state.as_of else "; its figures are old"
+        yield Problem("blind", severity, text, view=_VIEWS.get(box, "aside"))
+
+
+def _disk(seen: RuleInput) -> Iterator[Problem]:
+    disk = seen.observation.disk
+    if disk is not None:
+        if disk.readonly and not disk.readonly_here:
+            yield Problem("fs-readonly", Severity.CRITICAL, "the file system is mounted read-only; nothing here can change")
+            return
+        fails = {Box.TMP: "every put", Box.CUR: "every claim"}
+        for box in disk.apart:
+            text = f"{box} is on another mount than new: rename(2) does not work, so {fails[box]} fails"
+            yield Problem("fs-readonly", Severity.CRITICAL, text)
+    for one in seen.observation.capacities:
+        yield from _capacity(one, seen)
+
+
+def _capacity(one: Capacity, seen: RuleInput) -> Iterator[Problem]:
+    if one.free is None or not one.total:
+        return
+    in_bytes = one.unit == "bytes"
+    low = seen.thresholds.disk_low if in_bytes else seen.thresholds.inodes_low
+    user = f" for {escape(seen.observation.who.user)}" if one.per_user else ""
+    root = one.reserved
+    for_root = f" (root still has {size(root)})" if root is not None and root > one.free + _FULL else ""
+    if one.free < (_FULL if in_bytes else 1):
+        text = f"{one.name} full{user}: {one.amount} free{for_root}" if in_bytes else f"no {one.name} free"
+        yield Problem("disk-full", Severity.CRITICAL, f"{text}; {one.full}")
+    elif one.free < low and one.free < one.total * _LITTLE:
+        text = f"{one.name} nearly full{user}: {one.amount} free{for_root}" if in_bytes else f"{one.amount} {one.name} free"
+        yield Problem("disk-full", Severity.WARNING, text)
+
+
+def _clock(seen: RuleInput) -> Iterator[Problem]:
+    jump = seen.observation.clock_jumped
+    if jump is not None:
+        way = "forward" if jump > 0 else "back"
+        yield Problem(
+            "clock-skew", Severity.WARNING, f"the clock jumped {way} by {age(abs(jump))}: ages from before it are wrong"
+        )
+    if seen.mail:
+        return
+    limit = seen.now + seen.thresholds.clock_ahead
+    times = [row.in_box_since for row in (*seen.observation.claims, *seen.observation.tmp)]
+    ahead = [at for at in times if at is not None and at > limit]
+    number, more = len(ahead), not seen.observation.judged_all
+    ages = seen.observation.ages
+    if ages is not None and ages.latest_at is not None and ages.latest_at > limit:
+        ahead.append(ages.latest_at)
+        number, more = number + ages.ahead, more or ages.looked_at < ages.of
+    if ahead:
+        things, verb = ("message", "is") if number == 1 else ("messages", "are")
+        least = " or more" if more else ""
+        text = f"{count(number)} {things}{least} {verb} dated up to {age(max(ahead) - seen.now)} in the future: clocks differ"
+        yield Problem("clock-skew", Severity.NOTE, text, count=number)
+
+
+# Problems of messages: not claimed, held by a dead consumer, or left behind.
+
+_ID_CELLS = 20
+
+
+def message_problems(seen: RuleInput) -> Iterator[Problem]:
+    if seen.mail:
+        return
+    yield from _paused(seen)
+    yield from _new(seen)
+    yield from _claims(seen)
+    yield from _tmp(seen)
+    yield from _odd(seen)
+    yield from _found_by_kind(seen)
+
+
+def _paused(seen: RuleInput) -> Iterator[Problem]:
+    pause = seen.observation.paused
+    if pause is not None and seen.now - pause.at >= seen.thresholds.paused_long:
+        yield Problem("paused", Severity.WARNING, f"paused {pause_words(pause, seen.now)}", view="new")
+
+
+def _new(seen: RuleInput) -> Iterator[Problem]:
+    box = seen.observation.boxes.get(Box.NEW)
+    if box is None or not box.count or box.due == 0:
+        return
+    many = box.count if box.due is None else box.due
+    waiting = count(many, complete=box.complete)
+    pause = seen.observation.paused
+    because = "" if pause is None else f"; paused {pause_words(pause, seen.now, short=True)}"
+    limits = seen.thresholds
+    consumers = seen.observation.consumers
+    busy = seen.observation.counts.alive
+    untouched = seen.untouched
+    if untouched is not None and min(untouched, seen.watched) >= limits.no_consumer:
+        text = f"no claim for {age(untouched)} while {waiting} {'waits' if many == 1 else 'wait'}"
+        if busy:
+            text += f"; {_many(busy, 'claim is', 'claims are')} being processed"
+        elif consumers:
+            text += f"; {_many(consumers, 'consumer is running', 'consumers are running')}, idle"
+        elif seen.observation.counts.unknown:
+            text += f"; {_many(seen.observation.counts.unknown, 'claim', 'claims')} of unknown holders"
+        elif consumers == 0:
+            text += "; no consumer is running"
+        yield Problem(
+            "no-consumer",
+            Severity.WARNING if busy or consumers or seen.observation.counts.unknown else Severity.CRITICAL,
+            text,
+            view="new",
+        )
+    elif seen.watched < limits.no_consumer and (alone := seen.unattended) is not None and alone >= limits.no_consumer:
+        verb = "waits" if many == 1 else "wait"
+        yield Problem(
+            "no-consumer", Severity.CRITICAL, f"no consumer is running while {waiting} {verb} for {age(alone)}", view="new"
+        )
+    oldest = None if box.oldest_at is None else seen.now - box.oldest_at
+    trend = seen.trend
+    if trend.growing and trend.per_s is not None and trend.window >= limits.new_growing:
+        text = f"new grows {rate(trend.per_s)} over {interval(trend.window)}"
+        if oldest is not None:
+            text += f", oldest waits {age(oldest)}"
+        if consumers and pause is None:
+            text += f"; {_many(consumers, 'consumer takes', 'consumers take')} work"
+        severity = Severity.CRITICAL if pause is None else Severity.WARNING
+        yield Problem("new-growing", severity, text + because, view="new")
+    if oldest is not None and oldest > limits.new_old:
+        text = f"the oldest of {waiting} in new waits {age(oldest)}{because}"
+        yield Problem("new-old", Severity.WARNING, text, selection=Selection(box=Box.NEW, older_than=limits.new_old))
+
+
+def _claims(seen: RuleInput) -> Iterator[Problem]:
+    observation, limits = seen.observation, seen.thresholds
+    of = {verdict: [row for row in observation.claims if row.verdict is verdict] for verdict in Verdict}
+    # Of the attempts before, the name tells how the last one ended: one that failed was no death.
+    poison = [
+        row for row in of[Verdict.DEAD] if (row.attempt or 0) >= limits.poison_deaths and row.ended in (None, DIED)
+    ]
+    if poison:
+        worst = max(poison, key=lambda row: row.attempt or 0)
+        selection = Selection(box=Box.CUR, keys=tuple(row.key for row in poison))
+        yield Problem("poison", Severity.CRITICAL, _poison_words(poison, worst, limits.poison_deaths), len(poison), selection)
+    if seen.failing is not None:
+        yield _failing(seen.failing)
+    dead = max(observation.counts.dead, len(of[Verdict.DEAD]))
+    if dead:
+        one = dead == 1
+        text = f"{_most(dead, observation.judged_all)} {'claim of a dead consumer' if one else 'claims of dead consumers'}"
+        text += _pids(of[Verdict.DEAD]) + _longest(of[Verdict.DEAD], seen.now, one=one)
+        text += _moved(of[Verdict.DEAD], observation.target)
+        selection = Selection(box=Box.CUR, verdict=Verdict.DEAD)
+        yield Problem("claims-dead", Severity.CRITICAL, text, dead, selection, at_least=not observation.judged_all)
+    claim_long = limits.claim_long if observation.claim_long is None else observation.claim_long
+    long: list[Row] = []
+    for verdict in (Verdict.ALIVE, Verdict.UNKNOWN):
+        selection = Selection(box=Box.CUR, verdict=verdict, older_than=claim_long)
+        if long := _chosen(of[verdict], selection, seen.now):
+            more = not observation.claims_all
+            text = _long_words(long, seen.now, verdict, more=more)
+            yield Problem("claim-long", Severity.WARNING, text, len(long), selection, at_least=more)
+    selection = Selection(box=Box.CUR, verdict=Verdict.UNKNOWN, older_than=limits.claim_unknown or None)
+    unknown = _chosen(of[Verdict.UNKNOWN], selection, seen.now)
+    # Where nothing can be proved, an unknown holder is the usual case. Those that are all old were reported just before.
+    if observation.proves_death and len(unknown) > len(long):
+        # A queue that lists only some claims counts them all the same, unless their ages matter.
+        many = len(unknown) if limits.claim_unknown else max(len(unknown), observation.counts.unknown)
+        every = observation.judged_all and (observation.claims_all or not limits.claim_unknown)
+        text = f"{_most(many, every)} {'claim' if many == 1 else 'claims'} of unknown holders"
+        text += _longest(unknown, seen.now, one=many == 1)
+        if many == 1 and unknown[0].evidence:
+            text += f": {escape(unknown[0].evidence)}"
+        yield Problem("claims-unknown", Severity.NOTE, text, many, selection, at_least=not every)
+    if others := [row for row in observation.claims if row.verdict is None and row.evidence == NOT_A_CLAIM]:
+        text = f"{_most(len(others), observation.claims_all)} in cur "
+        text += f"is {NOT_A_CLAIM}" if len(others) == 1 else "are not claims that spooltop knows: no holder in their names"
+        selection = Selection(box=Box.CUR, keys=tuple(row.key for row in others))
+        yield Problem("claims-unknown", Severity.NOTE, text, len(others), selection, at_least=not observation.claims_all)
+
+
+def _poison_words(poison: Sequence[Row], worst: Row, deaths: int) -> str:
+    if worst.owner is not None and worst.owner.name is not None:
+        # A server counts deliveries, however they ended: that the last consumer died is all that is known of deaths.
+        if len(poison) == 1:
+            return f"{_id(worst)} was delivered {worst.attempt} times, and its last consumer died"
+        return f"{len(poison)} messages of dead consumers were delivered {deaths} times or more, one {worst.attempt} times"
+    if len(poison) == 1:
+        return f"{worst.attempt} consumers died while processing {_id(worst)}"
+    return f"{len(poison)} messages with {deaths} or more dead consumers each, one with {worst.attempt}"
+
+
+def _failing(failing: Failing) -> Problem:
+    many, often = len(failing.messages), failing.retries
+    text = f"{_most(many, not failing.at_least)} {'message' if many == 1 else 'messages'} retried {_many(often, 'time', 'times')}"
+    if failing.window is not None:
+        text += f" in {interval(failing.window)}"
+    text += ", none done" if many > 1 else ", not done"
+    if failing.ended:
+        kind, dash, number = failing.ended.partition("-")
+        ended = f"{kind} {number}" if dash and kind in ("exit", "signal") else failing.ended
+        text += f"; last {fit(escape(ended), 24, cut='right').rstrip()}"
+    # The list of one box: what is in work just now comes back to it, or is done.
+    box = Box.NEW if any(one.box is Box.NEW for one in failing.messages) else Box.CUR
+    selection = Selection(box=box, ids=tuple(one.id for one in failing.messages))
+    return Problem("failing", Severity.CRITICAL, text, many, selection, at_least=failing.at_least)
+
+
+def _long_words(rows: Sequence[Row], now: float, verdict: Verdict, *, more: bool) -> str:
+    oldest = max(rows, key=lambda row: row.in_box_age(now) or 0.0)
+    held = _held(oldest, now)
+    if verdict is Verdict.UNKNOWN:
+        if len(rows) == 1 and not more:
+            return f"1 claim held {held}, holder unknown" + (f": {escape(oldest.evidence)}" if oldest.evidence else "")
+        return f"{_most(len(rows), not more)} claims held long by unknown holders, longest {held}"
+    owner = oldest.owner
+    who = escape(owner.label) if owner is not None else ""
+    by = f" by {fit(who, min(24, len(who)), cut='right').rstrip()}" if who else ""
+    if len(rows) == 1 and not more:
+        doing = oldest.evidence.partition(" · ")[2]  # what its holder was seen to do: "no CPU for 5m"
+        return f"1 claim held {held}{by}: alive" + (f", {escape(doing)}" if doing else "")
+    return f"{_most(len(rows), not more)} claims held long by running consumers, longest {held}{by}"
+
+
+def _tmp(seen: RuleInput) -> Iterator[Problem]:
+    abandoned = [row for row in seen.observation.tmp if row.verdict is Verdict.ABANDONED]
+    many = max(seen.observation.counts.abandoned, len(abandoned))
+    if many:
+        text = f"{_most(many, seen.observation.judged_all)} abandoned in tmp" + _oldest(abandoned, seen.now)
+        yield Problem("tmp-abandoned", Severity.WARNING, text, many, Selection(box=Box.TMP, verdict=Verdict.ABANDONED))
+    limit = seen.thresholds.tmp_old
+    selection = Selection(box=Box.TMP, verdict=Verdict.UNKNOWN, older_than=limit)
+    old = _chosen(seen.observation.tmp, selection, seen.now)
+    if old:
+        text = f"{len(old)} in tmp for over {age(limit)}, writer unknown" + _oldest(old, seen.now)
+        yield Problem("tmp-old", Severity.WARNING, text, len(old), selection)
+
+
+def _odd(seen: RuleInput) -> Iterator[Problem]:
+    conflicts = len(seen.observation.conflicts)
+    if conflicts:
+        text = "1 id belongs to two messages" if conflicts == 1 else f"{conflicts} ids belong to two messages each"
+        # without a selection: a purge of "the conflict" would take both, and which is right only a person can say
+        yield Problem("conflict", Severity.WARNING, f"{text}; both are kept", conflicts, view="claims")
+    for box in Box:
+        rows = [row for row in seen.observation.irregular if row.box is box]
+        if rows:
+            what = escape(rows[0].note) if len(rows) == 1 and rows[0].note else "not a message file"
+            text = f"{_id(rows[0])} in {box}: {what}" if len(rows) == 1 else f"{len(rows)} entries in {box} are not message files"
+            selection = Selection(box=box, keys=tuple(row.key for row in rows))
+            yield Problem("conflict", Severity.NOTE, text, len(rows), selection)
+
+
+def _chosen(rows: Iterable[Row], selection: Selection, now: float) -> list[Row]:
+    """The rows that an operation with ``selection`` takes, so that a problem counts what its remedy acts on."""
+    matches = selection.matcher(now)
+    return [row for row in rows if matches(row)]
+
+
+def _many(n: int, one: str, more: str) -> str:
+    return f"{n} {one if n == 1 else more}"
+
+
+def _most(n: int, all_judged: bool) -> str:
+    return count(n, complete=all_judged)
+
+
+def _id(row: Row) -> str:
+    shown = escape(row.id)
+    return fit(shown, min(_ID_CELLS, len(shown))) if len(shown) > _ID_CELLS else shown
+
+
+def _pids(rows: Sequence[Row]) -> str:
+    owners = [row.owner for row in rows if row.owner is not None]
+    pids = list(dict.fromkeys(str(one.pid) for one in owners if one.pid is not None))
+    found = pids or list(dict.fromkeys(escape(one.name) for one in owners if one.name))
+    if not found:
+        return ""
+    named = " and ".join(found[:2]) if len(found) < 3 else f"{found[0]} and {len(found) - 1:,} more"
+    return f", {'pid ' if pids else ''}{named}"
+
+
+def _moved(rows: Sequence[Row], path: str) -> str:
+    """Says how the claims of killed moves get on."""
+    targets = [row.owner.moves_to for row in rows if row.owner is not None and row.owner.moves_to is not None]
+    if not targets:
+        return ""
+    whose = "" if len(targets) == len(rows) else f"{len(targets)} of them: "
+    return f"; {whose}{again_words(path, targets[0])}"
+
+
+def _longest(rows: Sequence[Row], now: float, *, one: bool) -> str:
+    aged = [row for row in rows if row.in_box_since is not None]
+    if not aged:
+        return ""
+    oldest = max(aged, key=lambda row: row.in_box_age(now) or 0.0)
+    return f", {'held' if one else 'longest'} {_held(oldest, now)}"
+
+
+def _held(row: Row, now: float) -> str:
+    seconds = row.in_box_age(now)
+    return at_most(seconds) if row.since_is_bound else age(seconds)
+
+
+def _oldest(rows: Sequence[Row], now: float) -> str:
+    times = [row.in_box_since for row in rows if row.in_box_since is not None]
+    return f", oldest {age(max(0.0, now - min(times)))}" if times else ""
+
+
+def _found_by_kind(seen: RuleInput) -> Iterator[Problem]:
+    """Problems that only this kind of queue has."""
+    for one in seen.observation.findings:
+        keys = tuple((one.box.value, path) for path in one.paths) if one.box is not None else ()
+        selection = Selection(box=one.box, keys=keys) if keys else Selection(ids=one.ids) if one.code == "lost" else None
+        if one.filter:
+            selection = Selection(box=one.box, filter=one.filter)
+        yield Problem(one.code, Severity.NOTE if one.is_note else Severity.WARNING, one.text, one.count, selection)
+
+
+# Problems of cursors and locks.
+
+_NAME_CELLS = 40
+
+
+def state_problems(seen: RuleInput) -> Iterator[Problem]:
+    yield from _cursors(seen)
+    yield from _locks(seen)
+    yield from _given_up(seen)
+    yield from _unsafe(seen)
+
+
+def _cursors(seen: RuleInput) -> Iterator[Problem]:
+    for path, (error, sources) in seen.cursor_watch.errors.items():
+        text = f"{_base(path)} cannot be read: {escape(error)}"
+        if sources:
+            text += f"; last good values of {sources} kept"
+        first = next((cursor.source for cursor in seen.cursors if cursor.file == path), None)
+        yield Problem("cursor-unreadable", Severity.CRITICAL, text, max(1, sources), view="cursors", subject=first)
+    for cursor in seen.cursors:
+        name = escape(cursor.source)
+        if cursor.verdict == "reverted":
+            text = f"{name} {_reverted(seen, cursor)}"
+            yield _cursor("cursor-reverted", Severity.CRITICAL, text, cursor, cursor.reverts_recent)
+        elif cursor.verdict == "missing":
+            yield _cursor("cursor-missing", Severity.CRITICAL, f"{name}: {cursor.evidence}", cursor)
+        elif cursor.verdict in ("rewound", "stopped", "stalled"):
+            yield _cursor(f"cursor-{cursor.verdict}", Severity.WARNING, f"{name} {cursor.verdict}: {cursor.evidence}", cursor)
+
+
+def _cursor(code: str, severity: Severity, text: str, cursor: Cursor, count: int = 1) -> Problem:
+    return Problem(code, severity, text, count, view="cursors", subject=cursor.source)
+
+
+def _reverted(seen: RuleInput, cursor: Cursor) -> str:
+    history = seen.cursor_watch.history(cursor.file, cursor.source)
+    lost = history.lost_updates(seen.now) if history is not None else []
+    if history is None or not lost:
+        return cursor.evidence
+    window = seen.thresholds.cursor_window
+    recent = recent_of(lost, seen.now, window)
+    text = revert_words(history, lost, seen.now, window=window, at_least=cursor.reverts_is_bound)
+    carried = Counter(source for change in recent for source in change.advanced).most_common(1)
+    written = writers_of(recent)
+    if written:
+        text += f", written by {written[0][0]} ({written[0][1]} of {len(recent)})"
+    elif carried:
+        text += f", as {escape(carried[0][0])} wrote ({carried[0][1]} of {len(recent)})"
+    return text
+
+
+def _given_up(seen: RuleInput) -> Iterator[Problem]:
+    observation, limits = seen.observation, seen.thresholds
+    given_up = observation.locks_given_up
+    tries = observation.locks_had + given_up
+    if tries >= limits.lock_tries and given_up * 100 > limits.lock_failures * tries:
+        part = percent(given_up, tries)
+        text = f"{count(given_up)} of {count(tries)} attempts at the engine's own locks timed out ({part} over 5m)"
+        yield Problem("lock-failures", Severity.WARNING, text, given_up, view="locks")
+
+
+def lock_problem(lock: Lock, now: float, limits: Thresholds) -> str | None:
+    """Returns the code of a lock's problem at ``now`` (epoch seconds); None if there is none. Everything that calls a lock
+    BLOCKED or STALE uses it."""
+    taken = _taken(lock)
+    if lock.verdict == "stale":
+        if lock.kind == "ticket":
+            return "ticket-orphan"
+        return "lock-stale" if taken is not None and now - taken > limits.lock_stale else None
+    if lock.waiters and lock.holders and taken is not None and now - taken > limits.lock_blocked:
+        return "lock-blocked"
+    return None
+
+
+def _taken(lock: Lock) -> float | None:
+    return min((holder.since for holder in lock.holders if holder.since is not None), default=None)
+
+
+def _locks(seen: RuleInput) -> Iterator[Problem]:
+    stale: list[Lock] = []
+    for lock in seen.observation.locks:
+        taken, code = _taken(lock), lock_problem(lock, seen.now, seen.thresholds)
+        if code == "ticket-orphan":
+            text = f"{_base(lock.path)}: {escape(lock.evidence)}"
+            text += f", {len(lock.waiters)} wait{'s' if len(lock.waiters) == 1 else ''} behind it" if lock.waiters else ""
+            yield Problem("ticket-orphan", Severity.WARNING, text, 1 + len(lock.waiters), view="locks", subject=lock.path)
+            continue
+        if code == "lock-stale":
+            stale.append(lock)
+        if code == "lock-blocked" and taken is not None:
+            holder = lock.holders[0]
+            who = " ".join(escape(str(part)) for part in (holder.pid, holder.command) if part)
+            text = f"{_base(lock.path)} held {age(seen.now - taken)}"
+            text += (f" by {who}" if who else "") + f", {len(lock.waiters)} wait{'s' if len(lock.waiters) == 1 else ''}"
+            yield Problem("lock-blocked", Severity.WARNING, text, len(lock.waiters), view="locks", subject=lock.path)
+    if stale:
+        first = stale[0]
+        why = f": {escape(first.evidence)}" if len(stale) == 1 and first.evidence else ""
+        more = "" if len(stale) == 1 else f" and {len(stale) - 1} more"
+        text = f"stale lock {_base(first.path)}{more}{why}"
+        yield Problem("lock-stale", Severity.WARNING, text, len(stale), view="locks", subject=first.path)
+
+
+def _unsafe(seen: RuleInput) -> Iterator[Problem]:
+    for path, names in seen.cursor_watch.unsafe.items():
+        first = fit(escape(names[0]), min(_NAME_CELLS, len(escape(names[0]))))
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        text = f"{_base(path)} is written unsafely: {first}{more} seen"
+        source = next((cursor.source for cursor in seen.cursors if cursor.file == path), None)
+        yield Problem("unsafe-writer", Severity.WARNING, text, len(names), view="cursors", subject=source)
+
+
+def _base(path: str) -> str:
+    return escape(os.path.basename(path) or path)
+
+
+# Lists the judgements not made yet and the facts not visible, without which "no problems detected" would mean nothing.
+
+_NAMED = 4
+_OF_CURSORS = ("cursor-reverted", "cursor-stalled", "cursor-stopped", "cursor-rewound", "cursor-missing")
+
+
+def not_judged(seen: RuleInput) -> Iterator[str]:
+    if seen.has_boxes and not seen.mail and (seen.rates.arrived is None or seen.watched < WINDOW):
+        yield f"rates (need {WINDOW:.0f}s)"
+    waiting = [(cursor, seen.cursor_watch.moves(cursor.file, cursor.source)) for cursor in seen.cursors]
+    few = [
+        (escape(cursor.source), moves)
+        for cursor, moves in waiting
+        if moves < 2 and cursor.verdict in ("new", "advancing", NOT_ADVANCING)
+    ]
+    if few:
+        names = ", ".join(f"{name} {moves}" for name, moves in few[:_NAMED])
+        more = f", {len(few) - _NAMED} more" if len(few) > _NAMED else ""
+        yield f"cursors (need 2 writes of each source; {names}{more})"
+
+
+def not_judged_codes(seen: RuleInput) -> dict[str, str]:
+    """Returns the codes of problems that cannot be detected yet, or not from here, in the order of the codes, each with what
+    would tell, or why nothing does."""
+    found: dict[str, str] = {}
+    for why, codes in _codes(seen):
+        for code in codes:
+            found.setdefault(code, why)
+    return {code: found[code] for code in CODES if code in found}
+
+
+def _codes(seen: RuleInput) -> Iterator[tuple[str, Sequence[str]]]:
+    observation, limits = seen.observation, seen.thresholds
+    if seen.has_boxes and not seen.mail:
+        yield from _codes_of_messages(seen)
+    # Journals and poll logs count as moves: what they tell needs no second look.
+    few = [cursor for cursor in seen.cursors if seen.cursor_watch.moves(cursor.file, cursor.source) < 2]
+    if few:
+        why = "needs --watch over 2 writes of each source"
+        yield why, ("cursor-reverted", "cursor-rewound")
+        if any(cursor.every is None for cursor in few):
+            yield why, ("cursor-stalled", "cursor-stopped")
+    if seen.cursors and seen.watched <= 0:
+        yield "needs --watch", ("cursor-missing", "unsafe-writer")
+    if seen.cursor_watch.errors:
+        yield "a cursor file cannot be read", _OF_CURSORS
+    if seen.cursor_watch.left_out:
+        yield "not all sources were read", (*_OF_CURSORS, "cursor-unreadable")
+    if seen.watched < limits.lock_blocked and any(lock.waiters for lock in observation.locks):
+        yield _watch(limits.lock_blocked), ("lock-blocked",)
+    hidden = [lock for lock in observation.locks if lock.verdict == "unknown"]
+    if hidden:
+        yield f"it is unknown who has {_counted(len(hidden), 'lock')}", ("lock-blocked", "lock-stale", "ticket-orphan")
+    if any(one.free is None for one in observation.capacities):
+        yield "free space is not visible", ("disk-full",)
+
+
+def _codes_of_messages(seen: RuleInput) -> Iterator[tuple[str, Sequence[str]]]:
+    observation, limits, boxes = seen.observation, seen.thresholds, seen.observation.boxes
+    new, cur, tmp = (boxes.get(box) for box in (Box.NEW, Box.CUR, Box.TMP))
+    if new is None or new.count is None:
+        yield _unseen(new, "new"), ("no-consumer", "failing", "new-growing", "new-old")
+    else:
+        judged = seen.watched >= limits.no_consumer or seen.unattended is not None or observation.paused is not None
+        if new.count and not judged:
+            yield _watch(limits.no_consumer), ("no-consumer",)
+        if seen.trend.per_s is None or seen.trend.window < limits.new_growing:
+            yield _watch(max(limits.new_growing, SLOPE_FROM)), ("new-growing",)
+        if new.count and new.oldest_at is None and new.due != 0:
+            yield "nothing here says when a message was put", ("new-old",)
+    if cur is not None and cur.count is None:
+        yield _unseen(cur, "cur"), ("poison", "failing", "claims-dead", "claim-long", "claims-unknown")
+    if not observation.proves_death:
+        yield "nothing here proves that a holder is dead", ("poison", "claims-dead", "claims-unknown")
+    if not observation.judged_all:
+        yield "not all holders were asked", ("poison", "claims-dead", "claim-long", "claims-unknown", "tmp-abandoned", "tmp-old")
+    if not observation.claims_all:
+        yield "not all claims were read", ("poison", "claim-long")
+    if any(row.in_box_since is None for row in observation.claims):
+        yield "nothing here says since when a message is claimed", ("claim-long",)
+    if observation.layout != "spool":
+        yield "attempts are not judged here", ("failing",)
+    elif not observation.tried_all:
+        yield "not all attempts were read", ("failing",)
+    if tmp is not None and tmp.count is None:
+        yield _unseen(tmp, "tmp"), ("tmp-abandoned", "tmp-old")
+
+
+def _watch(seconds: float) -> str:
+    return f"needs --watch {seconds:g}s"
+
+
+def _unseen(box: BoxState | None, name: str) -> str:
+    why = "" if box is None else box.note or box.error
+    return escape(why) if box is not None and box.note else f"{name} is not visible" + (f": {escape(why)}" if why else "")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def not_visible(seen: RuleInput) -> Iterator[str]:
+    observation = seen.observation
+    if observation.watch.away:
+        yield escape(observation.watch.reason)
+        return
+    yield from map(escape, observation.hidden)
+    for box, state in observation.boxes.items() if seen.has_boxes else ():
+        if state.count is None:
+            why = state.error or state.note
+            yield f"{box} ({escape(why)})" if why else str(box)
+        elif not state.complete:
+            yield f"all of {box}"
+    for path, sources in seen.cursor_watch.left_out.items():
+        yield f"{sources:,} more sources in {escape(path.rpartition('/')[2])}"
+    if observation.watch.mode == "scan" and seen.has_boxes:
+        why = f": {escape(observation.watch.reason)}" if observation.watch.reason else ""
+        yield f"changes between two looks ({observation.watch.period or 0:g}s apart{why})"
+    if not observation.judged_all:
+        yield "holders of some claims"
+    if any(one.free is None for one in observation.capacities):
+        yield "free space"
+    servers = [lock for lock in observation.locks if lock.kind == "redis" and lock.verdict == "unknown"]
+    for lock in servers:
+        yield f"tickets in {escape(lock.path)}: {escape(lock.evidence)}"
+    hidden = sum(
+        1 for lock in observation.locks if lock.verdict == "unknown" or any(holder.pid is None for holder in lock.holders)
+    )
+    hidden -= len(servers)
+    if hidden:
+        yield f"holders of {_counted(hidden, 'lock')}"
+
+
+# Makes a snapshot of each look.
 
 _JUMP = 2.0
 _WEIGHT = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
@@ -223,3 +783,29 @@ def _problems(seen: RuleInput) -> tuple[Problem, ...]:
     lines keep their place."""
     found = [*host_problems(seen), *message_problems(seen), *state_problems(seen)]
     return tuple(sorted(found, key=lambda problem: (problem.rank, _WEIGHT[problem.severity])))
+
+
+# Hides redacted values in an observation, before any history, verdict or text is derived from them.
+
+def redacted(observation: Observation, redactor: Redactor) -> Observation:
+    """Returns the observation with the values of cursors and the lines of poll logs hidden as ``redactor`` says."""
+    cursors = tuple(_redacted(one, redactor) for one in observation.cursors)
+    polls = tuple(replace(poll, line=redactor.text(poll.line)) for poll in observation.polls)
+    return replace(observation, cursors=cursors, polls=polls)
+
+
+def _redacted(cursor: CursorSource, redactor: Redactor) -> CursorSource:
+    def sections(shown: Mapping[str, Json]) -> dict[str, Json]:
+        return {name: redactor.section(name, value, marked=True) for name, value in shown.items()}
+
+    def write(one: CursorWrite) -> CursorWrite:
+        old, new = (redactor.section(one.source, value, marked=True) for value in (one.old, one.new))
+        return replace(one, old=old, new=new)
+
+    def version(one: CursorVersion) -> CursorVersion:
+        return replace(one, sections=sections(one.sections))
+
+    shown = None if cursor.sections is None else sections(cursor.sections)
+    return replace(
+        cursor, sections=shown, journal=tuple(map(write, cursor.journal)), earlier=tuple(map(version, cursor.earlier))
+    )

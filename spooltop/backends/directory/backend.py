@@ -24,7 +24,7 @@ from .world import OpenOptions, System
 
 if TYPE_CHECKING:
     from .cursors.operator import CursorOperator
-    from .cursors.writers import WriterWatch
+    from .cursors.watcher import WriterWatch
     from .locks.operator import LockOperator
     from .pausing import PauseOperator
     from .reader import DirectoryReader
@@ -94,7 +94,7 @@ def _writers_of(path: str, processes: Processes) -> WriterWatch:
     """Watches who writes the cursor files. Raises ``Refused`` if the kernel does not report it."""
     from spooltop.model.look.locks import LockHolder
 
-    from .cursors.writers import WriterWatch
+    from .cursors.watcher import WriterWatch
 
     def described(pid: int) -> LockHolder:
         process = processes.process(pid, described=True)

@@ -50,8 +50,7 @@ from .storage.rows import mail_row, new_row, tried_of
 from .world import OpenOptions, System
 
 if TYPE_CHECKING:
-    from .cursors.watcher import CursorWatcher
-    from .cursors.writers import WriterWatch
+    from .cursors.watcher import CursorWatcher, WriterWatch
     from .listing import NameListing, Order
 
 

@@ -23,8 +23,7 @@ from spooltop.model.vocabulary import LIVE, Action, Key, Verdict
 from ..access import user_name
 from ..surroundings import Connection, LocalClient, Users
 from .cursors.files import CursorFiles, cursor_rights, named_folders
-from .cursors.watcher import CursorWatcher
-from .cursors.writers import WriterWatch
+from .cursors.watcher import CursorWatcher, WriterWatch
 from .events.watcher import ChangeWaiter
 from .liveness.processes import BootClock, Certainty, Processes, judge_pid
 from .liveness.users import Asked, holders_of, who_has_path

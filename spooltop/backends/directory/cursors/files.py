@@ -29,11 +29,11 @@ from spooltop.model.text import escape, finite, json_object
 from spooltop.model.vocabulary import Json
 
 from ...access import closed_words
+from ..storage.location import FolderNames
 from ..world import System
 
 if TYPE_CHECKING:
-    from .watcher import CursorWatcher
-    from .writers import WriterWatch
+    from .watcher import CursorWatcher, WriterWatch
 
 
 # Parses the content of cursor files, which may be large or hostile, and keeps as much as a budget of memory allows. A file
@@ -328,7 +328,7 @@ def folder_of(path: str, folders: list[tuple[str, int]]) -> Iterator[int]:
 
 
 _FILES_AT_MOST = 256
-_LIST_AT_MOST = 20_000
+_TEMP_AT_MOST = 16
 _SHARED = "cursors.json"
 TEMP_BEGINS = ("cursors.json.", "cursors.tmp", "cursors.json~")
 """Beginnings of the temporary names of its writers."""
@@ -361,7 +361,7 @@ class CursorFiles:
         self._journal = CursorJournal()
         self._known: dict[str, _Known] = {}
         self._seen: set[str] = set()
-        self._temp_files: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {}
+        self._temp_files = FolderNames(lambda name: name != _SHARED and name.startswith(TEMP_BEGINS), _TEMP_AT_MOST)
 
     def look(self, folders: Iterable[tuple[str, int]], holders: Holders) -> tuple[CursorSource, ...]:
         """Looks at the cursor files in ``folders``, (path as shown, descriptor) of the spool and of its parent; the first one
@@ -429,7 +429,10 @@ class CursorFiles:
         one = self._file(path, name, fd, source, holders)
         if one is None:
             return None
-        temp_files = self._temporary(folder, fd) if source is None and name == _SHARED else one.temp_files
+        temp_files = one.temp_files
+        if source is None and name == _SHARED:  # those that lie beside the file or were reported
+            reported = self._watcher.shared_names(fd) if self._watcher is not None else ()
+            temp_files = tuple(sorted({*self._temp_files.of(folder, fd), *reported}))
         lock_there = _is_lock_there(fd)
         if temp_files != one.temp_files or lock_there is not one.lock_there:
             one = replace(one, temp_files=temp_files, lock_there=lock_there)
@@ -519,35 +522,6 @@ class CursorFiles:
         except OSError:
             return  # its file system reports no writers
 
-    def _temporary(self, path: str, fd: int) -> tuple[str, ...]:
-        """The temporary files that lie beside the file or were reported."""
-        reported = self._watcher.shared_names(fd) if self._watcher is not None else ()
-        return tuple(sorted({*self._beside(path, fd), *reported}))
-
-    def _beside(self, path: str, fd: int) -> tuple[str, ...]:
-        """Lists temporary files of writers that use a common or a guessable name. Reads the folder again only when it changed."""
-        own = -1
-        try:
-            state = os.fstat(fd)
-            generation = (state.st_dev, state.st_ino, state.st_mtime_ns)
-            kept = self._temp_files.get(path)
-            if kept is not None and kept[0] == generation:
-                return kept[1]
-            own = os.open(".", _FOLDER, dir_fd=fd)
-            names: list[str] = []
-            with os.scandir(own) as entries:
-                for turn, entry in enumerate(entries):
-                    if turn >= _LIST_AT_MOST or len(names) >= 16:
-                        break
-                    if entry.name != _SHARED and entry.name.startswith(TEMP_BEGINS):
-                        names.append(entry.name)
-        except OSError:
-            return ()  # the folder cannot be listed: nothing is known of temporary files
-        finally:
-            if own >= 0:
-                os.close(own)
-        self._temp_files[path] = (generation, tuple(sorted(names)))
-        return self._temp_files[path][1]
 
 
 def _is_lock_there(fd: int) -> bool | None:

@@ -19,7 +19,7 @@ from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import CursorSource, direction, pick, same_json, shown, type_change
 from spooltop.model.filters.selection import Selection
 from spooltop.model.operations.plan import Candidates, Item, ItemResult, OperationRecord, Outcome, Plan, Progress, Refusal
-from spooltop.model.redact import Redactor, unredact
+from spooltop.model.redact import unredact
 from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
@@ -73,78 +73,6 @@ class CursorRef(Struct, frozen=True):
     had: bool
     before: Json
     after: Json
-
-
-class CursorPinner:
-    """Pins cursors for a plan. ``redactor`` hides values in texts."""
-
-    def __init__(self, redactor: Redactor) -> None:
-        self._redactor = redactor
-
-    def pin(
-        self,
-        one: CursorSource,
-        source: str,
-        value: Json,
-        folders: list[tuple[str, int]],
-        *,
-        force: bool,
-        typed: bool = False,
-        highest: Json,
-    ) -> Candidates:
-        """Pins the cursor of ``source`` in the file ``one`` with the new ``value``. ``typed``: its type was named, so that
-        another one than now is no slip. ``highest`` is the highest value seen, None if none was. Raises ``UsageError``."""
-        row = Row(key=one.path, box=Box.CUR, id=source, name=one.path, source=source)
-        file = escape(one.path)
-        if one.sections is None:
-            return Candidates((), [Refusal(row, f"{file} does not read: {escape(one.error)}; mend it by hand first")])
-        why = blocked_by(one, folders)
-        if why is not None:
-            return Candidates((), [Refusal(row, why)])
-        had = source in one.sections
-        if not had and not force:
-            there = ", ".join(sorted(map(escape, one.sections))) or "none"
-            return Candidates((), [Refusal(row, f"{file} has no {escape(source)}; it has {there}", forceable=True)])
-        before = one.sections.get(source)
-        try:
-            value = unredact(value, before)
-        except ValueError as error:
-            raise UsageError(f"set-cursor: {error}", advice="write the value itself") from None
-        if had and same_json(before, value):
-            return Candidates((), [Refusal(row, f"it is {self._words(source, before)} already")])
-        if had and not (force or typed) and (change := type_change(before, value)):
-            why = f"its type would change {change}, which its poller may not read"
-            return Candidates((), [Refusal(row, why, forceable=True)])
-        if isinstance(before, dict) and isinstance(value, dict) and len(json.dumps(before)) > SECTION_AT_MOST and not force:
-            missing = len(before.keys() - value.keys())
-            if missing:  # it was made of what is shown of a section that is too large to be shown whole
-                fields = f"{missing} field{'' if missing == 1 else 's'}"
-                why = f"the section of {escape(source)} is too large to be shown whole: this would drop {fields} of it"
-                return Candidates((), [Refusal(row, why, forceable=True)])
-        with folder_of(one.path, folders) as folder:
-            ref = CursorRef(one.path, source, one.shared, folder_id(folder), had, before, value)
-        words = self.change_words(ref)
-        for write in one.journal:
-            if write.source == source and (highest is None or _comes_before(highest, write.new)):
-                highest = write.new
-        warnings = list(_warnings_of(ref, highest, partial(self._redactor.section, source)))
-        notes = (f"{words}.", *(f"{warning[0].upper()}{warning[1:]}." for warning in warnings), _stored_how(one))
-        shown = self._redactor.section(source, value, marked=True)
-        return Candidates([Item(row, ref, "; ".join(warnings), words, shown)], (), tuple(note for note in notes if note))
-
-    def moved_on(self, source: str, now: Json, before: Json) -> str:
-        """Says that the cursor has another value than ``before`` now."""
-        return f"it is {self._words(source, now)} now and no longer {self._words(source, before)}"
-
-    def _words(self, source: str, value: Json) -> str:
-        """The value as it is in the file, never grouped, never rounded; long values are cut."""
-        shown = escape(json.dumps(self._redactor.section(source, value), ensure_ascii=False))
-        return shown if len(shown) <= 200 else f"{shown[:200]}…"
-
-    def change_words(self, one: CursorRef | CursorSetIntent) -> str:
-        """The change in words: ``imessage: 89632 → 89640 in /opt/memex/cursors.json``."""
-        before = self._words(one.source, one.before) if one.had else "nothing"
-        return f"{escape(one.source)}: {before} → {self._words(one.source, one.after)} in {escape(one.file)}"
 
 
 def chosen_file(source: str, file: Json, sources: tuple[CursorSource, ...], path: str) -> CursorSource:
@@ -229,7 +157,7 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
         self._named = options.cursor_files
         self._above = above
         self._patience = patience
-        self._pinner = CursorPinner(options.redactor)
+        self._redactor = options.redactor
 
     def capabilities(self) -> Capabilities:
         if self._read_only is not None:
@@ -237,12 +165,8 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
         with self._translate_errors(), self._folders() as folders:
             sources = self._look(folders)
             why = cursor_rights(sources, folders)
-        nothing = dict.fromkeys(Action, "there are no messages here")
-        if why is None:
-            del nothing[Action.SET_CURSOR], nothing[Action.UNDO]
-        else:
-            nothing[Action.SET_CURSOR] = nothing[Action.UNDO] = why
-        return Capabilities(nothing)
+        nothing = Capabilities(dict.fromkeys(Action, "there are no messages here"))
+        return nothing.replaced(Action.SET_CURSOR, why).replaced(Action.UNDO, why)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
@@ -259,7 +183,72 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
                 raise UsageError("set-cursor: which source, to what value?", advice="spooltop cursors PATH --set SOURCE=VALUE")
             one = chosen_file(source, options.get("file"), sources, self._path)
             typed, highest = bool(options.get("type")), options.get("highest")
-            return self._pinner.pin(one, source, options["value"], folders, force=force, typed=typed, highest=highest)
+            return self._pin(one, source, options["value"], folders, force=force, typed=typed, highest=highest)
+
+    def _pin(
+        self,
+        one: CursorSource,
+        source: str,
+        value: Json,
+        folders: list[tuple[str, int]],
+        *,
+        force: bool,
+        typed: bool = False,
+        highest: Json,
+    ) -> Candidates:
+        """Pins the cursor of ``source`` in the file ``one`` with the new ``value``. ``typed``: its type was named, so that
+        another one than now is no slip. ``highest`` is the highest value seen, None if none was. Raises ``UsageError``."""
+        row = Row(key=one.path, box=Box.CUR, id=source, name=one.path, source=source)
+        file = escape(one.path)
+        if one.sections is None:
+            return Candidates((), [Refusal(row, f"{file} does not read: {escape(one.error)}; mend it by hand first")])
+        why = blocked_by(one, folders)
+        if why is not None:
+            return Candidates((), [Refusal(row, why)])
+        had = source in one.sections
+        if not had and not force:
+            there = ", ".join(sorted(map(escape, one.sections))) or "none"
+            return Candidates((), [Refusal(row, f"{file} has no {escape(source)}; it has {there}", forceable=True)])
+        before = one.sections.get(source)
+        try:
+            value = unredact(value, before)
+        except ValueError as error:
+            raise UsageError(f"set-cursor: {error}", advice="write the value itself") from None
+        if had and same_json(before, value):
+            return Candidates((), [Refusal(row, f"it is {self._words(source, before)} already")])
+        if had and not (force or typed) and (change := type_change(before, value)):
+            why = f"its type would change {change}, which its poller may not read"
+            return Candidates((), [Refusal(row, why, forceable=True)])
+        if isinstance(before, dict) and isinstance(value, dict) and len(json.dumps(before)) > SECTION_AT_MOST and not force:
+            missing = len(before.keys() - value.keys())
+            if missing:  # it was made of what is shown of a section that is too large to be shown whole
+                fields = f"{missing} field{'' if missing == 1 else 's'}"
+                why = f"the section of {escape(source)} is too large to be shown whole: this would drop {fields} of it"
+                return Candidates((), [Refusal(row, why, forceable=True)])
+        with folder_of(one.path, folders) as folder:
+            ref = CursorRef(one.path, source, one.shared, folder_id(folder), had, before, value)
+        words = self._change_words(ref)
+        for write in one.journal:
+            if write.source == source and (highest is None or _comes_before(highest, write.new)):
+                highest = write.new
+        warnings = list(_warnings_of(ref, highest, partial(self._redactor.section, source)))
+        notes = (f"{words}.", *(f"{warning[0].upper()}{warning[1:]}." for warning in warnings), _stored_how(one))
+        shown = self._redactor.section(source, value, marked=True)
+        return Candidates([Item(row, ref, "; ".join(warnings), words, shown)], (), tuple(note for note in notes if note))
+
+    def _moved_on(self, source: str, now: Json, before: Json) -> str:
+        """Says that the cursor has another value than ``before`` now."""
+        return f"it is {self._words(source, now)} now and no longer {self._words(source, before)}"
+
+    def _words(self, source: str, value: Json) -> str:
+        """The value as it is in the file, never grouped, never rounded; long values are cut."""
+        shown = escape(json.dumps(self._redactor.section(source, value), ensure_ascii=False))
+        return shown if len(shown) <= 200 else f"{shown[:200]}…"
+
+    def _change_words(self, one: CursorRef | CursorSetIntent) -> str:
+        """The change in words: ``imessage: 89632 → 89640 in /opt/memex/cursors.json``."""
+        before = self._words(one.source, one.before) if one.had else "nothing"
+        return f"{escape(one.source)}: {before} → {self._words(one.source, one.after)} in {escape(one.file)}"
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> CursorSetIntent:
         ref = ref_of(items[0], CursorRef)
@@ -289,7 +278,7 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
             one, outcome = logged.steps[0]
             file = files.get(one.file)
             found = outcome is None and file is not None and same_json((file.sections or {}).get(one.source), one.after)
-            words = self._pinner.change_words(one)
+            words = self._change_words(one)
             cut_short = f"the new value {'is' if found else 'is not'} in the file"
             undone, too_late = undone_by.get(logged.operation), self._too_late(one, file)
             records.append(one_step_record(logged, words, found=found, cut_short=cut_short, undone=undone, too_late=too_late))
@@ -305,7 +294,7 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
                 file.advance(ref.source, ref.after, expect=ref.before, timeout=None)  # ``files`` ends the wait
             except CursorMismatch as error:
                 now: Json = error.found  # type: ignore[assignment]  # what the file held, which is JSON
-                raise Skipped(self._pinner.moved_on(ref.source, now, ref.before)) from None
+                raise Skipped(self._moved_on(ref.source, now, ref.before)) from None
             except CursorUnreadable as error:
                 raise Skipped(escape(error.what)) from None
 
@@ -325,7 +314,7 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
             if outcome is None and file is not None and same_json((file.sections or {}).get(one.source), one.before):
                 return Candidates((), (), ("it was cut short and changed nothing", *problems))
             return Candidates((), [Refusal(row, why or "")], problems)
-        found = self._pinner.pin(file, one.source, one.before, folders, force=True, highest=None)
+        found = self._pin(file, one.source, one.before, folders, force=True, highest=None)
         return replace(found, notes=(*found.notes, *problems))
 
     def _too_late(self, one: CursorSetIntent, file: CursorSource | None) -> str | None:
@@ -337,7 +326,7 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
         if one.source not in file.sections:
             return f"too late: {escape(one.file)} has no {escape(one.source)} now"
         if not same_json(file.sections[one.source], one.after):
-            return f"too late: {self._pinner.moved_on(one.source, file.sections[one.source], one.after)}"
+            return f"too late: {self._moved_on(one.source, file.sections[one.source], one.after)}"
         return None if one.had else "it had no section before, and no key here removes one"
 
     def _look(self, folders: list[tuple[str, int]]) -> tuple[CursorSource, ...]:

@@ -296,8 +296,8 @@ class LockOperator(SingleOperator[LockRecord]):
     def capabilities(self) -> Capabilities:
         if self._read_only is not None:
             return Capabilities.nothing(self._read_only)
-        offered = (Action.UNLOCK, Action.UNDO)
-        return Capabilities({action: "there are no messages here" for action in Action if action not in offered})
+        nothing = Capabilities(dict.fromkeys(Action, "there are no messages here"))
+        return nothing.replaced(Action.UNLOCK, None).replaced(Action.UNDO, None)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
