@@ -140,7 +140,7 @@ def open_parts(
         files = (*(() if settings_files is None else settings_files.paths), *mutes.paths) if watch else ()
         side_files = tuple(map(_as_glob, files))
         if logs:
-            from .observe.cursors.polls import LogGlob, poll_reader
+            from .observe.cursors.watch import LogGlob, poll_reader
 
             polls = poll_reader(logs, words)
             side_files = (*(LogGlob.parse(one).pattern for one in logs), *side_files)

@@ -8,7 +8,6 @@ them is ignored and replaced at the next chance.
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -133,7 +132,6 @@ class MuteFile:
         self._folder = folder
         self._target = target
         self._clock = clock
-        self._known: tuple[tuple[int, int, int], dict[str, float], str] | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -141,25 +139,11 @@ class MuteFile:
         return () if self._folder is None else (os.path.join(self._folder, _MUTES),)
 
     def ends(self) -> tuple[Mapping[str, float], str]:
-        """Returns source → end, and in words why they are not known (""). Reads the file if it has changed."""
-        if self._folder is None:
-            return {}, ""
-        path = os.path.join(self._folder, _MUTES)
+        """Returns source → end, and in words why they are not known ("")."""
         try:
-            found = os.stat(path, follow_symlinks=False)
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR):
-                return {}, ""
-            return {}, f"{escape(path)} cannot be read: {error.strerror}"
-        state = (found.st_ino, found.st_mtime_ns, found.st_size)
-        known = self._known
-        if known is None or known[0] != state:
-            try:
-                ends, reason = self._read().get(self._target, {}), ""
-            except Unreadable as error:
-                ends, reason = {}, escape(str(error))
-            known = self._known = (state, ends, reason)
-        return known[1], known[2]
+            return self._read().get(self._target, {}), ""
+        except Unreadable as error:
+            return {}, escape(str(error))
 
     def set(self, source: str, seconds: float) -> float:
         """Mutes ``source`` for ``seconds`` and returns the end. Raises ``UsageError`` for an invalid duration, ``Unreadable`` if
@@ -197,12 +181,13 @@ class MuteFile:
 
     def _read(self, folder: int | None = None) -> dict[str, dict[str, float]]:
         """Reads and parses the file, in the open ``folder`` if that is given. Raises ``Unreadable``."""
-        assert self._folder is not None  # nobody reads where there is nothing
+        if self._folder is None:
+            return {}
         path = os.path.join(self._folder, _MUTES)
         try:
             with nullcontext(folder) if folder is not None else _opened(self._folder) as opened:
                 return _decode_mutes(read_small(_MUTES, opened, limit=_CAP).data)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
         except (NotRegular, ValueError, MsgspecError, RecursionError) as error:
             raise Unreadable("not a file of mutes; it is left as it is", path=path, advice="fix it or move it away") from error

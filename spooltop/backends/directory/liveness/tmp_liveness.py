@@ -56,13 +56,14 @@ def writer_of(id: str) -> Writer | None:
 
 
 class _File(Struct):
-    """State of one file at its last change, and the time of that change (CLOCK_BOOTTIME)."""
+    """A file as it is now, and the time of its last change (CLOCK_BOOTTIME). ``own``: it is named as spooltop names files."""
 
-    size: int
-    mtime_ns: int
+    status: os.stat_result
     still_since: float
     grew: bool
     row: Row
+    own: bool
+    writer: Writer | None
 
 
 class TmpJudge:
@@ -77,7 +78,6 @@ class TmpJudge:
         )  # fmt: skip
         self._descriptions = Descriptions(processes)
         self.irregular: tuple[Row, ...] = ()
-        self.bytes = 0
 
     def look(
         self,
@@ -95,13 +95,12 @@ class TmpJudge:
         now = self._processes.boottime()
         progress.begin("files in tmp found", count)
         with closing(Folders(dirs)) as folders:
-            files, found, irregular = self._looked_up(folders, progress.each(names), now)
+            files, irregular = self._looked_up(folders, progress.each(names), now)
             self._files = files
             self.irregular = tuple(irregular)
-            self.bytes = sum(file.size for file in files.values())
             if files:
                 progress.begin("files in tmp judged", len(files))
-                self._judge(folders, files, found, now, certainty, table(), device, progress)
+                self._judge(folders, files, now, certainty, table(), device, progress)
         rows = sorted((file.row for file in files.values()), key=lambda row: (row.in_box_since or 0.0, row.name))
         return rows, count <= self._at_most
 
@@ -113,18 +112,17 @@ class TmpJudge:
         now = self._processes.boottime()
         self._opened = float("-inf"), frozenset(), Descriptors({}, None)
         with closing(Folders(dirs)) as folders:
-            files, found, _ = self._looked_up(folders, names, now)
+            files, _ = self._looked_up(folders, names, now)
             if files:
-                self._judge(folders, files, found, now, certainty, table(), device, Progress())
+                self._judge(folders, files, now, certainty, table(), device, Progress())
         self._files.update(files)
         return {raw: (file.row.verdict, file.row.evidence) for (raw, _), file in files.items()}
 
     def _looked_up(
         self, folders: Folders, names: Iterable[str], now: float
-    ) -> tuple[dict[tuple[str, int], _File], dict[tuple[str, int], os.stat_result], list[Row]]:
+    ) -> tuple[dict[tuple[str, int], _File], list[Row]]:
         """Returns the files among ``names`` as they are now, and the irregular ones."""
         files: dict[tuple[str, int], _File] = {}
-        found: dict[tuple[str, int], os.stat_result] = {}
         irregular: list[Row] = []
         for raw in names:
             if len(files) >= self._at_most:
@@ -137,60 +135,49 @@ class TmpJudge:
                 irregular.append(tmp_row(raw, status))
                 continue
             key = (raw, status.st_ino)
-            old = self._files.get(key)
-            if old is None:
-                file = _File(status.st_size, status.st_mtime_ns, now, False, tmp_row(raw, status))
-            elif (old.size, old.mtime_ns) != (status.st_size, status.st_mtime_ns):
-                file = _File(status.st_size, status.st_mtime_ns, now, True, tmp_row(raw, status))
+            file = self._files.get(key)
+            if file is None or (file.status.st_size, file.status.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
+                row = tmp_row(raw, status)
+                name = grammar.parse(row.name, claimed=False)
+                # Whoever chose an id for a put did not mean the writer of the file.
+                writer = None if name.own and not grammar.is_own_id(name.id) else writer_of(name.id)
+                file = _File(status, now, file is not None, row, name.own, writer)
             else:
-                file = old
+                file.status = status
                 file.grew = file.grew and now - file.still_since < 2 * _SETTLED
-            files[key], found[key] = file, status
-        return files, found, irregular
+            files[key] = file
+        return files, irregular
 
     def _judge(
-        self,
-        folders: Folders,
-        files: dict[tuple[str, int], _File],
-        found: dict[tuple[str, int], os.stat_result],
-        now: float,
-        certainty: Certainty,
-        table: LockTable,
-        device: Device | None,
-        progress: Progress,
-    ) -> None:
+        self, folders: Folders, files: dict[tuple[str, int], _File], now: float, certainty: Certainty, table: LockTable,
+        device: Device | None, progress: Progress,
+    ) -> None:  # fmt: skip
         locked: dict[tuple[str, int], int] = {}
-        for key, status in found.items():
-            lines = table.of(status, device)
-            lines = tuple(line for line in lines if line.kind != "flock" and line.exclusive and not line.waits)
-            if lines:
-                locked[key] = lines[0].pid
-        idle = [key for key in files if key not in locked and not files[key].grew]
-        opened = self._opened_by({(found[key].st_dev, found[key].st_ino) for key in idle}, now)
-        gone: list[tuple[str, int]] = []
-        parsed = {key: grammar.parse(files[key].row.name, claimed=False) for key in files}
-        # Whoever chose an id for a put did not mean the writer of the file.
-        chosen = {key for key, name in parsed.items() if name.own and not grammar.is_own_id(name.id)}
-        writers = {key: None if key in chosen else writer_of(name.id) for key, name in parsed.items()}
-        asking = (writers[key] for key in idle if files[key].row.verdict is not Verdict.ABANDONED)
+        for key, file in files.items():
+            lines = table.of(file.status, device)
+            writing = [line.pid for line in lines if line.kind != "flock" and line.exclusive and not line.waits]
+            if writing:
+                locked[key] = writing[0]
+        idle = [file for key, file in files.items() if key not in locked and not file.grew]
+        opened = self._opened_by({(file.status.st_dev, file.status.st_ino) for file in idle}, now)
+        asking = (file.writer for file in idle if file.row.verdict is not Verdict.ABANDONED)
         taken = self._taken({writer.pid for writer in asking if writer is not None})
+        gone: list[tuple[str, int]] = []
         for key, file in progress.each(files.items()):
-            status = found[key]
-            writer = writers[key]
+            pid = file.writer.pid if file.writer else None
             if key in locked:
-                pid = locked[key] if locked[key] > 0 else writer.pid if writer else None
-                verdict, evidence, owner = Verdict.WRITING, "its writer holds its lock", self._owner(pid)
+                verdict, evidence, owner = Verdict.WRITING, "its writer holds its lock", self._owner(max(locked[key], 0) or pid)
             elif file.grew:
-                verdict, evidence, owner = Verdict.WRITING, "growing", self._owner(writer.pid if writer else None)
+                verdict, evidence, owner = Verdict.WRITING, "growing", self._owner(pid)
             else:
-                open_in = opened.by_file.get((status.st_dev, status.st_ino), ())
-                unseen = opened.unseen_writers(status, os.geteuid(), partial(_has_acl, folders, key[0]))
-                lock_free = parsed[key].own and not table.unseen
-                if unseen != "" and lock_free and writer is not None:
+                open_in = opened.by_file.get((file.status.st_dev, file.status.st_ino), ())
+                unseen = opened.unseen_writers(file.status, os.geteuid(), partial(_has_acl, folders, key[0]))
+                lock_free = file.own and not table.unseen
+                if unseen != "" and lock_free and file.writer is not None:
                     nobody: str | None = "its lock is free"
                 else:
-                    nobody = None if unseen is None else _nobody(status, unseen, bool(open_in))
-                verdict, evidence, owner = self._idle(file, lock_free, writer, open_in, nobody, now, certainty, taken)
+                    nobody = None if unseen is None else _nobody(file.status, unseen, bool(open_in))
+                verdict, evidence, owner = self._idle(file, lock_free, open_in, nobody, now, certainty, taken)
             if verdict is Verdict.ABANDONED and not _is_there(folders, *key):
                 gone.append(key)  # it was moved on while we looked
                 continue
@@ -203,7 +190,6 @@ class TmpJudge:
         self,
         file: _File,
         lock_free: bool,
-        writer: Writer | None,
         open_in: tuple[Descriptor, ...],
         nobody: str | None,
         now: float,
@@ -212,6 +198,7 @@ class TmpJudge:
     ) -> tuple[Verdict, str, Owner]:
         """The verdict on a file that is not locked and does not grow. Once abandoned, it stays so until somebody opens it.
         ``lock_free``: a writer of spooltop's would hold its lock. ``nobody`` says who has it not open; None: anybody may have."""
+        writer = file.writer
         if pids := [one.pid for one in open_in if one.writing is not False]:
             owner = self._owner(pids[0])
             return Verdict.WRITING, f"{pids[0]} {escape(owner.command or '')}".rstrip() + " has it open", owner
