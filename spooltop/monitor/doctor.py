@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from spooltop.backends.access import quoted
 from spooltop.control import Control
@@ -88,39 +88,20 @@ _INSTANCES, _WATCHES = 3, 8
 _HIDES = ("hidepid=1", "hidepid=2", "hidepid=4", "hidepid=noaccess", "hidepid=invisible", "hidepid=ptraceable")
 
 
-def host_checks(seen: Examined) -> Iterator[Diagnosis]:
-    yield _kernel(seen)
-    yield from _inotify(seen)
-    yield _clock(seen)
-    yield _processes(seen)
-
-
-def _kernel(seen: Examined) -> Diagnosis:
-    place = seen.place
-    python = ".".join(map(str, sys.version_info[:3]))
-    which = f"kernel {place.kernel}, Python {python}"
+def _kernel(place: PlaceFacts) -> Diagnosis:
+    which = f"kernel {place.kernel}, Python {'.'.join(map(str, sys.version_info[:3]))}"
     missing = [name for name, there in (("OFD locks", place.ofd_locks), ("renameat2", place.renameat2)) if not there]
     if missing:
         text = f"{which}: without {' and '.join(missing)}, for which slower ways are used"
         return warning("kernel", text, "Linux 3.15 and glibc 2.28 have them")
-    if (number := _number(place.kernel)) is not None and number < (5, 8):
+    number = re.match(r"([0-9]+)\.([0-9]+)", place.kernel)
+    if number is not None and (int(number[1]), int(number[2])) < (5, 8):
         return warning("kernel", f"{which}: before Linux 5.8 the sync of many puts reports no write error", "update the kernel")
     return ok("kernel", f"{which}: renameat2 and OFD locks are there")
 
 
-def _number(release: str) -> tuple[int, int] | None:
-    """Returns the version of a kernel.
-
-    >>> _number("6.1.0-18-amd64"), _number("strange")
-    ((6, 1), None)
-    """
-    major, _, rest = release.partition(".")
-    minor = "".join(char if char.isdigit() else " " for char in rest).split(" ")[0]
-    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
-
-
-def _inotify(seen: Examined) -> Iterator[Diagnosis]:
-    place, use = seen.place, seen.place.inotify
+def _inotify(place: PlaceFacts) -> Iterator[Diagnosis]:
+    use = place.inotify
     if not place.inotify_there:
         yield warning("inotify", "this system has no inotify: changes are found by scanning", "")
         return
@@ -130,18 +111,17 @@ def _inotify(seen: Examined) -> Iterator[Diagnosis]:
     for name, used, limit, need in (
         ("instances", use.instances, use.instances_limit, _INSTANCES), ("watches", use.watches, use.watches_limit, _WATCHES)
     ):  # fmt: skip
-        free = limit - used
         text = f"{count(used)} of {count(limit)} {name} of {place.user} are used; a dashboard needs {need}, a waiting consumer 1"
-        key = f"fs.inotify.max_user_{name}"
+        setting = f"fs.inotify.max_user_{name}"
         more = max(1024, 4 * limit)
-        remedy = f"sysctl -w {key}={more}; to keep it: echo '{key} = {more}' > /etc/sysctl.d/60-inotify.conf"
-        check = f"inotify-{name}"
-        if free < need:
-            yield problem(check, f"{text}: dashboards scan instead, and consumers ask ten times a second", remedy)
-        elif free < 4 * need:
-            yield warning(check, text, remedy)
+        remedy = f"sysctl -w {setting}={more}; to keep it: echo '{setting} = {more}' > /etc/sysctl.d/60-inotify.conf"
+        if limit - used < need:
+            text += ": dashboards scan instead, and consumers ask ten times a second"
+            yield problem(f"inotify-{name}", text, remedy)
+        elif limit - used < 4 * need:
+            yield warning(f"inotify-{name}", text, remedy)
         else:
-            yield ok(check, text)
+            yield ok(f"inotify-{name}", text)
 
 
 def _clock(seen: Examined) -> Diagnosis:
@@ -159,8 +139,7 @@ def _clock(seen: Examined) -> Diagnosis:
     return ok("clock", f"synchronised{error}; no message is dated in the future")
 
 
-def _processes(seen: Examined) -> Diagnosis:
-    place = seen.place
+def _processes(place: PlaceFacts) -> Diagnosis:
     if not place.boot_id:
         return problem(
             "processes", "/proc does not show the id of this boot: no claim can be judged dead after a restart",
@@ -168,16 +147,13 @@ def _processes(seen: Examined) -> Diagnosis:
         )  # fmt: skip
     hidden = [one for one in _HIDES if one in place.proc_options]
     if hidden and place.uid != 0:
-        return warning(
-            "processes", f"/proc is mounted with {hidden[0]}: processes of others are not named here; verdicts rest on locks",
-            "look as root, or as the user of the consumers",
-        )  # fmt: skip
-    if not place.all_pids:
-        return warning(
-            "processes", "this runs in a container: processes outside it are not named here; verdicts rest on locks",
-            "look from the machine itself, or share its pid namespace: docker run --pid=host",
-        )  # fmt: skip
-    return ok("processes", "the processes of this machine are visible")
+        where, remedy = f"/proc is mounted with {hidden[0]}: processes of others", "look as root, or as the user of the consumers"
+    elif not place.all_pids:
+        where = "this runs in a container: processes outside it"
+        remedy = "look from the machine itself, or share its pid namespace: docker run --pid=host"
+    else:
+        return ok("processes", "the processes of this machine are visible")
+    return warning("processes", f"{where} are not named here; verdicts rest on locks", remedy)
 
 
 # Checks of the target itself: boxes, owners and rights, consumers of other machines, writers of cursors, leftovers.
@@ -185,21 +161,6 @@ def _processes(seen: Examined) -> Diagnosis:
 _BOXES = ("tmp", "new", "cur")
 _JOURNAL = 256 << 20
 """Bytes from which the journal is worth a word."""
-
-
-def spool_checks(seen: Examined) -> Iterator[Diagnosis]:
-    place = seen.place
-    if place.layout in ("spool", "mail"):
-        yield _boxes(seen)
-        yield _owners(place)
-        yield from _modes(place)
-        yield _others(place)
-    yield _you(seen)
-    if place.layout == "spool":
-        yield from _format(place)
-        yield _machines(place)
-    yield from _cursors(seen)
-    yield from _leftovers(seen)
 
 
 def _boxes(seen: Examined) -> Diagnosis:
@@ -223,16 +184,15 @@ def _boxes(seen: Examined) -> Diagnosis:
 
 def _owners(place: PlaceFacts) -> Diagnosis:
     folders = [place.folders[name] for name in (*_BOXES, ".spooltop") if _known(place.folders[name])]
+    owners = {one.name: f"{escape(one.owner)}:{escape(one.group)}" for one in folders}
     if len({(one.uid, one.gid) for one in folders}) <= 1:
-        whose = f"{escape(folders[0].owner)}:{escape(folders[0].group)}" if folders else "?"
-        return ok("owners", f"all boxes belong to {whose}")
-    named = ", ".join(f"{one.name} {escape(one.owner)}:{escape(one.group)}" for one in folders)
-    model = next((one for one in folders if one.name == "cur"), folders[0])
+        return ok("owners", f"all boxes belong to {next(iter(owners.values()), '?')}")
+    named = ", ".join(f"{name} {owner}" for name, owner in owners.items())
     path = quoted(place.path)
-    boxes = " ".join(f"{path}/{one.name}" for one in folders)
+    boxes = " ".join(f"{path}/{name}" for name in owners)
     return warning(
         "owners", f"the boxes belong to different owners or groups: {named}; what one may move the other may not",
-        f"chown {escape(model.owner)}:{escape(model.group)} {boxes}",
+        f"chown {owners.get('cur', owners[folders[0].name])} {boxes}",
     )  # fmt: skip
 
 
@@ -240,40 +200,35 @@ def _known(folder: FolderState) -> bool:
     return not folder.missing and folder.uid >= 0
 
 
-def _modes(place: PlaceFacts) -> Iterator[Diagnosis]:
-    boxes = [place.folders[name] for name in _BOXES if _known(place.folders[name])]
+def _modes(place: PlaceFacts) -> list[Diagnosis]:
+    modes = {name: stat.S_IMODE(place.folders[name].mode) for name in _BOXES if _known(place.folders[name])}
     path = quoted(place.path)
-    paths = " ".join(f"{path}/{one.name}" for one in boxes)
-    modes = {one.name: stat.S_IMODE(one.mode) for one in boxes}
+    paths = " ".join(f"{path}/{name}" for name in modes)
     shown = ", ".join(f"{name} {mode:04o}" for name, mode in modes.items())
-    found = False
-    if len({mode & 0o777 for mode in modes.values()}) > 1:
-        found = True
-        wanted = modes.get("cur", 0o770) & 0o2777
-        yield warning("modes", f"the boxes have different modes: {shown}", f"chmod {wanted:04o} {paths}")
     open_to_all = [name for name, mode in modes.items() if mode & stat.S_IWOTH]
-    if open_to_all:
-        found = True
-        safe = "" if all(modes[name] & stat.S_ISVTX for name in open_to_all) else " and remove"
-        yield warning(
-            "modes", f"{', '.join(open_to_all)} may be written by everybody: any user may put{safe} messages",
+    safe = "" if all(modes[name] & stat.S_ISVTX for name in open_to_all) else " and remove"
+    rows = (
+        (
+            len({mode & 0o777 for mode in modes.values()}) > 1, f"the boxes have different modes: {shown}",
+            f"chmod {modes.get('cur', 0o770) & 0o2777:04o} {paths}",
+        ),
+        (
+            open_to_all, f"{', '.join(open_to_all)} may be written by everybody: any user may put{safe} messages",
             f"a group for those who work here: chgrp GROUP {paths}; chmod 2770 {paths}",
-        )  # fmt: skip
-    if any(mode & stat.S_ISVTX for name, mode in modes.items() if name in ("new", "cur")):
-        found = True
-        yield warning(
-            "modes", f"new or cur is sticky ({shown}): only the owner of a message moves it, so that no other user can claim it",
+        ),
+        (
+            any(mode & stat.S_ISVTX for name, mode in modes.items() if name != "tmp"),
+            f"new or cur is sticky ({shown}): only the owner of a message moves it, so that no other user can claim it",
             f"chmod -t {path}/new {path}/cur",
-        )  # fmt: skip
-    shared = [name for name, mode in modes.items() if mode & stat.S_IWGRP]
-    if shared and not all(modes[name] & stat.S_ISGID for name in shared):
-        found = True
-        yield warning(
-            "modes", f"the boxes are shared by a group without setgid ({shown}): files of others get their own group",
+        ),
+        (
+            any(mode & stat.S_IWGRP and not mode & stat.S_ISGID for mode in modes.values()),
+            f"the boxes are shared by a group without setgid ({shown}): files of others get their own group",
             f"chmod g+s {paths}",
-        )  # fmt: skip
-    if not found:
-        yield ok("modes", f"the modes of the boxes agree: {shown}")
+        ),
+    )  # fmt: skip
+    found = [warning("modes", text, remedy) for wrong, text, remedy in rows if wrong]
+    return found or [ok("modes", f"the modes of the boxes agree: {shown}")]
 
 
 def _others(place: PlaceFacts) -> Diagnosis:
@@ -288,47 +243,37 @@ def _others(place: PlaceFacts) -> Diagnosis:
         who.append(f"group {escape(cur.group)}{named}")
     if cur.mode & stat.S_IWOTH and cur.mode & stat.S_IXOTH:
         who.append("everybody")
-    acl = "; access lists (getfacl) are not read"
-    return ok("who", f"may claim and operate: {', '.join(who)}{acl}")
+    return ok("who", f"may claim and operate: {', '.join(who)}; access lists (getfacl) are not read")
 
 
 def _you(seen: Examined) -> Diagnosis:
-    capabilities, who = seen.snapshot.observation.capabilities, seen.snapshot.observation.who
-    mine = [
-        action for action in (Action.REQUEUE, Action.PURGE, Action.HOLD, Action.INJECT)
-        if (seen.place.layout == "spool" and capabilities.why_not(action) is not None)
-    ]  # fmt: skip
-    user = escape(who.user)
-    if seen.place.layout == "mail":
+    place, capabilities = seen.place, seen.snapshot.observation.capabilities
+    words, user = seen.snapshot.observation.who.words, escape(seen.snapshot.observation.who.user)
+    if place.layout == "mail":
         return ok("you", f"you are {user}; a mail folder is never changed")
-    if seen.place.layout != "spool":
-        return ok("you", f"you are {user}: {escape(who.words)}" if who.words else f"you are {user}")
-    if not mine:
+    if place.layout != "spool":
+        return ok("you", f"you are {user}: {escape(words)}" if words else f"you are {user}")
+    reasons = {action: capabilities.why_not(action) for action in (Action.REQUEUE, Action.PURGE, Action.HOLD, Action.INJECT)}
+    denied = {action: why for action, why in reasons.items() if why is not None}
+    if not denied:
         return ok("you", f"you are {user}, and may do everything here")
-    why = capabilities.why_not(mine[0]) or ""
+    cur, path = place.folders["cur"], quoted(place.path)
     if any(one.readonly for one in seen.snapshot.observation.capacities):
-        return warning("you", f"you are {user}, and cannot {', '.join(mine)}: {why}", "as for writable")
-    return warning("you", f"you are {user}, and cannot {', '.join(mine)}: {why}", _as_owner(seen.place))
+        remedy = "as for writable"
+    else:
+        remedy = f"sudo -u {escape(cur.owner)} spooltop {path}" if _known(cur) and cur.uid != place.uid else f"ls -la {path}"
+    return warning("you", f"you are {user}, and cannot {', '.join(denied)}: {next(iter(denied.values()))}", remedy)
 
 
-def _as_owner(place: PlaceFacts) -> str:
-    cur = place.folders["cur"]
-    path = quoted(place.path)
-    return f"sudo -u {escape(cur.owner)} spooltop {path}" if _known(cur) and cur.uid != place.uid else f"ls -la {path}"
-
-
-def _format(place: PlaceFacts) -> Iterator[Diagnosis]:
+def _format(place: PlaceFacts) -> Diagnosis:
     if place.format is None:
         own = place.folders[".spooltop"]
         text = "no .spooltop yet: the first consumer or operation makes it" if own.missing else "unknown: no number"
-        yield ok("format", text)
-    elif place.format > place.format_known:
-        yield problem(
-            "format", f"its format is {place.format}, this version knows up to {place.format_known}: it only looks",
-            "update spooltop: pip install -U spooltop",
-        )  # fmt: skip
-    else:
-        yield ok("format", f"format {place.format}, the newest that this version knows")
+        return ok("format", text)
+    if place.format > place.format_known:
+        text = f"its format is {place.format}, this version knows up to {place.format_known}: it only looks"
+        return problem("format", text, "update spooltop: pip install -U spooltop")
+    return ok("format", f"format {place.format}, the newest that this version knows")
 
 
 def _machines(place: PlaceFacts) -> Diagnosis:
@@ -359,60 +304,73 @@ def _cursors(seen: Examined) -> Iterator[Diagnosis]:
         yield ok("cursor-writers", "no writer overwrites what another has stored, as far as was watched")
 
 
-def _leftovers(seen: Examined) -> Iterator[Diagnosis]:
-    found = list(_left_behind(seen))
-    yield from found or [ok("leftovers", "nothing was left behind by a process that was killed")]
-
-
-def _left_behind(seen: Examined) -> Iterator[Diagnosis]:
+def _leftovers(seen: Examined) -> list[Diagnosis]:
+    """Says what killed processes left, and what to type, unless it goes by itself."""
     place, observation = seen.place, seen.snapshot.observation
     path = quoted(place.path)
-
-    def left(words: str, remedy: str) -> Diagnosis:
-        return warning("leftovers", words, remedy)
-
-    if place.layout == "spool":
-        if many := observation.counts.abandoned:
-            text = f"{count(many)} files in tmp whose writers are gone"
-            yield left(text, f"spooltop purge {path} --box tmp --verdict abandoned")
-        if many := place.presence.stale:
-            text = f"{count(many)} presence files of consumers that have exited and hold no claim"
-            yield ok("leftovers", f"{text}: the next consumer removes them")
-        if (journal := place.leftovers.journal_bytes or 0) > _JOURNAL:
-            yield left(f"the files in .spooltop take {size(journal)}", f"see which: ls -lhS {path}/.spooltop")
-    if trials := place.leftovers.trials:
-        text = f"{count(len(trials))} directories of a doctor or bench that was killed"
-        yield left(text, f"spooltop doctor {path} --write removes them")
-    if seen.demos:
-        yield left(f"directories of killed demos: {', '.join(map(escape, seen.demos))}", "spooltop demo removes them")
-    if many := sum(state.expired or 0 for state in observation.boxes.values()):
-        yield left(f"{count(many)} messages in the trash have expired", f"spooltop purge {path} --expired")
+    abandoned, stale, journal = observation.counts.abandoned, place.presence.stale, place.leftovers.journal_bytes or 0
+    trials, expired = len(place.leftovers.trials), sum(state.expired or 0 for state in observation.boxes.values())
+    removed = "the next consumer removes them"
+    of_spool = (
+        (
+            abandoned, f"{count(abandoned)} files in tmp whose writers are gone",
+            f"spooltop purge {path} --box tmp --verdict abandoned",
+        ),
+        (stale, f"{count(stale)} presence files of consumers that have exited and hold no claim: {removed}", ""),
+        (journal > _JOURNAL, f"the files in .spooltop take {size(journal)}", f"see which: ls -lhS {path}/.spooltop"),
+    )  # fmt: skip
+    rows = (
+        *(of_spool if place.layout == "spool" else ()),
+        (
+            trials, f"{count(trials)} directories of a doctor or bench that was killed",
+            f"spooltop doctor {path} --write removes them",
+        ),
+        (seen.demos, f"directories of killed demos: {', '.join(map(escape, seen.demos))}", "spooltop demo removes them"),
+        (expired, f"{count(expired)} messages in the trash have expired", f"spooltop purge {path} --expired"),
+    )  # fmt: skip
+    found = [
+        Diagnosis("leftovers", Health.WARNING if remedy else Health.OK, text, remedy) for there, text, remedy in rows if there
+    ]
+    return found or [ok("leftovers", "nothing was left behind by a process that was killed")]
 
 
 # Checks of the file system: its kind, one mount for all, moves, syncs, room, and who else may mount it.
 
-_MEMORY = ("tmpfs", "ramfs")
-_OF_A_CONTAINER = ("overlay", "aufs")
-_WITHOUT_OWNERS = ("vfat", "exfat", "msdos")
+_KINDS = (
+    (
+        ("tmpfs", "ramfs"), Health.WARNING, "is memory: messages are lost when the machine restarts, durable or not",
+        "spooltop init a path on a disk, or accept it: put --no-durable is as safe here and faster",
+    ),
+    (
+        ("overlay", "aufs"), Health.WARNING,
+        "belongs to a container: it is removed with it, and other containers do not meet its locks",
+        "keep the spool on a volume that is mounted into each container",
+    ),
+    (
+        ("vfat", "exfat", "msdos"), Health.PROBLEM, "knows neither owners nor links, and not all names",
+        "move the spool to ext4, xfs or btrfs",
+    ),
+    (
+        ("ext2",), Health.WARNING, "has no journal: after a power failure it needs fsck, which may drop messages", "use ext4",
+    ),
+)  # fmt: skip
+"""File systems that are not fit for messages, why, and what to do."""
 _NOREPLACE = frozenset(("ext4", "xfs", "btrfs", "tmpfs", "f2fs", "overlay", "ext2", "ext3", "bcachefs"))
 """File systems that support RENAME_NOREPLACE on all kernels that Python 3.11 runs on."""
-_NO_BARRIERS = ("nobarrier", "barrier=0")
-_NO_LOCKS = ("nolock", "local_lock=all", "local_lock=flock", "local_lock=posix")
+_OPTIONS = (
+    (
+        ("nobarrier", "barrier=0"), "barriers", "a sync may return before the disk has the data",
+        "mount -o remount,barrier {}",
+    ),
+    (
+        ("nolock", "local_lock=all", "local_lock=flock", "local_lock=posix"), "lock-mount",
+        "locks hold on this machine alone, so two machines may hold one message",
+        "mount it without that option, or let one machine alone work here",
+    ),
+)  # fmt: skip
+"""Options of a mount that break a promise."""
 _QUOTAS = frozenset(("quota", "usrquota", "grpquota", "uquota", "gquota", "usrjquota", "grpjquota"))
-_TRY = "spooltop doctor {} --write tries it, in a hidden directory in tmp"
 HOUR, DAY = 3600.0, 86400.0
-
-
-def storage_checks(seen: Examined) -> Iterator[Diagnosis]:
-    place = seen.place
-    yield _kind(place)
-    yield from _options(place.mount)
-    if place.layout in ("spool", "mail"):
-        yield from _one_mount(place)
-    if place.layout == "spool":
-        yield from _trials(place)
-    yield from _room(seen)
-    yield _shares(place)
 
 
 def _kind(place: PlaceFacts) -> Diagnosis:
@@ -422,20 +380,9 @@ def _kind(place: PlaceFacts) -> Diagnosis:
     if kind == "?":
         text = "its kind is not known: /proc/self/mountinfo does not name its mount"
         return warning(name, text, f"tell by hand: df -T {quoted(place.path)}")
-    if kind in _MEMORY:
-        return warning(
-            name, f"{where} is memory: messages are lost when the machine restarts, durable or not",
-            "spooltop init a path on a disk, or accept it: put --no-durable is as safe here and faster",
-        )  # fmt: skip
-    if kind in _OF_A_CONTAINER:
-        return warning(
-            name, f"{where} belongs to a container: it is removed with it, and other containers do not meet its locks",
-            "keep the spool on a volume that is mounted into each container",
-        )  # fmt: skip
-    if kind in _WITHOUT_OWNERS:
-        return problem(name, f"{where} knows neither owners nor links, and not all names", "move the spool to ext4, xfs or btrfs")
-    if kind == "ext2":
-        return warning(name, f"{where} has no journal: after a power failure it needs fsck, which may drop messages", "use ext4")
+    for kinds, health, text, remedy in _KINDS:
+        if kind in kinds:
+            return Diagnosis(name, health, f"{where} {text}", remedy)
     if not mount.local:
         return warning(
             name,
@@ -456,35 +403,28 @@ def _options(mount: MountState) -> Iterator[Diagnosis]:
             "were deleted (the engine spreads its drafts over .spooltop/stage for that)",
             f"{how.format(quoted(mount.mountpoint))}tune2fs -O has_journal {device} && fsck -f {device}",
         )  # fmt: skip
-    if off := [one for one in _NO_BARRIERS if one in mount.options]:
-        yield problem(
-            "barriers", f"mounted with {off[0]}: a sync may return before the disk has the data",
-            f"mount -o remount,barrier {quoted(mount.mountpoint)}",
-        )  # fmt: skip
-    if local := [one for one in _NO_LOCKS if one in mount.options]:
-        yield problem(
-            "lock-mount", f"mounted with {local[0]}: locks hold on this machine alone, so two machines may hold one message",
-            "mount it without that option, or let one machine alone work here",
-        )  # fmt: skip
+    for options, check, text, remedy in _OPTIONS:
+        if bad := [one for one in options if one in mount.options]:
+            yield problem(check, f"mounted with {bad[0]}: {text}", remedy.format(quoted(mount.mountpoint)))
     if quotas := sorted(_QUOTAS & {option.partition("=")[0] for option in mount.options}):
         yield ok("quotas", f"mounted with {', '.join(quotas)}; how much of a quota is left is not known here: quota -s")
 
 
-def _one_mount(place: PlaceFacts) -> Iterator[Diagnosis]:
-    folders = [one for one in place.folders.values() if not one.missing and not one.error]
-    base = place.folders.get("new") or place.folders["."]
-    if base.missing or base.error:
-        base = place.folders["."]
-    apart = [one for one in folders if _is_apart(one, base) and one.name != "."]
+def _one_mount(place: PlaceFacts) -> Diagnosis:
+    folders = {name: one for name, one in place.folders.items() if not one.missing and not one.error}
+    base = folders.get("new", place.folders["."])
+    apart = [one for one in folders.values() if _is_apart(one, base) and one.name != "."]
     if not apart:
-        yield ok("one-device", f"{_listed(folders)} are on one mount, so that every move is a single rename")
-        return
-    names = ", ".join(one.name for one in apart)
+        boxes = [name for name in folders if name != "." and "/" not in name]
+        named = f"{', '.join(boxes[:-1])} and {boxes[-1]}" if len(boxes) > 1 else "all boxes"
+        return ok("one-device", f"{named} are on one mount, so that every move is a single rename")
     same = all(one.device == base.device for one in apart)
     how = "through another mount, even of the same file system," if same else "to another file system"
     first = quoted(f"{place.path}/{apart[0].name}")
-    yield problem(
-        "one-device", f"{names} is not on the mount of {base.name}: rename(2) {how} fails, and with it every put or claim",
+    return problem(
+        "one-device",
+        f"{', '.join(one.name for one in apart)} is not on the mount of {base.name}: rename(2) {how} fails, and with it every "
+        "put or claim",
         f"mount the whole spool instead of its boxes: stop its programs, umount {first}, and move the messages in",
     )  # fmt: skip
 
@@ -493,43 +433,48 @@ def _is_apart(one: FolderState, base: FolderState) -> bool:
     return one.device != base.device or (None not in (one.mount, base.mount) and one.mount != base.mount)
 
 
-def _listed(folders: list[FolderState]) -> str:
-    shown = [one.name for one in folders if one.name != "." and "/" not in one.name]
-    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "all boxes"
-
-
 def _trials(place: PlaceFacts) -> Iterator[Diagnosis]:
-    trials = place.trials
-    if trials is None:
-        kind = place.mount.fs_type
-        try_it = _TRY.format(quoted(place.path))
-        if place.untried and "ro" not in place.mount.options:
-            yield problem("tried", f"nothing could be tried: {place.untried}", _writable(place))
-        if not place.renameat2:
-            text = "this C library has no renameat2(2): moves are made by link and unlink, which is slower"
-            yield warning("rename", text, "update it")
-        elif kind in _NOREPLACE:
-            yield ok("rename", f"{kind} is known never to replace a file with RENAME_NOREPLACE; not tried: {try_it}")
-        else:
-            yield warning("rename", f"it is not known whether {kind} has RENAME_NOREPLACE, or else hard links", try_it)
-        ask = "" if place.untried else ": --write tries it"
-        yield ok("sync", f"not tried whether files and directories can be synced{ask}")
-        yield ok("locks", f"not tried whether locks exclude other processes{ask}")
+    if place.trials is None:
+        yield from _untried(place)
         return
-    write = trials["write"]
+    write = place.trials["write"]
+    trials = place.trials
     if not write.worked:
         yield problem("write", f"a file in tmp cannot be written and synced: {write.error}", _writable(place))
         trials = {name: one for name, one in trials.items() if one.error != write.error}  # a full disk is said once
-        place = replace(place, trials=trials)
     yield from _moves(place, trials)
     if "sync-dir" in trials:
         yield _syncs(write, trials["sync-dir"])
-    yield from _locks(place)
-    if "events" in trials and not trials["events"].worked and place.mount.local:
-        yield warning("events", f"tried: {trials['events'].error}", "the boxes are scanned instead, which takes a little longer")
-    if "time" in trials and not trials["time"].worked:
-        text = f"tried: {trials['time'].error}"
-        yield warning("file-times", text, "synchronise the clock of the server with that of this machine")
+    locks = {name.removeprefix("locks-"): one.error for name, one in trials.items() if name.startswith("locks")}
+    if failed := [f"{name}: {error}" for name, error in locks.items() if error]:
+        text = f"tried: locks do not work between two processes: {'; '.join(failed)}"
+        yield problem("locks", text, "claims may be handed out twice: move the spool")
+    elif locks:
+        kinds = "flock and OFD locks" if place.ofd_locks else "flock"
+        only = "" if place.mount.local else "; between machines this cannot be tried from here"
+        yield ok("locks", f"tried: {kinds} exclude another process and end with it{only}")
+    events, times = trials.get("events", Trial()).error, trials.get("time", Trial()).error
+    if events and place.mount.local:
+        yield warning("events", f"tried: {events}", "the boxes are scanned instead, which takes a little longer")
+    if times:
+        yield warning("file-times", f"tried: {times}", "synchronise the clock of the server with that of this machine")
+
+
+def _untried(place: PlaceFacts) -> Iterator[Diagnosis]:
+    kind = place.mount.fs_type
+    try_it = f"spooltop doctor {quoted(place.path)} --write tries it, in a hidden directory in tmp"
+    if place.untried and "ro" not in place.mount.options:
+        yield problem("tried", f"nothing could be tried: {place.untried}", _writable(place))
+    if not place.renameat2:
+        text = "this C library has no renameat2(2): moves are made by link and unlink, which is slower"
+        yield warning("rename", text, "update it")
+    elif kind in _NOREPLACE:
+        yield ok("rename", f"{kind} is known never to replace a file with RENAME_NOREPLACE; not tried: {try_it}")
+    else:
+        yield warning("rename", f"it is not known whether {kind} has RENAME_NOREPLACE, or else hard links", try_it)
+    ask = "" if place.untried else ": --write tries it"
+    yield ok("sync", f"not tried whether files and directories can be synced{ask}")
+    yield ok("locks", f"not tried whether locks exclude other processes{ask}")
 
 
 def _moves(place: PlaceFacts, trials: Mapping[str, Trial]) -> Iterator[Diagnosis]:
@@ -541,15 +486,11 @@ def _moves(place: PlaceFacts, trials: Mapping[str, Trial]) -> Iterator[Diagnosis
     elif noreplace.worked:
         yield ok("rename", "tried: moves work, and RENAME_NOREPLACE refuses to replace a file")
     elif link.worked:
-        yield warning(
-            "rename", f"tried: RENAME_NOREPLACE is {noreplace.error}; moves are made by link and unlink, with more syncs",
-            "nothing is lost by it; for speed use ext4, xfs or btrfs",
-        )  # fmt: skip
+        text = f"tried: RENAME_NOREPLACE is {noreplace.error}; moves are made by link and unlink, with more syncs"
+        yield warning("rename", text, "nothing is lost by it; for speed use ext4, xfs or btrfs")
     else:
-        yield problem(
-            "rename", f"tried: neither RENAME_NOREPLACE ({noreplace.error}) nor link(2) ({link.error}) works, so no put does",
-            "move the spool to ext4, xfs or btrfs",
-        )  # fmt: skip
+        text = f"tried: neither RENAME_NOREPLACE ({noreplace.error}) nor link(2) ({link.error}) works, so no put does"
+        yield problem("rename", text, "move the spool to ext4, xfs or btrfs")
     if link.worked:
         yield ok("link", "tried: hard links work and replace nothing")
     elif noreplace.worked:
@@ -566,21 +507,6 @@ def _syncs(write: Trial, sync: Trial) -> Diagnosis:
     return ok("sync", f"tried: files and directories can be synced; {took}")
 
 
-def _locks(place: PlaceFacts) -> Iterator[Diagnosis]:
-    assert place.trials is not None
-    tried = {name.removeprefix("locks-"): one for name, one in place.trials.items() if name.startswith("locks")}
-    if not tried:
-        return
-    failed = [f"{name}: {one.error}" for name, one in tried.items() if one.error]
-    if failed:
-        text = f"tried: locks do not work between two processes: {'; '.join(failed)}"
-        yield problem("locks", text, "claims may be handed out twice: move the spool")
-        return
-    kinds = "flock and OFD locks" if place.ofd_locks else "flock"
-    only = "" if place.mount.local else "; between machines this cannot be tried from here"
-    yield ok("locks", f"tried: {kinds} exclude another process and end with it{only}")
-
-
 def _writable(place: PlaceFacts) -> str:
     tmp = place.folders.get("tmp")
     if tmp is not None and tmp.uid not in (place.uid, -1) and place.uid != 0:
@@ -593,61 +519,49 @@ def _ms(seconds: float | None) -> str:
 
 
 def _room(seen: Examined) -> Iterator[Diagnosis]:
-    disk, filling = seen.snapshot.observation.disk or Disk(), seen.filling
-    path = quoted(seen.place.path)
+    disk, filling = seen.snapshot.observation.disk or Disk(), seen.filling or FillRate(0.0)
+    path, mountpoint = quoted(seen.place.path), quoted(seen.place.mount.mountpoint)
     if disk.readonly_here:
         yield warning(
             "writable", "mounted read-only here, not elsewhere: from here nothing can be put, claimed or acked",
             "let only those who look work here, or mount it read-write",
         )  # fmt: skip
     elif disk.readonly:
-        remedy = f"mount -o remount,rw {quoted(seen.place.mount.mountpoint)}"
+        remedy = f"mount -o remount,rw {mountpoint}"
         yield problem("writable", "the file system is mounted read-only: nothing can be put, claimed or acked", remedy)
     if disk.bytes_free is None:
         yield warning("space", "free space is not known", f"df -h {path}")
         return
     free = f"{size(disk.bytes_free)} free of {size(disk.bytes_total)} ({percent(disk.bytes_free, disk.bytes_total)})"
-    used = None if filling is None else filling.bytes
-    yield _left(
-        "space", free, disk.bytes_free, used, filling, size, _fullness(seen, inodes=False),
-        f"free some: spooltop purge {path} --expired; spooltop purge {path} --box trash",
-    )  # fmt: skip
+    health, words = _flow(seen, "space", disk.bytes_free, filling.bytes, size)
+    remedy = f"free some: spooltop purge {path} --expired; spooltop purge {path} --box trash"
+    yield Diagnosis("space", health, f"{free}; {words}", "" if health is Health.OK else remedy)
     if disk.inodes_free is None or not disk.inodes_total:
         yield ok("inodes", f"{disk.fs_type} has no fixed number of inodes")
         return
     free = f"{count(disk.inodes_free)} inodes free of {count(disk.inodes_total)} ({percent(disk.inodes_free, disk.inodes_total)})"
-    used = None if filling is None else filling.inodes
-    yield _left(
-        "inodes", free, disk.inodes_free, used, filling, count, _fullness(seen, inodes=True),
-        f"find where the files are: du --inodes -x {quoted(seen.place.mount.mountpoint)} | sort -n | tail",
-    )  # fmt: skip
+    health, words = _flow(seen, "inodes", disk.inodes_free, filling.inodes, count)
+    remedy = f"find where the files are: du --inodes -x {mountpoint} | sort -n | tail"
+    yield Diagnosis("inodes", health, f"{free}; {words}", "" if health is Health.OK else remedy)
 
 
-def _fullness(seen: Examined, *, inodes: bool) -> Health:
-    """The health of the room for bytes or inodes, by the problems that every look reports."""
-    found = [one for one in seen.snapshot.problems if one.code == "disk-full" and ("inodes" in one.text) == inodes]
-    return worst_of(found, "disk-full")[0]
-
-
-def _left(
-    check: str, free: str, left: int, used: int | None, filling: FillRate | None, shown: Callable[[int], str], health: Health,
-    remedy: str,
-) -> Diagnosis:
-    """Says how much is left, and for how long at the flow that was measured."""
-    words = "not measured how fast it fills: --watch 10s does"
-    if filling is not None and used is not None:
-        over = f"over {duration(filling.seconds)}"
-        if used <= 0:
-            words = f"it did not fill {over}"
-        else:
-            seconds = left * filling.seconds / used
-            speed = shown(max(1, round(used / filling.seconds)))
-            words = f"it filled by {speed}/s {over}: at this flow it is full in {duration(seconds)}"
-            if seconds < HOUR:
-                health = Health.PROBLEM
-            elif seconds < DAY and health is Health.OK:
-                health = Health.WARNING
-    return Diagnosis(check, health, f"{free}; {words}", "" if health is Health.OK else remedy)
+def _flow(seen: Examined, check: str, left: int, used: int | None, shown: Callable[[int], str]) -> tuple[Health, str]:
+    """The health of the room for bytes or inodes, by the problems that every look reports and by the flow that was measured, and
+    for how long the room lasts at that flow."""
+    full = [one for one in seen.snapshot.problems if ("inodes" in one.text) == (check == "inodes")]
+    health, _ = worst_of(full, "disk-full")
+    if seen.filling is None or used is None:
+        return health, "not measured how fast it fills: --watch 10s does"
+    over = f"over {duration(seen.filling.seconds)}"
+    if used <= 0:
+        return health, f"it did not fill {over}"
+    seconds = left * seen.filling.seconds / used
+    if seconds < HOUR:
+        health = Health.PROBLEM
+    elif seconds < DAY and health is Health.OK:
+        health = Health.WARNING
+    speed = shown(max(1, round(used / seen.filling.seconds)))
+    return health, f"it filled by {speed}/s {over}: at this flow it is full in {duration(seconds)}"
 
 
 def _shares(place: PlaceFacts) -> Diagnosis:
@@ -698,7 +612,15 @@ def _used(before: int | None, after: int | None) -> int | None:
 
 def diagnose(seen: Examined) -> list[Diagnosis]:
     """Returns the result of each check, in their order."""
-    return [*storage_checks(seen), *host_checks(seen), *spool_checks(seen)]
+    place = seen.place
+    is_spool, has_boxes = place.layout == "spool", place.layout in ("spool", "mail")
+    return [
+        _kind(place), *_options(place.mount), *([_one_mount(place)] if has_boxes else []), *(_trials(place) if is_spool else ()),
+        *_room(seen), _shares(place),
+        _kernel(place), *_inotify(place), _clock(seen), _processes(place),
+        *([_boxes(seen), _owners(place), *_modes(place), _others(place)] if has_boxes else []), _you(seen),
+        *([_format(place), _machines(place)] if is_spool else []), *_cursors(seen), *_leftovers(seen),
+    ]  # fmt: skip
 
 
 def exit_code(found: Iterable[Diagnosis]) -> int:
