@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from spooltop.backends.directory.liveness.processes import Processes
-from spooltop.backends.directory.standalone_reader import LocalSurroundings
+from spooltop.backends.directory.surroundings import LocalSurroundings
 from spooltop.backends.layouts.definition import Layout
 from spooltop.backends.layouts.load import SHIPPED, LayoutFile, find_layout, layout_files, read_layout
 from spooltop.backends.layouts.queue_dirs import MOST

@@ -70,7 +70,7 @@ def is_spool_at(path: str) -> bool:
     """True if ``path`` looks like a spool: a tenth of the work of ``identify_target``, which may know better."""
     if has_scheme(path):
         return False
-    from spooltop.backends.directory.scan.boxes import is_spool_at
+    from spooltop.backends.directory.scan import is_spool_at
 
     return is_spool_at(path)
 
@@ -79,6 +79,6 @@ def count_boxes(path: str) -> Mapping[Box, int | None]:
     """Counts the names in the boxes of a directory, before it is opened; empty for what is no directory."""
     if has_scheme(path):
         return {}
-    from spooltop.backends.directory.scan.scan import count_boxes
+    from spooltop.backends.directory.scan import count_boxes
 
     return count_boxes(path)

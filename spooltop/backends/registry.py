@@ -45,7 +45,7 @@ def _named_layouts() -> Backend:
 def _surroundings(pids: str) -> Surroundings:
     """Answers of this machine about processes. ``pids`` is the setting ``claims.pids``."""
     from .directory.liveness.processes import Processes, check_pids
-    from .directory.standalone_reader import LocalSurroundings
+    from .directory.surroundings import LocalSurroundings
 
     return LocalSurroundings(Processes(), pids_here=check_pids(pids))
 

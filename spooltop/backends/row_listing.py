@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 
 from msgspec.structs import replace
@@ -21,25 +21,29 @@ from spooltop.model.vocabulary import Key
 _SOURCES = 12
 
 
-def ages_of(found: Iterable[tuple[str | None, float | None]], of: int, now: float) -> Ages:
-    """Counts messages, each a source and the time of its put (epoch seconds, None where not known); ``of``: as many there are."""
-    put_at: dict[str | None, list[float | None]] = {}
-    for source, at in found:
-        put_at.setdefault(source, []).append(at)
-    dated = {source: array("d", sorted(at for at in times if at is not None)) for source, times in put_at.items()}
-    every = array("d", sorted(chain.from_iterable(dated.values())))
-    looked_at = sum(map(len, put_at.values()))
-    ahead = len(every) - bisect_right(every, now + AHEAD)
-    counted = tuple(SourceAges(source, len(put_at[source]), age_counts(dated[source], now)) for source in largest(put_at))
-    return Ages(
-        AGE_BOUNDS, age_counts(every, now), counted, len(put_at), looked_at, of, looked_at - len(every), ahead,
-        every[-1] if ahead else None,
-    )  # fmt: skip
+class AgeCounter:
+    """Counts messages by age and source. ``put``: the source of each message that was looked at, and the time of its put (epoch
+    seconds, None where not known); ``of``: as many messages there are."""
 
+    def __init__(self, put: Iterable[tuple[str | None, float | None]], of: int) -> None:
+        put_at: dict[str | None, list[float | None]] = {}
+        for source, at in put:
+            put_at.setdefault(source, []).append(at)
+        dated = {source: array("d", sorted(at for at in times if at is not None)) for source, times in put_at.items()}
+        largest = sorted(put_at, key=lambda source: (-len(put_at[source]), source or ""))[:_SOURCES]
+        self._of = of
+        self._all = array("d", sorted(chain.from_iterable(dated.values())))
+        self._looked_at = sum(map(len, put_at.values()))
+        self._sources = len(put_at)
+        self._by_source = [(source, len(put_at[source]), dated[source]) for source in largest]
 
-def largest(put_at: Mapping[str | None, Sequence[object]]) -> list[str | None]:
-    """The sources with most messages, largest first."""
-    return sorted(put_at, key=lambda source: (-len(put_at[source]), source or ""))[:_SOURCES]
+    def ages(self, now: float) -> Ages:
+        counted = tuple(SourceAges(source, total, age_counts(put_at, now)) for source, total, put_at in self._by_source)
+        ahead = len(self._all) - bisect_right(self._all, now + AHEAD)
+        return Ages(
+            AGE_BOUNDS, age_counts(self._all, now), counted, self._sources, self._looked_at, self._of,
+            self._looked_at - len(self._all), ahead, self._all[-1] if ahead else None,
+        )  # fmt: skip
 
 
 def age_counts(put_at: array[float], now: float) -> tuple[int, ...]:

@@ -7,36 +7,27 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from spooltop.errors import NotASpool, Refused
 from spooltop.model.backend import OpenAs, OpenedOperator, OpenedTarget, OpenSettings
+from spooltop.model.look.locks import LockHolder
 from spooltop.model.look.observation import Observation
 from spooltop.model.queue import Queue, QueueOptions
 from spooltop.model.target import Target
 from spooltop.model.vocabulary import Action
 
-from .detect import IdentifiedPath, Kind
+from ..journal.log_store import STATE_DIR, SpoolPathLogs, StateLogs
+from .cursors.watcher import WriterWatch
+from .detect import IdentifiedPath, Kind, identify
+from .events.watcher import side_watch
 from .liveness.processes import Processes
 from .world import OpenOptions, System
 
 if TYPE_CHECKING:
-    from .cursors.operator import CursorOperator
-    from .cursors.watcher import WriterWatch
-    from .locks.operator import LockOperator
-    from .pausing import PauseOperator
     from .reader import DirectoryReader
-
-
-class _Place(NamedTuple):
-    """Directory ``folder`` that is opened, given as ``path``."""
-
-    path: str
-    folder: str
-    options: OpenOptions
-    world: System
 
 
 class DirectoryBackend:
@@ -45,8 +36,6 @@ class DirectoryBackend:
     name = "directory"
 
     def identify(self, spec: str, asked: OpenAs) -> Target:
-        from .detect import identify
-
         otherwise: Kind | None = "cursors" if asked.cursor_files else "locks" if asked.locks else None
         found = identify(spec, asked.as_spool, otherwise=otherwise)
         return Target(found.kind, spec, os.path.realpath(found.path), found, found.read_only)
@@ -60,11 +49,16 @@ class DirectoryBackend:
         )  # fmt: skip
         world = System(clock=settings.clock)
         writers = _writers_of(found.path, world.processes) if settings.who_writes else None
-        opened = _open(_Place(target.display_name, found.path, options, world), writers)
+        from .reader import DirectoryReader, StandaloneReader
+
+        if found.kind in ("cursors", "tickets", "locks"):
+            standalone = StandaloneReader(found.path, options, world, writers=writers)
+            opened = OpenedTarget(standalone, partial(_standalone_operator, found.path, options, world))
+        else:
+            reader = DirectoryReader(found.path, options, world, writers=writers)
+            opened = OpenedTarget(reader, partial(_spool_operator, target.display_name, found.path, options, world, reader))
         if not settings.watch:
             return opened
-        from .events.folder_watch import side_watch
-
         beside = side_watch(found.path, settings.side_files, options.cursor_files, opened.reader.wake)
         return OpenedTarget(opened.reader, opened.operator, beside)
 
@@ -78,24 +72,8 @@ class DirectoryBackend:
         return Spool(target.display_name, durable=options.durable, as_spool=options.as_spool, hosts=options.hosts)
 
 
-def _open(place: _Place, writers: WriterWatch | None) -> OpenedTarget:
-    if place.options.layout in ("cursors", "tickets", "locks"):
-        from .standalone_reader import StandaloneReader
-
-        standalone = StandaloneReader(place.folder, place.options, place.world, writers=writers)
-        return OpenedTarget(standalone, partial(_standalone_operator, place))
-    from .reader import DirectoryReader
-
-    reader = DirectoryReader(place.folder, place.options, place.world, writers=writers)
-    return OpenedTarget(reader, partial(_spool_operator, place, reader))
-
-
 def _writers_of(path: str, processes: Processes) -> WriterWatch:
     """Watches who writes the cursor files. Raises ``Refused`` if the kernel does not report it."""
-    from spooltop.model.look.locks import LockHolder
-
-    from .cursors.watcher import WriterWatch
-
     def described(pid: int) -> LockHolder:
         process = processes.process(pid, described=True)
         return LockHolder(pid) if process is None else LockHolder(pid, process.command, process.user)
@@ -109,54 +87,38 @@ def _writers_of(path: str, processes: Processes) -> WriterWatch:
     return writers
 
 
-def _spool_operator(place: _Place, reader: DirectoryReader) -> OpenedOperator:
-    """Opens the operator on the spool of ``reader``."""
-    from msgspec.structs import replace
-
-    from ..journal.log_store import STATE_DIR, SpoolPathLogs
+def _spool_operator(given: str, folder: str, options: OpenOptions, world: System, reader: DirectoryReader) -> OpenedOperator:
+    """Opens the operator on the spool of ``reader``, which was ``given`` as a path."""
+    from .cursors.operator import CursorOperator
+    from .locks.operator import LockOperator
     from .operator.operator import DirectoryOperator, OperatorChain
+    from .pausing import PauseOperator
     from .rescan import FreshLook
 
-    options, world = place.options, place.world
-    fresh = FreshLook(place.folder, options, world)
-    operator = DirectoryOperator(place.folder, options, world, look=fresh.names, again=fresh.again, on_close=fresh.close)
+    fresh = FreshLook(folder, options, world)
+    path, logs = reader.path, SpoolPathLogs(reader.path, world.files, state_dir=STATE_DIR)
 
     def consumers() -> Observation:
         now = fresh.observation()
         times = [at for at in (now.last_claim_at, reader.last_claim_at) if at is not None]
         return replace(now, last_claim_at=max(times, default=None))
 
-    def cursors() -> CursorOperator:
-        from .cursors.operator import CursorOperator
-
-        return CursorOperator(reader.path, logs, options, world, above=True)
-
-    def locks() -> LockOperator:
-        from .locks.operator import LockOperator
-
-        return LockOperator(reader.path, logs, options, world)
-
-    def pauses() -> PauseOperator:
-        from .pausing import PauseOperator
-
-        return PauseOperator(reader.path, logs, fresh.observation, options, world, given=place.path)
-
-    logs = SpoolPathLogs(reader.path, world.files, state_dir=STATE_DIR)
+    operator = DirectoryOperator(folder, options, world, look=fresh.names, again=fresh.again, on_close=fresh.close)
+    cursors = partial(CursorOperator, path, logs, options, world, above=True)
+    locks = partial(LockOperator, path, logs, options, world)
+    chain = OperatorChain(OperatorChain(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
+    pauses = partial(PauseOperator, path, logs, fresh.observation, options, world, given=given)
     flags = ("--as", "spool") if options.as_spool else ()
-    all_of_it = OperatorChain(OperatorChain(operator, cursors, Action.SET_CURSOR), locks, Action.UNLOCK)
-    all_of_it = OperatorChain(all_of_it, pauses, Action.PAUSE, Action.RESUME)
-    return OpenedOperator(all_of_it, flags, consumers, keeps_trash=True)
+    return OpenedOperator(OperatorChain(chain, pauses, Action.PAUSE, Action.RESUME), flags, consumers, keeps_trash=True)
 
 
-def _standalone_operator(place: _Place) -> OpenedOperator:
+def _standalone_operator(folder: str, options: OpenOptions, world: System) -> OpenedOperator:
     """Opens the operator on cursors, tickets or lock files without a spool. Their journal is kept in root's state or in this
     user's own."""
-    from ..journal.log_store import STATE_DIR, StateLogs
     from .cursors.operator import CursorOperator
     from .locks.operator import LockOperator
     from .operator.operator import OperatorChain
 
-    folder, options, world = place.folder, place.options, place.world
     logs = StateLogs(folder, world.files, state_dir=STATE_DIR if os.geteuid() == 0 else options.state)
     tickets = options.layout == "tickets"
     locks = partial(LockOperator, folder, logs, options, world, tickets=tickets, above=tickets)

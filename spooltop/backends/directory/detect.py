@@ -1,13 +1,15 @@
 """Identifies a path: a spool, a mail folder, cursors, tickets. Any other path gets an error with the hint that fits.
 
-Nothing is created or changed here, and only the first names of each directory are read. The hints are loaded only for a path
-that needs one.
+Nothing is created or changed here, and only the first names of each directory are read.
 """
 
 from __future__ import annotations
 
+import errno
 import glob
+import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -17,16 +19,341 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.engine.mail import LOOKED_AT, MailSign, looks_like_mail
+from spooltop.engine.system.files import read_small
 from spooltop.engine.tickets.file_queue import file_tickets
 from spooltop.errors import NotASpool, SpooltopError, Unreadable
+from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
 from spooltop.run_each import run_each
 
-from ..access import quoted
-from .hints import spool_of_box
+from ..access import quoted, sudo_name, user_name
 from .locks.lock_files import is_lock_name
-from .scan.boxes import boxes_in, first_names, is_spool_at, is_spool_like, open_path
+from .scan import boxes_in, first_names, is_spool_at, is_spool_like, open_path
 from .world import OpenOptions
+
+# Names queues of other programs that are not opened, by what lies in them, with the command of that program that lists them.
+# Those that a layout describes are opened (``backends/layouts``). They are named here only where their layout does not fit: in
+# another form, or empty.
+
+
+class _Sign(NamedTuple):
+    """A kind of queue: its name, the advice (``{here}`` is the path), the names that it must have, and a pattern that one of its
+    names, or a name in its folder ``within``, must match."""
+
+    what: str
+    advice: str
+    have: Sequence[str] = ()
+    pattern: str = ""
+    within: str = ""
+
+
+_EXIM = r"[0-9A-Za-z]{6}-[0-9A-Za-z]{6,11}-[0-9A-Za-z]{2,4}-[DHJ]\Z"
+_EXIM_SAYS = "list it: exim -bp; a message is two files there, its headers (-H) and its body (-D)"
+_KOMBU = r"[0-9]+_[0-9a-f-]{36}\..+\.msg\Z"
+_KOMBU_SAYS = "each .msg is a message: ls -tr {here}; a layout of your own opens folders of other names: spooltop layouts"
+_SIGNS = (
+    _Sign("a spool of exim", _EXIM_SAYS, ("input", "msglog")),
+    _Sign("a spool of exim", _EXIM_SAYS, ("input",), _EXIM, "input"),
+    _Sign("the input directory of an exim spool", _EXIM_SAYS, pattern=_EXIM),
+    _Sign(
+        "a queue of sendmail", "list it: mailq; a message is two files there, qf and df",
+        pattern=r"[dqxt]f[0-9A-Za-z]{8,9}[0-9]{5,8}\Z",
+    ),
+    _Sign("a queue of sendmail", "list it: mailq; a message is two files there, qf and df", ("qf", "df")),
+    _Sign("a mailing list of mlmmj", "what it sends lies in its queue: ls {here}/queue", ("subscribers.d", "control", "queue")),
+    _Sign("a journal of systemd", "read it: journalctl --directory={here}", pattern=r".+\.journal~?\Z"),
+    _Sign("a queue of qmail", "count it: qmail-qstat; list it: qmail-qread", ("mess", "info", "todo")),
+    _Sign("a queue of Courier", "list it: mailq", ("msgs", "msgq")),
+    _Sign("a queue of OpenSMTPD", "list it: smtpctl show queue", ("queue", "offline", "purge")),
+    _Sign("a queue of dma, the DragonFly Mail Agent", "list it: dma -bp", pattern=r"[MQ][0-9a-f]+\.[0-9a-f]+\Z"),
+    _Sign("the jobs of at", "list them: atq; show one: at -c NUMBER", pattern=r"[A-Za-z=][0-9a-f]{13}\Z"),
+    _Sign("the jobs of at, of which there are none", "list them: atq", (".SEQ",)),
+    _Sign("the jobs of CUPS", "list them: lpstat -o", pattern=r"[cd][0-9]{5,}(-[0-9]{3})?\Z"),
+    _Sign("a mail folder of MH, not a queue", "list it: scan +FOLDER", (".mh_sequences",)),
+    _Sign("the data of RabbitMQ", "ask the server: rabbitmqctl list_queues name messages consumers", pattern=r"msg_stores\Z"),
+    _Sign("the data of RabbitMQ", "ask the server: rabbitmqctl list_queues name messages consumers", ("schema.DAT",)),
+    _Sign("the data of RabbitMQ", "ask the server: rabbitmqctl list_queues name messages consumers", pattern=r"rabbit@[^/]+\Z"),
+    _Sign(
+        "the data of a Redis server, where Bull, Sidekiq, RQ and Celery keep their queues",
+        "ask the server: redis-cli --scan --type list", pattern=r"(dump\.rdb|appendonly\.aof|appendonlydir)\Z",
+    ),
+    _Sign("the data of Kafka", "ask the server: kafka-consumer-groups.sh --describe --all-groups", ("meta.properties",)),
+    _Sign("the store of ActiveMQ", "ask the server: activemq dstat queues", ("db.data", "db.redo")),
+    _Sign("the queues of nsqd", "ask the server: curl http://127.0.0.1:4151/stats", pattern=r".+\.diskqueue\.meta\.dat\Z"),
+    _Sign("the log of beanstalkd", "ask the server: its command stats", pattern=r"binlog\.[0-9]+\Z"),
+    _Sign("a disk queue of rsyslog", "its counters are in the statistics of impstats", pattern=r".+\.qi\Z"),
+    _Sign(
+        "a huey FileStorage without its .lock, as it is with use_thread_lock", "what waits: ls {here}/queue",
+        ("queue",), r"[0-9a-f]{4}-[0-9a-f]{12}", "queue",
+    ),
+    _Sign("a folder of kombu's filesystem transport (Celery)", _KOMBU_SAYS, pattern=_KOMBU),
+    _Sign("a FIFO queue of queuelib", "its size is in it: cat {here}/info.json", ("info.json",), r"q[0-9]{5}\Z"),
+    _Sign("an SQLite queue, as persist-queue keeps it", "sqlite3 -readonly {here}/data.db .schema", ("data.db",)),
+    _Sign(
+        "a file queue of persist-queue", "{python from persistqueue import Queue; print(Queue(%s).qsize())} counts it",
+        ("info",), r"q[0-9]{5}\Z",
+    ),
+    _Sign("a diskcache", "{python from diskcache import Cache; print(len(Cache(%s)))} counts it", ("cache.db",)),
+)  # fmt: skip
+
+
+def foreign_queue(path: str, fd: int, names: Sequence[str]) -> tuple[str, str] | None:
+    """Returns the kind of queue of another program, and what to do about it. ``names`` are the first ones of the directory
+    ``fd``, which is ``path``."""
+    have = set(names)
+
+    def inside(folder: str) -> Sequence[str]:
+        try:
+            return first_names(folder, fd)
+        except OSError:
+            return ()  # no directory, or not ours to look into
+
+    for sign in _SIGNS:
+        if have.issuperset(sign.have) and _shows(sign, names, inside):
+            return sign.what, _filled(sign.advice, path)
+    if have.issuperset(("queue", ".lock")) and not inside("queue"):
+        return "perhaps a huey FileStorage, but nothing is in it", f"if it is: spooltop --as 'huey FileStorage' {quoted(path)}"
+    return _kombu(path, names, inside) or _dirq(path, names)
+
+
+def _shows(sign: _Sign, names: Sequence[str], inside: Callable[[str], Sequence[str]]) -> bool:
+    if not sign.pattern:
+        return True
+    found = re.compile(sign.pattern)
+    return any(found.match(name) for name in (inside(sign.within) if sign.within else names))
+
+
+def _kombu(path: str, names: Sequence[str], inside: Callable[[str], Sequence[str]]) -> tuple[str, str] | None:
+    """A directory of kombu whose folders have other names than those that the layout knows."""
+    found = re.compile(_KOMBU)
+    folder = next((one for one in names if any(found.match(name) for name in inside(one))), None)
+    if folder is None:
+        return None
+    return "a directory of kombu's filesystem transport (Celery)", _filled(_KOMBU_SAYS, os.path.join(path, folder))
+
+
+def _dirq(path: str, names: Sequence[str]) -> tuple[str, str] | None:
+    """A simple queue of dirq in which nothing is: its folders alone do not tell what it is."""
+    if names and all(re.match(r"[0-9a-f]{8}\Z", name) for name in names):
+        program = "from dirq.QueueSimple import QueueSimple as Q; print(Q(%s).count())"
+        advice = f"open it when an element is; {{python {program}}} counts them"
+        return "perhaps a dirq directory queue, but nothing is in it", _filled(advice, path)
+    return None
+
+
+def _filled(advice: str, path: str) -> str:
+    """The advice with the path in it, quoted together with what follows it, or in the words of a program."""
+    def filled(found: re.Match[str]) -> str:
+        if found[2] is None:
+            return quoted(path + found[1])
+        return f"python3 -c {quoted(found[2] % json.dumps(os.path.abspath(path)))}"
+
+    return re.sub(r"\{here\}(\S*?)(?=[;\s]|\Z)|\{python (.*?)\}", filled, advice)
+
+
+_SIBLINGS = 2000
+"""Maximum number of names beside a missing one that are compared with it to find a typo."""
+
+_JOURNALS = ("journal.jsonl", "messages.jsonl")
+"""Journals of operations on messages, in a spool and in another program's queue."""
+
+_NAME_ONE = "name the directory that holds tmp, new and cur"
+
+
+def for_file(path: str) -> SpooltopError:
+    """Returns the error for a ``path`` that is not a directory, or has a component that is not one."""
+    culprit = path
+    for prefix in _prefixes(path):
+        if os.path.lexists(prefix) and not os.path.isdir(prefix):
+            culprit = prefix
+            break
+    if culprit == path and (known := _link(path) or _known_file(path)):
+        return known
+    what = "a file, not a spool" if os.path.isfile(culprit) else "not a directory"
+    folder = os.path.dirname(os.path.abspath(culprit))
+    if spool := spool_of_box(folder):
+        name = escape(os.path.basename(culprit))
+        advice = f"open its spool: spooltop {quoted(spool)} (it is {name} there)"
+        return NotASpool(f"{what}; it lies in the box {os.path.basename(folder)}", path=culprit, advice=advice)
+    if is_spool_at(folder):
+        return NotASpool(what, path=culprit, advice=f"it lies in a spool: spooltop {quoted(folder)}")
+    return NotASpool(what, path=culprit, advice=_NAME_ONE)
+
+
+def _link(path: str) -> SpooltopError | None:
+    """Returns the error for a symbolic link to a cursor file; None for anything else. A writer would replace the link instead
+    of the file, so none is followed."""
+    if not os.path.islink(path) or not os.path.isfile(path):
+        return None
+    real = os.path.realpath(path)
+    advice = f"name the file itself: spooltop cursors --cursor-file {quoted(real)}"
+    return NotASpool(f"a symbolic link to {escape(real)}", path=path, advice=advice) if real.endswith(".json") else None
+
+
+def _known_file(path: str) -> SpooltopError | None:
+    """Returns the error for a file whose name or first bytes show what it is; None for any other."""
+    name = os.path.basename(path)
+    if is_lock_name(name):
+        advice = f"see who holds it: spooltop locks {quoted(os.path.dirname(path) or '.')}"
+        return NotASpool("a lock file, not a spool", path=path, advice=advice)
+    head = _head(path)
+    if head.startswith(b"SQLite format 3\0"):
+        if b"message_id" in head and b"lock_time" in head and b"done_time" in head:
+            query = "select status, count(*) from Queue group by status"
+            what, advice = "a queue of litequeue, which spooltop does not read", f'sqlite3 -readonly {quoted(path)} "{query}"'
+        else:
+            what, advice = "an SQLite file, not a spool", f"look into it: sqlite3 -readonly {quoted(path)} .schema"
+        return NotASpool(what, path=path, advice=advice)
+    if name.endswith(".json"):
+        advice = f"if it is a cursor file: spooltop cursors --cursor-file {quoted(path)}"
+        return NotASpool("a file, not a spool", path=path, advice=advice)
+    return None
+
+
+def _head(path: str) -> bytes:
+    """Returns the beginning of a regular file; empty if it is not one or may not be read."""
+    try:
+        return read_small(path, limit=65_536).data
+    except OSError:
+        return b""
+
+
+def for_error(path: str, error: OSError | ValueError) -> SpooltopError:
+    """Returns the error for a ``path`` that could not be opened as a directory."""
+    if isinstance(error, ValueError):
+        return NotASpool("a path cannot hold a NUL byte", path=path, advice=_NAME_ONE)
+    if error.errno == errno.ENOENT:
+        return _for_missing(path)
+    if error.errno == errno.EACCES:
+        for prefix in _prefixes(path)[:-1]:
+            if not os.access(prefix, os.X_OK, effective_ids=True):
+                try:
+                    return for_denied(prefix, os.stat(prefix), path)
+                except OSError:
+                    break  # it changed meanwhile; the plain error says enough
+    if error.errno == errno.ELOOP:
+        return NotASpool("symbolic links lead in a circle", path=path, advice="fix the link, or name the directory itself")
+    return Unreadable(f"cannot be opened: {os.strerror(error.errno or 0)}", path=path, advice=_NAME_ONE)
+
+
+def for_denied(culprit: str, found: os.stat_result, path: str | None = None) -> SpooltopError:
+    """Returns the error for ``culprit``, a directory with this ``stat`` that this user may not enter or list."""
+    mode = stat.S_IMODE(found.st_mode)
+    shown = quoted(path or (os.path.dirname(culprit) if os.path.basename(culprit) in LIVE else culprit))
+    if found.st_uid == os.geteuid():
+        advice = f"it is your own: chmod u+rwx {quoted(culprit)}"
+    else:
+        advice = f"try: sudo -u {sudo_name(found.st_uid)} spooltop {shown}"
+    owner = escape(user_name(found.st_uid))
+    return Unreadable(f"permission denied (owner {owner}, mode {mode:04o})", path=culprit, advice=advice)
+
+
+def has_journal(path: str, fd: int) -> bool:
+    """True for a directory (``fd``) in or beside which an operator left the journal of operations on messages."""
+    beside = f"../.{os.path.basename(os.path.realpath(path))}.spooltop"
+    for name in (f"{own}/{log}" for own in (".spooltop", beside) for log in _JOURNALS):
+        try:
+            os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            continue
+        return True
+    return False
+
+
+def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -> SpooltopError:
+    """Returns the error for a directory (``fd``) with these first ``names`` that is not a spool."""
+    if spool := spool_of_box(os.path.abspath(path)):
+        box = os.path.basename(os.path.abspath(path))
+        return NotASpool(f"only the box {box} of a spool", path=path, advice=f"open the spool: spooltop {quoted(spool)}")
+    if has_journal(path, fd):
+        what = "operations of spooltop are recorded here, and neither boxes nor a known layout are there"
+        advice = f"name what it is: spooltop ops {quoted(path)} --as NAME, as in spooltop layouts"
+        return NotASpool(what, path=path, advice=advice)
+    if not names:
+        return NotASpool("an empty directory", path=path, advice=f"make a spool of it: spooltop init {quoted(path)}")
+    if foreign := foreign_queue(path, fd, names):
+        name, advice = foreign
+        return NotASpool(f"{name}, not a spool", path=path, advice=advice)
+    if "cursors.json" in names and (link := _link(os.path.join(path, "cursors.json"))):
+        return link
+    if inside := [name for name in sorted(names) if is_spool_at(name, fd, follow=False)]:
+        shown = " or ".join(quoted(os.path.join(path, name)) for name in inside[:4]) + (" …" if len(inside) > 4 else "")
+        what = "not a spool, but contains one" if len(inside) == 1 else f"not a spool, but contains {len(inside)}"
+        return NotASpool(what, path=path, advice=f"open {'it' if len(inside) == 1 else 'one'}: spooltop {shown}")
+    if locks := [name for name in names if is_lock_name(name)]:
+        what = f"not a spool; {'a lock file' if len(locks) == 1 else f'{len(locks)} lock files'} inside"
+        return NotASpool(what, path=path, advice=f"look at them: spooltop locks {quoted(path)}")
+    there = [box for box in LIVE if stat.S_ISDIR(modes.get(box, 0))]
+    missing = " and ".join(box for box in LIVE if box not in there)
+    if there:
+        return NotASpool(f"{missing} missing, only {' and '.join(there)} there", path=path, advice=_near_or_layouts(path))
+    return NotASpool("not a spool: no tmp/, new/ or cur/ here", path=path, advice=_near_or_layouts(path))
+
+
+def _for_missing(path: str) -> SpooltopError:
+    """Returns the error for a ``path`` that does not exist, with similar names near where it ends."""
+    if set(path) & set("*?["):
+        return NotASpool("nothing matches this pattern", path=path, advice="see what is there: ls, and mind the quotes")
+    for prefix in _prefixes(path):
+        if os.path.lexists(prefix):
+            if os.path.islink(prefix) and not os.path.exists(prefix):
+                return NotASpool("a symbolic link to nothing", path=prefix, advice="fix the link, or name the directory itself")
+            continue
+        rest = os.path.relpath(path, prefix) if path != prefix else "."
+        near = [os.path.normpath(os.path.join(found, rest)) for found in _near(prefix)]
+        near.sort(key=lambda found: not os.path.isdir(found))  # stable: the nearest name first among those that exist
+        if near:
+            return NotASpool("no such directory", path=path, advice="did you mean " + " or ".join(map(quoted, near)) + "?")
+        break
+    return NotASpool("no such directory", path=path, advice=f"check the path, or make a spool: spooltop init {quoted(path)}")
+
+
+def _near_or_layouts(path: str) -> str:
+    """Returns the advice for a directory with other content: a spool with a similar name, or what else it may be. Never to make
+    a spool in it: it may be anything."""
+    near = [found for found in _near(os.path.abspath(path)) if is_spool_at(found)]
+    if near:
+        return "did you mean " + " or ".join(map(quoted, near)) + "?"
+    return "if it is another program's queue, a layout opens it: spooltop layouts lists them, spooltop layouts form begins one"
+
+
+def _near(path: str) -> list[str]:
+    """Returns up to three directories beside ``path`` with similar names, the most similar first."""
+    parent, name = os.path.split(path)
+    try:
+        fd = open_path(parent or ".")
+    except OSError:
+        return []  # no hint from a parent that cannot be seen
+    try:
+        names = first_names(".", fd, _SIBLINGS)
+    except OSError:
+        return []
+    finally:
+        os.close(fd)
+    import difflib  # only for what may be misspelt
+
+    close = difflib.get_close_matches(name, [other for other in names if other != name], n=3, cutoff=0.6)
+    return [found for other in close if os.path.isdir(found := os.path.join(parent, other))]
+
+
+def _prefixes(path: str) -> list[str]:
+    """Returns ``a``, ``a/b``, ``a/b/c`` for ``a/b/c``; first ``/`` for an absolute path."""
+    current = "/" if path.startswith("/") else ""
+    prefixes = [current] if current else []
+    for part in filter(None, path.split("/")):
+        current = os.path.join(current, part)
+        prefixes.append(current)
+    return prefixes
+
+
+def spool_of_box(path: str) -> str | None:
+    """Returns the spool that has the absolute ``path`` as a box, or below its ``.spooltop``."""
+    parent, name = os.path.split(path)
+    if name in (*LIVE, ".spooltop") and is_spool_at(parent):
+        return parent
+    above, sep, _ = path.partition("/.spooltop/")
+    return above if sep and is_spool_at(above) else None
+
 
 Kind = Literal["spool", "mail", "cursors", "tickets", "locks"]
 
@@ -56,18 +383,12 @@ def identify(path: str, as_spool: bool = False, *, otherwise: Kind | None = None
     except NotADirectoryError:
         if (target := _cursor_file(path)) is not None:
             return target
-        from .hints import for_file
-
         raise for_file(path) from None
     except (OSError, ValueError) as error:
-        from .hints import for_error
-
         raise for_error(path, error) from None
     try:
         return _identify(path, fd, as_spool, otherwise)
     except PermissionError:
-        from .hints import for_denied
-
         raise for_denied(path, os.fstat(fd)) from None
     finally:
         os.close(fd)
@@ -97,14 +418,12 @@ def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Ide
             return IdentifiedPath("spool", path, missing=missing)
         return IdentifiedPath("mail", path, read_only=_why_read_only(path, sign), missing=missing)
     names = first_names(".", fd)
-    if _is_file(fd, "cursors.json") or (_is_dir(fd, "cursors") and _has_json(fd, "cursors")):
+    if _kind(fd, "cursors.json") == stat.S_IFREG or (_kind(fd, "cursors") == stat.S_IFDIR and _has_json(fd, "cursors")):
         return IdentifiedPath("cursors", path)
     if "seq" in names and all(name == "seq" or name.startswith(".") for name in names):
         return IdentifiedPath("tickets", path)  # a queue in which nobody waits
-    if file_tickets(names) and _is_file(fd, "seq"):
+    if file_tickets(names) and _kind(fd, "seq") == stat.S_IFREG:
         return IdentifiedPath("tickets", path)
-    from .hints import for_directory, has_journal, spool_of_box
-
     if spool_of_box(whole := os.path.abspath(path)) is None:
         if os.path.basename(whole) == "cursors" and any(name.endswith(".json") for name in names):
             return IdentifiedPath("cursors", os.path.dirname(whole))
@@ -156,10 +475,8 @@ def _looks_like_mail(path: str, fd: int) -> MailSign | None:
         seen += folder in LIVE
         return found
 
-    sign = looks_like_mail(list_names, partial(_exists, fd))
+    sign = looks_like_mail(list_names, lambda name: bool(_kind(fd, name)))
     if denied and not seen:
-        from .hints import for_denied
-
         raise for_denied(os.path.join(path, denied[0]), os.stat(denied[0], dir_fd=fd, follow_symlinks=False))
     return sign
 
@@ -169,22 +486,6 @@ def _why_read_only(path: str, sign: MailSign) -> str:
         f"this is {sign.sentence}, so nothing here is judged stale and nothing changes it; "
         f"if it is a job spool all the same: spooltop --as spool {quoted(path)}"
     )
-
-
-def _exists(fd: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _is_file(fd: int, name: str) -> bool:
-    return _kind(fd, name) == stat.S_IFREG
-
-
-def _is_dir(fd: int, name: str) -> bool:
-    return _kind(fd, name) == stat.S_IFDIR
 
 
 def _kind(fd: int, name: str) -> int:

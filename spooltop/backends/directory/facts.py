@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import glob
 import grp
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from spooltop.engine.dirs import FORMAT, OWN, SpoolDirs
+from spooltop.engine.names import parse
 from spooltop.engine.presence import CONSUMERS, look
 from spooltop.engine.system import host
 from spooltop.engine.system.file_locks import OFD_LOCKS
@@ -33,8 +36,8 @@ from .trials import left_behind, trial_parent, try_all
 
 # Facts about the machine: limits of inotify and their use, the clock, ``/proc``, and directories that others may mount.
 
-_EXPORTS = ("/etc/exports", "/etc/exports.d", "/proc/fs/nfsd/exports", "/var/lib/nfs/etab")
-_SAMBA = "/etc/samba/smb.conf"
+_EXPORTS = ("etc/exports", "etc/exports.d/*.exports", "proc/fs/nfsd/exports", "var/lib/nfs/etab")
+_SAMBA = "etc/samba/smb.conf"
 _FILE_LIMIT = 1 << 20
 
 
@@ -81,32 +84,20 @@ def shares(path: str, root: str = "/") -> tuple[tuple[Share, ...], tuple[str, ..
     directories but cannot be read. ``root`` is the directory below which the files are looked for."""
     found: list[Share] = []
     unread: list[str] = []
-    for name, service, parse in _listed(root):
-        try:
-            with open(name, encoding="utf-8", errors="surrogateescape") as file:
-                text = file.read(_FILE_LIMIT)
-        except FileNotFoundError:
-            continue
-        except OSError:
-            unread.append(name)
-            continue
-        found += [Share(service, one, name) for one in parse(text) if _related(one, path)]
+    for pattern in (*_EXPORTS, _SAMBA):
+        service, read = ("Samba", _samba) if pattern == _SAMBA else ("NFS", _exported)
+        for name in sorted(glob.glob(os.path.join(glob.escape(root), pattern))):  # noqa: PTH207  Path.glob takes no absolute ones
+            try:
+                with open(name, encoding="utf-8", errors="surrogateescape") as file:
+                    text = file.read(_FILE_LIMIT)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                unread.append(name)
+                continue
+            found += [Share(service, one, name) for one in read(text) if _related(one, path)]
     first = {(share.service, share.path): share for share in reversed(found)}
     return tuple(sorted(first.values(), key=lambda share: (share.service, share.path))), tuple(unread)
-
-
-def _listed(root: str) -> Iterator[tuple[str, str, Callable[[str], Iterator[str]]]]:
-    for one in _EXPORTS:
-        name = os.path.join(root, one.lstrip("/"))
-        if os.path.isdir(name):
-            yield from ((os.path.join(name, each), "NFS", _exported) for each in sorted(os.listdir(name)) if _is_exports(each))
-        else:
-            yield name, "NFS", _exported
-    yield os.path.join(root, _SAMBA.lstrip("/")), "Samba", _samba
-
-
-def _is_exports(name: str) -> bool:
-    return name.endswith(".exports") and not name.startswith(".")
 
 
 def _exported(text: str) -> Iterator[str]:
@@ -232,19 +223,16 @@ def _folder(name: str, root: int) -> FolderState:
         return FolderState(name, missing=True)
     except OSError as error:
         return FolderState(name, error=error.strerror or str(error))
-    mount: int | None = None
-    error_words = ""
+    mount, why = None, ""
     try:
         fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=root)
-        try:
-            mount = host.mount_number(fd)
-        finally:
-            os.close(fd)
+        mount = host.mount_number(fd)
+        os.close(fd)
     except OSError as error:
-        error_words = error.strerror or str(error)
+        why = error.strerror or str(error)
     return FolderState(
         name, found.st_mode, found.st_uid, found.st_gid, user_name(found.st_uid), group_name(found.st_gid), found.st_dev, mount,
-        error_words,
+        why,
     )  # fmt: skip
 
 
@@ -252,11 +240,9 @@ def _members(folders: Mapping[str, FolderState]) -> dict[str, tuple[str, ...]]:
     """Returns the members of the groups of the folders, as group(5) lists them."""
     found = {}
     for gid in {folder.gid for folder in folders.values() if folder.gid >= 0}:
-        try:
+        with suppress(KeyError):
             group = grp.getgrgid(gid)
-        except KeyError:
-            continue
-        found[group.gr_name] = tuple(group.gr_mem[:_MEMBERS])
+            found[group.gr_name] = tuple(group.gr_mem[:_MEMBERS])
     return found
 
 
@@ -267,47 +253,30 @@ def _presence(path: str, layout: str) -> PresenceFiles:
     here = host.this_machine()
     held = stale = unknown = 0
     hosts: set[str] = set()
-    try:
-        dirs = SpoolDirs(path)
-    except OSError:
-        return PresenceFiles(complete=False)
-    try:
+    complete = False
+    with suppress(OSError), SpoolDirs(path) as dirs:
         consumers = dirs.private_dir(CONSUMERS)
         names = [] if consumers is None else [name for name in dirs.files.list(consumers) if not name.startswith(".")]
-        claims = _claimed(dirs)
+        claimed = [] if dirs.cur is None else dirs.files.list(dirs.cur)
+        tokens = {parse(name, claimed=True).token for name in claimed}
         for name in names[:_PRESENCES]:
             found = look(dirs, name)
             if found.host is not None and found.host != here.host:
                 hosts.add(found.host)
             held += found.state == "held"
             unknown += found.state not in ("held", "free", "missing")
-            stale += found.state == "free" and name not in claims
-    except OSError:
-        return PresenceFiles(held, stale, unknown, tuple(sorted(hosts)), complete=False)
-    finally:
-        dirs.close()
-    return PresenceFiles(held, stale, unknown, tuple(sorted(hosts)), complete=len(names) <= _PRESENCES)
-
-
-def _claimed(dirs: SpoolDirs) -> set[str]:
-    """Returns the tokens in the names of all claims."""
-    from spooltop.engine.names import parse
-
-    names = [] if dirs.cur is None else dirs.files.list(dirs.cur)
-    return {token for name in names if (token := parse(name, claimed=True).token) is not None}
+            stale += found.state == "free" and name not in tokens
+        complete = len(names) <= _PRESENCES
+    return PresenceFiles(held, stale, unknown, tuple(sorted(hosts)), complete=complete)
 
 
 def _journal_bytes(path: str) -> int | None:
     """Returns the size of the files directly in ``.spooltop``: the journal and its older parts, logs and counters."""
-    total = 0
     try:
         with os.scandir(os.path.join(path, OWN)) as entries:
-            for entry in entries:
-                if entry.is_file(follow_symlinks=False):
-                    total += entry.stat(follow_symlinks=False).st_size
+            return sum(one.stat(follow_symlinks=False).st_size for one in entries if one.is_file(follow_symlinks=False))
     except OSError:
         return None
-    return total
 
 
 def _format(path: str) -> int | None:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+import time
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, compress
+from random import Random
 from typing import Any, NamedTuple
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
+from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.names import Name, is_own_id, parse
+from spooltop.engine.system.files import NotRegular, open_regular
+from spooltop.errors import Unreadable
 from spooltop.model.filters import query as filters
 from spooltop.model.protocols import ListProgress, ListQuery
-from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Key
+from spooltop.model.row import Payload, Row
+from spooltop.model.text import escape
+from spooltop.model.vocabulary import ASIDE, Box, Key, Verdict
 
+from ..access import closed_words, user_name
 from ..row_listing import matcher
-from .message import ListPreview
-from .scan.scan import CHUNK, PackedNames, quick_enqueued_us
-from .storage.rows import FORMS_AT_MOST, named_like, new_row
+from .scan import CHUNK, BoxScan, PackedNames, put_us
+from .storage.location import folders_dir
+from .storage.rows import FORMS_AT_MOST, kind_of_file, named_like
 
 # Decides about messages in ``new`` by their names.
 
@@ -31,64 +40,48 @@ def _attributes(raw: str) -> str | None:
     return raw[len(id) :] if is_own_id(id) else None
 
 
-class NameTest:
-    """A filter and a selection of messages in ``new``, as far as names decide them. Names of our own differ in their times and
-    ids: what is asked of the rest of a name, its attributes, is decided once for all that have the same.
+def name_test(query: ListQuery, now: float, row: Callable[[str], Row]) -> Callable[[str], bool | None] | None:
+    """Makes the test of a filter and a selection of messages in ``new``, as far as names decide them; None where they do not.
+    ``row`` makes the row of a name. The test is True if the message is selected, None if its file has to be looked at.
 
-    ``older_than`` is of the selection, ``takes`` the test of all but texts and ages, for a row that ``row`` makes of a name."""
-
-    def __init__(
-        self, query: filters.ByName, older_than: float | None, takes: Callable[[Row], bool], row: Callable[[str], Row], now: float
-    ) -> None:  # fmt: skip
-        self._texts = query.texts
-        self._ages = query.ages if older_than is None else (*query.ages, (filters.OLDER, older_than, True))
-        self._takes = takes
-        self._row = row
-        self._now = now
-        self._decided: dict[str, bool | None] = {}
-
-    @classmethod
-    def of(cls, query: ListQuery, now: float, row: Callable[[str], Row]) -> NameTest | None:
-        """Makes the test of a query; None where the names are not enough."""
-        wanted = filters.parse(query.filter).by_name if query.filter else filters.ByName()
-        chosen = query.selection
-        if query.box is not Box.NEW or wanted is None or (chosen is not None and (chosen.named or chosen.filter)):
-            return None
-        rest = wanted.rest
-        if chosen is None:
-            return cls(wanted, None, lambda row: rest.match(row, now), row, now)
+    Names of our own differ in their times and ids: what is asked of the rest of a name, its attributes, is decided once for all
+    that have the same."""
+    wanted = filters.parse(query.filter).by_name if query.filter else filters.ByName()
+    chosen = query.selection
+    if query.box is not Box.NEW or wanted is None or (chosen is not None and (chosen.named or chosen.filter)):
+        return None
+    texts, ages, rest = wanted.texts, wanted.ages, wanted.rest
+    selects: Callable[[Row], bool] = lambda row: True  # noqa: E731
+    if chosen is not None:
         selects = replace(chosen, older_than=None).matcher(now)
-        return cls(wanted, chosen.older_than, lambda row: rest.match(row, now) and selects(row), row, now)
+        ages = ages if chosen.older_than is None else (*ages, (filters.OLDER, chosen.older_than, True))
 
-    def __call__(self, raw: str) -> bool | None:
-        """True if the message is selected; None if its file has to be looked at."""
-        attributes = _attributes(raw)
-        if attributes is None:
+    @lru_cache(FORMS_AT_MOST)  # each delayed message has attributes of its own
+    def of_attributes(attributes: str) -> bool | None:
+        name = named_like(attributes)
+        if name is None or (texts and "%" in attributes):  # encoded: what is shown differs
             return None
-        taken = self._decided.get(attributes, ...)
-        if taken is ...:
-            if len(self._decided) >= FORMS_AT_MOST:
-                self._decided.clear()  # each delayed message has attributes of its own
-            taken = self._decided[attributes] = self._of_attributes(attributes)
+        like = row(name.raw)
+        if not rest.match(like, now) or not selects(like):
+            return False
+        return None if ages and name.attempts else True  # it came back at a time that its name does not tell
+
+    def test(raw: str) -> bool | None:
+        attributes = _attributes(raw)
+        taken = None if attributes is None else of_attributes(attributes)
         if not taken:
             return taken
-        for text, wanted in self._texts:
-            if (text in raw) is not wanted:
+        for text, expected in texts:
+            if (text in raw) is not expected:
                 return False
-        if self._ages:
-            age = max(0.0, self._now - int(raw[:16]) / 1e6)
-            for compare, seconds, wanted in self._ages:
-                if compare(age, seconds) is not wanted:
+        if ages:
+            age = max(0.0, now - int(raw[:16]) / 1e6)
+            for compare, seconds, expected in ages:
+                if compare(age, seconds) is not expected:
                     return False
         return True
 
-    def _of_attributes(self, attributes: str) -> bool | None:
-        name = named_like(attributes)
-        if name is None or (self._texts and "%" in attributes):  # encoded: what is shown differs
-            return None
-        if not self._takes(self._row(name.raw)):
-            return False
-        return None if self._ages and name.attempts else True  # it came back at a time that its name does not tell
+    return test
 
 
 # Sorts very many keys, a piece at a time: sorting a million at once would hold the interpreter, and with it the user's keys,
@@ -107,8 +100,6 @@ def ordered(
     count = len(keys)
     if count <= _PIECE:
         return array("I", sorted(range(count), key=value))
-    from random import Random  # only for long lists
-
     pieces = count // _PIECE + 1
     anywhere = Random(0)
     sample = sorted(keys[int(anywhere.random() * count)] for _ in range(_SAMPLES * pieces))
@@ -150,7 +141,7 @@ class Order(NamedTuple):
 
     def only(self, mask: bytearray) -> Order:
         """Keeps the places that ``mask`` selects (one byte per place, 1: selected), in this order."""
-        return Order(_only(self.known, mask), _only(self.unknown, mask)) if 0 in mask else self
+        return Order(*(array("I", compress(places, map(mask.__getitem__, places))) for places in self)) if 0 in mask else self
 
     def places(self, *, reverse: bool) -> array[int]:
         known = self.known
@@ -163,8 +154,7 @@ class Order(NamedTuple):
 def time_of(times: Mapping[str, int]) -> ValueOf:
     """The time of the put, in µs; ``times`` holds those of names without one."""
     def value(raw: str) -> float | None:
-        when = quick_enqueued_us(raw)
-        when = times.get(raw) if when is None else when
+        when = put_us(raw, times)
         return None if when is None else float(when)  # floats hold the µs of this millennium exactly and compare fastest
     return value
 
@@ -193,7 +183,9 @@ def by_column(
     ranks = ordered(keys, cancelled, lambda share: on_progress(gathered + (1.0 - gathered) * share))
     if ranks is None:
         return None
-    return Order(ranks if len(places) == len(names) else _each(places, ranks), _last(unknown, names))
+    if len(unknown) <= _SORTED_AT_MOST:  # the order of a directory means nothing
+        unknown = array("I", sorted(unknown, key=names.__getitem__))
+    return Order(ranks if len(places) == len(names) else array("I", map(places.__getitem__, ranks)), unknown)
 
 
 def _name_like(raw: str) -> Name:
@@ -202,47 +194,50 @@ def _name_like(raw: str) -> Name:
     return (None if attributes is None else named_like(attributes)) or parse(raw, claimed=False)
 
 
-def _last(unknown: array[int], names: PackedNames) -> array[int]:
-    """Sorts the places without a value by name, unless there are very many: the order of a directory means nothing."""
-    return unknown if len(unknown) > _SORTED_AT_MOST else array("I", sorted(unknown, key=names.__getitem__))
+# Reports on a list while it is being made: the progress, the number of matches so far, and the first of them.
+
+AT_ONCE = 150
+"""Rows that are shown before all are known: more than fit on a screen."""
 
 
-def _only(places: array[int], mask: bytearray) -> array[int]:
-    found = array("I")
-    for start in range(0, len(places), _PIECE):  # between two pieces another thread can run
-        piece = places[start : start + _PIECE]
-        found.extend(compress(piece, map(mask.__getitem__, piece)))
-    return found
+class ListPreview:
+    """Reports to ``progress`` when a report is due; never if it is None. It keeps the first names by name, or the last
+    (``backwards``), because most names begin with their time. ``row`` makes the row of a name."""
 
+    def __init__(self, progress: ListProgress | None, row: Callable[[str], Row], *, backwards: bool) -> None:
+        self._progress = progress
+        self._row = row
+        self._backwards = backwards
+        self._first: list[str] = []
+        self._count = 0
+        self._from = self._to = 0.0
 
-def _each(places: array[int], ranks: array[int]) -> array[int]:
-    found = array("I")
-    for start in range(0, len(ranks), _PIECE):
-        found.extend(map(places.__getitem__, ranks[start : start + _PIECE]))
-    return found
+    @property
+    def wanted(self) -> bool:
+        return self._progress is not None
 
+    def stage(self, until: float) -> None:
+        """Begins the next stage of the work, which ends at the share ``until`` of the whole."""
+        self._from, self._to = self._to, until
 
-# List with a length and windows over the packed names of a scan, in which nothing was judged.
+    def take(self, names: Sequence[str]) -> None:
+        """Adds names that match."""
+        self._count += len(names)
+        last = self._first[-1] if len(self._first) == AT_ONCE else None
+        if last is None or (max(names) > last if self._backwards else min(names) < last):
+            self._first = sorted([*self._first, *names], reverse=self._backwards)[:AT_ONCE]
 
-Stat = Callable[[str], os.stat_result | None]
-"""Returns the lstat(2) of a name in the box, None if it has gone."""
-
-
-class NamedBox(Struct, frozen=True):
-    """A box as the last scan saw it, in which nothing is judged. ``status`` looks a name up, ``row`` makes its row. ``times`` are
-    put times (µs) of names that contain none."""
-
-    names: PackedNames
-    status: Stat
-    times: Mapping[str, int] = field(default_factory=dict)
-    box: Box = Box.NEW
-    row: Callable[[str, os.stat_result | None], Row] = new_row
-    complete: bool = True
-    generation: int = 0
+    def at(self, share: float) -> None:
+        """Reports that ``share`` of this stage is done, if a report is due."""
+        if self._progress is not None and self._progress.due():
+            rows = [self._row(raw) for raw in self._first]
+            self._progress.advanced(self._from + share * (self._to - self._from), rows, self._count)
 
 
 class NameListing:
-    """List over the packed names of a box: four bytes a message for the order, and rows only for the window.
+    """List over the packed names of a scan in which nothing was judged: four bytes a message for the order, and rows only for the
+    window. ``status`` looks a name up in the box (lstat(2), None if it has gone), ``row`` makes its row. ``times`` are put times
+    (µs) of names that contain none.
 
     ``known`` is the order of all names by the column of the query, if it is known already. ``order`` is that order afterwards, if
     all names were ordered. A cancelled list is empty and not ``complete``.
@@ -251,29 +246,32 @@ class NameListing:
     def __init__(
         self,
         query: ListQuery,
-        named: NamedBox,
+        scan: BoxScan,
+        status: Callable[[str], os.stat_result | None],
+        row: Callable[[str, os.stat_result | None], Row],
+        times: Mapping[str, int],
         *,
         now: float,
-        cancelled: Callable[[], bool] = lambda: False,
-        known: Order | None = None,
-        progress: ListProgress | None = None,
+        generation: int,
+        cancelled: Callable[[], bool],
+        known: Order | None,
+        progress: ListProgress | None,
     ) -> None:
         self.query = query
-        self.generation = named.generation
-        self._names = named.names
-        self._look = named.status
-        self._box = named.box
-        self._row = named.row
+        self.generation = generation
+        self._names = scan.names
+        self._look = status
+        self._row = row
         self.timed = False
         self.ordered_over: int | None = None
         self.order = known
         # Ages count backwards: the oldest has the least time and the greatest age.
         by_age = query.sort.column in ("age", "held")
         reverse = query.sort.descending != by_age
-        preview = ListPreview(progress, lambda raw: named.row(raw, named.status(raw)), backwards=reverse)
-        order = self._ordered(query, now, cancelled, preview, named.times)
+        preview = ListPreview(progress, lambda raw: row(raw, status(raw)), backwards=reverse)
+        order = self._ordered(query, now, cancelled, preview, times)
         self._order = array("I") if order is None else order.places(reverse=reverse)
-        self.complete = named.complete and order is not None
+        self.complete = scan.complete and not scan.error and order is not None
 
     def _ordered(
         self, query: ListQuery, now: float, cancelled: Callable[[], bool], preview: ListPreview, times: Mapping[str, int]
@@ -305,7 +303,7 @@ class NameListing:
         chosen = query.selection
         with_stat = wanted.needs_stat or (chosen is not None and (chosen.older_than is not None or bool(chosen.filter)))
         self.timed = with_stat
-        test = NameTest.of(query, now, self._of_name) if self._box is Box.NEW else None
+        test = name_test(query, now, self._of_name)
         mask = bytearray(len(self._names))
         preview.stage(0.5 if self.order is None else 1.0)
         for start, chunk in self._names.chunks():
@@ -341,7 +339,7 @@ class NameListing:
         return [self._row(raw, self._look(raw)) for raw in self._names.pick(self._order[max(0, start) : max(0, stop)])]
 
     def find(self, key: Key) -> int | None:
-        if not isinstance(key, tuple) or len(key) != 2 or key[0] != self._box.value or not isinstance(key[1], str):
+        if not isinstance(key, tuple) or len(key) != 2 or key[0] != self.query.box.value or not isinstance(key[1], str):
             return None
         place = self._names.find(key[1])
         if place is None:
@@ -353,4 +351,100 @@ class NameListing:
 
     def keys(self) -> Iterator[Key]:
         names = list(self._names) if len(self._order) > CHUNK else self._names
-        return ((self._box.value, names[place]) for place in self._order)
+        return ((self.query.box.value, names[place]) for place in self._order)
+
+
+# Reads the beginning of one message, and makes the lines of its detail.
+
+def split_key(key: Key) -> tuple[Box, str, str]:
+    """Splits a key into box, folder ("" unless it was set aside or is in a staging directory) and name. Raises ``Unreadable`` if
+    it is not a key of a spool."""
+    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and isinstance(key[1], str):
+        box, rest = key
+        folder, slash, name = rest.rpartition("/")
+        if box in (kind.value for kind in Box) and name not in ("", ".", "..") and "/" not in folder and folder != "..":
+            kind = Box(box)
+            if (kind is Box.TMP or (kind in ASIDE) is bool(slash)) and (not slash or folder not in ("", ".")):
+                return kind, folder, name
+    raise Unreadable("no message of this spool", advice="look again")
+
+
+def read_message(dirs: SpoolDirs, key: Key, limit: int, row: Row | None, sentences: Mapping[str, str]) -> Payload:
+    """Reads at most ``limit`` bytes from the beginning. Raises ``Unreadable`` if the message is gone, not a regular file, or
+    may not be read."""
+    box, within, name = split_key(key)
+    shown = f"{box}/{escape(name)}"
+    folder: int | None = None
+    try:
+        folder = dirs.private_dir(folders_dir(box), within) if within else dirs.box(box)
+        if folder is None:
+            raise FileNotFoundError(2, "gone")
+        fd, found = open_regular(name, folder)
+        with open(fd, "rb") as file:
+            data = file.read(limit)
+    except FileNotFoundError:
+        raise Unreadable("gone since", path=shown, advice="it was taken, finished or moved") from None
+    except NotRegular as problem:
+        raise Unreadable(kind_of_file(problem.status), path=shown) from None
+    except PermissionError:
+        words = _closed_words(dirs, -1 if folder is None else folder, name)
+        raise Unreadable("permission denied", path=shown, advice=words) from None
+    except OSError as problem:
+        what = "a symbolic link, not a message" if problem.errno == errno.ELOOP else str(problem.strerror)
+        raise Unreadable(what, path=shown) from None
+    finally:
+        if within:
+            dirs.forget(folders_dir(box), within)
+    return Payload(data, found.st_size, found.st_size > len(data), facts_of(name, box, found, row, sentences))
+
+
+def _closed_words(dirs: SpoolDirs, folder: int, name: str) -> str:
+    """Says whose the message ``name`` is, and the command to try; of the spool where its ``folder`` is closed too (then -1)."""
+    try:
+        return closed_words("it", os.stat(name, dir_fd=folder, follow_symlinks=False), dirs.path)
+    except OSError:
+        return closed_words("the spool", os.fstat(dirs.root), dirs.path)
+
+
+def facts_of(
+    raw: str, box: Box, found: os.stat_result, row: Row | None, sentences: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """Makes the lines of the detail. ``row`` is the judged row, if there is one; ``sentences`` gives the evidence on the holder
+    with a token in full."""
+    name = parse(raw, claimed=box is Box.CUR or box in ASIDE)
+    told_us = name.enqueued_us if box is not Box.TMP or is_own_id(name.id) else None  # as its row has it
+    put_at = found.st_mtime if told_us is None else told_us / 1e6
+    facts = [("enqueued", when(put_at) + ("" if told_us is not None else " (last written; its name contains no time)"))]
+    if box is Box.CUR:
+        claimed = f"claimed {when(name.claimed_us / 1e6)}" if name.claimed_us else f"claimed {when(found.st_ctime)} at the latest"
+        if name.flags is not None:  # mail that was read (maildir(5)): nobody claimed it
+            claimed = f"in cur since {when(found.st_ctime)} at the latest"
+        facts[0] = ("enqueued", f"{facts[0][1]} · {claimed}")
+    if name.source is not None:
+        facts.append(("source", escape(name.source)))
+    if (ended := name.ended if row is None else row.ended) is not None:
+        facts.append(("last attempt", escape(ended)))
+    if name.not_before is not None:
+        facts.append(("waits", f"not before {when(name.not_before / 1e6)}"))
+    if row is not None and row.verdict is not None:
+        owner = row.owner
+        if owner is not None and owner.pid is not None:
+            words = f"pid {owner.pid}"
+            words += f" {escape(owner.command)}" if owner.command else ""
+            words += f" of {escape(owner.user)}" if owner.user else ""
+            words += f" on {escape(owner.host)}" if owner.host else ""
+            facts.append(("owner", words))
+        sentence = sentences.get(name.token, "") if name.token is not None else ""
+        facts.append(("holder" if box is Box.CUR else "writer", sentence or row.evidence))
+        if row.verdict is Verdict.DEAD and owner is not None and owner.pid is not None:
+            facts.append(("look up", f"journalctl _PID={owner.pid}"))
+    if row is not None and row.reason:
+        facts.append(("set aside", escape(row.reason)))
+    mode = f"{stat.S_IMODE(found.st_mode):04o}"
+    facts.append(("file", f"{user_name(found.st_uid)} {mode}" + (f" · {found.st_nlink} names" if found.st_nlink > 1 else "")))
+    return tuple(facts)
+
+
+def when(at: float) -> str:
+    """Local time with its offset: a detail is copied into tickets and read elsewhere."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(at))

@@ -7,6 +7,7 @@ import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -73,24 +74,26 @@ _NAMED_AT_MOST = 5
 
 def pause_notes(observation: Observation, path: str) -> tuple[str, ...]:
     """The notes of a plan to pause the spool at ``path``, as given."""
-    ours, others = _claims(observation)
-    living = _who(row for row in ours if row.verdict is Verdict.ALIVE)
+    claims = [(row, parse(row.name, claimed=True).token is not None) for row in observation.claims]
+    living = _who(row for row, is_ours in claims if is_ours and row.verdict is Verdict.ALIVE)
     many = max(observation.consumers or 0, len(living))
-    if many:
-        named = f" ({_listed(living)})" if living else ""
-        one = many == 1
+    named = f" ({_listed(living)})" if living else ""
+    if not many:
+        at_work = "No spooltop consumer is at work now."
+    elif many == 1:
         at_work = (
-            f"At work now: {count(many)} spooltop {'consumer' if one else 'consumers'}{named}. "
-            f"{'It finishes its' if one else 'They finish their'} current {'message' if one else 'messages'}, "
-            f"and {'takes' if one else 'take'} no other after {CHECK_EVERY:g} s."
+            f"At work now: 1 spooltop consumer{named}. It finishes its current message, "
+            f"and takes no other after {CHECK_EVERY:g} s."
         )
     else:
-        at_work = "No spooltop consumer is at work now."
+        at_work = (
+            f"At work now: {count(many)} spooltop consumers{named}. They finish their current messages, "
+            f"and take no other after {CHECK_EVERY:g} s."
+        )
     hold = f"hold keeps messages from them: {shlex.join(('spooltop', 'hold', path, '--box', 'new', 'ALL'))}"
-    foreign = _who(row for row in others if row.verdict is not Verdict.DEAD)
-    if foreign:
-        return at_work, f"Consumers that are not spooltop's do not obey, and are at work now ({_listed(foreign)}). {hold}"
-    return at_work, f"Consumers that are not spooltop's do not obey. {hold}"
+    foreign = _who(row for row, is_ours in claims if not is_ours and row.verdict is not Verdict.DEAD)
+    too = f", and are at work now ({_listed(foreign)})" if foreign else ""
+    return at_work, f"Consumers that are not spooltop's do not obey{too}. {hold}"
 
 
 def resume_notes(observation: Observation) -> tuple[str, ...]:
@@ -101,15 +104,6 @@ def resume_notes(observation: Observation) -> tuple[str, ...]:
     if running == 1:
         return ("1 spooltop consumer is running and claims again within a second.",)
     return (f"{count(running)} spooltop consumers are running and claim again within a second.",)
-
-
-def _claims(observation: Observation) -> tuple[list[Row], list[Row]]:
-    """Claims of spooltop's consumers, and those of others."""
-    ours: list[Row] = []
-    others: list[Row] = []
-    for row in observation.claims:
-        (others if parse(row.name, claimed=True).token is None else ours).append(row)
-    return ours, others
 
 
 def _who(rows: Iterable[Row]) -> list[str]:
@@ -139,21 +133,12 @@ class PauseOperator(SingleOperator[PauseIntent]):
     of a plan; ``given`` is the path as it was given."""
 
     def __init__(
-        self,
-        path: str,
-        store: LogStore,
-        look: Callable[[], Observation],
-        options: OpenOptions | None = None,
-        world: System | None = None,
-        *,
-        given: str | None = None,
-        user: str | None = None,
+        self, path: str, store: LogStore, look: Callable[[], Observation], options: OpenOptions, world: System, *, given: str
     ) -> None:
-        options, world = options or OpenOptions(), world or System()
-        super().__init__(os.path.abspath(path), store, PAUSES, clock=world.clock, read_only=options.read_only, user=user)
+        super().__init__(os.path.abspath(path), store, PAUSES, clock=world.clock, read_only=options.read_only)
         self._files = world.files
         self._look = look
-        self._given = path if given is None else given
+        self._given = given
 
     def capabilities(self) -> Capabilities:
         if self._read_only is not None:
@@ -192,14 +177,14 @@ class PauseOperator(SingleOperator[PauseIntent]):
             return (f"Who is at work now is not visible: {escape(str(error))}.",)
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> PauseIntent:
-        ref, at = _ref_of(items[0]), self._clock()
+        ref, at = cast("PauseRef", items[0].ref), self._clock()
         after = ref.after
         if plan.action is Action.PAUSE and after is not None:
             after = replace(after, at=at)  # it may have been planned long ago
         return PauseIntent(plan.operation, 0, plan.action, at, self._user, plan.undoes, ref.before, after)
 
     def _change(self, item: Item, intent: PauseIntent, stop: Callable[[], bool]) -> ItemResult:
-        outcome, reason = outcome_of(lambda: self._set(intent.after, _ref_of(item).pin))
+        outcome, reason = outcome_of(lambda: self._set(intent.after, cast("PauseRef", item.ref).pin))
         return ItemResult(item.row.id, item.row.name, outcome, reason, item.row.name if outcome is Outcome.DONE else "")
 
     def _records(
@@ -268,10 +253,10 @@ class PauseOperator(SingleOperator[PauseIntent]):
         """The pause, and what identifies its file. Raises ``OSError``, ``Unreadable`` for what no resume removes."""
         own = dirs.private_dir()
         try:
-            found = None if own is None else self._files.stat(PAUSED, own)
+            if own is None:
+                return None, None
+            found = self._files.stat(PAUSED, own)
         except FileNotFoundError:
-            return None, None
-        if found is None:
             return None, None
         if stat.S_ISDIR(found.st_mode):
             raise Unreadable(f"{OWN}/{PAUSED} is a directory", path=self._path, advice="find out who made it, and remove it")
@@ -281,9 +266,3 @@ class PauseOperator(SingleOperator[PauseIntent]):
     def _opened(self) -> Iterator[SpoolDirs]:
         with self._translate_errors(), SpoolDirs(self._path, self._files) as dirs:
             yield dirs
-
-
-def _ref_of(item: Item) -> PauseRef:
-    if not isinstance(item.ref, PauseRef):
-        raise TypeError(f"not a pause that was pinned: {item.ref!r}")
-    return item.ref

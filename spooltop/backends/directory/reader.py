@@ -7,185 +7,110 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from spooltop.engine import counters
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.pausing import PAUSED, pause_of
+from spooltop.engine.pausing import pause_of
 from spooltop.errors import Unreadable
 from spooltop.model.backend import Capabilities
 from spooltop.model.cursors import CursorSource
 from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.locks import Holders, Lock, LockHolder
 from spooltop.model.look.observation import BoxState, Disk, Observation, Pause, Watch
-from spooltop.model.operations.plan import Progress
 from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
-from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Key, Verdict
+from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Key
 
+from ..row_listing import AgeCounter, RowListing
 from .cursors.files import CursorFiles, cursor_rights, named_folders
+from .cursors.watcher import CursorWatcher, WriterWatch
 from .detect import with_layout
 from .events.flow import FlowMeter
 from .events.tracker import MessageTracker
-from .events.watcher import ChangeWaiter, EventListener, Source
+from .events.watcher import ChangeWaiter, EventListener
+from .listing import NameListing, Order, read_message, split_key
 from .liveness.claim_liveness import ConsumerGatherer
-from .locks.lock_files import LockFiles, LockTableCache, message_locks
+from .liveness.users import who_has, who_has_path
+from .locks.lock_files import Judge, LockFiles, LockTableCache, folder_closed, message_locks, orphaned, ticket_queue
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge
-from .scan.boxes import AgeCounter, Boxes, count_verdicts, irregular_rows
-from .scan.scan import BoxScan
-from .scan.set_aside import SetAsideBoxes
-from .storage.disk import Mount, changes_unseen, disk_of, who_am_i
-from .storage.location import Pin, pinned
-from .storage.open_spool import OpenSpool
+from .scan import Boxes, BoxScan, SetAsideBoxes, age_counter, irregular_rows
+from .storage.disk import Mount, OpenSpool, changes_unseen, disk_of, is_local, mount_of, who_am_i
 from .storage.rows import mail_row, new_row, tried_of
 from .world import OpenOptions, System
-
-if TYPE_CHECKING:
-    from .cursors.watcher import CursorWatcher, WriterWatch
-    from .listing import NameListing, Order
-
-
-# Reads the files beside the boxes: the lock files and the cursors of a spool, its pause, and the counters of the engine.
 
 LOCKS_FOR = 300.0
 """Seconds for which the uses of the engine's own locks are counted."""
 
 
-class PauseReader:
-    """Reads the pause; its file only if that has changed since the last look."""
-
-    def __init__(self) -> None:
-        self._seen: tuple[Pin, Pause | None] | None = None
-
-    def look(self, dirs: SpoolDirs) -> Pause | None:
-        """Returns the pause; None if the spool is not paused, or if that is not visible."""
-        try:
-            own = dirs.private_dir()
-            if own is None:
-                return None
-            pin = pinned(dirs.files.stat(PAUSED, own))
-            if self._seen is None or self._seen[0] != pin:
-                self._seen = pin, pause_of(dirs, own)
-            return self._seen[1]
-        except OSError:
-            return None
-
-
-class Counted(NamedTuple):
-    """How often the engine's own locks were acquired and given up in the last five minutes, and how often a wait for one of the
-    spool's own timed out ever; the puts that were suppressed because their message was already there, by source."""
-
-    locks_had: int
-    locks_given_up: int
-    lock_timeouts: int
-    suppressed: Mapping[str, int]
-
-
 class SideFiles:
-    """Lock files and cursors in the directory of the spool and in the one above it. ``changed`` is set when a cursor file was
-    replaced, if the options say ``watch``. ``writers`` is closed with it."""
+    """Lock files and cursors in the folders that a target has besides its boxes, each as (path, descriptor). ``changed`` is set
+    when a cursor file was replaced, if the options say ``watch``. ``writers`` reports who writes the cursors and is closed with
+    it."""
 
     def __init__(
-        self,
-        spool: OpenSpool,
-        world: System,
-        options: OpenOptions,
-        table: LockTableCache,
-        *,
-        writers: WriterWatch | None,
-        changed: threading.Event,
+        self, world: System, options: OpenOptions, table: LockTableCache, *, writers: WriterWatch | None, changed: threading.Event
     ) -> None:
-        self._spool = spool
         self._world = world
         self._table = table
         self._named = options.cursor_files
-        self._writers = writers
-        self._cursor_watcher: CursorWatcher | None = None
-        if options.watch:
-            from .cursors.watcher import CursorWatcher  # only for those who look more than once
-
-            self._cursor_watcher = CursorWatcher(changed, clock=world.clock, handles=writers is not None)
+        self.writers = writers
+        self._cursor_watcher = (
+            CursorWatcher(changed, clock=world.clock, handles=writers is not None) if options.watch else None
+        )
         self._lock_files = LockFiles(world)
-        self._pause = PauseReader()
         self._cursor_files = CursorFiles(world, writers=writers, named=self._named, watcher=self._cursor_watcher)
-        self._locks_in_boxes: dict[Box, tuple[int, tuple[str, ...]]] = {}
-
-    @property
-    def writers_watched(self) -> bool:
-        """True if the kernel reports who writes the cursors."""
-        return self._writers is not None
 
     def close(self) -> None:
-        if self._cursor_watcher is not None:
-            self._cursor_watcher.close()
-        if self._writers is not None:
-            self._writers.close()
+        for opened in (self._cursor_watcher, self.writers):
+            if opened is not None:
+                opened.close()
 
-    def locks(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> tuple[Lock, ...]:
-        """Returns the locks in the directory of the spool, in the one above it, and in the boxes."""
+    def locks(
+        self, folders: Iterable[tuple[str, int]], mount: Mount | None, within: Mapping[str, tuple[str, ...]] | None = None
+    ) -> tuple[Lock, ...]:
+        """Returns the locks in ``folders``. ``within`` are those of them that are boxes, with the names of the locks there."""
         device = mount.device if mount is not None else None
-        boxes = self._spool.boxes(dirs)
-        within = {path: self._in_box(box, scans[box]) for box, (path, _) in boxes.items()}
-        folders = [(path, fd, device) for path, fd in (*self._spool.folders(dirs), *boxes.values())]
-        return self._lock_files.look(folders, self._table.read, within)
+        return self._lock_files.look([(path, fd, device) for path, fd in folders], self._table.read, within or {})
 
-    def _in_box(self, box: Box, scan: BoxScan) -> tuple[str, ...]:
-        number, names = self._locks_in_boxes.get(box, (-1, ()))
-        if number != scan.number:
-            names = message_locks(chunk for _, chunk in scan.names.chunks())
-            self._locks_in_boxes[box] = (scan.number, names)
-        return names
-
-    def pause(self, dirs: SpoolDirs) -> Pause | None:
-        """Returns the pause of the spool, None if it is not paused."""
-        return self._pause.look(dirs)
-
-    def counted(self, dirs: SpoolDirs) -> Counted:
-        """Sums up what the engine has counted, also where cursor files are."""
-        try:
-            own = dirs.private_dir()
-        except OSError:
-            own = None  # closed to this user: what cannot be seen is not an error of the locks
-        counts = [] if own is None else counters.read(dirs.files, own, counters.COUNTERS)
-        with self._folders(dirs) as folders:
+    def locks_used(self, folders: list[tuple[str, int]], counts: Sequence[counters.Count] = ()) -> tuple[int, int]:
+        """Sums up how often the engine's own locks were acquired and given up in the last five minutes. ``counts`` are those of a
+        spool."""
+        with self._opened(folders) as opened:
             since = self._world.clock() - LOCKS_FOR
-            had, given_up = counters.locks_used(dirs.files, counts, (fd for _, fd in folders), since=since)
-        timeouts = sum(counters.total(counts, counters.TIMED_OUT).values())
-        return Counted(had, given_up, timeouts, counters.total(counts, counters.DUPLICATE))
+            return counters.locks_used(self._world.files, counts, (fd for _, fd in opened), since=since)
 
-    def cursors(self, dirs: SpoolDirs) -> tuple[CursorSource, ...]:
-        """Returns the cursors in the directory of the spool or in the one above it, or those that were named."""
-        with self._folders(dirs) as folders:
-            fds = [fd for _, fd in folders]
-            return self._cursor_files.look(folders, lambda found: self._cursor_lock_holders(found, fds))
+    def cursors(
+        self, folders: list[tuple[str, int]], holders: Callable[[os.stat_result], tuple[LockHolder, ...]] | None = None
+    ) -> tuple[CursorSource, ...]:
+        """Returns the cursors in the first of ``folders`` that has any, or those that were named. ``holders`` finds who holds the
+        lock of a cursor file."""
+        with self._opened(folders) as opened:
+            fds = [fd for _, fd in opened]
+            return self._cursor_files.look(opened, holders or (lambda found: self._cursor_lock_holders(found, fds)))
 
-    def why_not_set(self, dirs: SpoolDirs, cursors: tuple[CursorSource, ...]) -> str | None:
+    def why_not_set(self, cursors: tuple[CursorSource, ...], folders: list[tuple[str, int]]) -> str | None:
         """Returns why this user may not set the cursors, or None. Raises ``OSError``."""
-        with self._folders(dirs) as folders:
-            return cursor_rights(cursors, folders)
+        with self._opened(folders) as opened:
+            return cursor_rights(cursors, opened)
 
-    def holders(self, dirs: SpoolDirs, path: str) -> Holders:
+    def holders(self, path: str, folders: list[tuple[str, int]]) -> Holders:
         """Finds the processes that have a lock or a cursor file open or locked. Raises ``Unreadable``."""
-        with self._folders(dirs) as folders:
-            known = [*folders, *self._spool.folders(dirs), *self._spool.boxes(dirs).values()]
-            from .liveness.users import who_has_path  # asked for one file at a time, never by a look
-
-            return who_has_path(path, known, self._world.processes)
+        with self._opened(folders) as opened:
+            return who_has_path(path, [*opened, *folders], self._world.processes)
 
     @contextmanager
-    def _folders(self, dirs: SpoolDirs) -> Iterator[list[tuple[str, int]]]:
-        """Opens the folders whose cursors are shown, as (path, descriptor)."""
+    def _opened(self, folders: list[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
+        """Opens the folders whose cursors are shown: ``folders``, if none were named."""
         with named_folders(self._named) as opened:
-            yield opened or self._spool.folders(dirs)
+            yield opened or folders
 
     def _cursor_lock_holders(self, file: os.stat_result, folders: list[int]) -> tuple[LockHolder, ...]:
         """Returns the holders of a lock on a cursor file, or on the lock file beside it."""
@@ -200,95 +125,6 @@ class SideFiles:
         return tuple(LockHolder(line.pid if line.pid > 0 else None, since=self._world.clock()) for line in lines)
 
 
-# Lists of the boxes and single messages, from what the last look found. The modules that make lists are loaded with the first
-# list: a status has none.
-
-class LookResult(Struct, frozen=True):
-    """Result of one look, as far as lists depend on it. ``others`` are values that change with the lists of the set-aside boxes.
-    ``generation`` changes when a list may have changed."""
-
-    scans: Mapping[Box, BoxScan] = field(default_factory=dict)
-    judged: JudgedRows = field(default_factory=JudgedRows)
-    irregular: tuple[Row, ...] = ()
-    others: tuple[object, ...] = ()
-    generation: int = 0
-
-    @property
-    def state(self) -> tuple[object, ...]:
-        """Values that are equal in two looks if all their lists are."""
-        return [scan.number for scan in self.scans.values()], self.judged.claims, self.judged.tmp, self.others
-
-
-class BoxLists:
-    """Makes lists from the last look. The order of a box is kept until its next scan."""
-
-    def __init__(self, spool: OpenSpool, boxes: Boxes, set_aside: SetAsideBoxes, world: System, *, mail: bool) -> None:
-        self._spool = spool
-        self._boxes = boxes
-        self._set_aside = set_aside
-        self._clock = world.clock
-        self._by_name = {Box.NEW: new_row, Box.CUR: mail_row} if mail else {Box.NEW: new_row}
-        """Boxes that are listed by name alone, because nothing in them is judged."""
-        self._orders: dict[Box, tuple[int, str, Order]] = {}
-        self.last = LookResult()
-
-    def update(self, look: LookResult) -> None:
-        """Makes ``look`` the last look, with the generation that follows from the look before."""
-        self.last = replace(look, generation=self.last.generation + (look.state != self.last.state))
-
-    def clear(self) -> None:
-        """Forgets the last look: nothing can be seen now."""
-        self.last = LookResult(generation=self.last.generation + 1)
-
-    def listing(self, query: ListQuery, cancelled: Callable[[], bool], progress: ListProgress | None) -> Listing:
-        """Lists one box as the last look saw it. The list is empty and not complete if it did not see the box."""
-        last, box = self.last, query.box
-        rows: list[Row] = []
-        complete = False
-        if (scan := last.scans.get(box)) is not None and box in self._by_name:
-            return self._names(query, scan, cancelled, progress)
-        if scan is not None:
-            judged, complete = (
-                (last.judged.claims, last.judged.all_claims) if box is Box.CUR else (last.judged.tmp, last.judged.all_tmp)
-            )
-            known = {row.key for row in judged} if last.irregular else set()
-            rows = [*judged, *(row for row in last.irregular if row.box is box and row.key not in known)]
-            complete = complete and scan.complete
-        elif box in ASIDE and self._spool.dirs is not None:
-            rows, complete = self._set_aside.rows(self._spool.dirs, box, cancelled)
-        from ..row_listing import RowListing
-
-        return RowListing(query, rows, now=self._clock(), complete=complete, generation=last.generation)
-
-    def _names(
-        self, query: ListQuery, scan: BoxScan, cancelled: Callable[[], bool], progress: ListProgress | None
-    ) -> NameListing:
-        from .listing import NamedBox, NameListing
-
-        box, column = query.box, query.sort.column
-        named = NamedBox(
-            scan.names, partial(self._spool.status, box), dict(self._boxes.times(box)), box, self._by_name[box],
-            scan.complete and not scan.error, self.last.generation,
-        )  # fmt: skip
-        before = self._orders.get(box)
-        known = before[2] if before is not None and before[:2] == (scan.number, column) else None
-        listing = NameListing(query, named, now=self._clock(), cancelled=cancelled, known=known, progress=progress)
-        if listing.order is not None:
-            self._orders[box] = (scan.number, column, listing.order)
-        return listing
-
-    def read(self, key: Key, limit: int) -> Payload:
-        """Returns the first ``limit`` bytes of a message, and the facts about it. Raises ``Unreadable``."""
-        dirs = self._spool.dirs
-        if dirs is None:
-            raise Unreadable("the spool cannot be opened", path=self._spool.path)
-        from .message import read_message, split_key
-
-        box, operation, name = split_key(key)
-        row = self._set_aside.row(dirs, box, operation, name) if box in ASIDE else self.last.judged.find(box, key)
-        return read_message(dirs, key, limit, row, self.last.judged.sentences)
-
-
 _GLANCE = 1.75
 """Seconds of a longer wait after which the directories are asked whether they changed: ``tmp`` and those below ``.spooltop`` send
 no events."""
@@ -301,42 +137,42 @@ class DirectoryReader:
     of ``pids``, else nothing: the first ``Observation`` says what is wrong with the spool.
     """
 
-    def __init__(
-        self,
-        path: str,
-        options: OpenOptions | None = None,
-        world: System | None = None,
-        *,
-        source: Source | None = None,
-        writers: WriterWatch | None = None,
-    ) -> None:
+    def __init__(self, path: str, options: OpenOptions, world: System, *, writers: WriterWatch | None = None) -> None:
         self.path = os.path.abspath(path)
-        self._world = world = world or System()
-        self._options = options = with_layout(path, options or OpenOptions())
+        self._world = world
+        self._options = options = with_layout(path, options)
         self._layout = options.layout or "spool"
+        self._mail = self._layout == "mail"
         self._waiter = ChangeWaiter(world)
         self._spool = OpenSpool(self.path, world)
-        self._events = EventListener(self.path, self._waiter.changed, world, wanted=options.watch, source=source)
+        self._events = EventListener(self.path, self._waiter.changed, world, wanted=options.watch)
         self._boxes = Boxes(world, options.least)
         table = LockTableCache(world)
         self._judge = RowJudge(world, options, table)
         self._set_aside = SetAsideBoxes(options.retention)
-        self._flow = FlowMeter(self._set_aside, partial(self._spool.has, Box.NEW))
+        self._flow = FlowMeter(self._set_aside, partial(self._spool.has, Box.NEW), world.files)
         self._tracker = MessageTracker(self._spool.has, self._set_aside)
-        self._side_files = SideFiles(self._spool, world, options, table, writers=writers, changed=self._waiter.changed)
-        self._ages = AgeCounter()
-        self._lists = BoxLists(self._spool, self._boxes, self._set_aside, world, mail=self._layout == "mail")
-        self._consumers: ConsumerGatherer | None = None
+        self._side_files = SideFiles(world, options, table, writers=writers, changed=self._waiter.changed)
+        self._locks_in_boxes: dict[Box, tuple[int, tuple[str, ...]]] = {}
+        self._ages: tuple[int, AgeCounter] | None = None
+        self._consumers = ConsumerGatherer(world.processes, options.hosts)
+        self._scans: Mapping[Box, BoxScan] = {}
+        self._judged = JudgedRows()
+        self._state: tuple[object, ...] = ()
+        self._generation = 0
+        """Changes when a list may have changed: with ``_state``."""
+        self._by_name = {Box.NEW: new_row, Box.CUR: mail_row} if self._mail else {Box.NEW: new_row}
+        """Boxes that are listed by name alone, because nothing in them is judged."""
+        self._orders: dict[Box, tuple[int, str, Order]] = {}
+        """The order of each box by the column that was asked last, kept until its next scan."""
         self._since = self._taken_at = 0.0
         self._stamps: tuple[int, ...] = ()
         self._step = ""
 
-    def see(self, *, rescan: bool = False, progress: Progress | None = None) -> Observation:
-        """Implements ``model.protocols.Reader``. If ``progress`` is given, it raises ``Stopped`` between two steps, and the next
-        look finds everything as if this one had not been made."""
+    def see(self, *, rescan: bool = False) -> Observation:
         now = self._taken_at = self._world.clock()
         self._since = self._since or now
-        self._judge.check_clock()
+        self._judge.boot_clock.look()
         self._step = "opening the directory"
         try:
             dirs, reopened = self._spool.open()
@@ -350,26 +186,30 @@ class DirectoryReader:
         self._tracker.add_events(report.batches)
         self._stamps = self._boxes.stamps(dirs)
         scans = self._boxes.scan(dirs, force=rescan or reopened or report.restarted, unseen=changes_unseen(mount))
+        new = scans[Box.NEW]
         self._step = "judging who holds what"
-        judged = self._judge.look(dirs, mount, scans, progress or Progress())
-        duplicates = self._boxes.duplicates(dirs, scans[Box.NEW])
-        irregular = irregular_rows(dirs, scans[Box.NEW], judged.irregular, duplicates)
+        judged = self._judge.look(dirs, mount, scans)
+        duplicates = self._boxes.duplicates(dirs, new)
+        irregular = irregular_rows(dirs, new, judged.irregular, duplicates)
         self._step = "listing what is set aside"
         set_aside = self._set_aside.look(dirs, now)
         self._step = "looking at cursors and locks"
         starting = self._events.starting(report)
-        self._flow.read_operator_moves(dirs)
         flow = self._flow.look(
-            taken_at, report, scans[Box.NEW], scans[Box.CUR], judged.claims, starting=starting, exact=not reopened
+            dirs, taken_at, report, new, scans[Box.CUR], judged.claims, starting=starting, exact=not reopened
         )
-        cursors = self._side_files.cursors(dirs)
+        folders = self._spool.folders(dirs)
+        cursors = self._side_files.cursors(folders)
         capabilities = self._capabilities(dirs, cursors)
-        mail = self._layout == "mail"
         boxes = self._judge.box_states(scans, judged) | set_aside
-        errors = tuple(box.error for box in set_aside.values())
-        self._lists.update(LookResult(scans, judged, irregular, (self._set_aside.generation, duplicates, errors)))
+        self._scans, self._judged = scans, replace(judged, irregular=irregular)
+        numbers, errors = [scan.number for scan in scans.values()], [box.error for box in set_aside.values()]
+        before = self._state
+        self._state = numbers, judged.claims, judged.tmp, self._set_aside.generation, duplicates, errors
+        self._generation += self._state != before
         self._waiter.set_due(self._boxes.due, within=self._options.least * 5 if self._flow.unsettled else None)
-        counted = self._side_files.counted(dirs)
+        counts = self._counts(dirs)
+        locks_had, locks_given_up = self._side_files.locks_used(folders, counts)
         return Observation(
             target=self.path,
             layout=self._layout,
@@ -379,65 +219,80 @@ class DirectoryReader:
             boxes=boxes,
             claims=judged.claims,
             tmp=judged.tmp,
-            counts=count_verdicts(judged.claims, judged.tmp),
-            judged_all=judged.complete,
-            tried=() if mail else tried_of(scans[Box.NEW].tried, judged.claims),
-            tried_all=scans[Box.NEW].tried_all and judged.all_claims,
+            counts=judged.counts,
+            judged_all=judged.all_claims and judged.all_tmp,
+            tried=() if self._mail else tried_of(new.tried, judged.claims),
+            tried_all=new.tried_all and judged.all_claims,
             irregular=irregular,
             conflicts=duplicates.conflicts,
             flow=flow,
             disk=disk_of(dirs.root, mount, dirs),
             cursors=cursors,
-            locks=self._side_files.locks(dirs, mount, scans),
-            locks_had=counted.locks_had,
-            locks_given_up=counted.locks_given_up,
-            suppressed=counted.suppressed,
-            lock_timeouts=counted.lock_timeouts,
-            paused=self._side_files.pause(dirs),
+            locks=self._locks(dirs, mount, scans, folders),
+            locks_had=locks_had,
+            locks_given_up=locks_given_up,
+            suppressed=counters.total(counts, counters.DUPLICATE),
+            lock_timeouts=sum(counters.total(counts, counters.TIMED_OUT).values()),
+            paused=self._pause(dirs),
             consumers=self._judge.consumers(dirs, mount, scans),
             last_claim_at=self._flow.last_claim_at,
-            ages=None if mail else self._ages.look(scans[Box.NEW], self._boxes.times(Box.NEW), now),
+            ages=None if self._mail or new.error else self._age_counter(new).ages(now),
             who=who_am_i(capabilities, read_only=self._options.read_only, dirs=dirs),
             capabilities=capabilities,
             watch=self._events.describe(report, mount, period=self._boxes.period, since=self._since),
-            clock_jumped=self._judge.clock_jumped,
-            generation=self._lists.last.generation,
-            writers_watched=self._side_files.writers_watched,
+            clock_jumped=self._judge.boot_clock.jumped,
+            generation=self._generation,
+            writers_watched=self._side_files.writers is not None,
         )
 
     def listing(
         self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
-        return self._lists.listing(query, cancelled, progress)
-
-    def judge_again(self, box: Box, names: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
-        """Judges ``names`` of ``tmp`` or ``cur`` now, with the help of earlier looks, and looks at nothing else: name →
-        (verdict, evidence). Leaves out names that have gone. Raises ``Unreadable``."""
-        self._judge.check_clock()
-        try:
-            dirs, _ = self._spool.open()
-            return self._judge.judge_again(dirs, self._spool.mount(dirs), box, names)
-        except OSError as problem:
-            raise Unreadable(f"{box} cannot be looked at: {problem.strerror}", path=self.path) from problem
+        """Lists one box as the last look saw it. The list is empty and not complete if it did not see the box."""
+        box = query.box
+        rows: list[Row] = []
+        complete = False
+        if (scan := self._scans.get(box)) is not None and (row := self._by_name.get(box)) is not None:
+            column, status = query.sort.column, partial(self._spool.status, box)
+            before = self._orders.get(box)
+            known = before[2] if before is not None and before[:2] == (scan.number, column) else None
+            listing = NameListing(
+                query, scan, status, row, self._boxes.times(box), now=self._world.clock(), generation=self._generation,
+                cancelled=cancelled, known=known, progress=progress,
+            )  # fmt: skip
+            if listing.order is not None:
+                self._orders[box] = (scan.number, column, listing.order)
+            return listing
+        if scan is not None:
+            judged, all_of_it = self._judged.of(box)
+            known_keys = {row.key for row in judged}
+            rows = [*judged, *(row for row in self._judged.irregular if row.box is box and row.key not in known_keys)]
+            complete = all_of_it and scan.complete
+        elif box in ASIDE and self._spool.dirs is not None:
+            rows, complete = self._set_aside.rows(self._spool.dirs, box, cancelled)
+        return RowListing(query, rows, now=self._world.clock(), complete=complete, generation=self._generation)
 
     def read(self, key: Key, limit: int) -> Payload:
-        return self._lists.read(key, limit)
+        dirs, judged = self._opened(), self._judged
+        box, operation, name = split_key(key)
+        if box in ASIDE:
+            row: Row | None = self._set_aside.row(dirs, box, operation, name)
+        else:
+            row = next((row for row in judged.of(box)[0] if row.key == key), None)
+        return read_message(dirs, key, limit, row, judged.sentences)
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
-        last = self._lists.last
-        new = last.scans.get(Box.NEW)
+        new = self._scans.get(Box.NEW)
         if new is None or self._spool.dirs is None or self._spool.dirs.new is None:
             return {}
         times = self._boxes.times(Box.NEW)
         current = self._boxes.is_current(Box.NEW, self._spool.dirs.new)
-        rows = chain(last.judged.claims, last.judged.tmp)
+        rows = chain(self._judged.claims, self._judged.tmp)
         return self._tracker.where(ids, since, self._world.clock(), new, rows, times, current=current)
 
     def consumers(self) -> ConsumerList:
-        if self._consumers is None:
-            self._consumers = ConsumerGatherer(self._world.processes, self._options.hosts)
-        dirs, judged = self._spool.dirs, self._lists.last.judged
-        if dirs is None or self._layout == "mail":
+        dirs, judged = self._spool.dirs, self._judged
+        if dirs is None or self._mail:
             return ConsumerList(taken_at=self._taken_at)
         try:
             certainty = self._judge.certainty(self._spool.mount(dirs))
@@ -446,13 +301,10 @@ class DirectoryReader:
         return self._consumers.gather(dirs, judged.claims, certainty, self._taken_at, complete=judged.all_claims)
 
     def holders(self, key: Key) -> Holders:
-        dirs = self._spool.dirs
-        if dirs is None:
-            raise Unreadable("the spool cannot be opened", path=self.path)
+        dirs = self._opened()
         if isinstance(key, str):
-            return self._side_files.holders(dirs, key)
-        from .liveness.users import who_has  # asked for one file at a time, never by a look
-
+            known = [*self._spool.folders(dirs), *self._spool.boxes(dirs).values()]
+            return self._side_files.holders(key, known)
         return who_has(dirs, key, self._world.processes)
 
     @property
@@ -475,30 +327,179 @@ class DirectoryReader:
         return self._spool.dirs is not None and self._boxes.stamps(self._spool.dirs) != self._stamps
 
     def wake(self) -> None:
-        self._waiter.wake()
+        self._waiter.changed.set()
 
     def close(self) -> None:
         self._events.close()
         self._side_files.close()
         self._spool.close()
 
+    def _opened(self) -> SpoolDirs:
+        if self._spool.dirs is None:
+            raise Unreadable("the spool cannot be opened", path=self.path)
+        return self._spool.dirs
+
+    def _age_counter(self, new: BoxScan) -> AgeCounter:
+        if self._ages is None or self._ages[0] != new.number:
+            self._ages = new.number, age_counter(new, self._boxes.times(Box.NEW))
+        return self._ages[1]
+
+    def _counts(self, dirs: SpoolDirs) -> list[counters.Count]:
+        """Reads what the engine has counted; what cannot be seen is not an error of the locks."""
+        with suppress(OSError):
+            if (own := dirs.private_dir()) is not None:
+                return counters.read(dirs.files, own, counters.COUNTERS)
+        return []
+
+    def _pause(self, dirs: SpoolDirs) -> Pause | None:
+        """Returns the pause of the spool; None if it is not paused, or if that is not visible."""
+        with suppress(OSError):
+            if (own := dirs.private_dir()) is not None:
+                return pause_of(dirs, own)
+        return None
+
+    def _locks(
+        self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan], folders: list[tuple[str, int]]
+    ) -> tuple[Lock, ...]:
+        """Returns the locks in the directory of the spool, in the one above it, and in the boxes."""
+        boxes = self._spool.boxes(dirs)
+        within = {path: self._locks_in(box, scans[box]) for box, (path, _) in boxes.items()}
+        return self._side_files.locks([*folders, *boxes.values()], mount, within)
+
+    def _locks_in(self, box: Box, scan: BoxScan) -> tuple[str, ...]:
+        number, names = self._locks_in_boxes.get(box, (-1, ()))
+        if number != scan.number:
+            names = message_locks(chunk for _, chunk in scan.names.chunks())
+            self._locks_in_boxes[box] = (scan.number, names)
+        return names
+
     def _capabilities(self, dirs: SpoolDirs, cursors: tuple[CursorSource, ...]) -> Capabilities:
         """Returns what an operator of this spool would allow."""
         if self._options.read_only is not None:
             return Capabilities.nothing(self._options.read_only)
         try:
-            return can_change(dirs).replaced(Action.SET_CURSOR, self._side_files.why_not_set(dirs, cursors))
+            return can_change(dirs).replaced(Action.SET_CURSOR, self._side_files.why_not_set(cursors, self._spool.folders(dirs)))
         except OSError as problem:  # the spool was removed meanwhile: the next look says so
             return Capabilities.nothing(str(problem.strerror))
 
     def _unseen(self, now: float, problem: OSError) -> Observation:
         """Returns an observation without content: the directory itself is gone or closed to this user."""
         why = f"{self.path} is missing" if isinstance(problem, FileNotFoundError) else str(problem.strerror)
-        self._lists.clear()
+        self._scans, self._judged, self._state = {}, JudgedRows(), ()
+        self._generation += 1
         capabilities = Capabilities.nothing(why)
         return Observation(
             self.path, self._layout, now, False, {box: BoxState(box, None, False, None, False, None, why, now) for box in LIVE},
             judged_all=False, who=who_am_i(capabilities, read_only=why), capabilities=capabilities, disk=Disk(),
-            watch=Watch("scan", why, self._options.least, self._since), generation=self._lists.last.generation,
-            clock_jumped=self._judge.clock_jumped,
+            watch=Watch("scan", why, self._options.least, self._since), generation=self._generation,
+            clock_jumped=self._judge.boot_clock.jumped,
         )  # fmt: skip
+
+
+# A folder without boxes that still has something to watch: a ``cursors.json`` alone, or a directory of tickets or lock files. It
+# has cursors and locks, no messages and nothing to change; the same views show it.
+
+_PERIOD = 1.0
+"""Seconds between two looks: a stat of a few files each."""
+
+
+class StandaloneReader:
+    """Implements ``model.protocols.Reader`` for a target of layout "cursors", "tickets" or "locks". ``writers`` reports who
+    writes the cursors and is closed with the reader."""
+
+    def __init__(self, path: str, options: OpenOptions, world: System, *, writers: WriterWatch | None) -> None:
+        self._path = path
+        self._layout = options.layout or ""
+        self._world = world
+        self._since = world.clock()
+        self._waiter = ChangeWaiter(world)
+        self._side_files = SideFiles(world, options, LockTableCache(world), writers=writers, changed=self._waiter.changed)
+        self._judge = Judge(world.processes)
+        self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
+        self._folders = [(path, self._root)]
+        self._read_only = options.read_only
+
+    def see(self, *, rescan: bool = False) -> Observation:
+        mount = mount_of(self._root)
+        folders = self._folders
+        if self._layout == "tickets":  # the lock that the tickets queue for stands beside their directory
+            folders = [*folders, (os.path.normpath(os.path.join(self._path, "..")), self._above)]
+        locks = self._side_files.locks(folders, mount)
+        if self._layout == "tickets" and not any(os.path.normpath(lock.path) == os.path.normpath(self._path) for lock in locks):
+            queue = ticket_queue(self._path, ".", self._root, self._judge, local=is_local(mount))
+            locks = orphaned([*([queue] if queue is not None else []), *locks])
+        held_by = next((lock.holders for lock in locks if os.path.basename(lock.path) == ".cursors.lock"), ())
+        cursors = self._side_files.cursors(self._folders, lambda _: held_by) if self._layout == "cursors" else ()
+        capabilities = self._can(cursors, locks)
+        now = self._world.clock()
+        locks_had, locks_given_up = self._side_files.locks_used(self._folders)
+        return Observation(
+            target=self._path,
+            layout=self._layout,
+            taken_at=now,
+            complete=not any(one.left_out for one in cursors),
+            boxes={box: BoxState(box, count=None, error=f"{self._layout} alone", as_of=now) for box in LIVE},
+            disk=disk_of(self._root, mount),
+            cursors=cursors,
+            locks=locks,
+            locks_had=locks_had,
+            locks_given_up=locks_given_up,
+            who=who_am_i(capabilities, read_only=self._read_only, layout=self._layout),
+            capabilities=capabilities,
+            watch=Watch("scan", "", _PERIOD, self._since),
+            writers_watched=self._side_files.writers is not None,
+        )
+
+    def _can(self, cursors: tuple[CursorSource, ...], locks: Sequence[Lock]) -> Capabilities:
+        """Returns the capabilities for a directory without messages: cursors can be set and stale locks removed, nothing else."""
+        if self._read_only is not None:
+            return Capabilities.nothing(self._read_only)
+        if self._layout == "cursors":
+            why, actions = self._side_files.why_not_set(cursors, self._folders), (Action.SET_CURSOR, Action.UNDO)
+        else:
+            why, actions = self._closed(locks), (Action.UNLOCK, Action.UNDO)
+        none: dict[Action, str | None] = dict.fromkeys(Action, f"{self._layout} alone: there are no messages here")
+        refusals = none | {Action.UNLOCK: None} | dict.fromkeys(actions, why)
+        return Capabilities({action: refusal for action, refusal in refusals.items() if refusal is not None})
+
+    def _closed(self, locks: Sequence[Lock]) -> str | None:
+        """Returns why this user can neither remove a lock nor put one back; None where a lock may be in a directory that is open.
+        Each lock is checked again, on its own."""
+        path, own = os.path.normpath(self._path), folder_closed(self._root, "the directory", self._path)
+        if own is None or all(path in (os.path.normpath(lock.path), os.path.dirname(lock.path)) for lock in locks):
+            return own
+        return None if folder_closed(self._above, "the directory above", self._path) is None else own
+
+    def listing(
+        self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
+    ) -> Listing:
+        return RowListing(query, (), now=0.0, complete=True, generation=0)
+
+    def read(self, key: Key, limit: int) -> Payload:
+        raise Unreadable("there are no messages here", path=self._path)
+
+    def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
+        return {}
+
+    def consumers(self) -> ConsumerList:
+        return ConsumerList()
+
+    def holders(self, key: Key) -> Holders:
+        above = os.path.normpath(os.path.join(self._path, ".."))
+        folders = [*self._folders, (os.path.normpath(self._path), self._root), (above, self._above)]
+        return self._side_files.holders(str(key), folders)
+
+    def current_step(self) -> str:
+        return f"reading {self._path}"
+
+    def changes(self, timeout: float) -> bool:
+        return self._waiter.wait(min(timeout, _PERIOD))
+
+    def wake(self) -> None:
+        self._waiter.changed.set()
+
+    def close(self) -> None:
+        self._side_files.close()
+        os.close(self._root)
+        os.close(self._above)

@@ -10,10 +10,8 @@ import os
 import re
 import sys
 import threading
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 
 from msgspec.structs import replace
 
@@ -21,19 +19,16 @@ from spooltop.engine.dirs import SpoolDirs
 from spooltop.errors import Unreadable
 from spooltop.model.look.observation import Observation
 from spooltop.model.operations.plan import BATCH, Progress
-from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Verdict
 
-from .events.flow import FlowCounter, changed_at
+from .events.flow import last_claim
 from .listing import by_column, time_of
 from .liveness.claim_liveness import NOT_JUDGED, JudgedClaim, TokenHolder
 from .locks.lock_files import LockTableCache
 from .operator.planning import BoxNames, Judge
 from .row_judge import RowJudge
-from .scan.boxes import why_closed
-from .scan.scan import BoxScan, PackedNames, generation_of, scan_box
-from .scan.set_aside import StagingScanner
-from .storage.open_spool import OpenSpool
+from .scan import BoxScan, StagingScanner, scan_box, why_closed
+from .storage.disk import OpenSpool
 from .world import OpenOptions, System
 
 _PICKED = 16 * BATCH
@@ -53,44 +48,49 @@ class FreshLook:
         self._spool = OpenSpool(path, world)
         self._judge = RowJudge(world, replace(self._options, judged_at_most=sys.maxsize), LockTableCache(world))
         self._staging = StagingScanner(world)
-        self._claims: BoxScan | None = None
         self._one_at_a_time = threading.Lock()
 
     def names(self, box: Box, progress: Progress) -> BoxNames:
         """Lists ``tmp``, ``new`` or ``cur``, the oldest first. Raises ``Unreadable`` where the box was not listed to its end:
         that nothing was seen in it is no word on what is there. Raises ``Stopped`` where ``progress`` does."""
         with self._one_at_a_time:
-            self._judge.check_clock()
+            self._judge.boot_clock.look()
             dirs = self._opened(box)
-            fd = {Box.TMP: dirs.tmp, Box.NEW: dirs.new, Box.CUR: dirs.cur}[box]
-            if fd is None:
-                raise self._unreadable(box, why_closed(dirs, box))
             times: dict[str, int] = {}
-            scan = scan_box(fd, sizes=False, untimed=times)
+            scan = _scan(dirs, box, untimed=times)
             progress.check()
             if scan.error:
                 raise self._unreadable(box, scan.error)
+            mount = self._spool.mount(dirs)
             if box is Box.TMP:
-                scan = self._staging.add_to(scan, dirs, unseen=False)
-                rows, _ = self._judge.files(dirs, self._spool.mount(dirs), scan, progress)
-                return _Files([*rows, *self._judge.irregular_files])
+                files, _ = self._judge.files(dirs, mount, self._staging.add_to(scan, dirs, unseen=False), progress)
+                files = sorted([*files, *self._judge.tmp.irregular], key=lambda row: (row.enqueued_at or 0.0, row.name))
+                rows = {str(row.key[1]): row for row in files if isinstance(row.key, tuple)}
+                names = list(rows)
+                return _Names(
+                    len(names), lambda start: names[start : start + _PICKED], lambda: iter([names]),
+                    lambda names, tails: [JudgedClaim.of(rows[name]) for name in names],
+                )  # fmt: skip
             order = by_column(scan.names, time_of(times), None, progress.stopped)
             progress.check()  # a list that was broken off is empty
             assert order is not None  # it was not broken off
             places = order.places(reverse=False)
-            if box is Box.NEW:
-                return _Names(scan.names, places, lambda names, tails: [NOT_JUDGED] * len(names))
-            self._claims = _shortened(scan)
-            parts = {part[:32] for _, chunk in scan.names.chunks() for part in chunk.decode("latin-1").split(",c=")}
-            tokens = set(filter(_TOKEN.fullmatch, parts))
-            tested = self._judge.test(dirs, self._spool.mount(dirs), tokens, progress)
-            return _Names(scan.names, places, partial(self._judged, tested))
+            judge: Judge = lambda names, tails: [NOT_JUDGED] * len(names)  # noqa: E731
+            if box is Box.CUR:
+                parts = {part[:32] for _, chunk in scan.names.chunks() for part in chunk.decode("latin-1").split(",c=")}
+                tokens = set(filter(_TOKEN.fullmatch, parts))
+                tested = self._judge.claims.test(dirs, tokens, self._judge.certainty(mount), progress)
+                judge = partial(self._judged, tested)
+            return _Names(
+                len(places), lambda start: scan.names.pick(places[start : start + _PICKED]),
+                lambda: (os.fsdecode(chunk).split("/") for _, chunk in scan.names.chunks()), judge,
+            )  # fmt: skip
 
     def again(self, box: Box, names: Sequence[str]) -> Mapping[str, tuple[Verdict | None, str]]:
         """Judges ``names`` of ``tmp`` or ``cur`` now: name → (verdict, evidence). Names that have gone are left out. Raises
         ``Unreadable``."""
         with self._one_at_a_time:
-            self._judge.check_clock()
+            self._judge.boot_clock.look()
             dirs = self._opened(box)
             try:
                 return self._judge.judge_again(dirs, self._spool.mount(dirs), box, names)
@@ -101,35 +101,24 @@ class FreshLook:
         """Returns an observation of the claims alone, of which at most a thousand are judged. Raises ``Unreadable``."""
         with self._one_at_a_time:
             dirs = self._opened(Box.CUR)
-            mount, claims = self._spool.mount(dirs), self._some_claims(dirs)
+            mount, claims = self._spool.mount(dirs), _scan(dirs, Box.CUR, at_most=_FOR_THE_NOTE)
             scans = {Box.CUR: claims, Box.NEW: BoxScan(), Box.TMP: BoxScan()}
-            judge = RowJudge(self._world, replace(self._options, judged_at_most=_FOR_THE_NOTE), LockTableCache(self._world))
-            judge.check_clock()
-            judged = judge.look(dirs, mount, scans, Progress())
-            flow = FlowCounter(lambda name: False)
-            flow.adopt(((row.id, row.in_box_since) for row in judged.claims), changed_at(claims))
+            judge = RowJudge(self._world, self._options, LockTableCache(self._world))
+            judge.boot_clock.look()
+            judged = judge.look(dirs, mount, scans)
             return Observation(
                 self._path, self._options.layout or "spool", self._world.clock(), complete=False, boxes={}, claims=judged.claims,
-                consumers=judge.consumers(dirs, mount, scans), last_claim_at=flow.last_claim_at,
+                consumers=judge.consumers(dirs, mount, scans), last_claim_at=last_claim(judged.claims, claims),
             )  # fmt: skip
 
     def close(self) -> None:
         with self._one_at_a_time:
             self._spool.close()
 
-    def _some_claims(self, dirs: SpoolDirs) -> BoxScan:
-        """The scan of ``cur`` with some of its names: that of the plan where ``cur`` has not changed since."""
-        if dirs.cur is None:
-            return BoxScan(error=why_closed(dirs, Box.CUR))
-        known = self._claims
-        if known is not None and known.generation == generation_of(dirs.cur):
-            return known
-        return _shortened(scan_box(dirs.cur, sizes=False))
-
     def _judged(self, tested: Mapping[str, TokenHolder], names: Sequence[str], tails: Sequence[str]) -> Sequence[JudgedClaim]:
         with self._one_at_a_time:
             dirs = self._opened(Box.CUR)
-            return self._judge.judge_names(dirs, self._spool.mount(dirs), names, tails, tested)
+            return self._judge.claims.judge_names(dirs, names, tails, tested, self._judge.certainty(self._spool.mount(dirs)))
 
     def _opened(self, box: Box) -> SpoolDirs:
         try:
@@ -143,49 +132,29 @@ class FreshLook:
         return Unreadable(what, path=self._path, advice="nothing was done; try again when it can be read")
 
 
-def _shortened(scan: BoxScan) -> BoxScan:
-    names = PackedNames()
-    names.extend(list(map(os.fsencode, islice(scan.names, _FOR_THE_NOTE))))
-    return replace(scan, names=names)
+def _scan(dirs: SpoolDirs, box: Box, *, untimed: dict[str, int] | None = None, at_most: int | None = None) -> BoxScan:
+    try:
+        return scan_box(dirs.box(box), sizes=False, untimed=untimed, at_most=at_most)
+    except OSError:
+        return BoxScan(error=why_closed(dirs, box))
 
 
 class _Names:
-    """The names of a box in the order of ``places``, each read from the packed names when its turn comes."""
+    """The names of a box, the oldest first. ``pick`` returns the next of them from a place on, ``unordered`` all of them."""
 
-    def __init__(self, names: PackedNames, places: array[int], judge: Judge) -> None:
-        self._names = names
-        self._places = places
+    def __init__(
+        self, count: int, pick: Callable[[int], list[str]], unordered: Callable[[], Iterator[list[str]]], judge: Judge
+    ) -> None:
+        self._count = count
+        self._pick = pick
+        self.unordered = unordered
         self.judge = judge
 
     def __len__(self) -> int:
-        return len(self._places)
-
-    def unordered(self) -> Iterator[list[str]]:
-        return (os.fsdecode(chunk).split("/") for _, chunk in self._names.chunks())
+        return self._count
 
     def __iter__(self) -> Iterator[list[str]]:
-        for start in range(0, len(self._places), _PICKED):
-            names = self._names.pick(self._places[start : start + _PICKED])
+        for start in range(0, self._count, _PICKED):
+            names = self._pick(start)
             for first in range(0, len(names), BATCH):
                 yield names[first : first + BATCH]
-
-
-class _Files:
-    """The files of ``tmp``, which are judged all together."""
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        in_order = sorted(rows, key=lambda row: (row.enqueued_at or 0.0, row.name))
-        self._rows = {str(row.key[1]): row for row in in_order if isinstance(row.key, tuple)}
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def unordered(self) -> Iterator[list[str]]:
-        return iter(self)
-
-    def __iter__(self) -> Iterator[list[str]]:
-        names = list(self._rows)
-        return (names[start : start + BATCH] for start in range(0, len(names), BATCH))
-
-    def judge(self, names: Sequence[str], tails: Sequence[str]) -> Sequence[JudgedClaim]:
-        return [JudgedClaim.of(self._rows[name]) for name in names]

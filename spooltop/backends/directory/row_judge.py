@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from msgspec import Struct, field
 
 from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.model.look.observation import BoxState
+from spooltop.model.look.observation import BoxState, VerdictCounts
 from spooltop.model.operations.plan import Progress
 from spooltop.model.row import Row
-from spooltop.model.vocabulary import Box, Key, Verdict
+from spooltop.model.vocabulary import Box, Verdict
 
-from .liveness.claim_liveness import ClaimJudge, JudgedClaim, TokenHolder
+from .liveness.claim_liveness import ClaimJudge
 from .liveness.processes import BootClock, Certainty, check_pids
 from .liveness.tmp_liveness import TmpJudge
 from .locks.lock_files import LockTableCache
-from .scan.boxes import state_of_cur, state_of_new, state_of_tmp
-from .scan.scan import BoxScan
+from .scan import BoxScan
 from .storage.disk import Mount, is_local
 from .world import OpenOptions, System
 
@@ -38,85 +37,66 @@ class JudgedRows(Struct, frozen=True):
     irregular: tuple[Row, ...] = ()
     sentences: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def complete(self) -> bool:
-        """True if everything was judged."""
-        return self.all_claims and self.all_tmp
+    def of(self, box: Box) -> tuple[tuple[Row, ...], bool]:
+        """Returns the rows of ``tmp`` or ``cur``, and whether they are all that are there."""
+        return {Box.CUR: (self.claims, self.all_claims), Box.TMP: (self.tmp, self.all_tmp)}.get(box, ((), True))
 
-    def find(self, box: Box, key: Key) -> Row | None:
-        """Returns the row of a claim or of a file in ``tmp``; None if it was not judged."""
-        rows = {Box.CUR: self.claims, Box.TMP: self.tmp}.get(box, ())
-        return next((row for row in rows if row.key == key), None)
+    @property
+    def counts(self) -> VerdictCounts:
+        held, tmp = [row.verdict for row in self.claims], [row.verdict for row in self.tmp]
+        return VerdictCounts(
+            held.count(Verdict.ALIVE), held.count(Verdict.DEAD), held.count(Verdict.UNKNOWN),
+            tmp.count(Verdict.WRITING), tmp.count(Verdict.ABANDONED), tmp.count(Verdict.UNKNOWN),
+        )  # fmt: skip
 
 
 class RowJudge:
-    """Remembers from look to look what was found out about holders and writers. In a mail folder nothing is a claim."""
+    """Remembers from look to look what was found out about holders and writers. In a mail folder nothing is a claim. Look at
+    ``boot_clock`` at the beginning of each look: it notices a jump of the wall clock."""
 
     def __init__(self, world: System, options: OpenOptions, table: LockTableCache) -> None:
         self._monotonic = world.monotonic
         self._processes = world.processes
         self._mail = options.layout == "mail"
         self._pids_here = check_pids(options.pids)
-        self._boot_clock = BootClock(world.processes)
-        self._claims = ClaimJudge(
-            world.processes, self._boot_clock, at_most=options.judged_at_most, hosts=options.hosts, watch=options.watch,
+        self.boot_clock = BootClock(world.processes)
+        self.claims = ClaimJudge(
+            world.processes, self.boot_clock, at_most=options.judged_at_most, hosts=options.hosts, watch=options.watch,
             described_after=options.described_after,
         )  # fmt: skip
-        self._tmp = TmpJudge(world.processes, at_most=options.judged_at_most)
+        self.tmp = TmpJudge(world.processes, at_most=options.judged_at_most)
         self._table = table
         self._consumers: tuple[float, int | None] | None = None
 
-    @property
-    def clock_jumped(self) -> float | None:
-        """Seconds by which the wall clock has jumped since the first look; None if it has not."""
-        return self._boot_clock.jumped
-
-    def check_clock(self) -> None:
-        """Notices a jump of the wall clock. Call it at the beginning of each look."""
-        self._boot_clock.look()
-
-    def look(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan], progress: Progress) -> JudgedRows:
-        """Judges the names of the scans. Raises ``Stopped`` where ``progress`` does."""
-        cur, tmp = scans[Box.CUR], scans[Box.TMP]
-        certainty = self.certainty(mount)
+    def look(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> JudgedRows:
+        """Judges the names of the scans."""
+        cur, progress = scans[Box.CUR], Progress()
         claims: Sequence[Row] = ()
         whole = True
         irregular: list[Row] = []
         if not self._mail:
-            claims, whole = self._claims.look(dirs, cur.names, len(cur.names), cur.number, certainty, progress)
-            irregular += [*self._claims.irregular, *(row for row in claims if row.note)]
-        files, all_files = self.files(dirs, mount, tmp, progress)
-        irregular += [*self._tmp.irregular, *(row for row in files if row.note)]
-        return JudgedRows(tuple(claims), whole, tuple(files), all_files, tuple(irregular), self._claims.sentences)
+            claims, whole = self.claims.look(dirs, cur.names, len(cur.names), cur.number, self.certainty(mount), progress)
+            irregular += [*self.claims.irregular, *(row for row in claims if row.note)]
+        files, all_files = self.files(dirs, mount, scans[Box.TMP], progress)
+        irregular += [*self.tmp.irregular, *(row for row in files if row.note)]
+        return JudgedRows(tuple(claims), whole, tuple(files), all_files, tuple(irregular), self.claims.sentences)
 
     def files(self, dirs: SpoolDirs, mount: Mount | None, tmp: BoxScan, progress: Progress) -> tuple[list[Row], bool]:
-        """Judges the files of a scan of ``tmp``. Returns their rows, oldest first, and whether they are all."""
+        """Judges the files of a scan of ``tmp``. Returns their rows, oldest first, and whether they are all. Raises ``Stopped``
+        where ``progress`` does."""
         device = mount.device if mount is not None else None
         names, count = chain(tmp.names, tmp.staged), len(tmp.names) + len(tmp.staged)
-        return self._tmp.look(dirs, names, count, self.certainty(mount), self._table.read, device, progress)
-
-    @property
-    def irregular_files(self) -> tuple[Row, ...]:
-        """The entries of ``tmp`` at the last look that are no files."""
-        return self._tmp.irregular
-
-    def test(self, dirs: SpoolDirs, mount: Mount | None, tokens: Collection[str], progress: Progress) -> dict[str, TokenHolder]:
-        """Tests the holders of claims, each once. Raises ``Stopped`` where ``progress`` does."""
-        return self._claims.test(dirs, tokens, self.certainty(mount), progress)
-
-    def judge_names(
-        self, dirs: SpoolDirs, mount: Mount | None, names: Sequence[str], tails: Sequence[str], tested: Mapping[str, TokenHolder]
-    ) -> list[JudgedClaim]:
-        """Judges the claims ``names``, which end in ``tails``, after their holders were tested."""
-        return self._claims.judge_names(dirs, names, tails, tested, self.certainty(mount))
+        return self.tmp.look(dirs, names, count, self.certainty(mount), self._table.read, device, progress)
 
     def box_states(self, scans: Mapping[Box, BoxScan], judged: JudgedRows) -> dict[Box, BoxState]:
-        """Returns the states of ``tmp``, ``new`` and ``cur``."""
+        """Returns the states of ``tmp``, ``new`` and ``cur``. In a mail folder the oldest in ``cur`` is the oldest put."""
+        new, cur, tmp = scans[Box.NEW], scans[Box.CUR], scans[Box.TMP]
         return {
-            Box.TMP: state_of_tmp(scans[Box.TMP], judged.tmp, whole=judged.all_tmp),
-            Box.NEW: state_of_new(scans[Box.NEW]),
-            Box.CUR: state_of_cur(scans[Box.CUR], None if self._mail else judged.claims, whole=judged.all_claims),
-        }
+            Box.TMP: _state_of_rows(Box.TMP, tmp, *judged.of(Box.TMP)),
+            Box.NEW: _state(Box.NEW, new, new.bytes, new.oldest_at, estimated=new.bytes_estimated),
+            Box.CUR: _state(Box.CUR, cur, None, cur.oldest_at) if self._mail
+            else _state_of_rows(Box.CUR, cur, *judged.of(Box.CUR)),
+        }  # fmt: skip
 
     def judge_again(
         self, dirs: SpoolDirs, mount: Mount | None, box: Box, wanted: Sequence[str]
@@ -125,8 +105,8 @@ class RowJudge:
         Leaves out names that have gone. Raises ``OSError``."""
         certainty = self.certainty(mount)
         if box is Box.CUR:
-            return self._claims.judge_again(dirs, wanted, certainty)
-        return self._tmp.judge_again(dirs, wanted, certainty, self._table.read, mount.device if mount is not None else None)
+            return self.claims.judge_again(dirs, wanted, certainty)
+        return self.tmp.judge_again(dirs, wanted, certainty, self._table.read, mount.device if mount is not None else None)
 
     def consumers(self, dirs: SpoolDirs, mount: Mount | None, scans: Mapping[Box, BoxScan]) -> int | None:
         """Counts the running consumers, at most once a second; None where they cannot be known."""
@@ -134,7 +114,7 @@ class RowJudge:
             return None
         at = self._monotonic()
         if self._consumers is None or at - self._consumers[0] >= _COUNTED_FOR:
-            alive = self._claims.count_running(dirs, self.certainty(mount))
+            alive = self.claims.count_running(dirs, self.certainty(mount))
             if alive is None and _never_claimed(dirs, scans[Box.NEW].oldest_name):
                 alive = 0
             self._consumers = (at, alive)
@@ -143,6 +123,17 @@ class RowJudge:
     def certainty(self, mount: Mount | None) -> Certainty:
         """The conditions for conclusions about pids."""
         return Certainty(is_local(mount), self._processes.in_first_namespace(), self._pids_here)
+
+
+def _state(box: Box, scan: BoxScan, size: int | None, oldest: float | None, *, estimated: bool = False) -> BoxState:
+    if scan.error:
+        return BoxState(box, None, False, None, False, None, scan.error, scan.as_of)
+    return BoxState(box, len(scan.names) + len(scan.staged), scan.complete, size, estimated, oldest, "", scan.as_of)
+
+
+def _state_of_rows(box: Box, scan: BoxScan, rows: Sequence[Row], whole: bool) -> BoxState:
+    since = [row.in_box_since for row in rows if row.in_box_since is not None]
+    return _state(box, scan, sum(row.size or 0 for row in rows) if whole else None, min(since, default=None))
 
 
 def _never_claimed(dirs: SpoolDirs, oldest: str | None) -> bool:

@@ -25,7 +25,7 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, Action, Box, Key, Owner, Verdict
 
 from ..access import closed_words
-from ..row_listing import RowListing, ages_of
+from ..row_listing import AgeCounter, RowListing
 from ..surroundings import Surroundings, Users
 from .definition import Layout, is_time
 from .queue_dirs import MOST, QueueDirs, parent, read_message, shown_location, size_of_directory, status
@@ -444,7 +444,7 @@ class LayoutReader:
         if not any("enqueued_at" in match.facts for match in self._layout.matches if match.box == "new"):
             return None
         rows = self._listed.get(Box.NEW, [])
-        return ages_of(((row.source, row.enqueued_at) for row in rows if self._rows.was_read(row.name)), len(rows), now)
+        return AgeCounter(((row.source, row.enqueued_at) for row in rows if self._rows.was_read(row.name)), len(rows)).ages(now)
 
     def _box(self, box: Box, now: float, error: str) -> BoxState:
         rows = self._listed.get(box, [])

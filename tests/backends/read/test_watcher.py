@@ -16,8 +16,7 @@ import pytest
 
 from spooltop.backends.directory.events import watcher
 from spooltop.backends.directory.events.inotify import Events, inotify_source, parsed
-from spooltop.backends.directory.scan.boxes import BoxScanner
-from spooltop.backends.directory.scan.scan import scan_box
+from spooltop.backends.directory.scan import BoxScanner, scan_box
 from spooltop.backends.directory.world import System
 from spooltop.model.vocabulary import Box
 from spooltop.stop_event import StopEvent
@@ -82,7 +81,7 @@ def test_what_watchfiles_tells_is_counted(spool: Path, opened: Opened, told: Tol
 def test_what_is_read_late_is_counted_and_no_sample_of_times(spool: Path, opened: Opened, told: Told, claim: str) -> None:
     control = opened(spool, watch=True)
     see_until(control, lambda observation: observation.flow.measured)
-    boxes = {str(spool / "new"): {NEW}, str(spool / "cur"): {claim}}
+    boxes = {"new": {NEW}, "cur": {claim}}
     told.put(Events(added=boxes, deleted=boxes, count=4, late=60.0))
     flow = see_until(control, lambda observation: observation.flow.done == 1).flow
     assert [(passage.put_at, passage.claimed_at) for passage in flow.completions] == [(None, None)]
@@ -93,8 +92,7 @@ def test_the_put_of_a_claim_that_was_listed_before_its_events_came_has_arrived(s
     see_until(control, lambda observation: observation.flow.measured)
     (spool / "cur" / "plain:2,P4242").touch()
     assert len(see(control).claims) == 1
-    new, cur = str(spool / "new"), str(spool / "cur")
-    told.put(Events(added={new: {"plain"}, cur: {"plain:2,P4242"}}, deleted={new: {"plain"}}, count=3))
+    told.put(Events(added={"new": {"plain"}, "cur": {"plain:2,P4242"}}, deleted={"new": {"plain"}}, count=3))
     flow = see_until(control, lambda observation: observation.flow.claimed == 1).flow
     assert (flow.arrived, flow.retried) == (1, 0)
 
@@ -202,7 +200,7 @@ def test_lost_events_and_a_lost_directory_are_told() -> None:
 
 def test_what_waited_while_nobody_read_is_told_at_once_and_how_long_it_was(spool: Path) -> None:
     now = [5.0]
-    source = inotify_source([str(spool / "new")], StopEvent(), lambda: now[0])
+    source = inotify_source({str(spool / "new"): "new"}, StopEvent(), lambda: now[0])
     next(source)
     names = [str(spool / "new" / f"{number:0180}") for number in range(3_000)]
     Path(names[0]).touch()
@@ -211,4 +209,4 @@ def test_what_waited_while_nobody_read_is_told_at_once_and_how_long_it_was(spool
     now[0] = 65.0
     events = next(source)
     source.close()
-    assert (len(events.added[str(spool / "new")]), events.late) == (3_000, 60.0)
+    assert (len(events.added["new"]), events.late) == (3_000, 60.0)

@@ -3,20 +3,18 @@
 It reads ``new``, ``cur`` and the folders of cursor files, where watchfiles is not enough. The kernel tells each change in its
 order; watchfiles gathers them in a set: of 89 cursor updates that a stale copy overwrote it gave 16, this reader 88. The kernel
 also says when it lost some (IN_Q_OVERFLOW) and when a directory went away (IN_IGNORED), and its names are bytes, whatever is in
-them; watchfiles says neither, and ends at a name that is not UTF-8. Everything else is watched by ``folder_watch``.
+them; watchfiles says neither, and ends at a name that is not UTF-8. Everything else is watched by watchfiles.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import select
 import struct
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -34,14 +32,6 @@ _ENDED = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED
 
 _HEAD = struct.Struct("iIII")
 """wd, mask, cookie, length of the name with its NULs."""
-_PADDING = r"\0+" if sys.byteorder == "little" else r"\0+?(?=\0{3}[^\0\xff]|\xff{4}|\Z)"
-"""Matches up to the next wd. There are few: 1 to 254, or -1."""
-_EVENT = re.compile(rf"(.{{8}}).{{4}}(?:\0{{4}}|.{{4}}(?:\.[^\0]*|([^\0]+)){_PADDING})", re.DOTALL)
-"""Captures wd and mask, and the name unless it begins with a dot."""
-_Kind = tuple[set[str], Counter[str], set[str] | None, set[str]]
-"""Names with events of one kind; how often they come again; for additions the deleted names, else None; names that are there at
-the end."""
-_ENCODING = sys.getfilesystemencoding()
 _READ = 1 << 18
 _GATHER = 0.1
 """Seconds from one read to the next where much happens: what comes first is reported at once."""
@@ -55,8 +45,8 @@ _BEAT = 1.0
 
 
 class Events(Struct):
-    """Events from one read: names by directory (as it was given). ``lost``: the kernel's queue overflowed. ``ended``: a directory
-    was removed, moved or unmounted."""
+    """Change events that were read together: names by box, unordered. ``lost``: the kernel's queue overflowed. ``ended``: a
+    directory was removed, moved or unmounted."""
 
     added: dict[str, set[str]] = field(default_factory=dict)
     deleted: dict[str, set[str]] = field(default_factory=dict)
@@ -72,6 +62,20 @@ class Events(Struct):
     ended: bool = False
     late: float = 0.0
     """Seconds for which nobody had read before: what is reported may have happened that long ago."""
+    at: float = 0.0
+    """The time of about all of it, epoch seconds."""
+
+    def back_in(self, box: str) -> Set[str]:
+        """Returns the names in ``back`` of a box; none where that is not known."""
+        return frozenset() if self.back is None else self.back.get(box, set())
+
+    def times_added(self, box: str, name: str) -> int:
+        """Returns how often ``name``, one of ``added``, was added."""
+        return 1 + (self.repeats[box][name] if box in self.repeats else 0)
+
+    def times_deleted(self, box: str, name: str) -> int:
+        """Returns how often ``name``, one of ``deleted``, was deleted."""
+        return 1 + (self.gone_again[box][name] if box in self.gone_again else 0)
 
 
 class Event(NamedTuple):
@@ -88,13 +92,14 @@ class Event(NamedTuple):
 
 
 def inotify_source(
-    paths: Iterable[str], stop: StopEvent, monotonic: Callable[[], float] = time.monotonic
+    boxes: Mapping[str, str], stop: StopEvent, monotonic: Callable[[], float] = time.monotonic
 ) -> Iterator[Events]:
-    """Yields the events in the directories ``paths`` until ``stop`` is set; at the start and after each second without any it
-    yields ``Events`` that are empty. Raises ``OSError`` where a directory cannot be watched, with the limit that was reached."""
+    """Yields the events in the directories ``boxes``, path → name of the box, until ``stop`` is set; at the start and after each
+    second without any it yields ``Events`` that are empty. Raises ``OSError`` where a directory cannot be watched, with the limit
+    that was reached."""
     fd = listening()
     try:
-        folders = {_watch(fd, path): path for path in paths}
+        watched = {_watch(fd, path): box for path, box in boxes.items()}
         readable = select.poll()
         readable.register(fd, select.POLLIN)
         readable.register(stop, select.POLLIN)
@@ -109,7 +114,7 @@ def inotify_source(
             events, read_at = Events(late=now - read_at), now
             most = _BACKLOG if events.late > _BEAT else 2 * _MANY
             while data := _read(fd):
-                parsed(data, folders, events)
+                parsed(data, watched, events)
                 if len(data) < _READ // 2 or events.count > most:
                     break  # what is left or comes meanwhile is of the next read
             yield events
@@ -118,67 +123,47 @@ def inotify_source(
         os.close(fd)
 
 
-def parsed(data: bytes, folders: dict[int, str], into: Events) -> None:
-    """Adds the events in ``data``, as inotify(7) lays them out, to ``into``. Dot files are no messages: they are only counted."""
+def parsed(data: bytes, watched: Mapping[int, str], into: Events) -> None:
+    """Adds the events in ``data``, as inotify(7) lays them out, to ``into``. ``watched`` are the boxes by the numbers of their
+    watches. Dot files are no messages: they are only counted."""
     if into.back is None:
         into.back = {}
-    for path in folders.values():
-        for names_by_path in (into.added, into.deleted, into.back):
-            names_by_path.setdefault(path, set())
-    found = _EVENT.findall(str(data, "latin-1"))
-    kinds = _Kinds(folders, into)
-    for head, name in found:
-        if (kind := kinds[head]) is None or not name:
-            continue
-        if not name.isascii():
-            name = str(name.encode("latin-1"), _ENCODING, "surrogateescape")
-        names, again, deleted, back = kind
-        if name in names:
-            again[name] += 1
-        else:
-            names.add(name)
-        if deleted is None:
-            if back:
-                back.discard(name)
-        elif name in deleted:
-            back.add(name)
-    into.count += len(found)
-
-
-class _Kinds(dict[str, _Kind | None]):
-    """Kinds of events by the watch and the mask in front of each. None: events that name nothing in ``folders``; ``into`` tells
-    what they mean."""
-
-    def __init__(self, folders: dict[int, str], into: Events) -> None:
-        self._folders = folders
-        self._into = into
-
-    def __missing__(self, head: str) -> _Kind | None:
-        watch, mask = struct.unpack("iI", head.encode("latin-1"))
-        into, path = self._into, self._folders.get(watch)
-        kind: _Kind | None = None
-        if path is None or into.back is None or not mask & _NAMED:
+    for names_by_box in (into.added, into.deleted, into.back):
+        names_by_box.update({box: set() for box in watched.values() if box not in names_by_box})
+    for watch, mask, raw in _split(data):
+        into.count += 1
+        box = watched.get(watch)
+        if box is None or not mask & _NAMED:
             into.lost |= bool(mask & _OVERFLOW)
             into.ended |= bool(mask & _ENDED)
-        elif mask & _ADDED:
-            kind = into.added[path], into.repeats.setdefault(path, Counter()), into.deleted[path], into.back[path]
-        else:
-            kind = into.deleted[path], into.gone_again.setdefault(path, Counter()), None, into.back[path]
-        self[head] = kind
-        return kind
+        elif raw and raw[:1] != b".":
+            name = os.fsdecode(raw)
+            names, again = (into.added, into.repeats) if mask & _ADDED else (into.deleted, into.gone_again)
+            if name in names[box]:
+                again.setdefault(box, Counter())[name] += 1
+            names[box].add(name)
+            if not mask & _ADDED:
+                into.back[box].discard(name)
+            elif name in into.deleted[box]:
+                into.back[box].add(name)
 
 
 def in_order(data: bytes) -> Iterator[Event]:
     """Each event in ``data`` by itself, in the order in which it happened."""
+    for watch, mask, name in _split(data):
+        yield Event(
+            watch, os.fsdecode(name), bool(mask & _MOVED_TO), bool(mask & _CLOSE_WRITE), bool(mask & _ADDED),
+            bool(mask & _OVERFLOW), bool(mask & _ENDED),
+        )  # fmt: skip
+
+
+def _split(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yields the watch, the mask and the name of each event."""
     at = 0
     while at < len(data):
         watch, mask, _, length = _HEAD.unpack_from(data, at)
-        name = data[at + _HEAD.size : at + _HEAD.size + length].split(b"\0", 1)[0]
         at += _HEAD.size + length
-        yield Event(
-            watch, str(name, _ENCODING, "surrogateescape"), bool(mask & _MOVED_TO), bool(mask & _CLOSE_WRITE),
-            bool(mask & _ADDED), bool(mask & _OVERFLOW), bool(mask & _ENDED),
-        )  # fmt: skip
+        yield watch, mask, data[at - length : at].rstrip(b"\0")
 
 
 def listening() -> int:

@@ -5,125 +5,75 @@ A name from an event is looked up, so a location is always true. Only the claim,
 
 from __future__ import annotations
 
-import os
-import stat
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from msgspec import Struct
 
 from spooltop.engine import names as grammar
 from spooltop.engine.dirs import SpoolDirs
-from spooltop.engine.system.files import open_regular
 from spooltop.model.operations.results import TrackedMessage
 from spooltop.model.row import Row
-from spooltop.model.vocabulary import ASIDE, Box, Verdict
+from spooltop.model.vocabulary import Box, Verdict
 
-from ...journal.log_store import JOURNAL, STATE_DIR, state_of
-from ..scan.scan import BoxScan, quick_enqueued_us
-from ..scan.set_aside import SetAsideBoxes
-from .watcher import EventBatch
-
-if TYPE_CHECKING:
-    from ..journal import MoveRun
-
+from ...journal.log_store import JOURNAL, LogFiles, LogLines, SpoolLogs
+from ..scan import BoxScan, SetAsideBoxes, put_us, quick_enqueued_us
+from .inotify import Events
 
 # Reads the moves that operators announced in the journal since the last look. Such a move is not flow. An intent line is
 # written and synced before its batch is moved, so it is there when the change events of these moves are.
 
 _AT_MOST = 64 << 20
 """Bytes of the journal that one look reads. Earlier ones are skipped."""
-_REMEMBERED = 100_000
-"""Moves that are remembered, newest first: their change events come within a look or two."""
-Announced = dict[str, int]
+_REMEMBERED = 200_000
+"""Names that are remembered, newest first: the change events of their moves come within a look or two."""
+Move = Literal["requeued", "put back", "out of new", "out of cur", "claim"]
+"""A name in ``new`` that was a claim, or had been set aside; a name that leaves ``new``; a claim that is moved or deleted; a name
+in ``cur`` that an undo puts back."""
 
 
 class OperatorMoves:
-    """Exact names that operators move, each as often as it was announced and not yet seen to happen. ``state_dir`` is where root
-    keeps the journals of spools of others.
+    """Exact names that operators move, each as often as it was announced and not yet seen to happen."""
 
-    ``requeued``: names in ``new`` that were claims; ``put_back``: names in ``new`` that had been set aside; ``out_of_new``: names
-    that leave ``new``; ``out_of_cur``: claims that are moved or deleted; ``claims``: names in ``cur`` that an undo puts back.
-    """
+    def __init__(self, files: LogFiles) -> None:
+        self._files = files
+        self._newest: dict[bool, int] = {}
+        self._announced: dict[tuple[Move, str], int] = {}
 
-    def __init__(self, state_dir: str = STATE_DIR) -> None:
-        self._state_dir = state_dir
-        self._read: dict[str, tuple[int, int]] = {}
-        self.requeued: Announced = {}
-        self.put_back: Announced = {}
-        self.out_of_new: Announced = {}
-        self.out_of_cur: Announced = {}
-        self.claims: Announced = {}
-
-    @staticmethod
-    def take(announced: Announced, name: str, many: int = 1) -> int:
-        """Returns how many of the ``many`` observed moves of ``name`` an operator made, and deducts them from ``announced``."""
-        left = announced.get(name, 0)
-        if not left:
-            return 0
+    def take(self, move: Move, name: str, many: int = 1) -> int:
+        """Returns how many of the ``many`` observed moves of ``name`` an operator made, and deducts them from what was
+        announced."""
+        left = self._announced.pop((move, name), 0)
         if left > many:
-            announced[name] = left - many
-            return many
-        del announced[name]
-        return left
+            self._announced[move, name] = left - many
+        return min(left, many)
 
     def look(self, dirs: SpoolDirs) -> None:
         """Reads what was added since the last look; the first look only notes where the journals end."""
-        first = not self._read
-        try:
-            own = dirs.private_dir()
-        except OSError:
-            own = None  # closed to this user: events and names tell what they can
-        if own is not None:
-            self._follow("spool", own, first)
-        if os.geteuid() == 0 and dirs.owner_model.st_uid != 0:
-            try:
-                state = os.open(state_of(self._state_dir, dirs.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            except OSError:
-                state = None  # root has changed nothing here yet
-            if state is not None:
-                try:
-                    self._follow("root", state, first)
-                finally:
-                    os.close(state)
-        self._read.setdefault("", (0, 0))
+        with suppress(OSError), closing(SpoolLogs(dirs, self._files)) as logs:  # what is closed to this user is not read
+            for stored in logs.read(JOURNAL):
+                with suppress(OSError):
+                    self._follow(stored.trusted, stored.lines)
+        for trusted in (True, False):
+            self._newest.setdefault(trusted, 0)
 
-    def _follow(self, key: str, dir_fd: int, first: bool) -> None:
-        try:
-            found = os.stat(JOURNAL, dir_fd=dir_fd, follow_symlinks=False)
-        except OSError:
-            return  # no journal yet, or none that this user may see
-        ino, offset = self._read.get(key, (found.st_ino, found.st_size if first else 0))
-        files = [(JOURNAL, found)]
-        if ino != found.st_ino:  # the journal continues in a new part
-            files = [*_parts_since(ino, dir_fd), *files]
-        if files[0][1].st_ino != ino or offset > files[0][1].st_size:
-            offset = 0
-        for name, found in files:
-            self._read[key] = found.st_ino, offset if offset == found.st_size else self._new_lines(name, dir_fd, found, offset)
-            offset = 0
-
-    def _new_lines(self, name: str, dir_fd: int, found: os.stat_result, offset: int) -> int:
-        """Reads the lines from ``offset`` on, and returns where the last one ends."""
-        if not stat.S_ISREG(found.st_mode):
-            return offset
-        try:
-            fd, _ = open_regular(name, dir_fd)
-        except OSError:
-            return offset  # the same
-        try:
-            begin = max(offset, found.st_size - _AT_MOST)
-            data = os.pread(fd, found.st_size - begin, begin)
-        except OSError:
-            return offset
-        finally:
-            os.close(fd)
-        end = data.rfind(b"\n") + 1  # a line that is still being written is read when it is whole
-        for line in data[:end].split(b"\n"):
+    def _follow(self, trusted: bool, lines: LogLines) -> None:
+        before, newest = self._newest.get(trusted), 0
+        added: list[bytes] = []
+        size = 0
+        with closing(iter(lines)) as newest_first:
+            for line in newest_first:
+                known, size = hash(line), size + len(line)
+                newest = newest or known
+                if before is None or known == before or size > _AT_MOST:
+                    break
+                added.append(line)
+        self._newest[trusted] = newest or before or 0
+        for line in reversed(added):
             self._add(line)
-        return begin + end
 
     def _add(self, line: bytes) -> None:
         if b'"line":"intent"' not in line[:200]:
@@ -136,42 +86,22 @@ class OperatorMoves:
         except (ValueError, RecursionError):
             return  # anybody may have written it; who undoes says so
         for run in record.moves if isinstance(record, MoveIntent) else ():
-            self._note(run)
-        for known in (self.requeued, self.put_back, self.out_of_new, self.out_of_cur, self.claims):
-            # All at once: a dict looks for its first name among all that were deleted before it.
-            for name in list(islice(known, max(0, len(known) - _REMEMBERED))):
-                del known[name]
+            box, to_box = (place and place[0] for place in (run.source_folder, run.target_folder))
+            if to_box is Box.NEW and box is not None:  # what an operator puts there has arrived
+                self._announce("requeued" if box is Box.CUR else "put back", run.target_names)
+            if box is Box.NEW:
+                self._announce("out of new", run.names)
+            elif box is Box.CUR:
+                self._announce("out of cur", run.names)
+            if to_box is Box.CUR:
+                self._announce("claim", run.target_names)
+        # All at once: a dict looks for its first name among all that were deleted before it.
+        for known in list(islice(self._announced, max(0, len(self._announced) - _REMEMBERED))):
+            del self._announced[known]
 
-    def _note(self, run: MoveRun) -> None:
-        box, to_box = (place and place[0] for place in (run.source_folder, run.target_folder))
-        if to_box is Box.NEW and box is not None:  # what an operator puts there has arrived
-            _announce(self.requeued if box is Box.CUR else self.put_back, run.target_names)
-        if box is Box.NEW:
-            _announce(self.out_of_new, run.names)
-        elif box is Box.CUR:
-            _announce(self.out_of_cur, run.names)
-        if to_box is Box.CUR:
-            _announce(self.claims, run.target_names)
-
-
-def _parts_since(ino: int, dir_fd: int) -> list[tuple[str, os.stat_result]]:
-    """The part of the journal with this inode and those after it; none if it was dropped."""
-    from ...journal.log_store import (
-        LogFiles,  # likewise
-        parts_of,
-    )
-
-    try:
-        parts = [(part, os.stat(part, dir_fd=dir_fd, follow_symlinks=False)) for part in parts_of(LogFiles(), dir_fd, JOURNAL)]
-    except OSError:
-        return []  # one was dropped meanwhile
-    inodes = [found.st_ino for _, found in parts]
-    return parts[inodes.index(ino) :] if ino in inodes else []
-
-
-def _announce(announced: Announced, names: Iterable[str]) -> None:
-    for name in names:
-        announced[name] = announced.get(name, 0) + 1
+    def _announce(self, move: Move, names: Iterable[str]) -> None:
+        for name in names:
+            self._announced[move, name] = self._announced.get((move, name), 0) + 1
 
 
 TRACKED_AT_MOST = 1_000
@@ -212,7 +142,7 @@ class MessageTracker:
         self._aside: dict[str, Box] = {}
         self._aside_generation = -1
 
-    def add_events(self, batches: Iterable[EventBatch]) -> None:
+    def add_events(self, batches: Iterable[Events]) -> None:
         """Takes in the events since the last look."""
         for batch in batches:
             for raw in self._relevant(batch.added.get(Box.NEW, ())):
@@ -242,16 +172,9 @@ class MessageTracker:
         return self._tracks.get(id) or self._canaries.get(id)
 
     def where(
-        self,
-        ids: Sequence[str],
-        since: float,
-        now: float,
-        new: BoxScan,
-        rows: Iterable[Row],
-        times: Mapping[str, int],
-        *,
+        self, ids: Sequence[str], since: float, now: float, new: BoxScan, rows: Iterable[Row], times: Mapping[str, int], *,
         current: bool,
-    ) -> dict[str, TrackedMessage]:
+    ) -> dict[str, TrackedMessage]:  # fmt: skip
         """Locates the first ``TRACKED_AT_MOST`` of ``ids``; all other messages are no longer tracked. Claims that began before
         ``since`` do not count. ``new``, ``rows`` (claims and files in ``tmp``) and ``times`` (µs of names that hold no time) are
         those of the last look; ``current``: ``new`` has not changed since it was scanned."""
@@ -303,9 +226,7 @@ class MessageTracker:
         if track.tmp is not None and self._in_box(Box.TMP, track.tmp):
             return Box.TMP
         if self._set_aside.generation != self._aside_generation:
-            self._aside_generation = self._set_aside.generation
-            items = ((box, raw) for box in ASIDE for _, raw in self._set_aside.items(box))
-            self._aside = {grammar.parse(raw, claimed=True).id: box for box, raw in items}
+            self._aside, self._aside_generation = self._set_aside.ids(), self._set_aside.generation
         return self._aside.get(id)
 
     def _count_older(self, waiting: set[str], new: BoxScan, times: Mapping[str, int]) -> None:
@@ -317,8 +238,7 @@ class MessageTracker:
         mine: list[tuple[int, str, str]] = []
         for id in waiting:
             raw = self._tracks[id].new or ""
-            when = quick_enqueued_us(raw)
-            when = times.get(raw) if when is None else when
+            when = put_us(raw, times)
             self._tracks[id].position = None
             if when is not None:
                 mine.append((when, raw, id))
@@ -331,8 +251,7 @@ class MessageTracker:
         for raw in new.names:
             if raw[16:17] == "." and raw[:16] > last and raw[:16].isdecimal():
                 continue  # the usual form, which sorts as text like the number
-            when = quick_enqueued_us(raw)
-            when = times.get(raw) if when is None else when
+            when = put_us(raw, times)
             if when is not None and (key := (when, raw)) < keys[-1]:
                 older[bisect_right(keys, key)] += 1
         total = 0
@@ -341,8 +260,6 @@ class MessageTracker:
             self._tracks[id].position = total + 1
 
     def _tracked(self, id: str, box: Box | None, now: float, new: BoxScan, current: bool) -> TrackedMessage:
-        from spooltop.model.operations.results import TrackedMessage  # only where somebody follows a message
-
         track = self._tracks[id]
         gone = None
         if box is not None:

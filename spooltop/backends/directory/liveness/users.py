@@ -20,8 +20,8 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Key
 
 from ...access import user_name
+from ..listing import split_key
 from ..locks.lock_files import lock_owners, read_table
-from ..message import split_key
 from ..storage.disk import is_local, mount_of
 from ..storage.location import folders_dir
 from .processes import Descriptor, Processes

@@ -1,10 +1,10 @@
-"""Free space on the disk, and the user who runs this."""
+"""The file system of a spool, its free space, the user who runs this, and the directories of the spool, kept open."""
 
 from __future__ import annotations
 
 import os
-import re
 import stat
+from contextlib import ExitStack
 
 from msgspec import Struct
 
@@ -14,9 +14,10 @@ from spooltop.model.backend import Capabilities
 from spooltop.model.look.observation import Disk, Viewer
 from spooltop.model.proc import parse_mounts
 from spooltop.model.text import escape
-from spooltop.model.vocabulary import Action, Box
+from spooltop.model.vocabulary import LIVE, Action, Box
 
 from ...access import group_name, user_name
+from ..world import System
 
 # Finds the file system of a descriptor: type, device, read-only. Source: ``/proc/self/mountinfo`` and fdinfo, proc(5).
 
@@ -32,23 +33,14 @@ class Mount(Struct, frozen=True):
     readonly: bool
 
 
-def parse_mountinfo(text: str) -> dict[int, Mount]:
-    """Returns the mounts by their number."""
-    mounts = (Mount(*fields) for fields in parse_mounts(text.splitlines()))
-    return {mount.number: mount for mount in mounts}
-
-
-def mount_of(fd: int, proc: str = host.PROC) -> Mount | None:
+def mount_of(fd: int) -> Mount | None:
     """Returns the mount of the open ``fd``; None if the kernel does not report it (no ``/proc``)."""
     try:
-        with open(os.path.join(proc, "self", "fdinfo", str(fd)), encoding="utf-8") as file:
-            info = file.read()
-        with open(os.path.join(proc, "self", "mountinfo"), encoding="utf-8", errors="surrogateescape") as file:
-            table = file.read()
+        number = host.mount_number(fd)
+        with open(f"{host.PROC}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            return next((Mount(*fields) for fields in parse_mounts(file) if fields[0] == number), None)
     except OSError:
         return None
-    found = re.search(r"^mnt_id:\s*(\d+)", info, re.MULTILINE)
-    return parse_mountinfo(table).get(int(found.group(1))) if found else None
 
 
 def is_local(mount: Mount | None) -> bool:
@@ -122,3 +114,98 @@ def who_am_i(capabilities: Capabilities, *, read_only: str | None, dirs: SpoolDi
         why = _closed(dirs)
         words = f"read-only: {why}" if why else "read-only"
     return Viewer(user_name(uid), uid, words)
+
+
+# Keeps the directories of a spool open as long as their names lead to them, and reopens them when they lead elsewhere.
+
+_MOUNT_FOR = 5.0
+
+
+class OpenSpool:
+    """Descriptors of one spool and of its parent directory, and its mount."""
+
+    def __init__(self, path: str, world: System) -> None:
+        self.path = path
+        self.dirs: SpoolDirs | None = None
+        self._world = world
+        self._parent = -1
+        self._mount: tuple[float, Mount | None] | None = None
+
+    def open(self) -> tuple[SpoolDirs, bool]:
+        """Returns the open directories, and True if they were opened just now. Raises ``OSError`` if the spool is gone or
+        closed."""
+        dirs = self.dirs
+        if dirs is not None:
+            if _same(dirs):
+                return dirs, False
+            self.close()
+        self.dirs = dirs = SpoolDirs(self.path, self._world.files)
+        self._mount = None
+        try:
+            parent = os.path.dirname(self.path)
+            if parent != self.path:
+                self._parent = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            self._parent = -1  # the parent may be closed to us; then no locks or cursors beside the spool are shown
+        return dirs, True
+
+    def mount(self, dirs: SpoolDirs) -> Mount | None:
+        """Returns the mount of the spool. It is looked up every few seconds, because it may become read-only."""
+        at = self._world.monotonic()
+        if self._mount is None or at - self._mount[0] >= _MOUNT_FOR:
+            self._mount = (at, mount_of(dirs.root))
+        return self._mount[1]
+
+    def folders(self, dirs: SpoolDirs) -> list[tuple[str, int]]:
+        """Returns (path, descriptor) of the spool and of its parent directory, where locks and cursors are looked for."""
+        found = [(self.path, dirs.root)]
+        if self._parent >= 0:
+            found.append((os.path.dirname(self.path), self._parent))
+        return found
+
+    def boxes(self, dirs: SpoolDirs) -> dict[Box, tuple[str, int]]:
+        """Returns (path, descriptor) of each box that is open."""
+        return {box: (os.path.join(self.path, box), dirs.box(box)) for box in LIVE if box not in dirs.errors}
+
+    def status(self, box: Box, name: str) -> os.stat_result | None:
+        """Returns the lstat(2) of a name in a box; None if it is not there or cannot be seen."""
+        try:
+            return None if self.dirs is None else os.stat(name, dir_fd=self.dirs.box(box), follow_symlinks=False)
+        except OSError:
+            return None
+
+    def has(self, box: Box, name: str) -> bool:
+        """True if a name is in a box now."""
+        return self.status(box, name) is not None
+
+    def close(self) -> None:
+        with ExitStack() as both:
+            if self._parent >= 0:
+                both.callback(os.close, self._parent)
+            if self.dirs is not None:
+                both.callback(self.dirs.close)
+            self._parent, self.dirs = -1, None
+
+
+def _same(dirs: SpoolDirs) -> bool:
+    """True if every name still leads to the open directory, and what was missing is still missing."""
+    if dirs.moved() or not all(_still_closed(dirs, box) for box in dirs.swapped()):
+        return False
+    try:
+        own = dirs.private_dir()
+    except OSError:
+        return True  # something beside the boxes is not of the engine
+    return own is None or os.fstat(own).st_nlink > 0
+
+
+def _still_closed(dirs: SpoolDirs, box: Box) -> bool:
+    """True where a box could not be opened before and could not be now for the same reason."""
+    error = dirs.errors.get(box)
+    if error is None:
+        return False
+    try:
+        fd = dirs.files.open_dir(box.value, dirs.root)
+    except OSError as problem:
+        return problem.errno == error.errno
+    dirs.files.close(fd)
+    return False

@@ -122,18 +122,15 @@ def is_pinned(found: stat_result, ino: int, size: int, ctime_ns: int) -> bool:
     return found.st_ino == ino and found.st_ctime_ns == ctime_ns and found.st_size == size
 
 
+_KINDS = {
+    stat.S_IFREG: "", stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a fifo",
+    stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+}  # fmt: skip
+
+
 def kind_of(found: Found) -> str:
     """Describes a file that is not a message, in words; empty for a regular file."""
-    mode = found.st_mode
-    if stat.S_ISREG(mode):
-        return ""
-    for test, word in (
-        (stat.S_ISDIR, "a directory"), (stat.S_ISLNK, "a symbolic link"), (stat.S_ISFIFO, "a fifo"),
-        (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
-    ):  # fmt: skip
-        if test(mode):
-            return word
-    return "not a regular file"
+    return _KINDS.get(stat.S_IFMT(found.st_mode), "not a regular file")
 
 
 # Opens the directories of message places, each once, and never too many folders of operations at a time.

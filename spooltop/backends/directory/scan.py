@@ -1,0 +1,907 @@
+"""Scans the boxes of a spool: names only, streamed, by descriptor, on a schedule; and everything that follows from names alone.
+
+The scan is the truth; everything else is only a hint that a scan is due. One subject: the listing of one directory, that of
+folders that change seldom (staging directories, set-aside messages), and that of the three boxes together.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import stat
+import time
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import islice
+from random import Random
+from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from spooltop.engine import names
+from spooltop.engine import set_aside as shelf
+from spooltop.engine.dirs import STAGE, SpoolDirs
+from spooltop.model.look.observation import BoxState
+from spooltop.model.row import Row
+from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key
+
+from ..journal.log_store import OPERATION
+from ..row_listing import AgeCounter
+from .storage.location import in_folder, time_of
+from .storage.rows import NameForms, aside_row, claim_row, kind_of_file, new_row
+from .world import System
+
+# Counts the names in the boxes of a spool: a first picture, long before a look.
+
+
+def count_boxes(path: str) -> Mapping[Box, int | None]:
+    """Returns the number of names in each box of ``path``, without those that begin with a dot; None where a box cannot be
+    counted."""
+    return {box: _count(os.path.join(path, box)) for box in LIVE}
+
+
+def _count(folder: str) -> int | None:
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return sum(name[0] != "." for name in os.listdir(fd))
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+# Packs a million names into 30 MB: chunks of names joined by ``/``, the one byte that no name contains.
+
+CHUNK = 256
+
+
+class PackedNames:
+    """List of file names that only grows. Names are str outside (``os.fsdecode``) and bytes inside."""
+
+    __slots__ = ("_chunks", "_last", "_last_names", "_open")
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._open: list[bytes] = []
+        self._last: int = -1
+        self._last_names: list[str] = []
+
+    def append(self, name: str) -> None:
+        self._open.append(os.fsencode(name))
+        if len(self._open) == CHUNK:
+            self._chunks.append(b"/".join(self._open))
+            self._open = []
+
+    def extend(self, names: list[bytes]) -> None:
+        """Appends many at once, as bytes."""
+        names = self._open + names
+        whole = len(names) // CHUNK * CHUNK
+        self._chunks += [b"/".join(names[start : start + CHUNK]) for start in range(0, whole, CHUNK)]
+        self._open = names[whole:]
+
+    def same(self, other: PackedNames) -> bool:
+        """Returns whether both hold the same names in the same order."""
+        return self._chunks == other._chunks and self._open == other._open
+
+    def __len__(self) -> int:
+        return len(self._chunks) * CHUNK + len(self._open)
+
+    def _names_of(self, number: int) -> list[str]:
+        if number == len(self._chunks):
+            if number != self._last or len(self._last_names) != len(self._open):
+                self._last, self._last_names = number, [os.fsdecode(name) for name in self._open]
+        elif number != self._last or len(self._last_names) != CHUNK:
+            self._last, self._last_names = number, os.fsdecode(self._chunks[number]).split("/")
+        return self._last_names
+
+    def __getitem__(self, index: int) -> str:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self._names_of(index // CHUNK)[index % CHUNK]
+
+    def sample(self, places: Iterable[int]) -> Iterator[str]:
+        """Yields the names at ``places``, which lie far apart: of each chunk only one name is made."""
+        for place in places:
+            number, within = divmod(place, CHUNK)
+            yield os.fsdecode((self._chunks[number].split(b"/") if number < len(self._chunks) else self._open)[within])
+
+    def pick(self, places: Sequence[int]) -> list[str]:
+        """The names at ``places``, in that order; no chunk is unpacked twice."""
+        low, high = min(places, default=0), max(places, default=0)
+        if high - low < 2 * len(places):  # close together, as nearly all are where the directory is in order
+            first = low // CHUNK
+            around = [name for number in range(first, high // CHUNK + 1) for name in self._names_of(number)]
+            return [around[place - first * CHUNK] for place in places]
+        picked = [""] * len(places)
+        here, names = -1, [""]
+        for turn in sorted(range(len(places)), key=places.__getitem__):
+            number, at = divmod(places[turn], CHUNK)
+            if number != here:
+                here, names = number, self._names_of(number)
+            picked[turn] = names[at]
+        return picked
+
+    def __iter__(self) -> Iterator[str]:
+        for _, chunk in self.chunks():
+            yield from os.fsdecode(chunk).split("/")
+
+    def chunks(self) -> Iterator[tuple[int, bytes]]:
+        """(index of its first name, names joined by ``/``) of each chunk: to look through many names without making each."""
+        for number, chunk in enumerate(self._chunks):
+            yield number * CHUNK, chunk
+        if self._open:
+            yield len(self._chunks) * CHUNK, b"/".join(self._open)
+
+    def find(self, name: str) -> int | None:
+        """The index of a name, None where it is not among them."""
+        wanted = os.fsencode(name)
+        for start, chunk in self.chunks():
+            if wanted in chunk:
+                names = os.fsdecode(chunk).split("/")
+                if name in names:
+                    return start + names.index(name)
+        return None
+
+
+_IRREGULAR_AT_MOST = 1_000
+_UNTIMED_AT_MOST = 50_000
+_TRIED_AT_MOST = 10_000
+_SAMPLE = 100
+_AT_ONCE = 1_000
+_ROOMY = 150
+_PLAIN = re.compile(rb"(?:[0-9]{16}\.[!-.0-~]{0,133}/)+")
+"""Matches joined names in the form of the engine and most others: a time in front, and room for the suffix of a claim."""
+_TRIED = re.compile(rb"([^/]*,n=[1-9][0-9]{0,8}(?:,t=[0-9]{1,17})?(?:,e=[^,/]{1,24})?)/|[^/]*+/")
+"""Captures, among names joined by ``/``, those of messages with earlier attempts, never a canary. Of other names it captures
+nothing, but passes over them whole: a search would begin again at each letter."""
+_IDS = re.compile(rb"([^,/]+)[^/]*/")
+
+Generation = tuple[int, int, int]
+"""(st_dev, st_ino, st_mtime_ns) of a directory: changes with every name that comes or goes."""
+
+
+class BoxScan(Struct, frozen=True):
+    """Result of one scan. Fields ending in ``_us`` are microseconds since the epoch, other times seconds of the monotonic
+    clock.
+
+    ``oldest_us`` is the earliest time found in a name (for names without a time: mtime). ``irregular`` are names that are not
+    regular files or are too long for the suffix of a claim; ``duplicates`` are names whose id was also in the other box;
+    ``tried`` are names that record earlier attempts, the first ten thousand (``tried_all``: they are all of them). ``staged`` are
+    the files of ``tmp`` in staging directories, ``FOLDER/NAME``, which ``names`` does not hold. ``clean`` is
+    False where the directory changed during the scan, ``complete`` is False where the listing broke off.
+    """
+
+    names: PackedNames = field(default_factory=PackedNames)
+    oldest_us: int | None = None
+    oldest_name: str | None = None
+    irregular: tuple[str, ...] = ()
+    duplicates: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
+    tried_all: bool = True
+    bytes: int | None = None
+    bytes_estimated: bool = False
+    generation: Generation | None = None
+    clean: bool = True
+    complete: bool = True
+    error: str = ""
+    duration: float = 0.0
+    effort: float = 0.0
+    """Processor seconds of ``duration``: without the time in which others had the machine, or it waited."""
+    as_of: float = 0.0
+    number: int = 0
+    staged: tuple[str, ...] = ()
+
+    @property
+    def oldest_at(self) -> float | None:
+        """``oldest_us`` in seconds."""
+        return None if self.oldest_us is None else self.oldest_us / 1e6
+
+
+def generation_of(fd: int) -> Generation:
+    """Returns the generation of an open directory. Raises ``OSError`` if the descriptor is stale (a network file system forgot
+    it)."""
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def quick_enqueued_us(name: str) -> int | None:
+    """Returns the time at the front of a name, like ``names.enqueued_us``, but tries the usual form first."""
+    if name[16:17] == "." and name[:16].isdecimal() and name[:16].isascii():
+        return int(name[:16])
+    return names.enqueued_us(name)
+
+
+def put_us(name: str, times: Mapping[str, int]) -> int | None:
+    """Returns the time of a put (µs since the epoch): that in the name, else that in ``times``."""
+    at = quick_enqueued_us(name)
+    return times.get(name) if at is None else at
+
+
+def scan_box(
+    fd: int, *, ids: Set[str] = frozenset(), untimed: dict[str, int] | None = None, sizes: bool = True, at_most: int | None = None
+) -> BoxScan:
+    """Lists the directory behind ``fd`` to its end. Never raises for what the directory does: ``error`` says it.
+
+    ``ids`` are ids to look out for (those of the other box). ``untimed`` is the cache name → mtime in µs of names that hold
+    no time; it is rewritten to what is still there. ``sizes``: exact bytes up to 200 files, else an estimate. At most ``at_most``
+    entries are read.
+    """
+    tally = _Tally(ids, untimed if untimed is not None else {})
+    error = ""
+    before: Generation | None = None
+    own = -1
+    began, worked = time.monotonic(), time.thread_time()
+    try:
+        # A descriptor of its own: the offset of a shared one would be moved by whoever else lists.
+        own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+        before = generation_of(own)
+        with os.scandir(own) as entries:
+            some_or_all = islice(entries, at_most)
+            while some := list(islice(some_or_all, _AT_ONCE)):
+                tally.add(own, some)
+        packed = tally.names
+        after = generation_of(own)
+        total, estimated = _bytes(own, packed) if sizes else (None, False)
+    except OSError as problem:
+        packed, after, total, estimated = tally.names, None, None, False
+        error = "permission denied" if problem.errno in (1, 13) else str(problem.strerror)
+    finally:
+        if own >= 0:
+            os.close(own)
+    if untimed is not None:
+        untimed.clear()
+        untimed.update(tally.kept)
+    oldest, oldest_name = tally.oldest()
+    return BoxScan(
+        packed, oldest, oldest_name, tuple(tally.irregular), tuple(tally.duplicates), tuple(tally.tried[:_TRIED_AT_MOST]),
+        len(tally.tried) <= _TRIED_AT_MOST, total, estimated, before, before == after, not error, error,
+        time.monotonic() - began, time.thread_time() - worked,
+    )  # fmt: skip
+
+
+class _Tally:
+    """Collects the facts about each name during a scan. ``known`` is the cache of ``scan_box``, ``kept`` its new content."""
+
+    def __init__(self, ids: Set[str], known: dict[str, int]) -> None:
+        self.names = PackedNames()
+        self.irregular: list[str] = []
+        self.duplicates: list[str] = []
+        self.tried: list[str] = []
+        self.kept: dict[str, int] = {}
+        self._ids = frozenset(os.fsencode(id) for id in ids)
+        self._known = known
+        self._oldest: int | None = None
+        self._oldest_name: str | None = None
+        self._first = b":"
+
+    def oldest(self) -> tuple[int | None, str | None]:
+        """Returns the earliest time (µs since the epoch) and its name."""
+        if self._first != b":" and (self._oldest is None or int(self._first[:16]) < self._oldest):
+            return int(self._first[:16]), os.fsdecode(self._first)
+        return self._oldest, self._oldest_name
+
+    def add(self, own: int, entries: Sequence[os.DirEntry[str]]) -> None:
+        """Adds entries of a directory, all at once if all are plain files with a time in front."""
+        regular = [entry.is_file(follow_symlinks=False) for entry in entries]
+        joined = os.fsencode("/".join([entry.name for entry in entries])) + b"/"
+        if not all(regular) or not _PLAIN.fullmatch(joined):
+            for entry, is_file in zip(entries, regular, strict=True):
+                self._take(own, entry.name, is_file)
+            return
+        found = joined[:-1].split(b"/")
+        self.names.extend(found)
+        if b",n=" in joined and len(self.tried) <= _TRIED_AT_MOST:
+            self.tried += map(os.fsdecode, filter(None, _TRIED.findall(joined)))
+        self._first = min(self._first, min(found))
+        if self._ids and not self._ids.isdisjoint(_IDS.findall(joined)):
+            self.duplicates += [os.fsdecode(name) for name in found if name.partition(b",")[0] in self._ids]
+
+    def _take(self, own: int, name: str, is_file: bool) -> None:
+        if name[0] == ".":
+            return
+        self.names.append(name)
+        raw = os.fsencode(name)
+        if b",n=" in raw and len(self.tried) <= _TRIED_AT_MOST and any(_TRIED.findall(raw + b"/")):
+            self.tried.append(name)
+        if self._ids and raw.partition(b",")[0] in self._ids:
+            self.duplicates.append(name)
+        too_long = is_file and len(raw) > _ROOMY and not names.claimable(name)
+        if (too_long or not is_file) and len(self.irregular) < _IRREGULAR_AT_MOST:
+            self.irregular.append(name)
+        if not is_file:
+            return
+        if raw[16:17] == b"." and raw[:16].isdigit():
+            self._first = min(self._first, raw)  # the usual form, which sorts as text like the number
+            return
+        when = names.enqueued_us(name)
+        if when is None:
+            when = self._known.get(name)
+            if when is None and len(self.kept) < _UNTIMED_AT_MOST:
+                try:
+                    when = os.stat(name, dir_fd=own, follow_symlinks=False).st_mtime_ns // 1_000
+                except OSError:
+                    when = None  # gone since, so it has no age
+            if when is not None and len(self.kept) < _UNTIMED_AT_MOST:
+                self.kept[name] = when
+        if when is not None and (self._oldest is None or when < self._oldest):
+            self._oldest, self._oldest_name = when, name
+
+
+def _bytes(fd: int, names: PackedNames) -> tuple[int | None, bool]:
+    """Returns the bytes of all files, and whether that is an estimate: the mean of a sample times the count, for many files."""
+    count = len(names)
+    exact = count <= 2 * _SAMPLE
+    total = seen = 0
+    for name in names if exact else names.sample(int(turn * count / _SAMPLE) for turn in range(_SAMPLE)):
+        try:
+            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            continue  # gone since: the mean of the others stands for it
+        total += found.st_size if stat.S_ISREG(found.st_mode) else 0
+        seen += 1
+    if exact:
+        return total, False
+    return (int(total / seen * count), True) if seen else (None, True)
+
+
+# Folders that are listed again only after they have changed: a look costs one ``lstat`` for each that has not.
+
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDERS_AT_MOST = 5_000
+_COARSE = 0.02
+"""Seconds after a change in which another may leave the same mtime: kernels before 6.13 stamp directories by the tick."""
+
+
+class _Listed(Struct, frozen=True):
+    """The names in a directory when it had this inode and mtime (ns)."""
+
+    generation: tuple[int, int]
+    names: tuple[str, ...]
+
+
+_ListedT = TypeVar("_ListedT", bound=_Listed)
+
+
+def _list(name: str, above: int) -> _Listed:
+    fd = os.open(name, _FLAGS, dir_fd=above)  # a descriptor of its own: the offset of a shared one is moved by whoever lists
+    try:
+        status = os.fstat(fd)
+        names = tuple(sorted(found for found in os.listdir(fd) if not found.startswith(".")))
+        return _Listed((status.st_ino, status.st_mtime_ns), names)
+    finally:
+        os.close(fd)
+
+
+def _current(known: _ListedT | None, status: os.stat_result, since: float) -> _ListedT | None:
+    """Returns what is ``known`` of a directory, if it has not changed, and not ``since`` either."""
+    same = known is not None and known.generation == (status.st_ino, status.st_mtime_ns) and status.st_mtime < since
+    return known if same else None
+
+
+def _look(
+    folders: Sequence[str], above: int, known: Mapping[str, _ListedT], since: float, read: Callable[[str, int], _ListedT]
+) -> tuple[dict[str, _ListedT], bool]:
+    """Lists those of ``folders`` that have changed, or may have changed ``since``. Also returns whether that was all."""
+    complete = len(folders) <= _FOLDERS_AT_MOST
+    found: dict[str, _ListedT] = {}
+    for folder in folders[:_FOLDERS_AT_MOST]:
+        try:
+            status = os.stat(folder, dir_fd=above, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):  # anything else is nothing of ours
+                found[folder] = _current(known.get(folder), status, since) or read(folder, above)
+        except FileNotFoundError:
+            continue  # removed meanwhile
+        except OSError:
+            complete = False
+    return found, complete
+
+
+class StagingScanner:
+    """Lists the staging directories of a spool: their files count as ``tmp``. Nearly all of them are empty at nearly all
+    times."""
+
+    def __init__(self, world: System) -> None:
+        self._clock = world.clock
+        self._above: _Listed | None = None
+        self._folders: dict[str, _Listed] = {}
+
+    def add_to(self, scan: BoxScan, dirs: SpoolDirs, *, unseen: bool) -> BoxScan:
+        """Returns the scan of ``tmp`` with the files in staging directories, not ``complete`` where one could not be listed.
+        ``unseen``: the file system does not report all changes."""
+        if scan.error:
+            return scan
+        since = float("-inf") if unseen else self._clock() - _COARSE
+        try:
+            above = dirs.private_dir(STAGE)
+            if above is None:
+                return scan
+            self._above = _current(self._above, os.fstat(above), since) or _list(".", above)
+            folders = [name for name in self._above.names if OPERATION.match(name)]
+            self._folders, complete = _look(folders, above, self._folders, since, _list)
+        except OSError:
+            self._folders, complete = {}, False
+        staged = tuple(in_folder(name, folder) for folder, listed in self._folders.items() for name in listed.names)
+        return replace(scan, staged=staged, complete=scan.complete and complete)
+
+    def stamps(self, dirs: SpoolDirs) -> tuple[int, ...]:
+        """The times of the last change of the directories that were there at the last look. Raises ``OSError``."""
+        above = dirs.private_dir(STAGE) if self._folders else None
+        return tuple(os.stat(folder, dir_fd=above, follow_symlinks=False).st_ctime_ns for folder in self._folders)
+
+
+_SIZES_AT_MOST = 10_000
+_ROWS_AT_MOST = 20_000
+_METAS_AT_MOST = 256
+"""Metadata files of one operation that a look reads. A batch has one, but anybody who may write could make one for each
+message."""
+_SLICE = 256
+
+
+class _Folder(_Listed, frozen=True):
+    """Folder of one operation. ``bytes`` None: not summed. ``times``: when the examined messages were set aside, in ascending
+    order."""
+
+    bytes: int | None
+    times: array[float]
+
+    def expired(self, by: float) -> tuple[int, bool]:
+        """Returns how many messages were set aside at ``by`` or before, and whether that number is only a lower bound."""
+        sampled = len(self.names) > _SIZES_AT_MOST
+        if sampled and self.generation[1] / 1e9 <= by:  # none was added or removed since
+            return len(self.names), False
+        return bisect_right(self.times, by), sampled
+
+
+class SetAsideBoxes:
+    """The boxes ``held``, ``rejected`` and ``trash`` of one spool. Messages in the trash expire after ``retention`` seconds (0:
+    never)."""
+
+    def __init__(self, retention: float = 0.0) -> None:
+        self._retention = retention
+        self._folders: dict[Box, dict[str, _Folder]] = {}
+        self._rows: dict[tuple[Box, str, str], Row] = {}
+        self._rows_of = -1
+        self._whole: dict[Box, bool] = {}
+        """Maps each box to True if the last look saw all of it."""
+        self.generation = 0
+        """Changes whenever something came or went."""
+
+    def look(self, dirs: SpoolDirs, as_of: float) -> dict[Box, BoxState]:
+        folders: dict[Box, dict[str, _Folder]] = {}
+        states = {box: self._look(dirs, box, as_of, folders) for box in ASIDE}
+        if folders != self._folders:
+            self.generation += 1
+        self._folders = folders
+        self._whole = {box: state.complete for box, state in states.items()}
+        return states
+
+    def _look(self, dirs: SpoolDirs, box: Box, as_of: float, folders: dict[Box, dict[str, _Folder]]) -> BoxState:
+        try:
+            above = dirs.private_dir(box.value)
+            if above is None:
+                return BoxState(box, 0, True, 0, False, None, "", as_of)
+            operations = sorted(name for name in dirs.files.list(above) if not name.startswith("."))
+        except OSError as problem:
+            why = "permission denied" if isinstance(problem, PermissionError) else str(problem.strerror)
+            return BoxState(box, None, False, None, False, None, why, as_of)
+
+        def read(operation: str, above: int) -> _Folder:
+            return _folder(operation, above, _Metas(dirs, box, operation) if box is Box.TRASH else None)
+
+        folders[box], complete = _look(operations, above, self._folders.get(box, {}), as_of - _COARSE, read)
+        found = folders[box].values()
+        sizes = [folder.bytes for folder in found if folder.bytes is not None]
+        oldest = min((folder.times[0] for folder in found if folder.times), default=None)
+        total = sum(sizes) if len(sizes) == len(found) else None
+        state = BoxState(box, sum(len(folder.names) for folder in found), complete, total, False, oldest, "", as_of)
+        if box is not Box.TRASH or not self._retention:
+            return state
+        over = [folder.expired(as_of - self._retention) for folder in found]
+        return replace(
+            state, retention=self._retention, expired=sum(n for n, _ in over),
+            expired_is_bound=not complete or any(bound for _, bound in over),
+        )  # fmt: skip
+
+    def items(self, box: Box) -> Iterator[tuple[str, str]]:
+        """Yields (operation, name) of everything in ``box`` at the last look."""
+        return ((operation, name) for operation, folder in self._folders.get(box, {}).items() for name in folder.names)
+
+    def ids(self) -> dict[str, Box]:
+        """Returns the ids of everything that is set aside, each with its box."""
+        return {names.parse(name, claimed=True).id: box for box in ASIDE for _, name in self.items(box)}
+
+    def rows(self, dirs: SpoolDirs, box: Box, cancelled: Callable[[], bool]) -> tuple[list[Row], bool]:
+        """Returns the rows of ``box``, and whether they are all. Rows are looked up once until something changes."""
+        if self._rows_of != self.generation:
+            self._rows, self._rows_of = {}, self.generation
+        rows: list[Row] = []
+        for turn, item in enumerate(self.items(box)):
+            if turn >= _ROWS_AT_MOST or (turn % _SLICE == 0 and cancelled()):
+                return rows, False
+            if (box, *item) not in self._rows:
+                self._rows[box, *item] = self.row(dirs, box, *item)
+            rows.append(self._rows[box, *item])
+        return rows, self._whole.get(box, False)
+
+    def row(self, dirs: SpoolDirs, box: Box, operation: str, raw: str) -> Row:
+        """Returns the row of one message with its metadata. A message that has gone keeps its row, with a note."""
+        row = aside_row(box, operation, raw)
+        try:
+            folder = dirs.private_dir(box.value, operation)
+            if folder is None:
+                return replace(row, note="gone since")
+            found = os.stat(raw, dir_fd=folder, follow_symlinks=False)
+            metadata = shelf.read_meta(dirs, shelf.Entry(box, operation, raw))
+        except OSError as problem:
+            return replace(row, note="gone since" if isinstance(problem, FileNotFoundError) else str(problem.strerror))
+        finally:
+            dirs.forget(box.value, operation)
+        reason, since, ended = metadata.get("reason"), time_of(metadata), metadata.get("ended")
+        since = found.st_ctime if since is None else since
+        return replace(
+            row,
+            size=found.st_size,
+            written_at=found.st_mtime,
+            enqueued_at=row.enqueued_at if row.enqueued_at is not None else found.st_mtime,
+            in_box_since=since,
+            expires_at=since + self._retention if box is Box.TRASH and self._retention else None,
+            reason=reason if isinstance(reason, str) else "",
+            note="" if stat.S_ISREG(found.st_mode) else kind_of_file(found),
+            ended=ended if isinstance(ended, str) else row.ended,
+        )
+
+
+class _Metas:
+    """Times at which the messages of one operation were set aside. The metadata of a batch are one file with many names, read
+    once, or lie beside the folder. A move changes ctime and nothing else, so ctime is the time where the metadata hold none."""
+
+    def __init__(self, dirs: SpoolDirs, box: Box, operation: str) -> None:
+        self._dirs = dirs
+        self._box = box
+        self._operation = operation
+        self._read: dict[int | None, float | None] = {}
+
+    def time(self, name: str, folder: int, otherwise: float) -> float:
+        try:
+            inode = os.stat(shelf.meta_name(name), dir_fd=folder, follow_symlinks=False).st_ino
+        except FileNotFoundError:
+            inode = None  # what all in the folder have in common
+        except OSError:
+            return otherwise
+        if inode not in self._read:
+            if len(self._read) >= _METAS_AT_MOST:
+                return otherwise
+            self._read[inode] = time_of(shelf.read_meta(self._dirs, shelf.Entry(self._box, self._operation, name)))
+        at = self._read[inode]
+        return otherwise if at is None else at
+
+
+def _folder(operation: str, above: int, metas: _Metas | None) -> _Folder:
+    listed = _list(operation, above)
+    total: int | None = 0 if len(listed.names) <= _SIZES_AT_MOST else None
+    times = array("d")
+    fd = os.open(operation, _FLAGS, dir_fd=above)
+    try:
+        for name in listed.names[:_SIZES_AT_MOST]:
+            try:
+                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except OSError:
+                continue  # put back meanwhile
+            times.append(found.st_ctime if metas is None else metas.time(name, fd, found.st_ctime))
+            if total is not None and stat.S_ISREG(found.st_mode):
+                total += found.st_size
+    finally:
+        os.close(fd)
+    return _Folder(listed.generation, listed.names, total, array("d", sorted(times)))
+
+
+# Counts the messages in ``new`` by age and source. It uses the names of the last scan and never reads the directory again.
+
+_LOOKED_AT = 5_000
+"""Names that are read: all of a smaller box, an even sample of a larger one."""
+
+
+def age_counter(scan: BoxScan, times: Mapping[str, int]) -> AgeCounter:
+    """Reads the ages of the messages in a scan. ``times`` are the mtimes in µs of names that hold no time."""
+    count = len(scan.names)
+    put_at: list[tuple[str | None, float | None]] = []
+    sources: dict[str, str | None] = {}  # names of one source mostly differ only in their ids
+    for raw in scan.names if count <= _LOOKED_AT else scan.names.sample(_even_sample(count)):
+        form = raw[16:17] + raw.partition(",")[2]
+        if form not in sources:
+            sources[form] = names.parse(raw, claimed=False).source if ",s=" in raw else None
+        at = put_us(raw, times)
+        put_at.append((sources[form], None if at is None else at / 1e6))
+    return AgeCounter(put_at, count)
+
+
+def _even_sample(count: int) -> Iterator[int]:
+    """Yields a random place in each step of ``count`` places, because a fixed one would favour a source that puts in turn."""
+    within = Random(0)
+    step = count / _LOOKED_AT
+    return (int((turn + within.random()) * step) for turn in range(_LOOKED_AT))
+
+
+# Schedules the listings of a box.
+
+_COARSE_NS = 20_000_000
+_DUTY = 20
+"""Minimum pause after a listing, as a multiple of its duration."""
+_EACH = 1e-4
+"""Seconds without another listing for each name."""
+
+
+class BoxScanner:
+    """Decides when a box is listed again: at once when asked or when the directory is another one, else when it changed and the
+    last listing lies ``max(least, 20 × what it took)`` back, so that looking takes at most a twentieth of the time; of a box with
+    thousands of names ten times ``least``."""
+
+    def __init__(
+        self, world: System, *, least: float = 0.1, sizes: bool = True, scan: Callable[..., BoxScan] = scan_box
+    ) -> None:
+        self._world = world
+        self._least = least
+        self._sizes = sizes
+        self._scan = scan
+        self.times: dict[str, int] = {}
+        """mtime in µs of the names that hold no time."""
+        self._last_at = 0.0
+        self._number = 0
+        self._coarse = False
+        self.last: BoxScan | None = None
+        self.due: float | None = None
+        """Earliest time at which a change already seen is listed (monotonic seconds); None: no change is pending."""
+
+    @property
+    def period(self) -> float:
+        """Whole seconds from one listing to the next where only time tells when to list."""
+        return float(math.ceil(max(10 * self._least, _DUTY * self.last.duration if self.last is not None else 0.0)))
+
+    def look(
+        self, fd: int | None, *, force: bool = False, ids: Set[str] = frozenset(), missing: str = "is missing",
+        unseen: bool = False,
+    ) -> BoxScan:  # fmt: skip
+        """Returns the last scan, or a new one if that is due. ``fd`` None: the box is not there, and ``missing`` says why.
+        ``unseen``: the box may change and keep its mtime, so it is listed every ``period`` seconds; the same names make no new
+        scan."""
+        now = self._world.monotonic()
+        self.due = None
+        if fd is None:
+            if self.last is None or self.last.error != missing:
+                self._number += 1
+                self.last = BoxScan(complete=False, error=missing, as_of=self._world.clock(), number=self._number)
+            return self.last
+        last = self.last
+        try:
+            current: Generation | None = generation_of(fd)
+        except OSError:
+            current = None
+        same = last is not None and last.generation is not None and current is not None and last.generation[:2] == current[:2]
+        if last is not None and same and not force:
+            unchanged = current == last.generation and last.clean and not self._coarse and last.complete
+            if unchanged and not unseen:
+                return last
+            wait = self.period if unchanged else self._rest(last, unseen)
+            if now < self._last_at + wait:
+                self.due = self._last_at + wait
+                return last
+        elif last is not None and last.error and not force and now - self._last_at < self._least:
+            self.due = self._last_at + self._least
+            return last
+        as_of = self._world.clock()
+        scan = self._scan(fd, ids=ids, untimed=self.times, sizes=self._sizes)
+        # Kernels before 6.13 stamp directories by the tick: a change right after the scan could leave the same mtime.
+        self._coarse = scan.generation is not None and scan.generation[2] > time.time_ns() - _COARSE_NS
+        self._last_at = now
+        if unseen and not force and last is not None and same and _same_names(last, scan):
+            self.last = replace(last, duration=scan.duration, effort=scan.effort, as_of=as_of)
+            return self.last
+        self._number += 1
+        self.last = replace(scan, as_of=as_of, number=self._number)
+        if not scan.clean or self._coarse:
+            self.due = now + self._rest(scan, unseen)
+        return self.last
+
+    def _rest(self, scan: BoxScan, unseen: bool) -> float:
+        """Returns the least seconds from the beginning of this listing to that of the next. Using many names costs time as well.
+
+        If a server does the work, its time counts. Else only processor time counts: on a busy machine a short listing may take
+        long, and changes would be seen seconds late."""
+        took = scan.duration if unseen else scan.effort
+        return max(self._least, _DUTY * took, min(self._least * 10, len(scan.names) * _EACH))
+
+
+def _same_names(last: BoxScan, scan: BoxScan) -> bool:
+    """Returns whether two scans of one directory, with the same mtime, found the same names. An unchanged directory is always
+    listed in the same order."""
+    return (
+        last.generation == scan.generation and last.clean and scan.clean and last.complete and scan.complete
+        and last.duplicates == scan.duplicates and last.irregular == scan.irregular and last.names.same(scan.names)
+    )  # fmt: skip
+
+
+# A first glimpse of a directory: what kind of entry a name is, and the first few names. Cheap however large it is.
+
+_LOOK_UP: int = getattr(os, "O_PATH", getattr(os, "O_SEARCH", os.O_RDONLY))
+"""Opens a directory without the right to read it: ``O_PATH`` (open(2)), or ``O_SEARCH`` where the system has that instead."""
+
+FEW = 128
+"""Maximum number of names read: a single read of a directory returns that many, and a box may hold millions."""
+
+
+def open_path(path: str, dir_fd: int | None = None, *, follow: bool = True) -> int:
+    """A descriptor of the directory ``path`` that needs no right to read it. With ``follow``, symbolic links are followed: the
+    user named them. Raises ``OSError``, and ``ValueError`` for a NUL in the path."""
+    return os.open(path, _LOOK_UP | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW), dir_fd=dir_fd)
+
+
+def first_names(name: str, dir_fd: int, most: int = FEW) -> list[str]:
+    """The first names in the directory ``name``, as the file system has them, at most ``most``. Raises ``OSError``."""
+    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=dir_fd)
+    try:
+        with os.scandir(fd) as entries:
+            return [entry.name for entry in islice(entries, most)]
+    finally:
+        os.close(fd)
+
+
+def boxes_in(dir_fd: int) -> dict[Box, int]:
+    """The modes (inode(7)) of what is called ``tmp``, ``new``, ``cur`` there, links not followed. What is missing is left out."""
+    modes = {}
+    for box in LIVE:
+        try:
+            modes[box] = os.stat(box, dir_fd=dir_fd, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            continue
+    return modes
+
+
+def is_spool_like(modes: dict[Box, int]) -> bool:
+    """Returns whether at least two of the three boxes are directories, ``new`` among them."""
+    there = [box for box, mode in modes.items() if stat.S_ISDIR(mode)]
+    return Box.NEW in there and len(there) >= 2
+
+
+def is_spool_at(path: str, dir_fd: int | None = None, *, follow: bool = True) -> bool:
+    """Returns whether ``path`` is like a spool; False where it is not there or may not be looked into."""
+    try:
+        fd = open_path(path, dir_fd, follow=follow)
+    except (OSError, ValueError):
+        return False
+    try:
+        return is_spool_like(boxes_in(fd))
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+_IDS_AT_MOST = 50_000
+
+
+class DuplicateIds(Struct, frozen=True):
+    """Ids that are in both ``new`` and ``cur``: as one file with two names (a move cut off), or as two files (a conflict)."""
+
+    conflicts: tuple[Key, ...] = ()
+    linked: tuple[Row, ...] = ()
+
+
+class Boxes:
+    """Scanners of ``tmp`` with its staging directories, ``new`` and ``cur``."""
+
+    def __init__(self, world: System, least: float) -> None:
+        self._scanners = {box: BoxScanner(world, least=least, sizes=box is Box.NEW) for box in LIVE}
+        self._staging = StagingScanner(world)
+        self._ids: frozenset[str] = frozenset()
+        self._ids_of = -1
+        self._claims: list[str] = []
+        self.doing = ""
+        """Current step of the scan, in words; read from other threads when it hangs."""
+
+    @property
+    def due(self) -> float | None:
+        """Earliest time at which a change already seen is listed, monotonic seconds."""
+        return min((s.due for s in self._scanners.values() if s.due is not None), default=None)
+
+    @property
+    def period(self) -> float:
+        """Seconds from one listing to the next where only time tells when to list."""
+        return max(1.0, *(scanner.period for scanner in self._scanners.values()))
+
+    def times(self, box: Box) -> dict[str, int]:
+        """Returns the mtime in µs of the names that hold no time."""
+        return self._scanners[box].times
+
+    def is_current(self, box: Box, fd: int) -> bool:
+        """True if the box has not changed since its last scan."""
+        last = self._scanners[box].last
+        try:
+            return last is not None and generation_of(fd) == last.generation
+        except OSError:
+            return False
+
+    def stamps(self, dirs: SpoolDirs) -> tuple[int, ...]:
+        """The times of the last change of all directories of the spool that are looked at; empty where one is gone."""
+        try:
+            return (*dirs.stamps(), *self._staging.stamps(dirs))
+        except OSError:
+            return ()
+
+    def scan(self, dirs: SpoolDirs, *, force: bool, unseen: bool = False) -> dict[Box, BoxScan]:
+        """Returns the scans of all three, new ones where they are due. ``cur`` is listed before ``new``, to look for its ids
+        there. ``unseen``: the file system does not report all changes."""
+        scans = {}
+        for box, fd in ((Box.CUR, dirs.cur), (Box.NEW, dirs.new), (Box.TMP, dirs.tmp)):
+            missing = why_closed(dirs, box)
+            ids = self._ids if box is Box.NEW else frozenset[str]()
+            self.doing = f"readdir of {box}"
+            scans[box] = self._scanners[box].look(fd, force=force, ids=ids, missing=missing, unseen=unseen)
+            if box is Box.CUR and scans[box].number != self._ids_of:
+                self._index_claims(scans[box])
+        self.doing = "readdir of the staging directories"
+        scans[Box.TMP] = self._staging.add_to(scans[Box.TMP], dirs, unseen=unseen)
+        self.doing = ""
+        return scans
+
+    def _index_claims(self, scan: BoxScan) -> None:
+        self._ids_of = scan.number
+        self._claims = list(scan.names) if len(scan.names) <= _IDS_AT_MOST else []
+        bases = NameForms.of(self._claims, claimed=True).bases(self._claims)
+        self._ids = frozenset([*bases, *(base.partition(",")[0] for base in bases)])
+
+    def duplicates(self, dirs: SpoolDirs, scan: BoxScan) -> DuplicateIds:
+        """Returns the ids that are in both boxes now. ``scan`` is the scan of ``new``; a message that moves in the meantime is
+        not a duplicate."""
+        if not scan.duplicates or dirs.new is None or dirs.cur is None:
+            return DuplicateIds()
+        by_id: dict[str, list[str]] = {}
+        for raw in self._claims:
+            by_id.setdefault(names.parse(raw, claimed=True).id, []).append(raw)
+        conflicts: list[Key] = []
+        linked: list[Row] = []
+        for waiting in scan.duplicates:
+            for claimed in by_id.get(names.parse(waiting, claimed=False).id, ()):
+                try:
+                    here = os.stat(waiting, dir_fd=dirs.new, follow_symlinks=False)
+                    there = os.stat(claimed, dir_fd=dirs.cur, follow_symlinks=False)
+                    again = os.stat(waiting, dir_fd=dirs.new, follow_symlinks=False)
+                except OSError:
+                    continue  # it was on its way
+                if here.st_ino != again.st_ino:
+                    continue
+                if here.st_ino == there.st_ino:
+                    linked.append(replace(claim_row(names.parse(claimed, claimed=True), there), note="is in new as well"))
+                    linked.append(replace(new_row(waiting, here), note="is in cur as well"))
+                else:
+                    conflicts += [(Box.NEW.value, waiting), (Box.CUR.value, claimed)]
+        return DuplicateIds(tuple(dict.fromkeys(conflicts)), tuple(linked))
+
+
+def irregular_rows(dirs: SpoolDirs, new: BoxScan, judged: Iterable[Row], duplicates: DuplicateIds) -> tuple[Row, ...]:
+    """Collects the rows of everything that is no message or has a second name: in ``new``, among the ``judged`` rows of ``cur``
+    and ``tmp``, and the messages that are in two boxes."""
+    rows: list[Row] = []
+    for raw in new.irregular if dirs.new is not None else ():
+        try:
+            rows.append(new_row(raw, os.stat(raw, dir_fd=dirs.new, follow_symlinks=False)))
+        except OSError:
+            continue  # gone since it was listed
+    return tuple({row.key: row for row in (*rows, *judged, *duplicates.linked)}.values())
+
+
+def why_closed(dirs: SpoolDirs, box: Box) -> str:
+    """Says why a box is not open."""
+    error = dirs.errors.get(box)
+    if error is None or isinstance(error, FileNotFoundError):
+        return f"{box} is missing"
+    if isinstance(error, PermissionError):
+        return "permission denied"
+    if isinstance(error, NotADirectoryError):
+        return f"{box} is not a directory of its own"
+    return f"{box} cannot be opened ({error.strerror})"
