@@ -12,12 +12,10 @@ from itertools import accumulate, product
 from typing import NamedTuple
 
 from msgspec import Struct
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from spooltop import __version__
 from spooltop.control import Control
+from spooltop.errors import UsageError
 from spooltop.model.cursors import VERDICTS, Cursor, cursor_keys
 from spooltop.model.look.observation import Ages, Observation
 from spooltop.model.look.snapshot import CODES, Snapshot
@@ -26,6 +24,15 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box, Json
 
 from .watching import OperationFeed
+
+try:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
+    from prometheus_client.registry import Collector
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "prometheus_client":
+        raise
+    raise UsageError("metrics needs prometheus_client", advice="in the checkout, pip install '.[metrics]'") from None
 
 OTHER = "other"
 """Label of the sources past the first ``_MOST_SOURCES``."""
@@ -301,6 +308,7 @@ def _number(cursor: Cursor) -> float | None:
 _WIDTH, _HEIGHT = 12, 8
 _HERE = '{target=~"$target"}'
 _OVER = "[$__rate_interval]"
+_SOURCE: Json = {"type": "prometheus", "uid": "${DS_PROMETHEUS}"}
 
 
 class _Panel(NamedTuple):
@@ -309,56 +317,54 @@ class _Panel(NamedTuple):
     title: str
     help: str
     unit: str
-    queries: tuple[tuple[str, str], ...]
+    queries: Mapping[str, str]
 
 
-def _quantiles(metric: str) -> tuple[tuple[str, str], ...]:
+def _quantiles(metric: str) -> Mapping[str, str]:
     summed = f"sum by (le, target) (rate({metric}{_HERE}{_OVER}))"
-    return tuple((f"histogram_quantile({share}, {summed})", f"{{{{target}}}} p{share * 100:.0f}") for share in (0.5, 0.99))
+    return {f"histogram_quantile({share}, {summed})": f"{{{{target}}}} p{share * 100:.0f}" for share in (0.5, 0.99)}
 
 
 _PANELS = (
     _Panel(
         "Problems", "Lines of the list of problems, by code. Nothing is drawn where there are none.", "none",
-        ((f"spooltop_problems{_HERE} > 0", "{{target}} {{code}}"),),
+        {f"spooltop_problems{_HERE} > 0": "{{target}} {{code}}"},
     ),
     _Panel(
         "Not looked at completely", "1 where a target cannot be looked at, or the last look is old or not complete.", "none",
-        ((f"1 - spooltop_scan_complete{_HERE}", "{{target}}"),),
+        {f"1 - spooltop_scan_complete{_HERE}": "{{target}}"},
     ),
     _Panel(
         "Paused", "1 while consumers claim nothing because the spool is paused.", "none",
-        ((f"spooltop_paused{_HERE}", "{{target}}"),),
+        {f"spooltop_paused{_HERE}": "{{target}}"},
     ),
-    _Panel("Depth", "Messages in new.", "short", (('spooltop_messages{box="new",target=~"$target"}', "{{target}}"),)),
+    _Panel("Depth", "Messages in new.", "short", {'spooltop_messages{box="new",target=~"$target"}': "{{target}}"}),
     _Panel(
         "Oldest message in new", "Its age.", "s",
-        (('spooltop_oldest_age_seconds{box="new",target=~"$target"}', "{{target}}"),),
+        {'spooltop_oldest_age_seconds{box="new",target=~"$target"}': "{{target}}"},
     ),
-    _Panel("Claims", "By what is known of their holder.", "short", ((f"spooltop_claims{_HERE}", "{{target}} {{verdict}}"),)),
+    _Panel("Claims", "By what is known of their holder.", "short", {f"spooltop_claims{_HERE}": "{{target}} {{verdict}}"}),
     _Panel(
         "Messages in the other boxes", "tmp, held, rejected, trash.", "short",
-        (('spooltop_messages{box!~"new|cur",target=~"$target"}', "{{target}} {{box}}"),),
+        {'spooltop_messages{box!~"new|cur",target=~"$target"}': "{{target}} {{box}}"},
     ),
     _Panel("Waiting", "Time from the put to the claim.", "s", _quantiles("spooltop_wait_seconds_bucket")),
     _Panel("Processing", "Time from the claim to the end.", "s", _quantiles("spooltop_processing_seconds_bucket")),
-    _Panel("Done", "Messages a second.", "ops", ((f"rate(spooltop_processing_seconds_count{_HERE}{_OVER})", "{{target}}"),)),
+    _Panel("Done", "Messages a second.", "ops", {f"rate(spooltop_processing_seconds_count{_HERE}{_OVER})": "{{target}}"}),
     _Panel(
         "Lost cursor updates", "Of each source.", "short",
-        ((f"increase(spooltop_cursor_reverts_total{_HERE}{_OVER})", "{{target}} {{source}}"),),
+        {f"increase(spooltop_cursor_reverts_total{_HERE}{_OVER})": "{{target}} {{source}}"},
     ),
     _Panel(
         "Cursors that do not advance", "Sources whose cursor is neither advancing nor idle.", "none",
-        (
-            ('spooltop_cursor_verdict{verdict!~"advancing|idle|new",target=~"$target"} > 0', "{{target}} {{source}} {{verdict}}"),
-        ),
+        {'spooltop_cursor_verdict{verdict!~"advancing|idle|new",target=~"$target"} > 0': "{{target}} {{source}} {{verdict}}"},
     ),
     _Panel(
         "Operations", "Items that operators moved, by outcome.", "short",
-        ((f"increase(spooltop_operations_total{_HERE}{_OVER})", "{{target}} {{action}} {{outcome}}"),),
+        {f"increase(spooltop_operations_total{_HERE}{_OVER})": "{{target}} {{action}} {{outcome}}"},
     ),
-    _Panel("Free disk space", "For the user that looks.", "bytes", ((f"spooltop_disk_free_bytes{_HERE}", "{{target}}"),)),
-    _Panel("Time of a look", "How long the last one took.", "s", ((f"spooltop_scan_seconds{_HERE}", "{{target}}"),)),
+    _Panel("Free disk space", "For the user that looks.", "bytes", {f"spooltop_disk_free_bytes{_HERE}": "{{target}}"}),
+    _Panel("Time of a look", "How long the last one took.", "s", {f"spooltop_scan_seconds{_HERE}": "{{target}}"}),
 )  # fmt: skip
 
 
@@ -380,7 +386,7 @@ def dashboard() -> dict[str, Json]:
 
 def _choice_of_targets() -> dict[str, Json]:
     return {
-        "name": "target", "label": "Target", "type": "query", "datasource": _source(), "refresh": 2, "sort": 1,
+        "name": "target", "label": "Target", "type": "query", "datasource": _SOURCE, "refresh": 2, "sort": 1,
         "query": {"query": "label_values(spooltop_scan_complete, target)", "refId": "target"}, "includeAll": True, "multi": True,
         "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
     }  # fmt: skip
@@ -389,15 +395,11 @@ def _choice_of_targets() -> dict[str, Json]:
 def _panel(place: int, one: _Panel) -> dict[str, Json]:
     row, column = divmod(place, 2)
     return {
-        "id": place + 1, "type": "timeseries", "title": one.title, "description": one.help, "datasource": _source(),
+        "id": place + 1, "type": "timeseries", "title": one.title, "description": one.help, "datasource": _SOURCE,
         "gridPos": {"x": column * _WIDTH, "y": row * _HEIGHT, "w": _WIDTH, "h": _HEIGHT},
         "fieldConfig": {"defaults": {"unit": one.unit, "min": 0}, "overrides": []},
         "targets": [
-            {"refId": chr(ord("A") + number), "datasource": _source(), "expr": expression, "legendFormat": legend}
-            for number, (expression, legend) in enumerate(one.queries)
+            {"refId": chr(ord("A") + number), "datasource": _SOURCE, "expr": expression, "legendFormat": legend}
+            for number, (expression, legend) in enumerate(one.queries.items())
         ],
     }  # fmt: skip
-
-
-def _source() -> dict[str, Json]:
-    return {"type": "prometheus", "uid": "${DS_PROMETHEUS}"}

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -158,20 +159,17 @@ class _Value(NamedTuple):
     always: bool = False
 
 
-def _box(box: Box) -> Callable[[Snapshot], _Reading]:
-    def read(snapshot: Snapshot) -> _Reading:
-        state = snapshot.observation.boxes.get(box)
-        if state is None:
-            return _Reading(None, why=f"there is no {box} here")
-        if state.count is None or state.error:
-            return _Reading(None, why=state.error or state.note or f"{box} is not visible")
-        return _Reading.at_least(state.count, _incomplete(snapshot, box))
-
-    return read
+def _box(box: Box, snapshot: Snapshot) -> _Reading:
+    state = snapshot.observation.boxes.get(box)
+    if state is None:
+        return _Reading(None, why=f"there is no {box} here")
+    if state.count is None or state.error:
+        return _Reading(None, why=state.error or state.note or f"{box} is not visible")
+    return _Reading.at_least(state.count, _incomplete(snapshot, box))
 
 
 def _age(snapshot: Snapshot) -> _Reading:
-    waiting = _box(Box.NEW)(snapshot)
+    waiting = _box(Box.NEW, snapshot)
     new = snapshot.observation.boxes.get(Box.NEW)
     if waiting.low is None or new is None:
         return waiting
@@ -184,7 +182,7 @@ def _age(snapshot: Snapshot) -> _Reading:
 
 def _dead(snapshot: Snapshot) -> _Reading:
     observation = snapshot.observation
-    claims = _box(Box.CUR)(snapshot)
+    claims = _box(Box.CUR, snapshot)
     if claims.low is None:
         return claims
     if why := _not_there(snapshot, "claims-dead") or ("" if observation.proves_death else _not_judged(snapshot, "claims-dead")):
@@ -194,14 +192,11 @@ def _dead(snapshot: Snapshot) -> _Reading:
     return _Reading(counts.dead, math.inf if math.isinf(claims.high) else most, _not_judged(snapshot, "claims-dead"))
 
 
-def _rate(name: str) -> Callable[[Snapshot], _Reading]:
-    def read(snapshot: Snapshot) -> _Reading:
-        value: float | None = getattr(snapshot.rates, name)
-        if value is None:
-            return _Reading(None, why="needs --watch")
-        return _Reading.at_least(value, "not all changes were seen" if snapshot.rates.lower_bound else "")
-
-    return read
+def _rate(name: str, snapshot: Snapshot) -> _Reading:
+    value: float | None = getattr(snapshot.rates, name)
+    if value is None:
+        return _Reading(None, why="needs --watch")
+    return _Reading.at_least(value, "not all changes were seen" if snapshot.rates.lower_bound else "")
 
 
 def _reverts(snapshot: Snapshot) -> _Reading:
@@ -215,18 +210,14 @@ def _free(snapshot: Snapshot) -> _Reading:
     return _Reading(None, why="free space is not visible") if space is None else _Reading.exact(space.free or 0, space.total)
 
 
-def _of_code(code: str) -> Callable[[Snapshot], _Reading]:
+def _of_code(code: str, snapshot: Snapshot) -> _Reading:
     """Reads how many items the problems with this code are about. A problem about nothing that is counted counts as one."""
-
-    def read(snapshot: Snapshot) -> _Reading:
-        found = [problem for problem in snapshot.problems if problem.code == code]
-        why = _not_there(snapshot, code) or _not_judged(snapshot, code)
-        if not found and why:
-            return _Reading(None, why=why)
-        why = why or ("there are more" if any(problem.at_least for problem in found) else "")
-        return _Reading.at_least(sum(max(1, problem.count) for problem in found), why)
-
-    return read
+    found = [problem for problem in snapshot.problems if problem.code == code]
+    why = _not_there(snapshot, code) or _not_judged(snapshot, code)
+    if not found and why:
+        return _Reading(None, why=why)
+    why = why or ("there are more" if any(problem.at_least for problem in found) else "")
+    return _Reading.at_least(sum(max(1, problem.count) for problem in found), why)
 
 
 def _problems(snapshot: Snapshot) -> _Reading:
@@ -235,14 +226,14 @@ def _problems(snapshot: Snapshot) -> _Reading:
 
 
 VALUES = (
-    _Value("depth", "messages in new", _box(Box.NEW), always=True),
+    _Value("depth", "messages in new", partial(_box, Box.NEW), always=True),
     _Value("age", "seconds that the oldest of them has waited", _age, "s", always=True),
-    _Value("claims", "messages in cur", _box(Box.CUR), always=True),
+    _Value("claims", "messages in cur", partial(_box, Box.CUR), always=True),
     _Value("dead", "claims of dead consumers", _dead, always=True),
-    _Value("failing", "messages that fail again and again", _of_code("failing"), always=True),
-    *(_Value(str(box), f"messages in {box}", _box(box)) for box in (Box.TMP, Box.HELD, Box.REJECTED, Box.TRASH)),
-    _Value("in", "messages a second that come", _rate("in_per_s")),
-    _Value("done", "messages a second that are done", _rate("done_per_s")),
+    _Value("failing", "messages that fail again and again", partial(_of_code, "failing"), always=True),
+    *(_Value(str(box), f"messages in {box}", partial(_box, box)) for box in (Box.TMP, Box.HELD, Box.REJECTED, Box.TRASH)),
+    _Value("in", "messages a second that come", partial(_rate, "in_per_s")),
+    _Value("done", "messages a second that are done", partial(_rate, "done_per_s")),
     _Value("reverts", "lost updates of cursors", _reverts, "c"),
     _Value("free", "free bytes", _free, "B"),
     _Value("problems", "critical problems and warnings", _problems),
@@ -376,7 +367,7 @@ def _alerts(
     """The findings of the conditions; of several on one name the worst counts."""
     found: dict[str, tuple[State, str]] = {}
     for one in conditions:
-        reading = readings.get(one.name) or _read(snapshot, _of_code(one.name))
+        reading = readings.get(one.name) or _read(snapshot, partial(_of_code, one.name))
         alert = _alert(snapshot, reading, one)
         if alert is not None and (one.name not in found or alert[0].rank > found[one.name][0].rank):
             found[one.name] = alert

@@ -31,11 +31,13 @@ def test_what_is_no_address_is_a_usage_error(spool: Path, text: str) -> None:
 def test_without_the_library_it_says_how_to_get_it(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "prometheus_client"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "spooltop.monitor.metrics", raising=False)
+    for name in ("spooltop.monitor.metrics", "spooltop.cli.commands.metrics"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if not (Path(path or ".") / "prometheus_client").is_dir()])
-    done = spooltop("metrics", spool)
     said = "spooltop: metrics needs prometheus_client; in the checkout, pip install '.[metrics]'\n"
-    assert (done.code, done.err) == (2, said)
+    for words in ((spool,), ("--grafana",)):
+        done = spooltop("metrics", *words)
+        assert (done.code, done.err) == (2, said)
 
 
 def port(process: subprocess.Popen[bytes]) -> str:

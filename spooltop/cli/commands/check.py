@@ -23,7 +23,8 @@ _LEAST = 0.5
 def check(args: argparse.Namespace, context: Context) -> int:
     """Looks at all targets at once, each in a thread of its own: one that hangs is UNKNOWN after ``-t`` seconds, the others are
     judged all the same."""
-    conditions = [condition(text, state) for state, texts in _given(args) for text in texts]
+    given = ((State.WARNING, args.warning), (State.CRITICAL, args.critical))
+    conditions = [condition(text, state) for state, texts in given for text in texts or ()]
     kept = None if args.perfdata is None else kept_values(args.perfdata)
     if not 0 < args.timeout < math.inf:
         raise UsageError(f"-t {args.timeout:g} is no time", advice="as in -t 10")
@@ -54,7 +55,3 @@ def _finding(args: argparse.Namespace, context: Context, target: str, conditions
         return unknown(error.strerror or str(error))
     except Exception as error:  # noqa: BLE001  as the docstring says
         return unknown(f"{type(error).__name__}: {error}; this is a defect: SPOOLTOP_DEBUG=1 with status shows where")
-
-
-def _given(args: argparse.Namespace) -> list[tuple[State, list[str]]]:
-    return [(State.WARNING, args.warning or []), (State.CRITICAL, args.critical or [])]

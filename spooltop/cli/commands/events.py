@@ -6,6 +6,7 @@ import argparse
 import subprocess
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import Queue
 
 from spooltop.control import Control
@@ -33,10 +34,7 @@ def events(args: argparse.Namespace, context: Context) -> int:
     names = targets_of(args, context)
     runner = None if args.exec is None else _Runner(args.exec, context.terminal)
     told = _Told(context.terminal, as_lines=not args.json, runner=runner, stop=lambda: watching.stop())
-
-    def opened(target: str) -> Control:
-        return context.control(args, target, watch=True)
-
+    opened = partial(context.control, args, watch=True)
     require_one(names, opened)
     watching = Watching({name: _Sink(name, told) for name in names}, opened, again=_AGAIN, soon=_SOON)
     with stopped_by_signals(watching):

@@ -5,22 +5,19 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from typing import TYPE_CHECKING
+from functools import partial
+from wsgiref.simple_server import WSGIServer
 
 from msgspec.structs import replace
 
-from spooltop.control import Control
 from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model.units import parse_age
-from spooltop.monitor.metrics import Metrics, TargetMetrics
+from spooltop.monitor.metrics import Metrics, TargetMetrics, dashboard
 from spooltop.monitor.watching import Watching, require_one, stopped_by_signals
 from spooltop.run_each import run_each
 
 from ..context import PATIENCE, Context, targets_of
 from ..render import snapshot_json
-
-if TYPE_CHECKING:
-    from wsgiref.simple_server import WSGIServer
 
 _LOOPBACK = "127.0.0.1"
 _IDLE = 10.0
@@ -30,31 +27,19 @@ _IDLE = 10.0
 def metrics(args: argparse.Namespace, context: Context) -> int:
     """Without ``--listen`` and ``--textfile``, looks once at each target and prints."""
     if args.grafana:
-        from spooltop.monitor.metrics import dashboard
-
         context.terminal.out(snapshot_json.dumps(dashboard()))
         return 0
-    try:
-        from spooltop.monitor.metrics import Metrics, TargetMetrics
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "prometheus_client":
-            raise
-        raise UsageError("metrics needs prometheus_client", advice="in the checkout, pip install '.[metrics]'") from None
     if args.listen is not None and args.textfile is not None:
         raise UsageError("--listen and --textfile together", advice="run one for each")
-    names = targets_of(args, context)
-    targets = {name: TargetMetrics(name) for name in names}
+    targets = {name: TargetMetrics(name) for name in targets_of(args, context)}
     found = Metrics(targets.values())
     if args.listen is None and args.textfile is None:
         return _once(args, context, targets, found)
     every = parse_age(args.every)
     if every < 1:
         raise UsageError(f"--every {args.every} is under a second", advice="as in --every 15s")
-
-    def opened(target: str) -> Control:
-        return context.control(args, target, watch=True)
-
-    require_one(names, opened)
+    opened = partial(context.control, args, watch=True)
+    require_one(targets, opened)
     with stopped_by_signals(Watching(dict(targets), opened)) as watching:
         if args.listen is not None:
             _serve(found, *address(args.listen), watching, context)
