@@ -1,4 +1,4 @@
-"""A consumer of a group: claims messages under a lease, and ends its claims."""
+"""Consumers of a group: claim messages under a lease, and end their claims, or move them to another queue."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from spooltop.engine.arguments import check_seconds
 from spooltop.engine.consuming.consumer import end_block
 from spooltop.engine.system.host import is_its_child
 from spooltop.errors import ClaimLost, NotASpool, Refused, SpooltopError, Unavailable
-from spooltop.model.queue import OthersClaims, QueueIdentity
+from spooltop.model.closing import Closing
+from spooltop.model.queue import InterruptedMove, OthersClaims, QueueCounts, QueueIdentity
 from spooltop.model.text import escape
 
+from ..client import text_of
 from ..stream_names import HANDED_BACK, LATER, LeaseRecord, StreamNames, gone_words
 from . import scripts
 from .connection import messages_expected, translated, wait_for_disk
@@ -135,7 +137,7 @@ class StreamClaim:
     def source(self) -> str | None:
         """Producer of the message; None if it has none."""
         source = self._fields.get(SOURCE)
-        return None if source is None else _text(source)
+        return None if source is None else text_of(source)
 
     @property
     def data(self) -> bytes:
@@ -146,7 +148,7 @@ class StreamClaim:
         data = self._fields.get(DATA)
         if data is not None:
             return data
-        return json.dumps({_text(name): _text(value) for name, value in self._fields.items()}).encode()
+        return json.dumps({text_of(name): text_of(value) for name, value in self._fields.items()}).encode()
 
     def open(self) -> BinaryIO:
         """Opens the content as a file for reading, with a descriptor; it lies in memory."""
@@ -202,10 +204,6 @@ class StreamClaim:
             warnings.warn(f"claim on {self.id!r} was dropped without ack, release or reject", ResourceWarning, stacklevel=2)
 
 
-def _text(raw: bytes) -> str:
-    return raw.decode(errors="surrogateescape")
-
-
 _NO_LEASE = -2
 """Answer to PTTL for a key that is not there."""
 
@@ -220,10 +218,9 @@ class GroupConsumer:
     """
 
     def __init__(
-        self, connection: Redis, names: StreamNames, address: str, lease: float, max_attempts: int, *, waits: bool,
+        self, connection: Redis, names: StreamNames, address: str, lease: float, max_attempts: int, waits: bool, *,
         moves_to: QueueIdentity | None = None, begin: str = "",
     ) -> None:  # fmt: skip
-        self.moves = moves_to is not None
         self._redis: Any = connection
         self._names = names
         self._address = address
@@ -283,30 +280,8 @@ class GroupConsumer:
         flat = [word for pair in fields.items() for word in pair] if isinstance(fields, dict) else fields
         return self._claimed(id, flat, 1)
 
-    def adopt(self, other: str, id: str, deliveries: int) -> StreamClaim | None:
-        """Takes over a claim of the consumer ``other``, whose lease has ended; None if it is gone."""
-        self._lease.take()
-        keys = [self._names.stream, self._names.lease(other)]
-        with messages_expected():
-            found = self._run(self._adopt, "move", keys, [self._names.group, other, id, deliveries, self.name])
-        return None if found is None else self._claimed(found[0], found[1], deliveries)
-
-    def discard(self, other: str, id: str, deliveries: int) -> None:
-        """Acks a claim of the consumer ``other``, if it is still there."""
-        self._acked(other, (id, deliveries))
-
-    def give_back(self, claim: StreamClaim) -> None:
-        """Hands back a claim with which nothing was tried: it is not rejected, however often it was delivered."""
-        self._let_go(*claim.token)
-        self._ended(claim)
-
-    @property
-    def is_leased(self) -> bool:
-        """False where others may take the claims of this consumer by now."""
-        return self._lease.held
-
     def _claimed(self, id: bytes, flat: Sequence[bytes], deliveries: int) -> StreamClaim:
-        claim = StreamClaim(self, id.decode(), dict(zip(flat[::2], flat[1::2], strict=True)), deliveries)
+        claim = StreamClaim(self, text_of(id), dict(zip(flat[::2], flat[1::2], strict=True)), deliveries)
         with self._guard:
             self._held.add(claim.token)
         return claim
@@ -365,36 +340,44 @@ class GroupConsumer:
             return []
         keys = [names.stream, names.consumers, names.rejected, *map(names.lease, others)]
         found = self._run(self._recover, "recover", keys, [names.group, AT_ONCE, self._max_attempts, *others])
-        return [id.decode() for id in found]
+        return [text_of(id) for id in found]
 
     def claims_of_others(self) -> list[OthersClaims]:
         """Returns what other consumers hold; see ``StreamQueue.claims_of_others``."""
-        names = self._names
         with translated(self._address, "look"):
-            states = self._redis.xinfo_consumers(names.stream, names.group)
-            held = {one["name"].decode(errors="surrogateescape"): one["pending"] for one in states if one["pending"]}
-            held = {name: count for name, count in held.items() if name not in (self.name, HANDED_BACK, LATER)}
-            if not held:
-                return []
-            processes = self._redis.hmget(names.consumers, [*held])
-            pipe = self._redis.pipeline(transaction=False)
-            for name in held:
-                pipe.pttl(names.lease(name))
-            leases = pipe.execute()
-        facts = zip(held.items(), processes, leases, strict=True)
-        return [self._others(name, count, process, lease) for (name, count), process, lease in facts]
+            held = self._held_by_others()
+            leases = self._leases_of([name for name in held if name not in (HANDED_BACK, LATER)])
+        return [self._others(name, held[name], record, left) for name, (record, left) in leases.items()]
 
-    def _others(self, name: str, count: int, process: bytes | None, lease: int) -> OthersClaims:
-        if lease == _NO_LEASE:
-            return OthersClaims(name, count, False, "no lease" if process is None else "its lease has ended")
-        of = LeaseRecord.parse((process or b"").decode(errors="surrogateescape"))
-        if of.host == self._record.host and of.pid is not None and lease >= 0 and _is_gone(of.pid):
-            return OthersClaims(name, count, False, gone_words(lease / 1000), lease / 1000)
+    def _held_by_others(self) -> dict[str, int]:
+        """Returns the number of claims of each other consumer that has some."""
+        states = self._redis.xinfo_consumers(self._names.stream, self._names.group)
+        held = {text_of(one["name"]): int(one["pending"]) for one in states if one["pending"]}
+        held.pop(self.name, None)
+        return held
+
+    def _leases_of(self, consumers: Sequence[str]) -> dict[str, tuple[LeaseRecord | None, int]]:
+        """Returns the record of each consumer, and the milliseconds that are left of its lease, as PTTL answers."""
+        if not consumers:
+            return {}
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.hmget(self._names.consumers, consumers)
+        for name in consumers:
+            pipe.pttl(self._names.lease(name))
+        records, *left = pipe.execute()
+        known = [None if record is None else LeaseRecord.parse(text_of(record)) for record in records]
+        return dict(zip(consumers, zip(known, left, strict=True), strict=True))
+
+    def _others(self, name: str, count: int, record: LeaseRecord | None, left: int) -> OthersClaims:
+        if left == _NO_LEASE:
+            return OthersClaims(name, count, False, "no lease" if record is None else "its lease has ended")
+        if record is not None and record.host == self._record.host and record.pid and left >= 0 and _is_gone(record.pid):
+            return OthersClaims(name, count, False, gone_words(left / 1000), left / 1000)
         return OthersClaims(name, count, True, "its lease runs")
 
     def dropped(self, claim: StreamClaim) -> bool:
         """Notes that the owner of ``claim`` let go of it: the next call hands it back. False if it is not held any more."""
-        if claim.token not in self._held or self.moves:
+        if claim.token not in self._held or self._record.moves_to is not None:
             return False
         self._dropped.append(claim.token)
         return True
@@ -404,16 +387,16 @@ class GroupConsumer:
         self._lease.close()
         if not self._joined:
             return
-        if not self.moves:
+        if self._record.moves_to is None:
             with self._guard:
                 self._held.clear()
         try:
             self._hand_back_unknown()
-            self.dismiss(self.name)
+            self._dismiss(self.name)
         except (Unavailable, NotASpool):
             return  # the lease ends by itself, and what is held is recovered then; a group that is gone holds nothing
 
-    def dismiss(self, consumer: str) -> None:
+    def _dismiss(self, consumer: str) -> None:
         """Ends the lease of ``consumer``, and removes it from the group if it holds nothing."""
         keys = [self._names.stream, self._names.consumers, self._names.lease(consumer)]
         self._run(self._leave, "close", keys, [self._names.group, consumer])
@@ -481,12 +464,99 @@ def _is_gone(pid: int) -> bool:
 def lease_records(connection: Any, names: StreamNames) -> dict[str, LeaseRecord]:
     """Reads what the group knows of its consumers that hold leases, by name."""
     found = connection.hgetall(names.consumers).items()
-    return {name.decode(errors="surrogateescape"): LeaseRecord.parse(value.decode(errors="replace")) for name, value in found}
+    return {text_of(name): LeaseRecord.parse(text_of(value)) for name, value in found}
 
 
 def pending_tokens(connection: Any, names: StreamNames, consumer: str) -> Iterator[tuple[str, int]]:
     """Yields id and number of deliveries of all that ``consumer`` holds, read in pages."""
     start = "-"
     while found := connection.xpending_range(names.stream, names.group, start, "+", AT_ONCE, consumername=consumer):
-        yield from ((entry["message_id"].decode(), int(entry["times_delivered"])) for entry in found)
-        start = f"({found[-1]['message_id'].decode()}"
+        yield from ((text_of(entry["message_id"]), int(entry["times_delivered"])) for entry in found)
+        start = f"({text_of(found[-1]['message_id'])}"
+
+
+# The source's side of ``spooltop move`` on a stream.
+
+
+class StreamMover(GroupConsumer, Closing):
+    """Implements ``model.queue.MessageMover``: its record beside the stream says where the messages go. ``depth`` counts what
+    waits."""
+
+    def __init__(self, *words: Any, target: QueueIdentity, begin: str, depth: Callable[[], int]) -> None:
+        super().__init__(*words, moves_to=target, begin=begin)
+        self._depth = depth
+
+    def counts(self) -> QueueCounts:
+        names = self._names
+        with translated(self._address, "move"):
+            held = self._held_by_others()
+            seconds, micros = self._redis.time()
+            due = self._redis.zcount(names.later, "-inf", seconds * 1000 + micros // 1000)
+            delayed = max(0, held.pop(LATER, 0) - due)
+            held.pop(HANDED_BACK, None)
+            leases = self._leases_of([*held])
+        running = dead = unknown = 0
+        ends: list[float] = []
+        for name, (record, left) in leases.items():
+            if record is None:
+                unknown += held[name]
+            elif left > 0:
+                running += held[name]
+                ends.append(left / 1000)
+            elif record.moves_to is None:
+                dead += held[name]
+        return QueueCounts(self._depth() - delayed, delayed, 0, running, dead, unknown, max(ends, default=None))
+
+    def interrupted(self) -> Sequence[InterruptedMove]:
+        with translated(self._address, "move"):
+            return list(self._interrupted())
+
+    def _interrupted(self) -> Iterator[InterruptedMove]:
+        names = self._names
+        for name, record in lease_records(self._redis, names).items():
+            target = record.moves_to
+            if target is None or name == self.name or self._redis.exists(names.lease(name)):
+                continue
+            mover = f"{record.begin}/{name}"
+            pending = pending_tokens(self._redis, names, name)
+            yield InterruptedMove(mover, target, [(f"{name},{id},{tries}", f"{mover}.{id}:{tries}") for id, tries in pending])
+
+    def claim(self) -> StreamClaim | None:
+        return self.take()
+
+    def adopt(self, name: str) -> StreamClaim | None:
+        """Takes over a claim of another consumer, whose lease has ended; None if it is gone."""
+        other, id, deliveries = _parts(name)
+        self._lease.take()
+        keys = [self._names.stream, self._names.lease(other)]
+        with messages_expected():
+            found = self._run(self._adopt, "move", keys, [self._names.group, other, id, deliveries, self.name])
+        return None if found is None else self._claimed(found[0], found[1], deliveries)
+
+    def discard(self, name: str) -> None:
+        other, id, deliveries = _parts(name)
+        self._acked(other, (id, deliveries))
+
+    def key(self, claim: StreamClaim) -> str:
+        id, deliveries = claim.token
+        return f"{self._record.begin}/{self.name}.{id}:{deliveries}"
+
+    def holds(self, _claim: StreamClaim) -> bool:
+        return self._lease.held
+
+    def give_back(self, claim: StreamClaim) -> None:
+        """Hands back a claim with which nothing was tried: it is not rejected, however often it was delivered."""
+        self._let_go(*claim.token)
+        self._ended(claim)
+
+    def leave(self, claim: StreamClaim) -> None:
+        claim.end()
+
+    def end(self, move: InterruptedMove) -> None:
+        self._dismiss(move.mover.rpartition("/")[2])
+
+
+def _parts(name: str) -> tuple[str, str, int]:
+    """Splits the name of a claim into its consumer, its id and the number of deliveries."""
+    consumer, id, deliveries = name.rsplit(",", 2)
+    return consumer, id, int(deliveries)

@@ -181,9 +181,3 @@ if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) == 0 then
 end
 return 1
 """
-
-COUNT = """
--- KEYS stream; ARGV last id, at most so many. Returns how many entries come after that id, and the last of them.
-local found = redis.call('XRANGE', KEYS[1], '(' .. ARGV[1], '+', 'COUNT', ARGV[2])
-return {#found, #found > 0 and found[#found][1] or ARGV[1]}
-"""

@@ -6,9 +6,8 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as redis_errors
@@ -22,13 +21,15 @@ from spooltop.engine.system.host import iterated_by, tell_in_children
 from spooltop.errors import Closed, NotASpool, PutUnknown, SpooltopError, Unavailable, UsageError
 from spooltop.model.closing import Closing
 from spooltop.model.look.observation import Pause
-from spooltop.model.queue import Guarantee, InterruptedMove, OthersClaims, QueueCounts, QueueIdentity, mover_of
+from spooltop.model.queue import Guarantee, OthersClaims, QueueIdentity, mover_of
 from spooltop.model.text import escape, json_object
 
+from ..client import text_of
 from ..stream_names import HANDED_BACK, LATER, StreamNames
+from ..streams.server import SKIP
 from . import scripts
 from .connection import Durability, durability_of, messages_expected, translated, wait_for_disk
-from .group_consumer import AT_ONCE, DATA, SOURCE, GroupConsumer, StreamClaim, lease_records, pending_tokens
+from .group_consumer import AT_ONCE, DATA, SOURCE, GroupConsumer, StreamClaim, StreamMover
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -114,102 +115,6 @@ class StreamArrivals:
                 self.wake()
 
 
-# The source's side of ``spooltop move`` on a stream.
-
-class StreamMover(Closing):
-    """Implements ``model.moves.MessageMover`` with ``consumer``, whose record beside the stream says where the messages go.
-    ``begin`` is the beginning of its keys; ``depth`` counts what waits."""
-
-    def __init__(
-        self, connection: Redis, names: StreamNames, address: str, consumer: GroupConsumer, begin: str, depth: Callable[[], int]
-    ) -> None:
-        self._redis: Any = connection
-        self._names = names
-        self._address = address
-        self._consumer = consumer
-        self._begin = begin
-        self._depth = depth
-
-    def counts(self) -> QueueCounts:
-        names = self._names
-        with translated(self._address, "move"):
-            members = self._redis.xinfo_consumers(names.stream, names.group)
-            seconds, micros = self._redis.time()
-            due = self._redis.zcount(names.later, "-inf", seconds * 1000 + micros // 1000)
-            pending = {one["name"].decode(errors="surrogateescape"): int(one["pending"]) for one in members if one["pending"]}
-            delayed = max(0, pending.pop(LATER, 0) - due)
-            pending.pop(HANDED_BACK, None)
-            pending.pop(self._consumer.name, None)
-            leased = lease_records(self._redis, names)
-            running = dead = unknown = 0
-            ends: list[float] = []
-            for name, count in pending.items():
-                left = self._redis.pttl(names.lease(name)) if name in leased else None
-                if left is None:
-                    unknown += count
-                elif left > 0:
-                    running += count
-                    ends.append(left / 1000)
-                elif leased[name].moves_to is None:
-                    dead += count
-        return QueueCounts(self._depth() - delayed, delayed, 0, running, dead, unknown, max(ends, default=None))
-
-    def interrupted(self) -> Sequence[InterruptedMove]:
-        with translated(self._address, "move"):
-            return list(self._interrupted())
-
-    def _interrupted(self) -> Iterator[InterruptedMove]:
-        names = self._names
-        for name, record in lease_records(self._redis, names).items():
-            target = record.moves_to
-            if target is None or name == self._consumer.name or self._redis.exists(names.lease(name)):
-                continue
-            mover = _mover(record.begin, name)
-            pending = pending_tokens(self._redis, names, name)
-            yield InterruptedMove(mover, target, [(f"{name},{id},{tries}", _key(mover, id, tries)) for id, tries in pending])
-
-    def claim(self) -> StreamClaim | None:
-        return self._consumer.take()
-
-    def adopt(self, name: str) -> StreamClaim | None:
-        return self._consumer.adopt(*_parts(name))
-
-    def discard(self, name: str) -> None:
-        self._consumer.discard(*_parts(name))
-
-    def key(self, claim: StreamClaim) -> str:
-        return _key(_mover(self._begin, self._consumer.name), *claim.token)
-
-    def holds(self, _claim: StreamClaim) -> bool:
-        return self._consumer.is_leased
-
-    def give_back(self, claim: StreamClaim) -> None:
-        self._consumer.give_back(claim)
-
-    def leave(self, claim: StreamClaim) -> None:
-        claim.end()
-
-    def end(self, move: InterruptedMove) -> None:
-        self._consumer.dismiss(move.mover.rpartition("/")[2])
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
-def _mover(begin: str, consumer: str) -> str:
-    return f"{begin}/{consumer}"
-
-
-def _key(mover: str, id: str, deliveries: int) -> str:
-    return f"{mover}.{id}:{deliveries}"
-
-
-def _parts(name: str) -> tuple[str, str, int]:
-    """Splits the name of a claim into its consumer, its id and the number of deliveries."""
-    consumer, id, deliveries = name.rsplit(",", 2)
-    return consumer, id, int(deliveries)
-
-
 LEASE = 10.0
 """Seconds after which the claims of a consumer that does not renew its lease are recovered."""
 KEY_WINDOW = 7 * 86400.0
@@ -264,10 +169,10 @@ class StreamQueue(Closing):
         """Guarantees that hold besides delivery at least once."""
         self._key_window = key_window
         self._waits = durable and durability is Durability.ASKED
-        self._new_consumer = partial(GroupConsumer, connection, self._names, address, lease, max_attempts, waits=self._waits)
-        self._consumer = self._new_consumer()
+        self._words = (connection, self._names, address, lease, max_attempts, self._waits)
+        self._consumer = GroupConsumer(*self._words)
         register = self._redis.register_script
-        self._put, self._put_moved, self._count = map(register, (scripts.PUT, scripts.PUT_MOVED, scripts.COUNT))
+        self._put, self._put_moved, self._skip = map(register, (scripts.PUT, scripts.PUT_MOVED, SKIP))
         tell_in_children(self, StreamQueue._forked)
 
     @classmethod
@@ -308,7 +213,7 @@ class StreamQueue(Closing):
             else:
                 self._put(keys=[self._names.stream, self._names.put_key(key)], args=[window, *fields], client=pipe)
             ((found, duplicate),) = self._executed(pipe)
-        return MessageId(found.decode(), duplicate=bool(duplicate))
+        return MessageId(text_of(found), duplicate=bool(duplicate))
 
     def put_many(self, messages: Iterable[Data], *, source: str | None = None) -> list[str]:
         """Adds messages in groups of 100, each as a whole, and returns their ids, in order. Raises as ``put``; ``PutUnknown.ids``
@@ -328,7 +233,7 @@ class StreamQueue(Closing):
             pipe = self._redis.pipeline(transaction=len(group) > 1 and not self._waits)
             for fields in group:
                 pipe.execute_command("XADD", self._names.stream, "*", *fields)
-            return [id.decode() for id in self._executed(pipe)]
+            return [text_of(id) for id in self._executed(pipe)]
 
     def _executed(self, pipe: Any) -> list[Any]:
         """Returns the answers to the commands of ``pipe``, when they are on disk as far as that is asked for."""
@@ -452,35 +357,28 @@ class StreamQueue(Closing):
 
     def mover(self, target: QueueIdentity) -> StreamMover:
         """Opens a consumer that moves messages into ``target``; the caller closes it. It takes nothing before its first claim."""
-
         self._check_open()
         begin = f"move:{next(self._marks(), self.name)}:{self._names.group}"
-        consumer = self._new_consumer(moves_to=target, begin=begin)
-        return StreamMover(self._redis, self._names, self.name, consumer, begin, self.depth)
+        return StreamMover(*self._words, target=target, begin=begin, depth=self.depth)
 
     def was_put(self, key: str) -> bool:
         """Returns whether a message was put with ``key``."""
-        self._check_open()
-        moved = mover_of(key)
-        with translated(self.name, "put"):
-            if moved is not None:
+        with self._step("put"):
+            if (moved := mover_of(key)) is not None:
                 return bool(self._redis.hexists(self._names.moved(moved[0]), moved[1]))
             return bool(self._redis.exists(self._names.put_key(key)))
 
     def forget_key(self, key: str) -> None:
         """Forgets ``key``: another put with it makes another message."""
-        self._check_open()
-        moved = mover_of(key)
-        with translated(self.name, "put"):
-            if moved is not None:
+        with self._step("put"):
+            if (moved := mover_of(key)) is not None:
                 self._redis.hdel(self._names.moved(moved[0]), moved[1])
             else:
                 self._redis.delete(self._names.put_key(key))
 
     def forget_mover(self, mover: str) -> None:
         """Forgets all keys of one mover (``spooltop.model.queue``)."""
-        self._check_open()
-        with translated(self.name, "put"):
+        with self._step("put"):
             self._redis.delete(self._names.moved(mover))
 
     # Looking
@@ -489,8 +387,7 @@ class StreamQueue(Closing):
     def paused(self) -> Pause | None:
         """The pause of the queue; None if it is not paused. Anybody who may write the server can write its record: show nothing
         of it without escaping."""
-        self._check_open()
-        with translated(self.name, "paused"):
+        with self._step("paused"):
             record = self._redis.get(self._names.paused)
         return None if record is None else pause_from(json_object(record), time.time())
 
@@ -499,7 +396,7 @@ class StreamQueue(Closing):
         group = self._group()
         with translated(self.name, "depth"):
             consumers = self._redis.xinfo_consumers(self._names.stream, self._names.group)
-        back: int = sum(one["pending"] for one in consumers if one["name"] in (HANDED_BACK.encode(), LATER.encode()))
+        back: int = sum(one["pending"] for one in consumers if text_of(one["name"]) in (HANDED_BACK, LATER))
         lag = group.get("lag")
         return back + (int(lag) if lag is not None else self._counted_after(group["last-delivered-id"]))
 
@@ -510,17 +407,16 @@ class StreamQueue(Closing):
         with translated(self.name, "peek"):
             back = self._redis.xpending_range(names.stream, names.group, "-", "+", 1, consumername=HANDED_BACK)
             if back:
-                return str(back[0]["message_id"].decode())
+                return text_of(back[0]["message_id"])
             seconds, micros = self._redis.time()
             due = self._redis.zrangebyscore(names.later, "-inf", seconds * 1000 + micros // 1000, start=0, num=1)
             if due:
-                return str(due[0].decode())
+                return text_of(due[0])
             new = self._redis.xrange(names.stream, b"(" + last, "+", count=1)
-        return str(new[0][0].decode()) if new else None
+        return text_of(new[0][0]) if new else None
 
     def _group(self) -> Any:
-        self._check_open()
-        with translated(self.name, "look"):
+        with self._step("look"):
             groups = self._redis.xinfo_groups(self._names.stream)
         found = next((one for one in groups if one["name"] == self._names.group.encode()), None)
         if found is None:
@@ -531,8 +427,9 @@ class StreamQueue(Closing):
         """Counts entries, a thousand at a time: the server has lost count where entries were deleted before they were read."""
         count = 0
         while True:
+            words = ("XRANGE", self._names.stream, b"(" + last, "+", "COUNT", _COUNTED)
             with translated(self.name, "depth"):
-                found, last = self._count(keys=[self._names.stream], args=[last, _COUNTED])
+                found, last, _ = self._skip(keys=[self._names.stream], args=words)
             count += int(found)
             if found < _COUNTED:
                 return count
@@ -540,9 +437,9 @@ class StreamQueue(Closing):
     def _checked(self, stream: str, group: str | None) -> str:
         with translated(self.name, "open"):
             groups = self._redis.xinfo_groups(stream)
-        names = [one["name"].decode(errors="surrogateescape") for one in groups]
+        names = [text_of(one["name"]) for one in groups]
         if group is None and len(names) == 1:
-            return str(names[0])
+            return names[0]
         if group is None or group not in names:
             raise _no_group(groups, self.name)
         return group
@@ -585,6 +482,13 @@ class StreamQueue(Closing):
         if self._closed:
             raise Closed("this queue was closed", path=self.name)
 
+    @contextmanager
+    def _step(self, what: str) -> Iterator[None]:
+        """Surrounds what is asked of the server in one step."""
+        self._check_open()
+        with translated(self.name, what):
+            yield
+
     def __repr__(self) -> str:
         return f"<StreamQueue {self.name!r}{' closed' if self._closed else ''}>"
 
@@ -608,7 +512,7 @@ def _make_group(connection: Any, stream: str, group: str, address: str) -> None:
 
 
 def _no_group(groups: Sequence[Any], address: str) -> NotASpool:
-    names = sorted(escape(one["name"].decode(errors="surrogateescape")) for one in groups)
+    names = sorted(escape(text_of(one["name"])) for one in groups)
     if not names:
         return NotASpool("the stream has no consumer group", path=address, advice="spooltop init ADDRESS#STREAM/GROUP makes one")
     return NotASpool("name one of the groups of the stream", path=address, advice=f"they are {', '.join(names[:20])}")
