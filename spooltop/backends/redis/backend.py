@@ -16,7 +16,7 @@ from spooltop.model.text import escape
 from ..surroundings import Surroundings
 from .address import Login, StreamAddress
 from .client import Endpoint
-from .operator.connection import OperatorConnection, can_change
+from .operator.changes import OperatorConnection, can_change
 from .stream_names import StreamNames
 
 # Rights of a user of the server, asked now and then and kept meanwhile.
@@ -28,28 +28,22 @@ _KEPT = 30.0
 class PermissionProbe:
     """Finds out now and then what a user of the server may do to a group. For one thread."""
 
-    def __init__(
-        self, endpoint: Endpoint, names: StreamNames, shown: str, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._server = OperatorConnection(endpoint, shown)
-        self._names = names
-        self._monotonic = monotonic
+    def __init__(self, endpoint: Endpoint, names: StreamNames, shown: str) -> None:
+        self._server = OperatorConnection(endpoint, shown, names)
         self._found: Capabilities | None = None
         self._until = 0.0
 
     def found(self) -> Capabilities:
         """Returns what may be done, as of some seconds ago."""
-        if self._found is not None and self._monotonic() < self._until:
-            return self._found
-        self._found = None
-        try:
-            self._found = can_change(self._server, self._names)
-            self._until = self._monotonic() + _KEPT
-            return self._found
-        except SpooltopError as error:  # that passes: it is asked again at the next look
-            return Capabilities.nothing(f"{error.what.removeprefix('look: ')}; {error.advice}")
-        finally:
-            self._server.close()
+        if self._found is None or time.monotonic() >= self._until:
+            self._found = None
+            try:
+                self._found, self._until = can_change(self._server), time.monotonic() + _KEPT
+            except SpooltopError as error:  # that passes: it is asked again at the next look
+                return Capabilities.nothing(f"{error.what.removeprefix('look: ')}; {error.advice}")
+            finally:
+                self._server.close()
+        return self._found
 
 
 _THIS_HOST = "this-host"

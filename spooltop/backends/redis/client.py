@@ -11,6 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
@@ -355,7 +356,7 @@ class _ResolvingConnection(Connection):
     """Resolves the name of the host in time: the resolver of the C library waits for its servers as long as it likes."""
 
     allowance: Allowance
-    _resolver: _Resolver | None = None
+    _resolving: Future[list[str]] | None = None
 
     def _connect(self) -> Any:
         if isinstance(self, SSLConnection):
@@ -375,35 +376,28 @@ class _ResolvingConnection(Connection):
             self.host = name
 
     def _addresses(self, name: str) -> list[str]:
-        resolver = self._resolver = self._resolver or _Resolver(name, self.port)
-        resolver.join(self.allowance.timeout())
-        if resolver.is_alive():
-            raise TimeoutError(f"the name {name} is not resolved")
-        self._resolver = None
-        if resolver.error is not None:
-            raise resolver.error
-        return resolver.addresses
-
-
-class _Resolver(threading.Thread):
-    """Looks up one host name."""
-
-    def __init__(self, host: str, port: int) -> None:
-        super().__init__(name="resolver", daemon=True)
-        self._where = (host, port)
-        self.addresses: list[str] = []
-        self.error: OSError | None = None
-        self.start()
-
-    def run(self) -> None:
+        if self._resolving is None:
+            self._resolving = Future()
+            threading.Thread(target=_resolve, args=(self._resolving, name, self.port), name="resolver", daemon=True).start()
         try:
-            found = socket.getaddrinfo(*self._where, type=socket.SOCK_STREAM)
-        except OSError as error:
-            self.error = error
-        except UnicodeError:
-            self.error = OSError("no name of a host")
-        else:
-            self.addresses = [str(address[0]) for *_, address in found]
+            addresses = self._resolving.result(self.allowance.timeout())
+        except TimeoutError:
+            raise TimeoutError(f"the name {name} is not resolved") from None
+        except OSError:
+            self._resolving = None
+            raise
+        self._resolving = None
+        return addresses
+
+
+def _resolve(found: Future[list[str]], host: str, port: int) -> None:
+    """Looks up the addresses of a host name."""
+    try:
+        found.set_result([str(address[0]) for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)])
+    except OSError as error:
+        found.set_exception(error)
+    except UnicodeError:
+        found.set_exception(OSError("no name of a host"))
 
 
 def _parse_error(response: str) -> Any:

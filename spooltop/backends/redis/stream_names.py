@@ -19,74 +19,51 @@ LATER = "~later"
 """Consumer that is no program either: it holds what waits for its delay."""
 
 
-class StreamNames(Struct, frozen=True):
+class StreamNames:
     """The stream and its group, and the keys that belong to them. All lie in the slot of the stream, so that a cluster can hold
     them: a stream whose name has a hash tag lends it, else its name is the tag."""
 
-    stream: str
-    group: str
-
-    @property
-    def prefix(self) -> str:
-        """Beginning of the names of all keys beside the stream."""
-        start = self.stream.find("{")
-        tagged = start >= 0 and self.stream.find("}", start) > start + 1
-        return self.stream if tagged else f"{{{self.stream}}}"
-
-    @property
-    def later(self) -> str:
+    def __init__(self, stream: str, group: str) -> None:
+        self.stream = stream
+        self.group = group
+        start = stream.find("{")
+        tagged = start >= 0 and stream.find("}", start) > start + 1
+        self._prefix = stream if tagged else f"{{{stream}}}"
+        own = f"{self._prefix}:spooltop"
+        self.later = f"{own}:later:{group}"
         """Sorted set of the ids that wait for a delay, by its end in milliseconds since the epoch."""
-        return f"{self.prefix}:spooltop:later:{self.group}"
-
-    @property
-    def rejected(self) -> str:
+        self.rejected = f"{own}:rejected:{group}"
         """Stream of the messages that were rejected."""
-        return f"{self.prefix}:spooltop:rejected:{self.group}"
-
-    @property
-    def trash(self) -> str:
+        self.trash = f"{own}:trash:{group}"
         """Stream of the messages that an operator purged."""
-        return f"{self.prefix}:spooltop:trash:{self.group}"
-
-    @property
-    def held(self) -> str:
+        self.held = f"{own}:held:{group}"
         """Stream of the messages that an operator holds."""
-        return f"{self.prefix}:spooltop:held:{self.group}"
+        self.audit = f"{own}:audit"
+        """Stream of the audit lines of all groups."""
+        self.consumers = f"{own}:consumers:{group}"
+        """Hash of the consumers that hold leases: name, and a ``LeaseRecord``."""
+        self.paused = f"{own}:paused"
+        """Record of the pause, as ``engine.pausing`` writes it. While it is there, no consumer of spooltop claims anything."""
 
     def of_box(self, box: Box) -> str:
         """Name of the stream in which the messages of a box lie."""
         return {Box.REJECTED: self.rejected, Box.HELD: self.held, Box.TRASH: self.trash}.get(box, self.stream)
 
-    @property
-    def audit(self) -> str:
-        """Stream of the audit lines of all groups."""
-        return f"{self.prefix}:spooltop:audit"
-
-    @property
-    def consumers(self) -> str:
-        """Hash of the consumers that hold leases: name, and a ``LeaseRecord``."""
-        return f"{self.prefix}:spooltop:consumers:{self.group}"
-
-    @property
-    def paused(self) -> str:
-        """Record of the pause, as ``engine.pausing`` writes it. While it is there, no consumer of spooltop claims anything."""
-        return f"{self.prefix}:spooltop:paused"
-
     def step(self, operation: str) -> str:
         """Key with what the last step of an operation did: a step that is sent twice is done once."""
-        return f"{self.prefix}:spooltop:step:{operation}"
+        return f"{self._prefix}:spooltop:step:{operation}"
 
     def lease(self, consumer: str) -> str:
         """Key that is there as long as the consumer renews it."""
-        return f"{self.prefix}:lease:{self.group}:{consumer}"
+        return f"{self._prefix}:lease:{self.group}:{consumer}"
 
     def put_key(self, key: str) -> str:
         """Record of a put with ``key``: the id of its message."""
-        return f"{self.prefix}:spooltop:key:{key}"
+        return f"{self._prefix}:spooltop:key:{key}"
 
     def moved(self, mover: str) -> str:
         """Hash of the records of a mover's puts: claim, and id of its message."""
-        return f"{self.prefix}:spooltop:moved:{mover}"
+        return f"{self._prefix}:spooltop:moved:{mover}"
 
 
 def gone_words(seconds: float) -> str:

@@ -91,7 +91,7 @@ def test_a_lag_that_the_server_lost_is_counted(client: Any, opened: Opened, gone
 
 
 def test_a_count_of_very_many_goes_on_while_consumers_read(client: Any, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spooltop.backends.redis.streams.claims._STEP", 100)
+    monkeypatch.setattr("spooltop.backends.redis.streams.reader._STEP", 100)
     ids = add(client, 270)
     client.xgroup_create("jobs", "work", ids[4])
     client.xdel("jobs", ids[250])  # the server has lost count
@@ -208,7 +208,7 @@ def test_a_lease_that_has_run_out_since_it_was_asked_for_is_not_taken_for_a_runn
 
 
 def test_a_stream_that_nobody_trims_is_told(jobs: Any, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spooltop.backends.redis.streams.claims._UNTRIMMED", 100)
+    monkeypatch.setattr("spooltop.backends.redis.streams.reader._UNTRIMMED", 100)
     add(jobs, 150)
     jobs.xack("jobs", "work", *take(jobs, "bob", 120)[:110])
     (finding,) = see(opened()).findings

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.errors import SpooltopError, Unavailable
@@ -41,12 +40,14 @@ from .changes import (
     BatchIntent,
     Changed,
     LoggedChanges,
+    StepSender,
     StreamChange,
     StreamVerb,
+    can_change,
     change_of,
+    check_master,
     inverse,
 )
-from .connection import OperatorConnection, StepSender, can_change, check_master
 from .planning import (
     GroupChooser,
     GroupRows,
@@ -63,73 +64,10 @@ from .planning import (
 )
 
 
-class Reversal(Struct, frozen=True):
-    """A change that reverses ``done``; None: ``why`` there is none."""
-
-    done: StreamChange
-    change: StreamChange | None
-    why: str = ""
-
-    @property
-    def gives_back(self) -> bool:
-        """True if a message that was set aside goes back to the group."""
-        return self.change is not None and self.change.verb is StreamVerb.BACK
-
-    def as_copy(self) -> Reversal:
-        """The same with a new entry."""
-        return self if self.change is None else replace(self, change=replace(self.change, to="copy"))
-
-
-def reversals(
-    logged: LoggedChanges, settled: Mapping[int, BatchChanged], undos: Sequence[LoggedChanges]
-) -> tuple[list[Reversal], int]:
-    """Returns the changes that reverse ``logged``, the oldest first, and how many are reversed already by ``undos``. ``settled``
-    are the outcomes of the batches that were cut off."""
-    over = {place for undo in undos for step in undo.steps.values() for place in _reversed_by(*step)}
-    found: list[Reversal] = []
-    for step, (intent, outcome) in sorted(logged.steps.items()):
-        known = outcome or settled.get(step) or BatchChanged(())
-        for place, (change, one) in enumerate(zip(intent.changes, known.outcomes, strict=False)):
-            if one.outcome is not Outcome.DONE or (step, place) in over:
-                continue
-            back = inverse(change, one.became)
-            if back is None:
-                found.append(Reversal(change, None, _why_not(change)))
-            else:
-                found.append(Reversal(change, replace(back, reverses=(step, place))))
-    return found, len(over)
-
-
-def _reversed_by(intent: BatchIntent, outcome: BatchChanged | None) -> list[tuple[int, int]]:
-    pairs = zip(intent.reverses, () if outcome is None else outcome.outcomes, strict=False)
-    return [place for place, one in pairs if one.outcome is Outcome.DONE]
-
-
-def _why_not(change: StreamChange) -> str:
-    return "it was put again as a new entry: purge that" if change.verb is StreamVerb.COPY else "deleted permanently"
-
-
 def row_of(change: StreamChange) -> Row:
     """The row of a message where it lies before ``change``."""
     box = Box(change.box) if change.box else Box.NEW
     return Row((box.value, change.id), box, change.shown, change.shown, attempt=change.tries or None)
-
-
-def entries(operations: Mapping[str, LoggedChanges], undone_by: Mapping[str, str]) -> list[OperationRecord]:
-    """The entries of ``operations`` in the list of operations."""
-    records = []
-    for logged in operations.values():
-        outcomes = [one.outcome for _, found in logged.steps.values() if found is not None for one in found.outcomes]
-        verbs = {change.verb for intent, _ in logged.steps.values() for change in intent.changes}
-        other = "nothing of it can be reversed" if verbs and verbs <= LEAVES else None
-        undone = undone_by.get(logged.operation)
-        records.append(
-            operation_record(
-                logged, outcomes, count=logged.first.count, unfinished=logged.open, undone=undone,
-                why_not=why_not_undo(changed=may_have_changed(logged), undone=undone, other=other), words=_words(logged),
-            )
-        )  # fmt: skip
-    return records
 
 
 def _words(logged: LoggedChanges) -> str:
@@ -149,25 +87,22 @@ AT_ONCE = 25
 
 
 class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
-    """Implements ``model.protocols.Operator`` for the group ``names.group``. ``store`` keeps the journal on this
+    """Implements ``model.protocols.Operator`` for the group of ``server``. ``store`` keeps the journal on this
     machine: a stream can be trimmed by others. ``judge`` judges consumers; ``read_only`` says why nothing may be
     changed."""
 
     at_once = AT_ONCE
 
     def __init__(
-        self, server: OperatorConnection, names: StreamNames, store: LogStore, judge: Judge, clock: Callable[[], float],
-        read_only: str | None,
-    ) -> None:  # fmt: skip
+        self, server: StepSender, store: LogStore, judge: Judge, clock: Callable[[], float], read_only: str | None
+    ) -> None:
         super().__init__(server.address, store, BATCHES, clock=clock, read_only=read_only)
         self._server = server
-        self._names = names
-        self._rows = GroupRows(server, names, judge)
-        self._sender = StepSender(server, names)
+        self._rows = GroupRows(server, judge)
 
     def capabilities(self) -> Capabilities:
         """Returns what may be done, asked of the server."""
-        return Capabilities.nothing(self._read_only) if self._read_only is not None else can_change(self._server, self._names)
+        return Capabilities.nothing(self._read_only) if self._read_only is not None else can_change(self._server)
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
@@ -176,15 +111,14 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
             case Action.UNDO:
                 return self._undo(str(options.get("undoes", "")), force=force, now=now, progress=progress)
             case Action.INJECT:
-                return inject_plan(options, len(groups_of(self._server, self._names)), self._clock)
+                return inject_plan(options, len(groups_of(self._server)), self._clock)
             case Action.SET_CURSOR:
-                return set_plan(self._server, self._names, options)
+                return set_plan(self._server, options)
             case Action.PAUSE:
-                return pause_plan(self._server, self._names, options, self._user, now)
+                return pause_plan(self._server, options, self._user, now)
             case Action.RESUME:
-                return resume_plan(self._server, self._names, now)
-        chooser = GroupChooser(self._server, self._names, self._rows, at=now)
-        return chooser.choose(action, selection, force=force, options=options, progress=progress)
+                return resume_plan(self._server, now)
+        return GroupChooser(self._server, self._rows, action, at=now, force=force, options=options).choose(selection, progress)
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         """Raises ``Refused`` for what was performed already and on a replica, ``AuditFailed``, and what the server refuses: then
@@ -193,7 +127,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
         if plan.undoes is not None:
             self._settle(plan.undoes)
         yield from super().perform(plan, stop)
-        self._sender.ended(plan.operation)
+        self._server.ended(plan.operation)
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> BatchIntent:
         if plan.action is Action.INJECT:
@@ -211,7 +145,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
     def _apply(self, items: Sequence[Item], intent: BatchIntent, stop: Callable[[], bool]) -> EndedStep[BatchChanged]:
         count = len(intent.changes)
         try:
-            outcomes = self._sender.perform(intent)
+            outcomes = self._server.perform(intent)
         except SpooltopError as error:
             if isinstance(error, Unavailable) and error.answer_lost:
                 why = f"sent, and not answered: it is unknown if it was done; spooltop undo finds out: {error.what}"
@@ -220,88 +154,97 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
         return EndedStep(_results(intent.changes, items, outcomes), BatchChanged(outcomes))
 
     def _records(
-        self,
-        operations: Mapping[str, LoggedChanges],
-        undone_by: Mapping[str, str],
-        progress: Progress,
+        self, operations: Mapping[str, LoggedChanges], undone_by: Mapping[str, str], progress: Progress
     ) -> list[OperationRecord]:
-        return entries(operations, undone_by)
+        records = []
+        for logged in operations.values():
+            outcomes = [one.outcome for _, found in logged.steps.values() if found is not None for one in found.outcomes]
+            verbs = {change.verb for intent, _ in logged.steps.values() for change in intent.changes}
+            other = "nothing of it can be reversed" if verbs and verbs <= LEAVES else None
+            undone = undone_by.get(logged.operation)
+            records.append(
+                operation_record(
+                    logged, outcomes, count=logged.first.count, unfinished=logged.open, undone=undone,
+                    why_not=why_not_undo(changed=may_have_changed(logged), undone=undone, other=other), words=_words(logged),
+                )
+            )  # fmt: skip
+        return records
 
     # Undo
 
     def _settle(self, operation: str) -> None:
         """Ends the batches of an operation that were cut off: what was not done by now will not be done any more."""
         logged, _, _ = self._logged(operation)
-        if logged is None:
-            return
-        for step, outcome in self._cut_off(logged, look=False).items():
-            self._log_result(logged.steps[step][0], outcome)
+        for intent, outcome in () if logged is None else logged.steps.values():
+            if outcome is None:
+                self._log_result(intent, BatchChanged(self._server.settled(intent, look=False)))
 
-    def _cut_off(self, logged: LoggedChanges, *, look: bool) -> dict[int, BatchChanged]:
-        open_steps = {step: intent for step, (intent, outcomes) in logged.steps.items() if outcomes is None}
-        return {step: BatchChanged(self._sender.settled(intent, look=look)) for step, intent in open_steps.items()}
+    def _ended(self, logged: LoggedChanges) -> Iterator[tuple[BatchIntent, Sequence[Changed]]]:
+        """Yields the batches of an operation, with what is known by now of those that were cut off."""
+        for _, (intent, outcome) in sorted(logged.steps.items()):
+            yield intent, self._server.settled(intent, look=True) if outcome is None else outcome.outcomes
 
     def _undo(self, undoes: str, *, force: bool, now: float, progress: Progress) -> Candidates:
         logged, undos, problems = self._logged(undoes)
         if logged is None:
             return Candidates((), (), problems)
-        ended = [self._as_settled(undo) for undo in undos]
-        found, over = reversals(logged, self._cut_off(logged, look=True), ended)
-        found = self._as_consumers_allow(found)
-        notes = ((f"{over:,} of {logged.first.count:,} undone already.",) if over else ()) + problems
-        single = found[0].change if len(found) == 1 else None
+        over = {
+            place
+            for undo in undos
+            for intent, outcomes in self._ended(undo)
+            for place, one in zip(intent.reverses, outcomes, strict=False)
+            if one.outcome is Outcome.DONE
+        }
+        found = [
+            (change, None if (back := inverse(change, one.became)) is None else replace(back, reverses=(intent.step, place)))
+            for intent, outcomes in self._ended(logged)
+            for place, (change, one) in enumerate(zip(intent.changes, outcomes, strict=False))
+            if one.outcome is Outcome.DONE and (intent.step, place) not in over
+        ]
+        notes = ((f"{len(over):,} of {logged.first.count:,} undone already.",) if over else ()) + problems
+        single = found[0][1] if len(found) == 1 else None
         if single is not None and single.verb in (StreamVerb.PAUSE, StreamVerb.RESUME, StreamVerb.SET):
             made = self._undo_of_one(single, now)
             return replace(made, notes=(*made.notes, *notes))
+        copies = self._copies_only([back for _, back in found])
+        forced = b"force" if force else b""
         items: list[Item] = []
         refused: list[Refusal] = []
-        copies: Counter[str] = Counter()
+        words: Counter[str] = Counter()
         for start in range(0, len(found), AT_ONCE):
-            some = found[start : start + AT_ONCE]
+            some = [
+                (done, back and replace(back, data=forced, to="copy" if copies and back.verb is StreamVerb.BACK else back.to))
+                for done, back in found[start : start + AT_ONCE]
+            ]
             progress.advance(len(some))
-            for reversal, told in zip(some, self._tried(some, force=force), strict=True):
-                change = reversal.change
-                if change is None or told.outcome is not Outcome.DONE:
-                    forceable = "would get the copy" in told.reason
-                    refused.append(Refusal(row_of(reversal.done if change is None else change), told.reason, forceable))
-                    continue
-                copies[told.reason] += 1
-                items.append(Item(row_of(change), replace(change, data=b"force" if force else b""), escape(told.reason)))
-        notes = (*(f"{count:,} of {len(items):,}: {why}." for why, count in copies.items() if why), *notes)
+            answers = iter(self._server.tried([back for _, back in some if back is not None]))
+            for done, back in some:
+                if back is None:
+                    refused.append(Refusal(row_of(done), _why_not(done)))
+                elif (told := next(answers)).outcome is not Outcome.DONE:
+                    refused.append(Refusal(row_of(back), told.reason, "would get the copy" in told.reason))
+                else:
+                    words[told.reason] += 1
+                    items.append(Item(row_of(back), back, escape(told.reason)))
+        notes = (*(f"{count:,} of {len(items):,}: {why}." for why, count in words.items() if why), *notes)
         return Candidates(items, refused, notes, effect=_undo_effect(items))
 
-    def _as_consumers_allow(self, found: list[Reversal]) -> list[Reversal]:
-        """Has what was set aside put again as new entries where consumers only read those."""
-        if not any(one.gives_back for one in found):
-            return found
-        groups = len(groups_of(self._server, self._names))
-        if not chosen_way(self._server, self._names, asked=False, groups=groups).copies:
-            return found
-        return [one.as_copy() if one.gives_back else one for one in found]
-
-    def _as_settled(self, undo: LoggedChanges) -> LoggedChanges:
-        """The undo with what is known by now of its batches that were cut off."""
-        if undo.open:
-            for step, outcome in self._cut_off(undo, look=True).items():
-                undo.steps[step] = undo.steps[step][0], outcome
-        return undo
+    def _copies_only(self, changes: Sequence[StreamChange | None]) -> bool:
+        """True where something was set aside that must be put again as new entries: consumers only read those."""
+        if not any(change is not None and change.verb is StreamVerb.BACK for change in changes):
+            return False
+        return chosen_way(self._server, asked=False, groups=len(groups_of(self._server))).copies
 
     def _undo_of_one(self, change: StreamChange, now: float) -> Candidates:
-        told = self._sender.tried([change])[0]
+        told = self._server.tried([change])[0]
         late = f"too late: {escape(told.reason)}" if told.outcome is not Outcome.DONE else ""
         if change.verb is not StreamVerb.SET:
             item = pause_item(self._server, change, now)
             return Candidates((), [Refusal(item.row, late)]) if late else Candidates([item])
         if late:
             return Candidates((), [Refusal(row_of(change), late)])
-        made = set_item(self._server, self._names, change.consumer, change.id, change.to)
+        made = set_item(self._server, change.consumer, change.id, change.to)
         return replace(made, items=[replace(item, ref=change) for item in made.items])
-
-    def _tried(self, some: Sequence[Reversal], *, force: bool) -> list[Changed]:
-        """Asks the server which of these it would make now."""
-        changes = [replace(one.change, data=b"force" if force else b"") for one in some if one.change is not None]
-        answers = iter(self._sender.tried(changes) if changes else ())
-        return [next(answers) if one.change is not None else Changed(Outcome.SKIPPED, one.why) for one in some]
 
     def close(self) -> None:
         self._server.close()
@@ -317,6 +260,10 @@ def _results(changes: Sequence[StreamChange], items: Sequence[Item], outcomes: S
         ItemResult(item.row.id, item.row.name, one.outcome, escape(one.reason), one.became)
         for item, one in zip(items, outcomes, strict=True)
     ]
+
+
+def _why_not(change: StreamChange) -> str:
+    return "it was put again as a new entry: purge that" if change.verb is StreamVerb.COPY else "deleted permanently"
 
 
 def _undo_effect(items: Sequence[Item]) -> str:
@@ -354,4 +301,4 @@ def open_operator(
         finally:
             server.close()
 
-    return StreamOperator(OperatorConnection(endpoint, shown), names, store, judged, clock, read_only)
+    return StreamOperator(StepSender(endpoint, shown, names), store, judged, clock, read_only)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -23,12 +23,11 @@ from spooltop.model.units import size as size_words
 from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Verdict
 
 from ..client import ErrorReply, Reply, fields_of, list_of, number_of, text_of
-from ..stream_names import HANDED_BACK, LATER, StreamNames
+from ..stream_names import HANDED_BACK, LATER
 from ..streams.listing import aside_row, claim_row, claims_of, heads_of, waiting_row
 from ..streams.look import JudgedMember
 from ..streams.server import CLAIMS, HEADS, ID, SKIP, id_order
-from .changes import LEAVES, StreamChange, StreamVerb, change_of
-from .connection import SOURCES, OperatorConnection, Word
+from .changes import LEAVES, SOURCES, OperatorConnection, StreamChange, StreamVerb, Word, change_of
 from .scripts import HANDED
 
 # Ways to put a message back to work, and which of them the consumers of a group allow.
@@ -44,15 +43,15 @@ class RequeueMethod(NamedTuple):
     words: str
 
 
-def chosen_way(server: OperatorConnection, names: StreamNames, *, asked: bool, groups: int) -> RequeueMethod:
+def chosen_way(server: OperatorConnection, *, asked: bool, groups: int) -> RequeueMethod:
     """Chooses the best way that the consumers of the group allow. ``asked``: copies are wanted; ``groups`` are those of the
     stream. Raises as ``OperatorConnection.ask``."""
     if asked:
         return RequeueMethod(True, f"{_COPIED}, as --copy asks: consumers that only read new entries get it.")
-    if _worker_is_running(server, names):
+    if _worker_is_running(server):
         return RequeueMethod(False, f"{_HANDED}: workers of spooltop take it first.")
     none = "no worker of spooltop is running in the group"
-    taken = _last_was_taken(server, names)
+    taken = _last_was_taken(server)
     if taken:
         return RequeueMethod(False, f"{_HANDED}: {none}, but its consumers took what was handed over before.")
     if taken is None:
@@ -78,21 +77,22 @@ def chosen_way(server: OperatorConnection, names: StreamNames, *, asked: bool, g
     return RequeueMethod(True, f"{_COPIED}: {why}, so its consumers only read new entries.")
 
 
-def _worker_is_running(server: OperatorConnection, names: StreamNames) -> bool:
+def _worker_is_running(server: OperatorConnection) -> bool:
     """True if a worker of spooltop in the group has a lease."""
     at = "0"
     while True:
-        after, flat = list_of(server.ask("look", ("HSCAN", names.consumers, at, "COUNT", 100))[0])
+        after, flat = list_of(server.ask("look", ("HSCAN", server.names.consumers, at, "COUNT", 100))[0])
         known = [text_of(name) for name in list_of(flat)[::2]]
-        if known and number_of(server.ask("look", ("EXISTS", *map(names.lease, known)))[0]):
+        if known and number_of(server.ask("look", ("EXISTS", *map(server.names.lease, known)))[0]):
             return True
         if (at := text_of(after)) == "0":
             return False
 
 
-def _last_was_taken(server: OperatorConnection, names: StreamNames) -> bool | None:
+def _last_was_taken(server: OperatorConnection) -> bool | None:
     """True if consumers took some of what was handed over last, False if all of it waits and newer entries were delivered since;
     None where that is not known."""
+    names = server.names
     try:
         found = [text_of(one) for one in list_of(server.run("look", HANDED, [names.audit, names.stream], [names.group]))]
     except Unreadable:  # no such group, or nothing that it was asked for
@@ -131,12 +131,12 @@ return found and found[1]
 """
 
 
-def pause_plan(server: OperatorConnection, names: StreamNames, options: Mapping[str, Json], user: str, now: float) -> Candidates:
+def pause_plan(server: OperatorConnection, options: Mapping[str, Json], user: str, now: float) -> Candidates:
     """Pins that the queue is not paused. Raises ``UsageError`` for a reason that is too long."""
     reason = options.get("reason") or ""
     if not isinstance(reason, str) or len(reason) > REASON_AT_MOST:
         raise UsageError(f"pause: the reason has more than {REASON_AT_MOST} characters", advice="say it shorter")
-    found = _pause_record(server, names)
+    found = _pause_record(server)
     row = _row(server)
     if found is not None:
         return Candidates((), [Refusal(row, f"it is paused already, {pause_words(_pause(found, now), now)}")])
@@ -145,9 +145,9 @@ def pause_plan(server: OperatorConnection, names: StreamNames, options: Mapping[
     return Candidates([pause_item(server, StreamChange(StreamVerb.PAUSE, "", to=record), now)], notes=(note,))
 
 
-def resume_plan(server: OperatorConnection, names: StreamNames, now: float) -> Candidates:
+def resume_plan(server: OperatorConnection, now: float) -> Candidates:
     """Pins the record of the pause that was found."""
-    found = _pause_record(server, names)
+    found = _pause_record(server)
     if found is None:
         return Candidates((), [Refusal(_row(server), "it is not paused")])
     return Candidates([pause_item(server, StreamChange(StreamVerb.RESUME, found), now)])
@@ -166,8 +166,8 @@ def _pause(record: str, now: float) -> Pause:
     return pause_from(json_object(record.encode("utf-8", "surrogateescape")), now)
 
 
-def _pause_record(server: OperatorConnection, names: StreamNames) -> str | None:
-    (found,) = server.ask("look", ("GET", names.paused))
+def _pause_record(server: OperatorConnection) -> str | None:
+    (found,) = server.ask("look", ("GET", server.names.paused))
     return None if found is None else text_of(found)
 
 
@@ -214,28 +214,28 @@ def _content(options: Mapping[str, Json], number: int, now: float) -> bytes:
     return f"test message {number} by spooltop\n".encode()
 
 
-def set_plan(server: OperatorConnection, names: StreamNames, options: Mapping[str, Json]) -> Candidates:
+def set_plan(server: OperatorConnection, options: Mapping[str, Json]) -> Candidates:
     """Pins the id last delivered to a group and the one that it gets. Options: ``source``, the group; ``value``, an id, ``0`` or
     ``$``. Raises ``UsageError``."""
     source, value = options.get("source"), options.get("value")
     if not isinstance(source, str) or not isinstance(value, (str, int)) or isinstance(value, bool):
         raise UsageError("set-cursor: which group, to what id?", advice="spooltop cursors URL --set GROUP=ID")
-    groups = groups_of(server, names)
+    groups = groups_of(server)
     row = Row(source, Box.CUR, source, server.address, source=source)
     if source not in groups:
         there = ", ".join(sorted(map(escape, groups)))
         return Candidates((), [Refusal(row, f"the stream has no group {escape(source)}; it has {there}")])
-    before, after = groups[source], _id(server, names, value)
-    return set_item(server, names, source, before, after)
+    before, after = groups[source], _id(server, value)
+    return set_item(server, source, before, after)
 
 
-def set_item(server: OperatorConnection, names: StreamNames, group: str, before: str, after: str) -> Candidates:
+def set_item(server: OperatorConnection, group: str, before: str, after: str) -> Candidates:
     """Pins a group's last delivered id ``before``, to be set to ``after``; says what would be delivered again or skipped."""
     row = Row(group, Box.CUR, group, server.address, source=group)
     if before == after:
         return Candidates((), [Refusal(row, f"it is {after} already")])
-    back = _order(after) < _order(before)
-    count, all_of_them = _counted(server, names, *((after, before) if back else (before, after)))
+    back = id_order(after) < id_order(before)
+    count, all_of_them = _counted(server, *((after, before) if back else (before, after)))
     many = f"{'' if all_of_them else '≥ '}{count:,} message{'' if count == 1 else 's'}"
     what = f"{many} would be delivered again" if back else f"{many} would be skipped"
     words = f"{escape(group)}: {before} → {after}"
@@ -246,9 +246,9 @@ def set_item(server: OperatorConnection, names: StreamNames, group: str, before:
     return Candidates([Item(row, change, what, words, after)], notes=tuple(notes), effect=effect)
 
 
-def _id(server: OperatorConnection, names: StreamNames, value: str | int) -> str:
+def _id(server: OperatorConnection, value: str | int) -> str:
     if value == "$":
-        found = server.run("look", _LAST, [names.stream], ())
+        found = server.run("look", _LAST, [server.names.stream], ())
         return "0-0" if found is None else text_of(found)
     found_id = _ID.match(str(value))
     if found_id is None:
@@ -256,17 +256,12 @@ def _id(server: OperatorConnection, names: StreamNames, value: str | int) -> str
     return f"{int(found_id[1])}-{int(found_id[2] or 0)}"
 
 
-def _order(id: str) -> tuple[int, int]:
-    found = _ID.match(id)
-    return (0, 0) if found is None else (int(found[1]), int(found[2] or 0))
-
-
-def _counted(server: OperatorConnection, names: StreamNames, after: str, up_to: str) -> tuple[int, bool]:
+def _counted(server: OperatorConnection, after: str, up_to: str) -> tuple[int, bool]:
     """Counts the entries between two ids, up to a bound, and says whether these are all."""
     count = 0
     while count < _COUNTED:
-        words = ("XRANGE", names.stream, f"({after}", up_to, "COUNT", _STEP)
-        page = list_of(server.run("look", SKIP, [names.stream], words))
+        words = ("XRANGE", server.names.stream, f"({after}", up_to, "COUNT", _STEP)
+        page = list_of(server.run("look", SKIP, [server.names.stream], words))
         found = number_of(page[0])
         count += found
         if found < _STEP:
@@ -303,11 +298,11 @@ class PinnedRow(NamedTuple):
 
 
 class GroupRows:
-    """Messages of the group ``names.group``. ``judge`` judges its consumers."""
+    """Messages of a group. ``judge`` judges its consumers."""
 
-    def __init__(self, server: OperatorConnection, names: StreamNames, judge: Judge) -> None:
+    def __init__(self, server: OperatorConnection, judge: Judge) -> None:
         self._server = server
-        self._names = names
+        self._names = server.names
         self._judge = judge
         self.ending: dict[str, str] = {}
         """Consumers that were met and are dead once their leases end, with the evidence."""
@@ -320,7 +315,7 @@ class GroupRows:
             yield from self._claims(wanted, heads=heads, back=box is Box.NEW)
         begin = "-"
         if box is Box.NEW:
-            last = groups_of(self._server, self._names)[self._names.group]
+            last = groups_of(self._server)[self._names.group]
             wanted = None if wanted is None else [id for id in wanted if id_order(id) > id_order(last)]
             begin = f"({last}"
         if box is not Box.CUR:
@@ -366,10 +361,10 @@ class GroupRows:
                 return
 
 
-def groups_of(server: OperatorConnection, names: StreamNames) -> dict[str, str]:
+def groups_of(server: OperatorConnection) -> dict[str, str]:
     """Returns the groups of the stream, with the id last delivered to each. Raises as ``OperatorConnection.ask``."""
     found: dict[str, str] = {}
-    for one in list_of(server.ask("look", ("XINFO", "GROUPS", names.stream))[0]):
+    for one in list_of(server.ask("look", ("XINFO", "GROUPS", server.names.stream))[0]):
         facts = fields_of(one)
         found[text_of(facts.get("name"))] = text_of(facts.get("last-delivered-id"))
     return found
@@ -386,37 +381,43 @@ _LOST = "it may be done twice: its consumer may still be at work"
 
 
 class GroupChooser:
-    """Pins messages of a group for one plan, made at ``at``."""
+    """Pins messages of a group for one plan, made at ``at``. Counts what may be ``poison``."""
 
-    def __init__(self, server: OperatorConnection, names: StreamNames, rows: GroupRows, *, at: float) -> None:
+    def __init__(
+        self, server: OperatorConnection, rows: GroupRows, action: Action, *, at: float, force: bool, options: Mapping[str, Json]
+    ) -> None:
         self._server = server
-        self._names = names
         self._rows = rows
+        self._action = action
         self._at = at
+        self._force = force
+        self._options = options
+        self._now = bool(options.get("now"))
+        self._copy = False
+        self._others = 0
+        self.poison = 0
 
-    def choose(
-        self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], progress: Progress
-    ) -> Candidates:
-        """Raises ``Refused`` for a box that ``action`` does not apply to, ``UsageError`` for an invalid filter, ``Stopped``."""
-        sources = SOURCES[action]
+    def choose(self, selection: Selection, progress: Progress) -> Candidates:
+        """Raises ``Refused`` for a box that the action does not apply to, ``UsageError`` for an invalid filter, ``Stopped``."""
+        action, sources = self._action, SOURCES[self._action]
         if selection.box is not None and selection.box not in sources:
             advice = f"choose {', '.join(sorted(sources))}"
             raise Refused(f"{action} is not possible for messages in {selection.box}", path=self._server.address, advice=advice)
-        if options.get("copy") and action is not Action.REQUEUE:
+        copies = bool(self._options.get("copy"))
+        if copies and action is not Action.REQUEUE:
             raise UsageError(f"{action}: --copy is for a requeue", advice="leave it out")
         again = action is Action.REQUEUE and selection.box is Box.NEW  # of what was handed back, and nobody takes
         if selection.empty:
             return Candidates(())
-        groups = len(groups_of(self._server, self._names))
-        way = chosen_way(self._server, self._names, asked=again or bool(options.get("copy")), groups=groups)
-        maker = _ChangeMaker(self._server.address, action, force=force, options=options, groups=groups, way=way)
+        groups = len(groups_of(self._server))
+        way = chosen_way(self._server, asked=again or copies, groups=groups)
+        self._copy, self._others = way.copies, groups - 1
         items: list[Item] = []
         refused: list[Refusal] = []
         named: set[str] = set()
         unmatched: Counter[tuple[Verdict | None, str]] = Counter()
-        wanted = replace(selection, keys=None)
         keys = None if selection.keys is None else frozenset(map(_place, selection.keys))
-        matches = wanted.matcher(self._at)
+        matches = replace(selection, keys=None).matcher(self._at)
         heads = bool(selection.filter or selection.source is not None or selection.named)
         progress.begin("messages looked at")
         unnamed = tuple(box for box in sources if not (action is Action.REQUEUE and box is Box.NEW))
@@ -427,7 +428,7 @@ class GroupChooser:
                     unmatched[row.verdict, pinned.consumer] += 1
                     continue
                 named |= {row.id, row.name, pinned.id}
-                found = maker.made(pinned)
+                found = self._made(pinned)
                 if isinstance(found, Item):
                     items.append(found)
                 else:
@@ -436,13 +437,12 @@ class GroupChooser:
         missing = tuple(id for id in dict.fromkeys(selection.ids or ()) if id not in named)
         verbs = {change_of(item).verb for item in items}
         final = bool(verbs) and verbs <= LEAVES
-        to_work = bool(verbs & {StreamVerb.HAND, StreamVerb.COPY, StreamVerb.BACK})
-        notes: tuple[str, ...] = (way.words,) if to_work else ()
+        notes: tuple[str, ...] = (way.words,) if verbs & {StreamVerb.HAND, StreamVerb.BACK} else ()
         if StreamVerb.COPY in verbs:
             notes = (f"{way.words} {'This' if final else 'What is put again'} has no undo.",)
         if not items and not refused and selection.verdict is Verdict.DEAD:
             notes = self._why_none_is_dead(unmatched)
-        return Candidates(items, refused, notes, missing, maker.poison, _effect(action, items, options), final)
+        return Candidates(items, refused, notes, missing, self.poison, self._effect(items, verbs), final)
 
     def _why_none_is_dead(self, unmatched: Mapping[tuple[Verdict | None, str], int]) -> tuple[str, ...]:
         """Says who holds the claims that are not those of the dead."""
@@ -453,24 +453,7 @@ class GroupChooser:
                 counts[f"{escape(consumer)}: {why}" if why else {Verdict.ALIVE: RUNNING}.get(verdict, verdict.value)] += count
         return tuple(f"{count:,} not dead: {who}." for who, count in counts.most_common(_NAMED_WHY))
 
-
-class _ChangeMaker:
-    """Makes the change of each message of the queue ``address``. ``groups`` are those of the stream; ``way`` is how it goes back
-    to work. Counts what may be ``poison``."""
-
-    def __init__(
-        self, address: str, action: Action, *, force: bool, options: Mapping[str, Json], groups: int, way: RequeueMethod
-    ) -> None:
-        self._address = address
-        self._action = action
-        self._force = force
-        self._now = bool(options.get("now"))
-        self._copy = way.copies
-        self._hold_poison = bool(options.get("hold_poison"))
-        self._others = groups - 1
-        self.poison = 0
-
-    def made(self, pinned: PinnedRow) -> Item | Refusal:
+    def _made(self, pinned: PinnedRow) -> Item | Refusal:
         row = pinned.row
         if row.box is Box.CUR:
             return self._claim(pinned)
@@ -488,7 +471,7 @@ class _ChangeMaker:
             warning = _LOST
         elif row.owner is not None and row.owner.moves_to is not None and self._action in _FORCEABLE:
             if not self._force:
-                return Refusal(row, again_words(self._address, row.owner.moves_to), forceable=True)
+                return Refusal(row, again_words(self._server.address, row.owner.moves_to), forceable=True)
             warning = f"it may be in {escape(row.owner.moves_to)} as well"
         elif row.verdict is Verdict.UNKNOWN:
             warning = _LOST
@@ -498,7 +481,7 @@ class _ChangeMaker:
         self.poison += died
         why = f"delivered {pinned.tries} times, and its last consumer died"
         warning = why if died else warning
-        if died and self._hold_poison:
+        if died and self._options.get("hold_poison"):
             return Item(row, _pin(pinned, StreamVerb.ASIDE, to="held", notes=why), f"held instead: {why}")
         if row.verdict is Verdict.DEAD and pinned.tries >= MAX_ATTEMPTS:
             why = f"{pinned.tries} attempts, the limit is {MAX_ATTEMPTS}"
@@ -548,6 +531,26 @@ class _ChangeMaker:
         # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
         return Item(row, replace(back, tries=0) if row.box is Box.REJECTED else back)
 
+    def _effect(self, items: Sequence[Item], verbs: Set[StreamVerb]) -> str:
+        """Says what happens, where the words for a directory would be wrong."""
+        if not items:
+            return ""
+        one = len(items) == 1
+        if verbs == {StreamVerb.HAND}:
+            same = f"with the same id{'' if one else 's'}; claimed next"
+            return f"{'It is' if one else 'They are'} handed back to the group {same}."
+        if verbs <= {StreamVerb.COPY, StreamVerb.BACK} and all(_copies(change_of(item)) for item in items):
+            return f"{'It is' if one else 'They are'} put again as {'a new entry' if one else 'new entries'}, last in order."
+        if verbs == {StreamVerb.BACK}:
+            goes = "It goes" if one else "They go"
+            return f"{goes} back to the group, with the same id where the entry still stands, else as a copy, last in order."
+        to_trash = verbs <= {StreamVerb.ASIDE, StreamVerb.ASIDE_NEW, StreamVerb.MOVE}
+        if self._action is Action.PURGE and to_trash and not self._now:
+            goes = "It moves" if one else "They move"
+            back = "it back, as a copy" if one else "them back, as copies"
+            return f"{goes} to the trash. Undo puts {back} where the entry is gone."
+        return ""
+
 
 def _pin(pinned: PinnedRow, verb: StreamVerb, *, to: str = "", force: bool = False, notes: str = "") -> StreamChange:
     row, forced = pinned.row, b"force" if force else b""
@@ -582,23 +585,3 @@ def _copies(change: StreamChange) -> bool:
 
 def _others(count: int) -> str:
     return f"{count:,} other group{'' if count == 1 else 's'}"
-
-
-def _effect(action: Action, items: list[Item], options: Mapping[str, Json]) -> str:
-    """Says what happens, where the words for a directory would be wrong."""
-    if not items:
-        return ""
-    verbs = {change_of(item).verb for item in items}
-    one = len(items) == 1
-    if verbs == {StreamVerb.HAND}:
-        return f"{'It is' if one else 'They are'} handed back to the group with the same id{'' if one else 's'}; claimed next."
-    if verbs <= {StreamVerb.COPY, StreamVerb.BACK} and all(_copies(change_of(item)) for item in items):
-        return f"{'It is' if one else 'They are'} put again as {'a new entry' if one else 'new entries'}, last in order."
-    if verbs == {StreamVerb.BACK}:
-        goes = "It goes" if one else "They go"
-        return f"{goes} back to the group, with the same id where the entry still stands, else as a copy, last in order."
-    if action is Action.PURGE and not options.get("now") and verbs <= {StreamVerb.ASIDE, StreamVerb.ASIDE_NEW, StreamVerb.MOVE}:
-        goes = "It moves" if one else "They move"
-        back = "it back, as a copy" if one else "them back, as copies"
-        return f"{goes} to the trash. Undo puts {back} where the entry is gone."
-    return ""

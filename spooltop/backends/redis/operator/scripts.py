@@ -18,15 +18,6 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local groups, lasts = 0, {}
 
-local function look_at_groups()
-  for _, one in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
-    local found = {}
-    for at = 1, #one, 2 do found[one[at]] = one[at + 1] end
-    groups = groups + 1
-    lasts[found['name']] = found['last-delivered-id']
-  end
-end
-
 local function later_than(a, b)  -- compares ids, whose second number may be larger than a Lua number can tell
   local am, as = string.match(a, '^(%d+)-(%d+)$')
   local bm, bs = string.match(b, '^(%d+)-(%d+)$')
@@ -73,6 +64,24 @@ local function claim_of(one)
   return found
 end
 
+local function claimed_entry(one, advice)
+  local claim, why = claim_of(one)
+  if not claim then return nil, why end
+  local fields = entry_of(stream, one.id)
+  if not fields then return nil, 'its entry was deleted: only the claim is left' .. (advice or '') end
+  return fields
+end
+
+local function write(...)  -- sends a command that changes something, unless it is only asked what would be done
+  return dry and '' or redis.call(...)
+end
+
+local function end_claim(one, deletes)
+  write('XACK', stream, group, one.id)
+  if deletes and groups == 1 then write('XDEL', stream, one.id) end
+  write('ZREM', later, one.id)
+end
+
 local members
 local function is_member(consumer)  -- of one that is not, nobody could ever tell that it is dead
   if not members then
@@ -98,168 +107,145 @@ local function undelivered(one)
   return fields
 end
 
-local function add_aside(to, id, fields, tries, from, why)
-  local plain = divided(fields)
-  local notes = {['~id'] = id, ['~tries'] = tries, ['~why'] = why, ['~from'] = from, ['~by'] = user, ['~op'] = operation,
-    ['~group'] = group}
-  if notes['~why'] == '' then notes['~why'] = nil end
-  return redis.call('XADD', boxes[to], '*', unpack(with(plain, notes)))
+local function aside_entry(one)
+  local fields = entry_of(boxes[one.box], one.id)
+  if not fields then return nil, 'gone since' end
+  return divided(fields)
 end
 
-local verbs = {}
+local function add(key, plain, notes)
+  return write('XADD', key, '*', unpack(with(plain, notes)))
+end
+
+local function add_aside(one, fields, from)
+  local why = one.why ~= '' and one.why or nil
+  return add(boxes[one.to], divided(fields), {['~id'] = one.id, ['~tries'] = one.noted, ['~why'] = why, ['~from'] = from,
+    ['~by'] = user, ['~op'] = operation, ['~group'] = group})
+end
+
+local verbs = {}  -- each makes a change, and returns the new id and words about it, where there are some; else nil, and why not
 
 function verbs.hand(one)
-  local claim, why = claim_of(one)
-  if not claim then return 'skipped', why end
-  if not entry_of(stream, one.id) then return 'skipped', 'its entry was deleted: only the claim is left' end
-  if dry then return 'done', '', one.id end
-  redis.call('XCLAIM', stream, group, '~spooltop', 0, one.id, 'IDLE', 86400000, 'RETRYCOUNT', one.tries, 'JUSTID')
-  redis.call('ZREM', later, one.id)
-  return 'done', '', one.id
+  local fields, why = claimed_entry(one)
+  if not fields then return nil, why end
+  write('XCLAIM', stream, group, '~spooltop', 0, one.id, 'IDLE', 86400000, 'RETRYCOUNT', one.tries, 'JUSTID')
+  write('ZREM', later, one.id)
+  return one.id
 end
 
 function verbs.give(one)
-  local claim, why = claim_of(one)
-  if not claim then return 'skipped', why end
-  if not entry_of(stream, one.id) then return 'skipped', 'its entry was deleted: only the claim is left' end
-  if not is_member(one.to) then return 'skipped', 'its consumer has left the group: it stays handed back' end
-  if dry then return 'done', '', one.id end
-  redis.call('XCLAIM', stream, group, one.to, 0, one.id, 'TIME', one.delivered, 'RETRYCOUNT', one.tries, 'JUSTID')
-  return 'done', '', one.id
+  local fields, why = claimed_entry(one)
+  if not fields then return nil, why end
+  if not is_member(one.to) then return nil, 'its consumer has left the group: it stays handed back' end
+  write('XCLAIM', stream, group, one.to, 0, one.id, 'TIME', one.delivered, 'RETRYCOUNT', one.tries, 'JUSTID')
+  return one.id
 end
 
 function verbs.copy(one)
-  local claim, why = claim_of(one)
-  if not claim then return 'skipped', why end
-  local fields = entry_of(stream, one.id)
-  if not fields then return 'skipped', 'its entry was deleted: only the claim is left' end
-  why = one.data ~= 'force' and alone(', and would get the copy')
-  if why then return 'skipped', why end
-  if dry then return 'done', '', '' end
-  local plain = divided(fields)
-  local notes = {['~id'] = one.id, ['~tries'] = one.tries, ['~op'] = operation}
-  local new = redis.call('XADD', stream, '*', unpack(with(plain, notes)))
-  redis.call('XACK', stream, group, one.id)
-  if groups == 1 then redis.call('XDEL', stream, one.id) end
-  redis.call('ZREM', later, one.id)
-  return 'done', '', new
+  local fields, why = claimed_entry(one)
+  why = why or one.data ~= 'force' and alone(', and would get the copy')
+  if why then return nil, why end
+  local new = add(stream, divided(fields), {['~id'] = one.id, ['~tries'] = one.tries, ['~op'] = operation})
+  end_claim(one, true)
+  return new
 end
 
 function verbs.aside(one)
-  local claim, why = claim_of(one)
-  if not claim then return 'skipped', why end
-  local fields = entry_of(stream, one.id)
-  if not fields then return 'skipped', 'its entry was deleted: only the claim is left; purge --now removes it' end
-  if dry then return 'done', '', '' end
-  local new = add_aside(one.to, one.id, fields, one.noted, one.box, one.why)
-  redis.call('XACK', stream, group, one.id)
-  if one.to == 'trash' and groups == 1 then redis.call('XDEL', stream, one.id) end
-  redis.call('ZREM', later, one.id)
-  return 'done', '', new
+  local fields, why = claimed_entry(one, '; purge --now removes it')
+  if not fields then return nil, why end
+  local new = add_aside(one, fields, one.box)
+  end_claim(one, one.to == 'trash')
+  return new
 end
 
 verbs['aside-new'] = function(one)
   local fields, why = undelivered(one)
-  if not fields then return 'skipped', why end
-  if dry then return 'done', '', '' end
-  local new = add_aside(one.to, one.id, fields, one.noted, 'new', one.why)
-  redis.call('XDEL', stream, one.id)
-  return 'done', '', new
+  if not fields then return nil, why end
+  local new = add_aside(one, fields, 'new')
+  write('XDEL', stream, one.id)
+  return new
 end
 
 function verbs.back(one)
-  local fields = entry_of(boxes[one.box], one.id)
-  if not fields then return 'skipped', 'gone since' end
-  local plain, notes = divided(fields)
+  local plain, notes = aside_entry(one)
+  if not plain then return nil, notes end
   local id = entry_id(notes)
-  if redis.call('XPENDING', stream, group, id, id, 1)[1] then return 'skipped', 'it is claimed already' end
+  if redis.call('XPENDING', stream, group, id, id, 1)[1] then return nil, 'it is claimed already' end
   local stands = id ~= '0-0' and entry_of(stream, id)
-  if stands and later_than(id, lasts[group]) then return 'skipped', 'its entry is delivered again anyway' end
+  if stands and later_than(id, lasts[group]) then return nil, 'its entry is delivered again anyway' end
   if stands and one.to ~= 'copy' then
-    if dry then return 'done', '', id end
-    redis.call('XCLAIM', stream, group, '~spooltop', 0, id, 'IDLE', 86400000, 'RETRYCOUNT', one.tries, 'FORCE', 'JUSTID')
-    redis.call('XDEL', boxes[one.box], one.id)
-    return 'done', '', id
+    write('XCLAIM', stream, group, '~spooltop', 0, id, 'IDLE', 86400000, 'RETRYCOUNT', one.tries, 'FORCE', 'JUSTID')
+    write('XDEL', boxes[one.box], one.id)
+    return id
   end
   local needed = stands and '' or ' that is needed, as its entry is gone'
   local why = one.data ~= 'force' and alone(', and would get the copy' .. needed)
-  if why then return 'skipped', why end
-  local told = 'a copy, last in order, as ' .. (stands and 'its consumers only read new entries' or 'its entry is gone')
-  if dry then return 'done', told, '' end
-  local copied = with(plain, {['~id'] = notes['~id'], ['~tries'] = notes['~tries'], ['~op'] = operation})
-  local new = redis.call('XADD', stream, '*', unpack(copied))
-  redis.call('XDEL', boxes[one.box], one.id)
-  if stands and groups == 1 then redis.call('XDEL', stream, id) end
-  return 'done', told, new
+  if why then return nil, why end
+  local new = add(stream, plain, {['~id'] = notes['~id'], ['~tries'] = notes['~tries'], ['~op'] = operation})
+  write('XDEL', boxes[one.box], one.id)
+  if stands and groups == 1 then write('XDEL', stream, id) end
+  return new, 'a copy, last in order, as ' .. (stands and 'its consumers only read new entries' or 'its entry is gone')
 end
 
 function verbs.move(one)
-  local fields = entry_of(boxes[one.box], one.id)
-  if not fields then return 'skipped', 'gone since' end
-  if dry then return 'done', '', '' end
-  local plain, notes = divided(fields)
+  local plain, notes = aside_entry(one)
+  if not plain then return nil, notes end
   notes['~op'], notes['~from'], notes['~by'] = operation, one.to == 'trash' and one.box or nil, user
-  local new = redis.call('XADD', boxes[one.to], '*', unpack(with(plain, notes)))
-  redis.call('XDEL', boxes[one.box], one.id)
-  return 'done', '', new
+  local new = add(boxes[one.to], plain, notes)
+  write('XDEL', boxes[one.box], one.id)
+  return new
 end
 
 function verbs.drop(one)
-  local fields = entry_of(boxes[one.box], one.id)
-  if not fields then return 'skipped', 'gone since' end
-  if dry then return 'done', '', '' end
-  redis.call('XDEL', boxes[one.box], one.id)
-  local _, notes = divided(fields)
+  local plain, notes = aside_entry(one)
+  if not plain then return nil, notes end
+  write('XDEL', boxes[one.box], one.id)
   local id = entry_id(notes)  -- an entry that was kept for an undo is of no use any more
   if groups == 1 and not later_than(id, lasts[group]) and not redis.call('XPENDING', stream, group, id, id, 1)[1] then
-    redis.call('XDEL', stream, id)
+    write('XDEL', stream, id)
   end
-  return 'done', '', ''
+  return ''
 end
 
 verbs['drop-claim'] = function(one)
   local claim, why = claim_of(one)
-  if not claim then return 'skipped', why end
-  if dry then return 'done', '', '' end
-  redis.call('XACK', stream, group, one.id)
-  if groups == 1 then redis.call('XDEL', stream, one.id) end
-  redis.call('ZREM', later, one.id)
-  return 'done', '', ''
+  if not claim then return nil, why end
+  end_claim(one, true)
+  return ''
 end
 
 verbs['drop-new'] = function(one)
   local fields, why = undelivered(one)
-  if not fields then return 'skipped', why end
-  if not dry then redis.call('XDEL', stream, one.id) end
-  return 'done', '', ''
+  if not fields then return nil, why end
+  write('XDEL', stream, one.id)
+  return ''
 end
 
 function verbs.put(one)
-  if dry then return 'done', '', '' end
-  if one.consumer == '' then return 'done', '', redis.call('XADD', stream, '*', 'data', one.data) end
-  return 'done', '', redis.call('XADD', stream, '*', 'data', one.data, 'source', one.consumer)
+  local source = one.consumer ~= '' and {'source', one.consumer} or {}
+  return write('XADD', stream, '*', 'data', one.data, unpack(source))
 end
 
 function verbs.pause(one)
-  if redis.call('EXISTS', paused) == 1 then return 'skipped', 'it was paused meanwhile' end
-  if not dry then redis.call('SET', paused, one.to) end
-  return 'done', '', ''
+  if redis.call('EXISTS', paused) == 1 then return nil, 'it was paused meanwhile' end
+  write('SET', paused, one.to)
+  return ''
 end
 
 function verbs.resume(one)
   local found = redis.call('GET', paused)
-  if not found then return 'skipped', 'it was resumed meanwhile' end
-  if found ~= one.id then return 'skipped', 'it was resumed and paused again meanwhile' end
-  if not dry then redis.call('DEL', paused) end
-  return 'done', '', ''
+  if not found then return nil, 'it was resumed meanwhile' end
+  if found ~= one.id then return nil, 'it was resumed and paused again meanwhile' end
+  write('DEL', paused)
+  return ''
 end
 
 function verbs.set(one)
   local found = lasts[one.consumer]
-  if not found then return 'skipped', 'the group is gone' end
-  if found ~= one.id then return 'skipped', 'its last delivered id is ' .. found .. ' by now' end
-  if not dry then redis.call('XGROUP', 'SETID', stream, one.consumer, one.to) end
-  return 'done', '', one.to
+  if not found then return nil, 'the group is gone' end
+  if found ~= one.id then return nil, 'its last delivered id is ' .. found .. ' by now' end
+  write('XGROUP', 'SETID', stream, one.consumer, one.to)
+  return one.to
 end
 """
 
@@ -277,7 +263,12 @@ if not dry then
     if tonumber(at) > step then return {'settled'} end
   end
 end
-look_at_groups()
+for _, one in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+  local found = {}
+  for at = 1, #one, 2 do found[one[at]] = one[at + 1] end
+  groups = groups + 1
+  lasts[found['name']] = found['last-delivered-id']
+end
 if not lasts[group] then return redis.error_reply('NOGROUP the group is gone') end
 local deletes = string.sub(ARGV[7] or '', 1, 4) == 'drop' or ARGV[7] == 'resume'
 if not dry then  -- first, since a server without memory refuses it: then nothing is changed, but for what frees memory
@@ -289,10 +280,9 @@ for at = 7, #ARGV, 10 do
   local one = {verb = ARGV[at], id = ARGV[at + 1], box = ARGV[at + 2], to = ARGV[at + 3], consumer = ARGV[at + 4],
     tries = tonumber(ARGV[at + 5]), delivered = tonumber(ARGV[at + 6]), data = ARGV[at + 7], noted = ARGV[at + 8],
     why = ARGV[at + 9]}
-  local fine, outcome, reason, became = pcall(verbs[one.verb], one)
-  if not fine then
-    outcome, reason, became = 'failed', type(outcome) == 'table' and outcome.err or tostring(outcome), ''
-  end
+  local fine, became, reason = pcall(verbs[one.verb], one)
+  local outcome = not fine and 'failed' or became and 'done' or 'skipped'
+  if not fine then reason, became = type(became) == 'table' and became.err or tostring(became), '' end
   out[#out + 1] = outcome
   out[#out + 1] = reason or ''
   out[#out + 1] = became or ''

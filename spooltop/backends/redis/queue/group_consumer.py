@@ -105,7 +105,7 @@ class StreamClaim:
     process that claimed is the holder: in a forked child each step raises ``ClaimLost``, and leaving the block does nothing.
     """
 
-    __slots__ = ("__weakref__", "_consumer", "_fields", "attempt", "done", "id", "pid")
+    __slots__ = ("__weakref__", "_consumer", "_fields", "attempt", "ended", "id", "pid")
 
     def __init__(self, consumer: GroupConsumer, id: str, fields: Mapping[bytes, bytes], attempt: int) -> None:
         self._consumer = consumer
@@ -114,7 +114,8 @@ class StreamClaim:
         """Id of its entry: ``<milliseconds>-<number>``."""
         self.attempt = attempt
         """Number of this attempt, from 1: how often the message was delivered."""
-        self.done = False
+        self.ended = False
+        """True after ack, release, reject, or after it was found lost."""
         self.pid = os.getpid()
         """Pid of the process that claimed."""
 
@@ -175,14 +176,9 @@ class StreamClaim:
         """Sets the message aside in the stream of rejected ones, with the reason and with how the attempt ended."""
         self._consumer.reject(self, reason, ended)
 
-    @property
-    def ended(self) -> bool:
-        """True after ack, release, reject, or after it was found lost."""
-        return self.done
-
     def end(self) -> None:
         """Marks the claim as no longer held; tells the server nothing."""
-        self.done = True
+        self.ended = True
 
     def __enter__(self) -> StreamClaim:
         return self
@@ -190,17 +186,17 @@ class StreamClaim:
     def __exit__(
         self, kind: type[BaseException] | None, exception: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        if not self.done and not self.inherited:
+        if not self.ended and not self.inherited:
             end_block(self, exception)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a StreamClaim cannot be pickled: it belongs to the process that holds it; pass its id or its data on")
 
     def __repr__(self) -> str:
-        return f"<StreamClaim {self.id!r} attempt {self.attempt}{' ended' if self.done else ''}>"
+        return f"<StreamClaim {self.id!r} attempt {self.attempt}{' ended' if self.ended else ''}>"
 
     def __del__(self) -> None:
-        if not self.done and not self.inherited and self._consumer.dropped(self):
+        if not self.ended and not self.inherited and self._consumer.dropped(self):
             warnings.warn(f"claim on {self.id!r} was dropped without ack, release or reject", ResourceWarning, stacklevel=2)
 
 
@@ -229,10 +225,6 @@ class GroupConsumer:
         self.is_paused = False
         """True if the queue was paused at the last try to claim."""
         self._begin(lease, begin, moves_to)
-        register = self._redis.register_script
-        self._claim, self._ack, self._release = map(register, (scripts.CLAIM, scripts.ACK, scripts.RELEASE))
-        self._reject, self._recover, self._leave = map(register, (scripts.REJECT, scripts.RECOVER, scripts.LEAVE))
-        self._adopt = register(scripts.ADOPT)
 
     def _begin(self, lease: float, begin: str, moves_to: QueueIdentity | None) -> None:
         self._record = LeaseRecord(socket.gethostname(), os.getpid(), begin, moves_to)
@@ -256,7 +248,7 @@ class GroupConsumer:
         try:
             keys = [self._names.stream, self._names.later, self._names.paused]
             with messages_expected():
-                found = self._run(self._claim, "claim", keys, words)
+                found = self._run(scripts.CLAIM, "claim", keys, words)
         except Unavailable as error:
             self._unsure |= error.answer_lost
             raise
@@ -275,21 +267,21 @@ class GroupConsumer:
             raise
         if not found:
             return None
-        entries = next(iter(found.values()))[0] if isinstance(found, dict) else found[0][1]
-        id, fields = entries[0]
-        flat = [word for pair in fields.items() for word in pair] if isinstance(fields, dict) else fields
-        return self._claimed(id, flat, 1)
+        id, fields = found[0][1][0]
+        return self._claimed(id, fields, 1)
 
-    def _claimed(self, id: bytes, flat: Sequence[bytes], deliveries: int) -> StreamClaim:
-        claim = StreamClaim(self, text_of(id), dict(zip(flat[::2], flat[1::2], strict=True)), deliveries)
+    def _claimed(self, id: bytes, fields: Mapping[bytes, bytes] | Sequence[bytes], deliveries: int) -> StreamClaim:
+        if not isinstance(fields, Mapping):  # as a script returns them
+            fields = dict(zip(fields[::2], fields[1::2], strict=True))
+        claim = StreamClaim(self, text_of(id), fields, deliveries)
         with self._guard:
             self._held.add(claim.token)
         return claim
 
     def ack_many(self, claims: Sequence[StreamClaim]) -> None:
         """Acks these claims. Raises ``ClaimLost`` at the end if some were taken away."""
-        lost = [claim for claim in claims if claim.done or claim.inherited]
-        held = [claim for claim in claims if not (claim.done or claim.inherited)]
+        lost = [claim for claim in claims if claim.ended or claim.inherited]
+        held = [claim for claim in claims if not (claim.ended or claim.inherited)]
         for start in range(0, len(held), AT_ONCE):
             some = held[start : start + AT_ONCE]
             gone = self._acked(self.name, *(claim.token for claim in some))
@@ -304,7 +296,9 @@ class GroupConsumer:
         words = [word for token in tokens for word in token]
         with translated(self._address, "ack"):
             pipe = self._redis.pipeline(transaction=False)
-            self._ack(keys=[self._names.stream], args=[self._names.group, consumer, *words], client=pipe)
+            self._redis.register_script(scripts.ACK)(
+                keys=[self._names.stream], args=[self._names.group, consumer, *words], client=pipe
+            )
             if self._waits:
                 wait_for_disk(pipe)
             return set(pipe.execute()[0])
@@ -315,15 +309,15 @@ class GroupConsumer:
             self.reject(claim, f"failed in all of its {claim.attempt} attempts", ended)
             return
         keys = [self._names.stream, self._names.later]
-        self._end(claim, self._release, "release", keys, int(delay * 1000))
+        self._end(claim, scripts.RELEASE, "release", keys, int(delay * 1000))
 
     def reject(self, claim: StreamClaim, reason: str, ended: str | None) -> None:
         """Sets a claim aside; see ``StreamClaim.reject``."""
         words = f"{reason} ({ended})" if ended else reason
-        self._end(claim, self._reject, "reject", [self._names.stream, self._names.rejected], words)
+        self._end(claim, scripts.REJECT, "reject", [self._names.stream, self._names.rejected], words)
 
-    def _end(self, claim: StreamClaim, script: Any, what: str, keys: list[str], last: object) -> None:
-        if claim.done or claim.inherited:
+    def _end(self, claim: StreamClaim, script: str, what: str, keys: list[str], last: object) -> None:
+        if claim.ended or claim.inherited:
             raise self.lost([claim])
         kept = self._run(script, what, keys, [self._names.group, self.name, *claim.token, last])
         self._ended(claim)
@@ -339,7 +333,7 @@ class GroupConsumer:
         if not others:
             return []
         keys = [names.stream, names.consumers, names.rejected, *map(names.lease, others)]
-        found = self._run(self._recover, "recover", keys, [names.group, AT_ONCE, self._max_attempts, *others])
+        found = self._run(scripts.RECOVER, "recover", keys, [names.group, AT_ONCE, self._max_attempts, *others])
         return [text_of(id) for id in found]
 
     def claims_of_others(self) -> list[OthersClaims]:
@@ -399,7 +393,7 @@ class GroupConsumer:
     def _dismiss(self, consumer: str) -> None:
         """Ends the lease of ``consumer``, and removes it from the group if it holds nothing."""
         keys = [self._names.stream, self._names.consumers, self._names.lease(consumer)]
-        self._run(self._leave, "close", keys, [self._names.group, consumer])
+        self._run(scripts.LEAVE, "close", keys, [self._names.group, consumer])
 
     def _tidy(self) -> None:
         """Hands back dropped claims, and those of which this object never heard."""
@@ -422,7 +416,7 @@ class GroupConsumer:
 
     def _let_go(self, id: str, deliveries: int) -> None:
         keys = [self._names.stream, self._names.later]
-        self._run(self._release, "release", keys, [self._names.group, self.name, id, deliveries, 0])
+        self._run(scripts.RELEASE, "release", keys, [self._names.group, self.name, id, deliveries, 0])
 
     def _renew(self) -> None:
         milliseconds = int(self._lease.seconds * 1000)
@@ -433,9 +427,9 @@ class GroupConsumer:
             pipe.execute()
         self._joined = True
 
-    def _run(self, script: Any, what: str, keys: Sequence[str], words: Sequence[object]) -> Any:
+    def _run(self, script: str, what: str, keys: Sequence[str], words: Sequence[object]) -> Any:
         with translated(self._address, what):
-            return script(keys=keys, args=words)
+            return self._redis.register_script(script)(keys=keys, args=words)
 
     def _ended(self, claim: StreamClaim) -> None:
         claim.end()
@@ -530,7 +524,7 @@ class StreamMover(GroupConsumer, Closing):
         self._lease.take()
         keys = [self._names.stream, self._names.lease(other)]
         with messages_expected():
-            found = self._run(self._adopt, "move", keys, [self._names.group, other, id, deliveries, self.name])
+            found = self._run(scripts.ADOPT, "move", keys, [self._names.group, other, id, deliveries, self.name])
         return None if found is None else self._claimed(found[0], found[1], deliveries)
 
     def discard(self, name: str) -> None:

@@ -15,7 +15,7 @@ from spooltop.model.units import age
 from spooltop.model.vocabulary import Box, Owner, Verdict
 
 from ...surroundings import Connection, LocalClient, Surroundings
-from ..client import ErrorReply, Kind, Reply, Trouble, fields_of, list_of, number_of, text_of, trouble_of_reply
+from ..client import ErrorReply, Kind, Reply, Trouble, fields_of, list_of, number_of, text_of, trouble_of
 from ..stream_names import HANDED_BACK, LATER, LeaseRecord, StreamNames, gone_words
 from .server import SKIP, STREAM, Command, ServerTrouble, StreamServer, entry_time, id_order, section, translate_errors
 
@@ -281,7 +281,7 @@ def _is_denied(reply: Reply) -> bool:
 
 def _hidden(asked: Iterable[tuple[str, Reply]]) -> dict[str, str]:
     """Returns which of these facts this user may not ask for, with what the server said."""
-    return {fact: trouble_of_reply(str(reply)).what for fact, reply in asked if _is_denied(reply)}
+    return {fact: trouble_of(reply).what for fact, reply in asked if isinstance(reply, ErrorReply) and _is_denied(reply)}
 
 
 def _int(word: str | None) -> int | None:
@@ -305,7 +305,7 @@ def _consumer(reply: Reply) -> ConsumerState:
 
 def _side(count: Reply, head: Reply) -> SideState:
     if isinstance(count, ErrorReply):
-        return SideState(None, None, trouble_of_reply(str(count)).what)
+        return SideState(None, None, trouble_of(count).what)
     oldest = text_of(list_of(head)[1]) if isinstance(head, list) else ""
     return SideState(number_of(count), entry_time(oldest) if oldest else None)
 

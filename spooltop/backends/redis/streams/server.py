@@ -303,15 +303,13 @@ def resolved(address: StreamAddress, login: Login) -> StreamAddress:
         if len(found) == 1:
             return found[0]
         raise NotASpool("the name stands for several groups", path=address.shown, advice=_name_one(one.name for one in found))
-    server = StreamServer(address.endpoint(login))
     try:
-        groups = _groups(server, address)
-    except ServerTrouble as trouble:
+        with _asked(address, login) as server:
+            groups = _groups(server, address)
+    except Unavailable:
         if address.group is not None:
             return address
-        raise _unavailable(trouble, address) from None
-    finally:
-        server.close()
+        raise
     if address.group is None and len(groups) == 1:
         return replace(address, group=groups[0])
     if address.group in groups:
@@ -325,8 +323,7 @@ def resolved(address: StreamAddress, login: Login) -> StreamAddress:
 def find_groups(address: StreamAddress, login: Login) -> list[StreamAddress]:
     """Returns the addresses of all groups that an address stands for, by name: those of its stream, or of all streams that its
     pattern matches. Raises ``NotASpool`` where there is none, and ``Unavailable``."""
-    server = StreamServer(address.endpoint(login))
-    try:
+    with _asked(address, login) as server:
         if not address.pattern:
             groups = sorted(_groups(server, address))
             if not groups:
@@ -338,10 +335,6 @@ def find_groups(address: StreamAddress, login: Login) -> list[StreamAddress]:
             for group in sorted(groups)
             if address.group is None or address.group == group
         ]
-    except ServerTrouble as trouble:
-        raise _unavailable(trouble, address) from None
-    finally:
-        server.close()
     if len(found) > _GROUPS_AT_MOST:
         what = f"the name stands for {len(found):,} groups, more than can be watched at once"
         raise NotASpool(what, path=address.shown, advice="write a narrower pattern")
@@ -362,8 +355,16 @@ def _without_groups(address: StreamAddress) -> NotASpool:
     return NotASpool("the stream has no consumer group", path=address.shown, advice=advice)
 
 
-def _unavailable(trouble: ServerTrouble, address: StreamAddress) -> Unavailable:
-    return Unavailable(trouble.what, path=address.shown, advice=trouble.advice)
+@contextmanager
+def _asked(address: StreamAddress, login: Login) -> Iterator[StreamServer]:
+    """The server of an address for some questions. Raises ``Unavailable`` where it does not answer them."""
+    server = StreamServer(address.endpoint(login))
+    try:
+        yield server
+    except ServerTrouble as trouble:
+        raise Unavailable(trouble.what, path=address.shown, advice=trouble.advice) from None
+    finally:
+        server.close()
 
 
 def _groups_of_all(server: StreamServer, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
