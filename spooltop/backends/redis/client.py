@@ -30,10 +30,15 @@ _NO_TLS = "write redis://, or the port that does"
 _START = "start it, or look at its log"
 _LOG = "look at the log of the server"
 NO_ANSWER = "no answer of a Redis server"
-_UNKNOWN_CA = (2, 18, 19, 20, 21)
-"""Codes of OpenSSL for certificates whose authority is not known."""
-_OTHER_HOST = (62, 64)
-_NOT_YET, _EXPIRED = 9, 10
+_CERTIFICATES = {
+    (62, 64): ("the server's certificate is for another host", "write the host that it is for, or look who answers"),
+    (2, 18, 19, 20, 21): (
+        "the server's certificate is of a CA that is not known here", "name the file of its CA in SSL_CERT_FILE"
+    ),
+    (10,): ("the server's certificate has expired", "renew it, or set the clock of this machine"),
+    (9,): ("the server's certificate is not valid yet", "set the clock of this machine, or of the server"),
+}  # fmt: skip
+"""Codes of OpenSSL for a certificate that does not verify, and what they mean."""
 
 
 _IN_PIPELINE = re.compile(r"\ACommand # \d+ \(.*\) of pipeline caused error: ", re.DOTALL)
@@ -211,19 +216,8 @@ def _denied(rest: str) -> str:
 
 
 def _trouble_of_certificate(error: ssl.SSLCertVerificationError) -> Trouble:
-    code = error.verify_code
-    if code in _OTHER_HOST:
-        advice = "write the host that it is for, or look who answers"
-        return Trouble(Kind.AWAY, "the server's certificate is for another host", advice)
-    if code in _UNKNOWN_CA:
-        advice = "name the file of its CA in SSL_CERT_FILE"
-        return Trouble(Kind.AWAY, "the server's certificate is of a CA that is not known here", advice)
-    if code == _EXPIRED:
-        return Trouble(Kind.AWAY, "the server's certificate has expired", "renew it, or set the clock of this machine")
-    if code == _NOT_YET:
-        return Trouble(Kind.AWAY, "the server's certificate is not valid yet", "set the clock of this machine, or of the server")
-    what = f"the server's certificate does not verify: {escape(error.verify_message)}"
-    return Trouble(Kind.AWAY, what, "renew it, or look who answers there")
+    unknown = f"the server's certificate does not verify: {escape(error.verify_message)}", "renew it, or look who answers there"
+    return Trouble(Kind.AWAY, *next((words for codes, words in _CERTIFICATES.items() if error.verify_code in codes), unknown))
 
 
 def _trouble_of_tls(error: ssl.SSLError) -> Trouble:

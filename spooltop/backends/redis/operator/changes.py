@@ -18,18 +18,7 @@ from spooltop.model.operations.plan import Item, Outcome
 from spooltop.model.vocabulary import Action, Box
 
 from ...journal.record_log import Intent, ItemOutcome, LoggedOperation, Number, RecordType, unescaped
-from ..client import (
-    Endpoint,
-    ErrorReply,
-    Kind,
-    Nonsense,
-    RedisClient,
-    Reply,
-    error_of,
-    list_of,
-    text_of,
-    trouble_of,
-)
+from ..client import Endpoint, ErrorReply, Kind, Nonsense, RedisClient, Reply, error_of, list_of, text_of, trouble_of
 from ..stream_names import StreamNames
 from . import scripts
 
@@ -37,37 +26,32 @@ _Pinned = Annotated[int, Meta(ge=-1, lt=1 << 53)]
 
 
 class StreamVerb(StrEnum):
-    """Kinds of changes. PENDING ones take a claim of the group, as it was pinned."""
+    """Kinds of changes.
+
+    ``HAND`` hands a claim over to ``~spooltop``, from where it is claimed again; ``GIVE`` gives one that was handed over back to
+    the consumer ``to``; ``COPY`` replaces a claim by a new entry, the last in order. ``ASIDE`` moves a claim, and ``ASIDE_NEW``
+    an entry that was never delivered, into the stream of the box ``to``. ``BACK`` gives a message that was set aside back to the
+    group: its entry where that still stands, else a copy; also a copy with ``copy`` in ``to``. ``MOVE`` moves a message from one
+    side stream to another. ``DROP`` deletes a message that was set aside, ``DROP_CLAIM`` a claim and its message, ``DROP_NEW`` an
+    entry that was never delivered. ``PUT`` adds an entry: ``data`` from the source ``consumer``. ``PAUSE`` writes the record of a
+    pause, ``to``, and ``RESUME`` removes one, ``id``. ``SET`` sets the last delivered id of the group ``consumer`` from ``id`` to
+    ``to``.
+    """
 
     HAND = "hand"
-    """Hands a claim over to ``~spooltop``, from where it is claimed again."""
     GIVE = "give"
-    """Gives a claim that was handed over back to the consumer ``to``."""
     COPY = "copy"
-    """Replaces a claim by a new entry, the last in order."""
     ASIDE = "aside"
-    """Moves a claim into the stream of the box ``to``."""
     ASIDE_NEW = "aside-new"
-    """Moves an entry that was never delivered into the stream of the box ``to``."""
     BACK = "back"
-    """Gives a message that was set aside back to the group: its entry where that still stands, else a copy; also a copy with
-    ``copy`` in ``to``."""
     MOVE = "move"
-    """Moves a message from one side stream to another."""
     DROP = "drop"
-    """Deletes a message that was set aside."""
     DROP_CLAIM = "drop-claim"
-    """Deletes a claim and its message."""
     DROP_NEW = "drop-new"
-    """Deletes an entry that was never delivered."""
     PUT = "put"
-    """Adds an entry: ``data`` from ``source``."""
     PAUSE = "pause"
-    """Writes the record of a pause, ``to``."""
     RESUME = "resume"
-    """Removes the record of a pause, ``id``."""
     SET = "set"
-    """Sets the last delivered id of the group ``consumer`` from ``id`` to ``to``."""
 
     __hash__ = str.__hash__
 

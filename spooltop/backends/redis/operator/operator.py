@@ -33,6 +33,7 @@ from ..client import Endpoint
 from ..stream_names import StreamNames
 from ..streams.look import JudgedMember, Looker, PidJudge, judged_consumers
 from ..streams.server import ServerTrouble, StreamServer
+from . import planning
 from .changes import (
     BATCHES,
     LEAVES,
@@ -47,20 +48,6 @@ from .changes import (
     change_of,
     check_master,
     inverse,
-)
-from .planning import (
-    GroupChooser,
-    GroupRows,
-    Judge,
-    chosen_way,
-    groups_of,
-    inject_plan,
-    pause_item,
-    pause_plan,
-    put_changes,
-    resume_plan,
-    set_item,
-    set_plan,
 )
 
 
@@ -94,11 +81,11 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
     at_once = AT_ONCE
 
     def __init__(
-        self, server: StepSender, store: LogStore, judge: Judge, clock: Callable[[], float], read_only: str | None
+        self, server: StepSender, store: LogStore, judge: planning.Judge, clock: Callable[[], float], read_only: str | None
     ) -> None:
         super().__init__(server.address, store, BATCHES, clock=clock, read_only=read_only)
         self._server = server
-        self._rows = GroupRows(server, judge)
+        self._judge = judge
 
     def capabilities(self) -> Capabilities:
         """Returns what may be done, asked of the server."""
@@ -111,14 +98,15 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
             case Action.UNDO:
                 return self._undo(str(options.get("undoes", "")), force=force, now=now, progress=progress)
             case Action.INJECT:
-                return inject_plan(options, len(groups_of(self._server)), self._clock)
+                return planning.inject_plan(options, len(planning.groups_of(self._server)), self._clock)
             case Action.SET_CURSOR:
-                return set_plan(self._server, options)
+                return planning.set_plan(self._server, options)
             case Action.PAUSE:
-                return pause_plan(self._server, options, self._user, now)
+                return planning.pause_plan(self._server, options, self._user, now)
             case Action.RESUME:
-                return resume_plan(self._server, now)
-        return GroupChooser(self._server, self._rows, action, at=now, force=force, options=options).choose(selection, progress)
+                return planning.resume_plan(self._server, now)
+        chooser = planning.GroupChooser(self._server, self._judge, action, at=now, force=force, options=options)
+        return chooser.choose(selection, progress)
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         """Raises ``Refused`` for what was performed already and on a replica, ``AuditFailed``, and what the server refuses: then
@@ -131,7 +119,7 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> BatchIntent:
         if plan.action is Action.INJECT:
-            changes = put_changes(plan.options, place + 1, min(place + self._at_once(plan), plan.count), self._clock)
+            changes = planning.put_changes(plan.options, place + 1, min(place + self._at_once(plan), plan.count), self._clock)
         else:
             changes = [change_of(item) for item in items]
         reverses = tuple(one.reverses for one in changes if one.reverses is not None)
@@ -233,17 +221,17 @@ class StreamOperator(ItemOperator[BatchIntent, BatchChanged]):
         """True where something was set aside that must be put again as new entries: consumers only read those."""
         if not any(change is not None and change.verb is StreamVerb.BACK for change in changes):
             return False
-        return chosen_way(self._server, asked=False, groups=len(groups_of(self._server))).copies
+        return planning.chosen_way(self._server, asked=False, groups=len(planning.groups_of(self._server))).copies
 
     def _undo_of_one(self, change: StreamChange, now: float) -> Candidates:
         told = self._server.tried([change])[0]
         late = f"too late: {escape(told.reason)}" if told.outcome is not Outcome.DONE else ""
         if change.verb is not StreamVerb.SET:
-            item = pause_item(self._server, change, now)
+            item = planning.pause_item(self._server, change, now)
             return Candidates((), [Refusal(item.row, late)]) if late else Candidates([item])
         if late:
             return Candidates((), [Refusal(row_of(change), late)])
-        made = set_item(self._server, change.consumer, change.id, change.to)
+        made = planning.set_item(self._server, change.consumer, change.id, change.to)
         return replace(made, items=[replace(item, ref=change) for item in made.items])
 
     def close(self) -> None:

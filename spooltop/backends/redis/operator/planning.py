@@ -24,7 +24,7 @@ from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Verdict
 
 from ..client import ErrorReply, Reply, fields_of, list_of, number_of, text_of
 from ..stream_names import HANDED_BACK, LATER
-from ..streams.listing import aside_row, claim_row, claims_of, heads_of, waiting_row
+from ..streams.listing import PendingEntry, aside_row, claim_row, claims_of, heads_of, waiting_row
 from ..streams.look import JudgedMember
 from ..streams.server import CLAIMS, HEADS, ID, SKIP, id_order
 from .changes import LEAVES, SOURCES, OperatorConnection, StreamChange, StreamVerb, Word, change_of
@@ -284,81 +284,14 @@ Judge = Callable[[], Mapping[str, JudgedMember]]
 
 
 class PinnedRow(NamedTuple):
-    """A row, and what pins it: the ``id`` in the stream of its box, and of a claim its consumer, the number of its deliveries and
-    when it was delivered, in milliseconds of the server's clock. ``origin`` is the box that a message in the trash came from,
-    ``why`` the reason that its consumer gave."""
+    """A row, and the ``entry`` that pins it, in the stream of its box."""
 
     row: Row
-    id: str
-    consumer: str = ""
-    tries: int = 0
-    delivered: int = 0
-    origin: str = ""
-    why: str = ""
+    entry: PendingEntry
 
-
-class GroupRows:
-    """Messages of a group. ``judge`` judges its consumers."""
-
-    def __init__(self, server: OperatorConnection, judge: Judge) -> None:
-        self._server = server
-        self._names = server.names
-        self._judge = judge
-        self.ending: dict[str, str] = {}
-        """Consumers that were met and are dead once their leases end, with the evidence."""
-
-    def of(self, box: Box, *, heads: bool = True, ids: Sequence[str] | None = None) -> Iterator[PinnedRow]:
-        """Yields the messages of ``box``, the oldest first; those with ``ids`` in its stream, where these are given: a few of
-        many are found without a search. ``heads`` False: without size and source of claims, which the server finds slowly."""
-        wanted = None if ids is None else sorted((id for id in ids if ID.match(id)), key=id_order)
-        if box in (Box.CUR, Box.NEW):
-            yield from self._claims(wanted, heads=heads, back=box is Box.NEW)
-        begin = "-"
-        if box is Box.NEW:
-            last = groups_of(self._server)[self._names.group]
-            wanted = None if wanted is None else [id for id in wanted if id_order(id) > id_order(last)]
-            begin = f"({last}"
-        if box is not Box.CUR:
-            key = self._names.of_box(box)
-            for page in self._pages(HEADS, lambda *span: ("XRANGE", key, *span[:2], "COUNT", span[2]), begin, _HEADS, wanted):
-                for one in heads_of(page):
-                    row = waiting_row(one) if box is Box.NEW else aside_row(box, one)
-                    origin, why = one.notes.get("~from", ""), one.notes.get("~why", "")
-                    yield PinnedRow(row, one.id, tries=row.attempt or 0, origin=origin, why=why)
-
-    def _claims(self, ids: Sequence[str] | None, *, heads: bool, back: bool) -> Iterator[PinnedRow]:
-        """Yields the claims of programs, or those that were handed ``back``."""
-        judged: dict[str, JudgedMember] = {}
-        words = ("heads" if heads else "", "XPENDING", self._names.stream, self._names.group)
-        for page in self._pages(CLAIMS, lambda *span: (*words, *span), "-", _HEADS if heads else _PAGE, ids):
-            wanted = [one for one in claims_of(page) if (one.consumer in (HANDED_BACK, LATER)) is back]
-            unknown = {one.consumer for one in wanted} - judged.keys()
-            if unknown and not back:
-                known = self._judge()
-                judged |= {name: known[name] for name in unknown if name in known}
-                self.ending |= {name: one.evidence for name, one in judged.items() if one.ends}
-            for one in wanted:
-                row = waiting_row(one) if back else claim_row(one, judged.get(one.consumer))
-                yield PinnedRow(row, one.id, one.consumer, one.deliveries, one.delivered)
-
-    def _pages(
-        self, script: str, words: Callable[[str, str, int], Sequence[Word]], first: str, count: int, ids: Sequence[str] | None
-    ) -> Iterator[list[Reply]]:
-        """Yields what a script returns with the ``words`` for a range of ids and a number, in pages: all from ``first`` on, or
-        those with ``ids``."""
-        if ids is not None:
-            for start in range(0, len(ids), _TOGETHER):
-                spans = [words(id, id, 1) for id in ids[start : start + _TOGETHER]]
-                pages = self._server.ask("look", *(("EVAL", script, 1, self._names.stream, *span) for span in spans))
-                yield [one for page in pages for one in list_of(page)]
-            return
-        while True:
-            page = list_of(self._server.run("look", script, [self._names.stream], words(first, "+", count)))
-            if page:
-                yield page
-                first = f"({text_of(list_of(page[-1])[0])}"
-            if len(page) < count:
-                return
+    @property
+    def tries(self) -> int:
+        return self.row.attempt or 0
 
 
 def groups_of(server: OperatorConnection) -> dict[str, str]:
@@ -381,13 +314,15 @@ _LOST = "it may be done twice: its consumer may still be at work"
 
 
 class GroupChooser:
-    """Pins messages of a group for one plan, made at ``at``. Counts what may be ``poison``."""
+    """Pins messages of a group for one plan, made at ``at``. ``judge`` judges its consumers. Counts what may be ``poison``."""
 
     def __init__(
-        self, server: OperatorConnection, rows: GroupRows, action: Action, *, at: float, force: bool, options: Mapping[str, Json]
+        self, server: OperatorConnection, judge: Judge, action: Action, *, at: float, force: bool, options: Mapping[str, Json]
     ) -> None:
         self._server = server
-        self._rows = rows
+        self._judge = judge
+        self._ending: dict[str, str] = {}
+        """Consumers that were met and are dead once their leases end, with the evidence."""
         self._action = action
         self._at = at
         self._force = force
@@ -422,12 +357,12 @@ class GroupChooser:
         progress.begin("messages looked at")
         unnamed = tuple(box for box in sources if not (action is Action.REQUEUE and box is Box.NEW))
         for box in unnamed if selection.box is None else (selection.box,):
-            for pinned in progress.each(self._rows.of(box, heads=heads, ids=_named(selection, box))):
+            for pinned in progress.each(self._pinned(box, heads=heads, ids=_named(selection, box))):
                 row = pinned.row
-                if (keys is not None and (row.box.value, pinned.id) not in keys) or not matches(row):
-                    unmatched[row.verdict, pinned.consumer] += 1
+                if (keys is not None and (row.box.value, pinned.entry.id) not in keys) or not matches(row):
+                    unmatched[row.verdict, pinned.entry.consumer] += 1
                     continue
-                named |= {row.id, row.name, pinned.id}
+                named |= {row.id, row.name, pinned.entry.id}
                 found = self._made(pinned)
                 if isinstance(found, Item):
                     items.append(found)
@@ -448,10 +383,60 @@ class GroupChooser:
         """Says who holds the claims that are not those of the dead."""
         counts: Counter[str] = Counter()
         for (verdict, consumer), count in unmatched.items():
-            why = self._rows.ending.get(consumer)
+            why = self._ending.get(consumer)
             if verdict is not None:
                 counts[f"{escape(consumer)}: {why}" if why else {Verdict.ALIVE: RUNNING}.get(verdict, verdict.value)] += count
         return tuple(f"{count:,} not dead: {who}." for who, count in counts.most_common(_NAMED_WHY))
+
+    def _pinned(self, box: Box, *, heads: bool = True, ids: Sequence[str] | None = None) -> Iterator[PinnedRow]:
+        """Yields the messages of ``box``, the oldest first; those with ``ids`` in its stream, where these are given: a few of
+        many are found without a search. ``heads`` False: without size and source of claims, which the server finds slowly."""
+        wanted = None if ids is None else sorted((id for id in ids if ID.match(id)), key=id_order)
+        if box in (Box.CUR, Box.NEW):
+            yield from self._claims(wanted, heads=heads, back=box is Box.NEW)
+        begin = "-"
+        if box is Box.NEW:
+            last = groups_of(self._server)[self._server.names.group]
+            wanted = None if wanted is None else [id for id in wanted if id_order(id) > id_order(last)]
+            begin = f"({last}"
+        if box is not Box.CUR:
+            key = self._server.names.of_box(box)
+            for page in self._pages(HEADS, lambda *span: ("XRANGE", key, *span[:2], "COUNT", span[2]), begin, _HEADS, wanted):
+                for one in heads_of(page):
+                    yield PinnedRow(waiting_row(one) if box is Box.NEW else aside_row(box, one), one)
+
+    def _claims(self, ids: Sequence[str] | None, *, heads: bool, back: bool) -> Iterator[PinnedRow]:
+        """Yields the claims of programs, or those that were handed ``back``."""
+        judged: dict[str, JudgedMember] = {}
+        words = ("heads" if heads else "", "XPENDING", self._server.names.stream, self._server.names.group)
+        for page in self._pages(CLAIMS, lambda *span: (*words, *span), "-", _HEADS if heads else _PAGE, ids):
+            wanted = [one for one in claims_of(page) if (one.consumer in (HANDED_BACK, LATER)) is back]
+            unknown = {one.consumer for one in wanted} - judged.keys()
+            if unknown and not back:
+                known = self._judge()
+                judged |= {name: known[name] for name in unknown if name in known}
+                self._ending |= {name: one.evidence for name, one in judged.items() if one.ends}
+            for one in wanted:
+                yield PinnedRow(waiting_row(one) if back else claim_row(one, judged.get(one.consumer)), one)
+
+    def _pages(
+        self, script: str, words: Callable[[str, str, int], Sequence[Word]], first: str, count: int, ids: Sequence[str] | None
+    ) -> Iterator[list[Reply]]:
+        """Yields what a script returns with the ``words`` for a range of ids and a number, in pages: all from ``first`` on, or
+        those with ``ids``."""
+        if ids is not None:
+            for start in range(0, len(ids), _TOGETHER):
+                spans = [words(id, id, 1) for id in ids[start : start + _TOGETHER]]
+                pages = self._server.ask("look", *(("EVAL", script, 1, self._server.names.stream, *span) for span in spans))
+                yield [one for page in pages for one in list_of(page)]
+            return
+        while True:
+            page = list_of(self._server.run("look", script, [self._server.names.stream], words(first, "+", count)))
+            if page:
+                yield page
+                first = f"({text_of(list_of(page[-1])[0])}"
+            if len(page) < count:
+                return
 
     def _made(self, pinned: PinnedRow) -> Item | Refusal:
         row = pinned.row
@@ -497,12 +482,12 @@ class GroupChooser:
 
     def _new(self, pinned: PinnedRow) -> Item | Refusal:
         if self._action is Action.REQUEUE:
-            if pinned.consumer == HANDED_BACK:
+            if pinned.entry.consumer == HANDED_BACK:
                 return self._copied(pinned, "")
-            delayed = pinned.consumer == LATER
+            delayed = pinned.entry.consumer == LATER
             why = "it waits for the end of its delay" if delayed else "it was never delivered: it waits already"
             return Refusal(pinned.row, why)
-        if pinned.consumer in (HANDED_BACK, LATER):
+        if pinned.entry.consumer in (HANDED_BACK, LATER):
             return Item(pinned.row, self._away(pinned))
         if self._others:
             reads = "reads" if self._others == 1 else "read"
@@ -520,14 +505,14 @@ class GroupChooser:
         return "held" if self._action is Action.HOLD else "trash"
 
     def _aside(self, pinned: PinnedRow) -> Item | Refusal:
-        row = pinned.row
+        row, origin, why = pinned.row, pinned.entry.notes.get("~from", ""), pinned.entry.notes.get("~why", "")
         if self._action is Action.EMPTY or (self._action is Action.PURGE and self._now):
             return Item(row, _pin(pinned, StreamVerb.DROP))
         if self._action is Action.PURGE:
             return Item(row, _pin(pinned, StreamVerb.MOVE, to="trash"))
-        if self._action is Action.RESTORE and row.box is Box.TRASH and pinned.origin in ("held", "rejected"):
-            return Item(row, _pin(pinned, StreamVerb.MOVE, to=pinned.origin))
-        back = _pin(pinned, StreamVerb.BACK, to="copy" if self._copy else "", force=self._force, notes=pinned.why)
+        if self._action is Action.RESTORE and row.box is Box.TRASH and origin in ("held", "rejected"):
+            return Item(row, _pin(pinned, StreamVerb.MOVE, to=origin))
+        back = _pin(pinned, StreamVerb.BACK, to="copy" if self._copy else "", force=self._force, notes=why)
         # Redriven, its attempts count anew: whoever rejected it may have done so at a limit that we do not know.
         return Item(row, replace(back, tries=0) if row.box is Box.REJECTED else back)
 
@@ -553,10 +538,11 @@ class GroupChooser:
 
 
 def _pin(pinned: PinnedRow, verb: StreamVerb, *, to: str = "", force: bool = False, notes: str = "") -> StreamChange:
-    row, forced = pinned.row, b"force" if force else b""
+    row, entry = pinned
     noted = f"{pinned.tries} {notes}" if notes or verb is StreamVerb.BACK else ""
+    forced = b"force" if force else b""
     return StreamChange(
-        verb, pinned.id, row.box.value, to, pinned.consumer, pinned.tries, pinned.delivered, forced, row.id, noted
+        verb, entry.id, row.box.value, to, entry.consumer, pinned.tries, entry.delivered, forced, row.id, noted
     )
 
 

@@ -249,12 +249,10 @@ function verbs.set(one)
 end
 """
 
-ACT = (
-    _CHANGES
-    + """
--- KEYS stream, held, rejected, trash, audit, marker, later, paused; ARGV group, dry, operation, step, user, action, then 10 words
--- of each change: verb id box to consumer tries delivered data, the tries and the reason that are noted. Returns three words of
--- each: outcome, reason, new id. The marker keeps them, so that the same step sent again changes nothing and answers the same.
+# KEYS stream, held, rejected, trash, audit, marker, later, paused; ARGV group, dry, operation, step, user, action, then 10 words
+# of each change: verb id box to consumer tries delivered data, the tries and the reason that are noted. Returns three words of
+# each: outcome, reason, new id. The marker keeps them, so that the same step sent again changes nothing and answers the same.
+ACT = _CHANGES + """
 if not dry then
   local known = redis.call('GET', marker)
   if known then
@@ -296,11 +294,10 @@ if not dry then
 end
 return out
 """
-)
 
+# KEYS marker; ARGV step, 'look' to change nothing. Returns what a step answered that was cut off, or {'settled'} where it was
+# not done, and will not be any more.
 SETTLE = f"local kept = {STEP_KEPT}" + """
--- KEYS marker; ARGV step, 'look' to change nothing. Returns what a step answered that was cut off, or {'settled'} where it was
--- not done, and will not be any more.
 local known = redis.call('GET', KEYS[1])
 if known then
   local at, rest = string.match(known, '^(%d+) (.*)$')
@@ -311,9 +308,9 @@ if ARGV[2] ~= 'look' then redis.call('SET', KEYS[1], ARGV[1] .. ' -', 'EX', kept
 return {'settled'}
 """
 
+# KEYS audit, stream; ARGV group. Looks at what was handed over last, as the audit lines tell. Returns 'taken' if a consumer took
+# some of it, 'passed' if all of it waits and newer entries were delivered since, else 'unknown'.
 HANDED = """
--- KEYS audit, stream; ARGV group. Looks at what was handed over last, as the audit lines tell. Returns 'taken' if a consumer took
--- some of it, 'passed' if all of it waits and newer entries were delivered since, else 'unknown'.
 local last
 for _, one in ipairs(redis.call('XINFO', 'GROUPS', KEYS[2])) do
   local found = {}

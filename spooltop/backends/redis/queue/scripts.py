@@ -35,9 +35,9 @@ local function set_aside(stream, group, rejected, id, deliveries, reason, who)
 end
 """
 
+# KEYS stream, the key's record; ARGV milliseconds to remember the key (0 for ever), fields
+# From 8.6: XADD IDMP, within at most a day.
 PUT = """
--- KEYS stream, the key's record; ARGV milliseconds to remember the key (0 for ever), fields
--- From 8.6: XADD IDMP, within at most a day.
 local known = redis.call('GET', KEYS[2])
 if known then return {known, 1} end
 local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2))
@@ -45,8 +45,8 @@ if ARGV[1] == '0' then redis.call('SET', KEYS[2], id) else redis.call('SET', KEY
 return {id, 0}
 """
 
+# KEYS stream, the records of one mover; ARGV claim, fields
 PUT_MOVED = """
--- KEYS stream, the records of one mover; ARGV claim, fields
 local known = redis.call('HGET', KEYS[2], ARGV[1])
 if known then return {known, 1} end
 local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2))
@@ -54,12 +54,10 @@ redis.call('HSET', KEYS[2], ARGV[1], id)
 return {id, 0}
 """
 
-CLAIM = (
-    _HELD
-    + """
--- KEYS stream, later, paused; ARGV group, consumer. First what was handed back, which is older; then a new one. Returns 1
--- while the queue is paused.
--- From 8.4: XREADGROUP … CLAIM.
+# KEYS stream, later, paused; ARGV group, consumer. First what was handed back, which is older; then a new one. Returns 1
+# while the queue is paused.
+# From 8.4: XREADGROUP … CLAIM.
+CLAIM = _HELD + """
 if redis.call('EXISTS', KEYS[3]) == 1 then return 1 end
 local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
 local time = redis.call('TIME')
@@ -81,13 +79,10 @@ if not read then return false end
 local found = read[1][2][1]
 return {found[1], found[2], 1}
 """
-)
 
-ACK = (
-    _HELD
-    + """
--- KEYS stream; ARGV group, consumer, then id and deliveries of each claim. Returns the claims that were lost, as "id,deliveries".
--- From 8.2: XACKDEL, which asks for no owner.
+# KEYS stream; ARGV group, consumer, then id and deliveries of each claim. Returns the claims that were lost, as "id,deliveries".
+# From 8.2: XACKDEL, which asks for no owner.
+ACK = _HELD + """
 local lost = {}
 for at = 3, #ARGV, 2 do
   if held(KEYS[1], ARGV[1], ARGV[at], ARGV[2], ARGV[at + 1]) then finish(KEYS[1], ARGV[1], ARGV[at])
@@ -95,13 +90,10 @@ for at = 3, #ARGV, 2 do
 end
 return lost
 """
-)
 
-RELEASE = (
-    _HELD
-    + """
--- KEYS stream, later; ARGV group, consumer, id, deliveries, delay in milliseconds. Returns 1, or 0 for a claim that was lost.
--- From 8.8: XNACK, without a delay.
+# KEYS stream, later; ARGV group, consumer, id, deliveries, delay in milliseconds. Returns 1, or 0 for a claim that was lost.
+# From 8.8: XNACK, without a delay.
+RELEASE = _HELD + """
 local id, deliveries, delay = ARGV[3], ARGV[4], tonumber(ARGV[5])
 if not held(KEYS[1], ARGV[1], id, ARGV[2], deliveries) then return 0 end
 if delay <= 0 then
@@ -113,24 +105,18 @@ redis.call('XCLAIM', KEYS[1], ARGV[1], '~later', 0, id, 'RETRYCOUNT', deliveries
 redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000) + delay, id)
 return 1
 """
-)
 
-REJECT = (
-    _HELD
-    + """
--- KEYS stream, rejected; ARGV group, consumer, id, deliveries, reason. Returns 1, or 0 for a claim that was lost.
+# KEYS stream, rejected; ARGV group, consumer, id, deliveries, reason. Returns 1, or 0 for a claim that was lost.
+REJECT = _HELD + """
 if not held(KEYS[1], ARGV[1], ARGV[3], ARGV[2], ARGV[4]) then return 0 end
 set_aside(KEYS[1], ARGV[1], KEYS[2], ARGV[3], ARGV[4], ARGV[5], ARGV[2])
 return 1
 """
-)
 
-RECOVER = (
-    _HELD
-    + """
--- KEYS stream, consumers, rejected, then the lease of each consumer; ARGV group, limit, deliveries from which a message is
--- rejected, then the names of these consumers. Returns the ids that were handed back. A consumer is dead if its lease ended, and
--- only those that hold leases are in ``consumers``: time alone takes nothing away from anybody.
+# KEYS stream, consumers, rejected, then the lease of each consumer; ARGV group, limit, deliveries from which a message is
+# rejected, then the names of these consumers. Returns the ids that were handed back. A consumer is dead if its lease ended, and
+# only those that hold leases are in ``consumers``: time alone takes nothing away from anybody.
+RECOVER = _HELD + """
 local stream, group, left = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local back = {}
 for at = 4, #KEYS do
@@ -156,24 +142,20 @@ for at = 4, #KEYS do
 end
 return back
 """
-)
 
-ADOPT = (
-    _HELD
-    + """
--- KEYS stream, lease of the other consumer; ARGV group, other consumer, id, deliveries, consumer. Takes over a claim of a
--- consumer whose lease ended, with its number of deliveries. Returns the entry; nothing where somebody else was quicker.
+# KEYS stream, lease of the other consumer; ARGV group, other consumer, id, deliveries, consumer. Takes over a claim of a
+# consumer whose lease ended, with its number of deliveries. Returns the entry; nothing where somebody else was quicker.
+ADOPT = _HELD + """
 if redis.call('EXISTS', KEYS[2]) == 1 or not held(KEYS[1], ARGV[1], ARGV[3], ARGV[2], ARGV[4]) then return false end
 local found = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[5], 0, ARGV[3], 'RETRYCOUNT', ARGV[4])[1]
 if found then return {found[1], found[2]} end
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])  -- its entry was deleted, only the claim was left
 return false
 """
-)
 
+# KEYS stream, consumers, lease; ARGV group, consumer. A consumer that holds nothing leaves; one that does is dead from now on,
+# so that its claims are recovered. DELCONSUMER of one that holds claims would lose them.
 LEAVE = """
--- KEYS stream, consumers, lease; ARGV group, consumer. A consumer that holds nothing leaves; one that does is dead from now on,
--- so that its claims are recovered. DELCONSUMER of one that holds claims would lose them.
 redis.call('DEL', KEYS[3])
 if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) == 0 then
   redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])

@@ -19,7 +19,6 @@ from ..address import Login, StreamAddress
 from ..client import (
     Endpoint,
     ErrorReply,
-    Kind,
     Nonsense,
     RedisClient,
     Reply,
@@ -75,7 +74,7 @@ class StreamServer:
         except RedisTimeout as error:
             late = trouble_of(error)
             if late == trouble_of_connection(TimeoutError()):
-                late = Trouble(Kind.AWAY, f"no answer from the server within {self._patience:g} s", late.advice)
+                late = late._replace(what=f"no answer from the server within {self._patience:g} s")
             self._timed_out = late
             self._rest_until = self._monotonic() + _REST
             raise ServerTrouble(late) from None
@@ -142,8 +141,8 @@ def entry_time(id: str) -> float:
 # at a few hundred entries at most, so that the server is held up for no more than about a millisecond. All but STREAM run a
 # command that reads entries, or claims: its words are the last of ARGV.
 
+# KEYS stream. XINFO STREAM with the sizes of the first and the last entry in place of their contents, which may be large.
 STREAM = """
--- KEYS stream. XINFO STREAM with the sizes of the first and the last entry in place of their contents, which may be large.
 local found = redis.call('XINFO', 'STREAM', KEYS[1])
 for at = 1, #found, 2 do
   local name, value = found[at], found[at + 1]
@@ -168,10 +167,8 @@ local function described(fields)  -- the size of its field data, else of all fie
 end
 """
 
-HEADS = (
-    DESCRIBED
-    + """
--- Returns id, size and source of each entry, and its notes of spooltop: names and values.
+# Returns id, size and source of each entry, and its notes of spooltop: names and values.
+HEADS = DESCRIBED + """
 local out = {}
 for _, entry in ipairs(redis.call(unpack(ARGV))) do
   local fields, notes = entry[2], {}
@@ -183,10 +180,9 @@ for _, entry in ipairs(redis.call(unpack(ARGV))) do
 end
 return out
 """
-)
 
+# Returns how many entries or claims there are, the id of the last of them, and its size if it is an entry.
 SKIP = """
--- Returns how many entries or claims there are, the id of the last of them, and its size if it is an entry.
 local found = redis.call(unpack(ARGV))
 local last = found[#found] or {'', {}}
 local size = 0
@@ -194,11 +190,9 @@ for _, word in ipairs(type(last[2]) == 'table' and last[2] or {}) do size = size
 return {#found, last[1], size}
 """
 
-CLAIMS = (
-    DESCRIBED
-    + """
--- KEYS stream; ARGV 'heads' to describe the entries too, then XPENDING. Returns id, consumer, when it was delivered, number of
--- deliveries, size and source of each claim. The size is -1 where the entry was deleted or trimmed, -2 if it is not described.
+# KEYS stream; ARGV 'heads' to describe the entries too, then XPENDING. Returns id, consumer, when it was delivered, number of
+# deliveries, size and source of each claim. The size is -1 where the entry was deleted or trimmed, -2 if it is not described.
+CLAIMS = DESCRIBED + """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local out = {}
@@ -213,7 +207,6 @@ for _, claim in ipairs(redis.call(unpack(ARGV, 2))) do
 end
 return out
 """
-)
 
 
 # Waits for changes: new entries by XREAD on a connection of its own, and all else by a look a second.
