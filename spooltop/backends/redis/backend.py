@@ -18,6 +18,7 @@ from .address import Login, StreamAddress
 from .client import Endpoint
 from .operator.changes import OperatorConnection, can_change
 from .stream_names import StreamNames
+from .streams.server import find_groups, resolved
 
 # Rights of a user of the server, asked now and then and kept meanwhile.
 
@@ -72,7 +73,6 @@ class RedisBackend:
 
         from .streams.look import PidJudge
         from .streams.reader import StreamReader
-        from .streams.server import resolved
 
         login = Login.from_settings(settings.words)
         address = resolved(cast("StreamAddress", target.where), login)
@@ -120,15 +120,11 @@ def find_targets(spec: str, words: Mapping[str, str]) -> list[str]:
     address = StreamAddress.parse(spec)
     if address.group is not None and not address.pattern:
         return [spec]
-    from .streams.server import find_groups
-
     return [one.spec for one in find_groups(address, Login.from_settings(words))]
 
 
 def _with_group(address: StreamAddress, words: Mapping[str, str]) -> StreamAddress:
     """Returns the address with the only group of its stream; as it is where that cannot be known: whoever opens it is told."""
-    from .streams.server import resolved
-
     try:
         return resolved(address, Login.from_settings(words))
     except (NotASpool, Unavailable):

@@ -104,6 +104,22 @@ _REPLIES: Mapping[str, Trouble] = {
 }
 
 
+_TEXTS: Mapping[str, Trouble] = {
+    "hash to the same slot": Trouble(
+        Kind.OTHER, "in a cluster no key can lie beside a stream of this name",
+        "name it without }, or with a hash tag, such as {a}:jobs",
+    ),
+    "without any password configured|no password is set": Trouble(
+        Kind.DENIED, "the server has no password for its default user",
+        "name the user, in the URL or in SPOOLTOP_REDIS_USER, or give no password",
+    ),
+    "AUTH|invalid password|invalid username-password": _REPLIES["WRONGPASS"],
+    "max number of clients": Trouble(Kind.LATER, "the server has no connection left", "close some, or raise its maxclients"),
+    "DB index": Trouble(Kind.OTHER, "the server has no such database", "mend the number behind the slash of the URL"),
+}  # fmt: skip
+"""Patterns of errors that are known by their text only."""
+
+
 def error_of(trouble: Trouble, address: str, what: str, *, answer_lost: bool = False) -> SpooltopError:
     """Returns the error of spooltop for what is wrong with a server, in the step ``what``."""
     text, advice = f"{what}: {trouble.what}", trouble.advice
@@ -169,18 +185,9 @@ def trouble_of_reply(text: str) -> Trouble:
     if word in ("MOVED", "ASK"):
         node = escape(rest.rpartition(" ")[2])
         return Trouble(Kind.OTHER, f"this stream is on another node of the cluster: {node}", "open it there")
-    if "hash to the same slot" in text:
-        advice = "name it without }, or with a hash tag, such as {a}:jobs"
-        return Trouble(Kind.OTHER, "in a cluster no key can lie beside a stream of this name", advice)
-    if "without any password configured" in text or "no password is set" in text:
-        advice = "name the user, in the URL or in SPOOLTOP_REDIS_USER, or give no password"
-        return Trouble(Kind.DENIED, "the server has no password for its default user", advice)
-    if "AUTH" in text or "invalid password" in text or "invalid username-password" in text:
-        return _REPLIES["WRONGPASS"]
-    if "max number of clients" in text:
-        return Trouble(Kind.LATER, "the server has no connection left", "close some, or raise its maxclients")
-    if "DB index" in text:
-        return Trouble(Kind.OTHER, "the server has no such database", "mend the number behind the slash of the URL")
+    for words, trouble in _TEXTS.items():
+        if re.search(words, text):
+            return trouble
     if "unknown command" in text or "unknown subcommand" in text:
         return Trouble(Kind.OTHER, f"the server does not know a command: {shown}", "Redis 7 or Valkey is needed")
     return Trouble(Kind.OTHER, f"the server answers with an error: {shown}", _LOG)
@@ -188,22 +195,39 @@ def trouble_of_reply(text: str) -> Trouble:
 
 def trouble_of_connection(error: OSError) -> Trouble:
     """Returns what a failed connection means."""
+    return Trouble(Kind.AWAY, *_connection_words(error))
+
+
+def _connection_words(error: OSError) -> tuple[str, str]:
+    """Returns what is wrong with a connection, and the advice about it."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _trouble_of_certificate(error)
+        why = escape(error.verify_message)
+        unknown = f"the server's certificate does not verify: {why}", "renew it, or look who answers there"
+        return next((words for codes, words in _CERTIFICATES.items() if error.verify_code in codes), unknown)
     if isinstance(error, ssl.SSLError):
-        return _trouble_of_tls(error)
+        return _tls_words(error)
     if isinstance(error, socket.gaierror):
-        return Trouble(Kind.AWAY, "the name of the server's host is not known", "mend the URL, or look at the name service")
-    if isinstance(error, TimeoutError) and "handshake" in str(error):
-        return Trouble(Kind.AWAY, "the server does not speak TLS at this port, or is slow", _NO_TLS)
+        return "the name of the server's host is not known", "mend the URL, or look at the name service"
     if isinstance(error, TimeoutError):
-        return Trouble(Kind.AWAY, "no answer from the server in time", "look at the network, and at its log")
+        if "handshake" in str(error):
+            return "the server does not speak TLS at this port, or is slow", _NO_TLS
+        return "no answer from the server in time", "look at the network, and at its log"
     words = escape(error.strerror or str(error))
     if words.startswith("SSL_CERT_FILE"):
-        return Trouble(Kind.AWAY, words, "mend the name")
+        return words, "mend the name"
     closed = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError)
-    advice = "look at its log; if it speaks TLS, write rediss://" if closed else _START
-    return Trouble(Kind.AWAY, f"no answer from the server: {words}", advice)
+    return f"no answer from the server: {words}", "look at its log; if it speaks TLS, write rediss://" if closed else _START
+
+
+def _tls_words(error: ssl.SSLError) -> tuple[str, str]:
+    reason, certify = error.reason or "", "add ?ssl_certfile=FILE&ssl_keyfile=FILE"
+    if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
+        return "the server wants a certificate from this client", f"{certify} to the URL"
+    if isinstance(error, ssl.SSLEOFError):
+        return "the server ended TLS", f"look at its log; if it wants a certificate from this client, {certify}"
+    if "WRONG_VERSION" in reason or "RECORD_LAYER" in reason:
+        return "the server does not speak TLS at this port", _NO_TLS
+    return f"TLS failed: {escape(reason.replace('_', ' ').lower() or str(error))}", _LOG
 
 
 def _denied(rest: str) -> str:
@@ -213,24 +237,6 @@ def _denied(rest: str) -> str:
     if "key" in rest:
         return "this user of the server may not use this key"
     return f"this user of the server lacks rights: {escape(rest)}"
-
-
-def _trouble_of_certificate(error: ssl.SSLCertVerificationError) -> Trouble:
-    unknown = f"the server's certificate does not verify: {escape(error.verify_message)}", "renew it, or look who answers there"
-    return Trouble(Kind.AWAY, *next((words for codes, words in _CERTIFICATES.items() if error.verify_code in codes), unknown))
-
-
-def _trouble_of_tls(error: ssl.SSLError) -> Trouble:
-    reason = error.reason or ""
-    if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
-        advice = "add ?ssl_certfile=FILE&ssl_keyfile=FILE to the URL"
-        return Trouble(Kind.AWAY, "the server wants a certificate from this client", advice)
-    if isinstance(error, ssl.SSLEOFError):
-        advice = "look at its log; if it wants a certificate from this client, add ?ssl_certfile=FILE&ssl_keyfile=FILE"
-        return Trouble(Kind.AWAY, "the server ended TLS", advice)
-    if "WRONG_VERSION" in reason or "RECORD_LAYER" in reason:
-        return Trouble(Kind.AWAY, "the server does not speak TLS at this port", _NO_TLS)
-    return Trouble(Kind.AWAY, f"TLS failed: {escape(reason.replace('_', ' ').lower() or str(error))}", _LOG)
 
 
 # Connections, and a client that has one.

@@ -125,10 +125,6 @@ _SHOWN = 60
 _COUNTED = 10_000
 _STEP = 200
 _ID = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?\Z")
-_LAST = """
-local found = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
-return found and found[1]
-"""
 
 
 def pause_plan(server: OperatorConnection, options: Mapping[str, Json], user: str, now: float) -> Candidates:
@@ -248,8 +244,8 @@ def set_item(server: OperatorConnection, group: str, before: str, after: str) ->
 
 def _id(server: OperatorConnection, value: str | int) -> str:
     if value == "$":
-        found = server.run("look", _LAST, [server.names.stream], ())
-        return "0-0" if found is None else text_of(found)
+        words = ("XREVRANGE", server.names.stream, "+", "-", "COUNT", 1)
+        return text_of(list_of(server.run("look", SKIP, [server.names.stream], words))[1]) or "0-0"
     found_id = _ID.match(str(value))
     if found_id is None:
         raise UsageError(f"set-cursor: {escape(json.dumps(value))} is no id", advice="write 1763900000123-0, 0 or $")

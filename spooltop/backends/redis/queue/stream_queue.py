@@ -162,7 +162,7 @@ class StreamQueue(Closing):
         self._guard = threading.Lock()
         self._wakes = 0
         self._ending = threading.Event()
-        self._names = StreamNames(stream, self._checked(stream, group))
+        self._names = StreamNames(stream, text_of(self._found_group(stream, group, "open")["name"]))
         with translated(address, "open"):
             durability = durability_of(connection)
         self.guarantees = frozenset(_guarantees(durability, key_window, durable))
@@ -416,12 +416,18 @@ class StreamQueue(Closing):
         return text_of(new[0][0]) if new else None
 
     def _group(self) -> Any:
-        with self._step("look"):
-            groups = self._redis.xinfo_groups(self._names.stream)
-        found = next((one for one in groups if one["name"] == self._names.group.encode()), None)
-        if found is None:
+        self._check_open()
+        return self._found_group(self._names.stream, self._names.group, "look")
+
+    def _found_group(self, stream: str, group: str | None, what: str) -> Any:
+        """Returns what the server says of a group, or of the only one of the stream."""
+        with translated(self.name, what):
+            groups = {text_of(one["name"]): one for one in self._redis.xinfo_groups(stream)}
+        if group is None and len(groups) == 1:
+            (group,) = groups
+        if group is None or group not in groups:
             raise _no_group(groups, self.name)
-        return found
+        return groups[group]
 
     def _counted_after(self, last: bytes) -> int:
         """Counts entries, a thousand at a time: the server has lost count where entries were deleted before they were read."""
@@ -433,16 +439,6 @@ class StreamQueue(Closing):
             count += int(found)
             if found < _COUNTED:
                 return count
-
-    def _checked(self, stream: str, group: str | None) -> str:
-        with translated(self.name, "open"):
-            groups = self._redis.xinfo_groups(stream)
-        names = [text_of(one["name"]) for one in groups]
-        if group is None and len(names) == 1:
-            return names[0]
-        if group is None or group not in names:
-            raise _no_group(groups, self.name)
-        return group
 
     # The end
 
@@ -511,8 +507,8 @@ def _make_group(connection: Any, stream: str, group: str, address: str) -> None:
                 raise
 
 
-def _no_group(groups: Sequence[Any], address: str) -> NotASpool:
-    names = sorted(escape(text_of(one["name"])) for one in groups)
+def _no_group(groups: Iterable[str], address: str) -> NotASpool:
+    names = sorted(map(escape, groups))
     if not names:
         return NotASpool("the stream has no consumer group", path=address, advice="spooltop init ADDRESS#STREAM/GROUP makes one")
     return NotASpool("name one of the groups of the stream", path=address, advice=f"they are {', '.join(names[:20])}")

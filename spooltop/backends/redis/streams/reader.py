@@ -677,9 +677,8 @@ class StreamReader:
         return TrackedMessage(id, gone_at=look.now, put_at=put_at)
 
     def consumers(self) -> ConsumerList:
-        error = "" if self._last is not None else "the server was not heard yet"
         found = consumer_list(self._judged, self._claims.rows, self._clock())
-        return replace(found, error=error) if error else found
+        return found if self._last is not None else replace(found, error="the server was not heard yet")
 
     def holders(self, key: Key) -> Holders:
         box, id = _key(key)
