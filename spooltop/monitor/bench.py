@@ -274,18 +274,24 @@ def run_lock(name: str, folder: str, until: int, *, counted: bool) -> Measured:
     return _timed(lambda: None, step, until)
 
 
+def _moments(found: Measured, until: int) -> Iterator[int]:
+    """Yields the moment before each step, until ``until``, and measures how long they took together."""
+    began = time.monotonic_ns()
+    while (before := time.monotonic_ns()) < until and len(found.times) < _MOST:
+        yield before
+    found.seconds = (time.monotonic_ns() - began) / 1e9
+
+
 def run_writer(folder: str, durable: bool, until: int) -> Measured:
     """Puts messages, and waits while too many of them wait. Each begins with the moment of its put."""
     found = Measured()
     clock = time.monotonic_ns
     with Spool(folder, durable=durable) as spool:
-        began = clock()
-        while (before := clock()) < until and len(found.times) < _MOST:
+        for before in _moments(found, until):
             spool.put(before.to_bytes(8, "little") + _DATA[8:])
             found.times.append(clock() - before)
             while len(found.times) % _EVERY == 0 and clock() < until and spool.depth() > _BACKLOG:
                 time.sleep(_POLL)
-        found.seconds = (clock() - began) / 1e9
     return found
 
 
@@ -294,8 +300,7 @@ def run_reader(folder: str, durable: bool, until: int) -> Measured:
     found = Measured()
     clock = time.monotonic_ns
     with Spool(folder, durable=durable) as spool:
-        began = clock()
-        while (before := clock()) < until and len(found.times) < _MOST:
+        for before in _moments(found, until):
             claim = spool.claim(timeout=0)
             if claim is None:
                 claim = spool.claim(timeout=max(0.0, min(0.05, (until - clock()) / 1e9)))
@@ -305,7 +310,6 @@ def run_reader(folder: str, durable: bool, until: int) -> Measured:
             found.delivered.append(clock() - int.from_bytes(claim.data[:8], "little"))
             claim.ack()
             found.times.append(clock() - before)
-        found.seconds = (clock() - began) / 1e9
     return found
 
 

@@ -76,25 +76,23 @@ class _Watched(Struct):
 
 
 class SpoolsWatch:
-    """``glancing`` opens a target to be looked at here, ``opened`` one for a dashboard of its own. ``count`` counts the names in
-    the boxes of a target, ``find`` finds the targets anew. At most ``most_open`` targets stay open from one look to the next; the
-    others show no rates."""
+    """``glancing`` opens a target to be looked at here, ``open`` one for a dashboard of its own, which may block. ``count``
+    counts the names in the boxes of a target, ``find`` finds the targets anew. At most ``most_open`` targets stay open from one
+    look to the next; the others show no rates."""
 
     def __init__(
         self, targets: Sequence[str], glancing: Callable[[str], Control], opened: Callable[[str], Control], *,
         count: Callable[[str], Mapping[Box, int | None]] = lambda target: {},
         find: Callable[[], Sequence[str]] | None = None, most_open: int = 1_000, monotonic: Callable[[], float] = time.monotonic,
-        clock: Callable[[], float] = time.time, every: float = _EVERY, silent: float = _SILENT,
+        every: float = _EVERY,
     ) -> None:  # fmt: skip
         self._glancing = glancing
-        self._opened = opened
+        self.open = opened
         self._count_names = count
         self._find = find
         self._most_open = most_open
         self._monotonic = monotonic
-        self._clock = clock
         self._every = every
-        self._silent = silent
         self._wake: Callable[[], object] = lambda: None
         self._changed = threading.Condition()
         self._watched = {target: _Watched(Glance(target)) for target in targets}
@@ -112,7 +110,7 @@ class SpoolsWatch:
 
     def now(self) -> float:
         """Returns epoch seconds by the clock of the looks."""
-        return self._clock()
+        return time.time()
 
     def wake_with(self, wake: Callable[[], object]) -> None:
         """Calls ``wake`` from now on where a glance is new, and every few seconds, in a thread."""
@@ -158,10 +156,6 @@ class SpoolsWatch:
                     one.due = min(one.due, self._monotonic())
                 self._changed.notify_all()
 
-    def open(self, target: str) -> Control:
-        """Opens a target for a dashboard of its own. May block, and raises as ``control.open_control``."""
-        return self._opened(target)
-
     def close(self) -> None:
         """Ends all threads but those that hang, and closes the targets that answer."""
         self._over.set()
@@ -176,7 +170,7 @@ class SpoolsWatch:
 
     def _glance(self, one: _Watched, now: float) -> Glance:
         began, control = one.began, one.control
-        if began is None or now - began < self._silent:
+        if began is None or now - began < _SILENT:
             return one.glance
         step = control.current_step() if control is not None else "opening it"
         return replace(one.glance, silent_for=now - began, step=step)

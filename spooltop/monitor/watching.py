@@ -81,19 +81,18 @@ def require_one(targets: Iterable[str], opened: Callable[[str], Control]) -> Non
 
 class Watching:
     """Watches ``targets``, which ``opened`` opens, for their sinks. A target without changes is looked at again after ``again``
-    seconds, or after ``soon`` where that costs little: no change of a directory tells that a process has ended. ``clock``
-    measures the time of a look, ``spent`` what this thread has used of a processor."""
+    seconds, or after ``soon`` where that costs little: no change of a directory tells that a process has ended.
+    ``spent`` measures what this thread has used of a processor."""
 
     def __init__(
         self, targets: dict[str, Sink], opened: Callable[[str], Control], *, again: float = _AGAIN, soon: float | None = None,
-        busy: float = _BUSY, clock: Callable[[], float] = time.monotonic, spent: Callable[[], float] = time.thread_time,
+        busy: float = _BUSY, spent: Callable[[], float] = time.thread_time,
     ) -> None:  # fmt: skip
         self._opened = opened
         self._again = again
         self._soon = again if soon is None else soon
         self._spent = spent
         self._busy = busy
-        self._clock = clock
         self._asked: SimpleQueue[None] = SimpleQueue()  # unlike Event.set, its put is safe in a signal handler amid a wait for it
         self._stop = threading.Event()
         self._controls: dict[str, Control] = {}
@@ -148,9 +147,9 @@ class Watching:
             self._controls[target] = control
         try:
             while not self._stop.is_set():
-                began, spent = self._clock(), self._spent()
+                began, spent = time.monotonic(), self._spent()
                 snapshot = control.look()
-                sink.look(control, snapshot, self._clock() - began)
+                sink.look(control, snapshot, time.monotonic() - began)
                 cost = len(self._threads) * (self._spent() - spent)
                 if not self._stop.wait(self._busy):
                     control.changes(min(self._again, max(self._soon, cost / _REST_SHARE)))
