@@ -38,7 +38,7 @@ from .events.watcher import ChangeWaiter, EventListener
 from .listing import NameListing, Order, read_message, split_key
 from .liveness.claim_liveness import ConsumerGatherer
 from .liveness.users import who_has, who_has_path
-from .locks.lock_files import Judge, LockFiles, LockTableCache, folder_closed, message_locks, orphaned, ticket_queue
+from .locks.lock_files import LockFiles, LockTableCache, folder_closed, message_locks
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge
 from .scan import Boxes, BoxScan, SetAsideBoxes, age_counter, irregular_rows
@@ -65,7 +65,7 @@ class SideFiles:
         self._cursor_watcher = (
             CursorWatcher(changed, clock=world.clock, handles=writers is not None) if options.watch else None
         )
-        self._lock_files = LockFiles(world)
+        self._lock_files = LockFiles(world, tickets=options.layout == "tickets")
         self._cursor_files = CursorFiles(world, writers=writers, named=self._named, watcher=self._cursor_watcher)
 
     def close(self) -> None:
@@ -414,7 +414,6 @@ class StandaloneReader:
         self._since = world.clock()
         self._waiter = ChangeWaiter(world)
         self._side_files = SideFiles(world, options, LockTableCache(world), writers=writers, changed=self._waiter.changed)
-        self._judge = Judge(world.processes)
         self._root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
         self._folders = [(path, self._root)]
@@ -426,9 +425,6 @@ class StandaloneReader:
         if self._layout == "tickets":  # the lock that the tickets queue for stands beside their directory
             folders = [*folders, (os.path.normpath(os.path.join(self._path, "..")), self._above)]
         locks = self._side_files.locks(folders, mount)
-        if self._layout == "tickets" and not any(os.path.normpath(lock.path) == os.path.normpath(self._path) for lock in locks):
-            queue = ticket_queue(self._path, ".", self._root, self._judge, local=is_local(mount))
-            locks = orphaned([*([queue] if queue is not None else []), *locks])
         held_by = next((lock.holders for lock in locks if os.path.basename(lock.path) == ".cursors.lock"), ())
         cursors = self._side_files.cursors(self._folders, lambda _: held_by) if self._layout == "cursors" else ()
         capabilities = self._can(cursors, locks)

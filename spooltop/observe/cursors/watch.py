@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from spooltop.engine.system.files import open_regular
 from spooltop.errors import UsageError
 from spooltop.model.cursors import Cursor, CursorSource, CursorVersion, CursorWrite, Poll
-from spooltop.model.look.locks import LockHolder
 from spooltop.model.look.observation import Observation
 from spooltop.model.text import escape
 from spooltop.model.units import age, interval
@@ -61,9 +60,11 @@ class WatchedFile:
     """A cursor file over many looks. ``fields`` gives the field of a source's section that holds its cursor, None if it is
     detected; ``room`` is the largest number of writes that may be kept of each source now."""
 
-    def __init__(self, path: str, shared: bool, fields: Callable[[str], str | None], room: Callable[[], int]) -> None:
-        self.path = path
-        self.shared = shared
+    def __init__(self, source: CursorSource, fields: Callable[[str], str | None], room: Callable[[], int]) -> None:
+        self.path = source.path
+        self.shared = source.shared
+        self.source = source
+        """It as it was last seen, without its content."""
         self.sections: Mapping[str, Json] = {}
         """Its content when it last parsed."""
         self.histories: dict[str, CursorHistory] = {}
@@ -73,8 +74,6 @@ class WatchedFile:
         self.error = ""
         """The reason why it does not parse now."""
         self.good_at: float | None = None
-        self.lock_holders: tuple[LockHolder, ...] = ()
-        self.lock_there: bool | None = None
         self.journaled = False
         """True once the journal recorded a write."""
         self.left_out = 0
@@ -83,8 +82,6 @@ class WatchedFile:
         self._room = room
         self._previous = 0.0
         self._stamp: Hashable = None
-        self.in_file = True
-        self.behind: Mapping[str, tuple[int, bool]] = {}
         self._read_at = 0.0
         self._content = 0
         """A hash of its content that changes with each section separately."""
@@ -97,8 +94,7 @@ class WatchedFile:
 
     def add(self, source: CursorSource, now: float, previous: float) -> None:
         """Takes one look at ``now``; ``previous`` is the time of the look before. Never raises for the content of the file."""
-        self.lock_holders, self.lock_there, self.in_file = source.lock_holders, source.lock_there, source.in_file
-        self.behind = source.behind
+        self.source = replace(source, sections=None, journal=(), earlier=())
         self.away_since = None
         self._note_temp_files(source, now)
         self._previous = previous
@@ -578,7 +574,7 @@ class CursorWatch:
         for source in sources:
             there.add(source.path)
             if source.path not in self._files:
-                self._files[source.path] = WatchedFile(source.path, source.shared, self._field, self._room)
+                self._files[source.path] = WatchedFile(source, self._field, self._room)
             self._files[source.path].add(source, now, self._looked_at)
         for path, file in self._files.items():
             if path not in there and file.away_since is None:
@@ -629,7 +625,7 @@ class CursorWatch:
             name = os.path.basename(file.path)
             yield Cursor(
                 source=name if file.shared else name.removesuffix(".json"), value=None, shown="?", verdict="unreadable",
-                evidence=escape(file.error), file=file.path, shared=file.shared, lock_holders=file.lock_holders,
+                evidence=escape(file.error), file=file.path, shared=file.shared, lock_holders=file.source.lock_holders,
             )  # fmt: skip
         since = now - self.window
         unread = file.unread_since(since)
@@ -648,8 +644,8 @@ class CursorWatch:
             recent_losses = recent_of(lost, now, self.window)
             times = {change.at for change in lost}
             writes = sum(1 for at in history.writes if at >= since)
-            behind, exact = file.behind.get(source, (None, True))
-            if not file.in_file:
+            behind, exact = file.source.behind.get(source, (None, True))
+            if not file.source.in_file:
                 verdict, evidence = on_a_server(verdict, evidence, behind, exact=exact)
             yield Cursor(
                 source=source,
@@ -669,10 +665,10 @@ class CursorWatch:
                 reverts_recent=recent,
                 reverts_is_bound=bool(unread or by_log),
                 history=tuple(replace(one, lost=True) if one.back and one.at in times else one for one in history.ring),
-                lock_holders=file.lock_holders,
+                lock_holders=file.source.lock_holders,
                 suspects=suspected_writers(recent_losses),
                 reverted_by=writers_of(recent_losses),
-                in_file=file.in_file,
+                in_file=file.source.in_file,
                 behind=behind,
                 behind_is_bound=not exact,
                 unsafe=tuple(self._unsafe_words(file, history)),
@@ -686,7 +682,7 @@ class CursorWatch:
         writes = list(itertools.islice(history.ring, len(history.writes))) if shared else []
         if writes and (bare := sum(write.lock_there is False for write in writes)):
             yield f"{bare} of {len(writes)} writes without the lock: there is no .cursors.lock"
-        elif shared and file.lock_there is False:
+        elif shared and file.source.lock_there is False:
             yield "nobody locks by .cursors.lock: it is not there"
         elif file.journaled and (bypassed := sum(not write.journaled for write in writes)):
             yield f"{bypassed} of {len(writes)} writes not in .cursors.journal"

@@ -143,6 +143,9 @@ class Version(Struct, frozen=True):
         return self.state, self.error, hash(self.data)
 
 
+_TOO_LARGE = f"over {FILE_MAX >> 20} MB, not read"
+
+
 def read_version(name: str, folder: int, at: float, *, handles: bool = False) -> Version | None:
     """Reads the file now; None if there is none. ``handles``: the version gets the handle by which ``WriterWatch``
     identifies it."""
@@ -154,26 +157,24 @@ def read_version(name: str, folder: int, at: float, *, handles: bool = False) ->
         except OSError as gone:
             return None if isinstance(gone, FileNotFoundError) else Version(at, error=str(gone.strerror))
         why = f"you may not read it ({problem.strerror})" if stat.S_ISREG(found.st_mode) else "not a plain file"
-        return _version(at, found, error=why)
+        return Version(at, _state(found), found.st_mtime, error=why)
     try:
         if found.st_size > FILE_MAX:
-            return _version(at, found, error=f"over {FILE_MAX >> 20} MB, not read")
+            return Version(at, _state(found), found.st_mtime, error=_TOO_LARGE)
         data = os.read(own, found.st_size + 1)
         while len(data) <= FILE_MAX and (part := os.read(own, FILE_MAX + 1 - len(data)) if len(data) != found.st_size else b""):
             data += part
         if len(data) > FILE_MAX:
-            return _version(at, found, error=f"over {FILE_MAX >> 20} MB, not read")
-        return _version(at, found, data=data, handle=handle_of(own) if handles else None)
+            return Version(at, _state(found), found.st_mtime, error=_TOO_LARGE)
+        return Version(at, _state(found), found.st_mtime, data, handle=handle_of(own) if handles else None)
     except OSError as problem:
         return Version(at, error=str(problem.strerror))
     finally:
         os.close(own)
 
 
-def _version(
-    at: float, found: os.stat_result, *, data: bytes = b"", error: str = "", handle: Handle | None = None
-) -> Version:
-    return Version(at, (found.st_ino, found.st_mtime_ns, found.st_size), found.st_mtime, data, error, handle)
+def _state(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def handle_of(fd: int) -> Handle | None:
@@ -451,7 +452,7 @@ class CursorFiles:
             return CursorSource(path, source is None, None, str(problem.strerror))
         known = self._known.get(path)
         if versions is None and known is not None:
-            if known.content[0] == (found.st_ino, found.st_mtime_ns, found.st_size):
+            if known.content[0] == _state(found):
                 return known.source
         elif versions and known is not None and versions[0].content == known.content:
             del versions[0]  # a new watch of the folder begins with what is there

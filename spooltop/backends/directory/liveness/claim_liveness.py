@@ -95,16 +95,74 @@ class _Found(Struct, frozen=True):
     inherited: bool
 
 
-class ClaimHolders:
-    """Remembers from look to look what was found, and asks again only for what is not known."""
+# Judges the holders that own a presence file: whether each is alive, who it is, and the evidence.
 
-    def __init__(self, processes: Processes) -> None:
+_BEFORE_RESTART = f"{EXITED}, ran before the restart"
+
+
+class TokenHolder(NamedTuple):
+    """The verdict on the holder of a token, with the evidence, its owner, the same evidence as a sentence, and whether it runs
+    under its pid here."""
+
+    verdict: Verdict
+    evidence: str
+    owner: Owner
+    sentence: str
+    here: bool
+
+
+def also(evidence: str, more: str) -> str:
+    """Returns the evidence with one thing more, if there is one."""
+    return f"{evidence} · {more}" if more else evidence
+
+
+class TokenJudge:
+    """Remembers from look to look who the holders are. ``brief`` are pids of holders that need no description yet."""
+
+    def __init__(self, processes: Processes, hosts: str = presence.ANY_MACHINE) -> None:
         self._processes = processes
+        self._only_here = hosts == presence.THIS_MACHINE
         self._verified: set[tuple[str, int]] = set()
         self._found: dict[str, tuple[_Found, ...]] = {}
         self._looked = float("-inf")
+        self._descriptions = Descriptions(processes)
+        self.brief: set[int | None] = set()
 
-    def look(self, held: Mapping[str, Presence]) -> dict[str, Holder]:
+    def vantage(self, certainty: Certainty) -> presence.HostView:
+        """The point of view from which presence locks are judged."""
+        return presence.HostView(self._processes.machine(), certainty.local, self._only_here)
+
+    def judge(self, looked: Mapping[str, Presence], certainty: Certainty) -> dict[str, TokenHolder]:
+        """Judges the holders of the tokens whose presence files were just ``looked`` at."""
+        vantage = self.vantage(certainty)
+        here_is = vantage.machine
+        holders: dict[str, TokenHolder] = {}
+        lock_holders = self._lock_holders({token: seen for token, seen in looked.items() if seen.state == "held"})
+        for token, seen in looked.items():
+            verdict, sentence = presence.judge(seen, vantage)
+            words = EXITED if verdict is Verdict.DEAD else sentence
+            if verdict is Verdict.DEAD and seen.boot_id != here_is.boot_id:
+                words = _BEFORE_RESTART
+            if seen.moves_to is not None and verdict is not Verdict.ALIVE:
+                words = also(words, "left to the next move")
+            owner, here = seen.owner, False
+            holder = lock_holders.get(token)
+            if holder is not None:
+                words = holder.words or RUNNING
+                sentence = holder.words or sentence
+                process = holder.process
+                described = self.describe(process) if process is not None and process.started is not None else None
+                if described is not None:
+                    here, words = True, also(words, described.halted)
+                    known = owner if not holder.words else Owner(host=owner.host)
+                    owner = known._replace(
+                        pid=described.pid, start=described.since or known.start,
+                        command=described.command or known.command, user=described.user,
+                    )  # fmt: skip
+            holders[token] = TokenHolder(verdict, words, owner, sentence, here)
+        return holders
+
+    def _lock_holders(self, held: Mapping[str, Presence]) -> dict[str, Holder]:
         """The holder of each token in ``held``, whose locks were just met."""
         here = self._processes.machine()
         asked: dict[str, tuple[Presence, Process | None, bool]] = {}
@@ -184,72 +242,6 @@ class ClaimHolders:
             return Holder(process, f"{exited}its command {who} still runs and holds the claim; stop {one.pid}")
         return Holder(process, f"its command {who} holds the claim; stop {one.pid}")
 
-
-# Judges the holders that own a presence file: whether each is alive, who it is, and the evidence.
-
-_BEFORE_RESTART = f"{EXITED}, ran before the restart"
-
-
-class TokenHolder(NamedTuple):
-    """The verdict on the holder of a token, with the evidence, its owner, the same evidence as a sentence, and whether it runs
-    under its pid here."""
-
-    verdict: Verdict
-    evidence: str
-    owner: Owner
-    sentence: str
-    here: bool
-
-
-def also(evidence: str, more: str) -> str:
-    """Returns the evidence with one thing more, if there is one."""
-    return f"{evidence} · {more}" if more else evidence
-
-
-class TokenJudge:
-    """Remembers from look to look who the holders are. ``brief`` are pids of holders that need no description yet."""
-
-    def __init__(self, processes: Processes, hosts: str = presence.ANY_MACHINE) -> None:
-        self._processes = processes
-        self._only_here = hosts == presence.THIS_MACHINE
-        self._claim_holders = ClaimHolders(processes)
-        self._descriptions = Descriptions(processes)
-        self.brief: set[int | None] = set()
-
-    def vantage(self, certainty: Certainty) -> presence.HostView:
-        """The point of view from which presence locks are judged."""
-        return presence.HostView(self._processes.machine(), certainty.local, self._only_here)
-
-    def judge(self, looked: Mapping[str, Presence], certainty: Certainty) -> dict[str, TokenHolder]:
-        """Judges the holders of the tokens whose presence files were just ``looked`` at."""
-        vantage = self.vantage(certainty)
-        here_is = vantage.machine
-        holders: dict[str, TokenHolder] = {}
-        lock_holders = self._claim_holders.look({token: seen for token, seen in looked.items() if seen.state == "held"})
-        for token, seen in looked.items():
-            verdict, sentence = presence.judge(seen, vantage)
-            words = EXITED if verdict is Verdict.DEAD else sentence
-            if verdict is Verdict.DEAD and seen.boot_id != here_is.boot_id:
-                words = _BEFORE_RESTART
-            if seen.moves_to is not None and verdict is not Verdict.ALIVE:
-                words = also(words, "left to the next move")
-            owner, here = seen.owner, False
-            holder = lock_holders.get(token)
-            if holder is not None:
-                words = holder.words or RUNNING
-                sentence = holder.words or sentence
-                process = holder.process
-                described = self.describe(process) if process is not None and process.started is not None else None
-                if described is not None:
-                    here, words = True, also(words, described.halted)
-                    known = owner if not holder.words else Owner(host=owner.host)
-                    owner = known._replace(
-                        pid=described.pid, start=described.since or known.start,
-                        command=described.command or known.command, user=described.user,
-                    )  # fmt: skip
-            holders[token] = TokenHolder(verdict, words, owner, sentence, here)
-        return holders
-
     def describe(self, process: Process | None) -> Process | None:
         """Adds command and user to what is visible of a process; they are read once."""
         if process is None or process.zombie or process.pid in self.brief:
@@ -309,7 +301,6 @@ class ClaimJudge:
         self._boot_clock = boot_clock
         self._at_most = at_most
         self._claims: dict[str, _Claim] = {}
-        self._tokens: dict[str, Presence] = {}
         self._idle = Idle(processes)
         self._watch = watch
         self._described_after = described_after
@@ -459,7 +450,7 @@ class ClaimJudge:
         for token in tokens:
             if token in self._dead:
                 continue
-            seen = self._tokens.get(token) or presence.look(dirs, token)
+            seen = presence.look(dirs, token)
             if presence.judge(seen, vantage)[0] is Verdict.DEAD:
                 self._dead.add(token)
             count += seen.state == "held"
@@ -495,8 +486,7 @@ class ClaimJudge:
         return kept, tuple(irregular)
 
     def _tokens_tested(self, dirs: SpoolDirs, tokens: set[str], certainty: Certainty) -> dict[str, TokenHolder]:
-        self._tokens = {token: presence.look(dirs, token) for token in tokens}
-        holders = self._token_judge.judge(self._tokens, certainty)
+        holders = self._token_judge.judge({token: presence.look(dirs, token) for token in tokens}, certainty)
         self.sentences.update((token, holder.sentence) for token, holder in holders.items())
         return holders
 

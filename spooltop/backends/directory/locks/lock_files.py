@@ -21,7 +21,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from types import MappingProxyType
 
@@ -378,7 +378,7 @@ def ticket_queue(path: str, name: str, dir_fd: int, judge: Judge, *, local: bool
     return Lock(path, "ticket", (head,), waiting, verdict, evidence)
 
 
-def orphaned(locks: Iterable[Lock]) -> tuple[Lock, ...]:
+def _orphaned(locks: Iterable[Lock]) -> tuple[Lock, ...]:
     """The same locks; the first ticket of a queue is stale if the lock that it queues for is free: the kernel released
     that lock when its holder died, and only the ticket blocks the queue."""
     found = tuple(locks)
@@ -540,8 +540,10 @@ def lock_owners(line: LockLine, opened: Iterable[Descriptor], processes: Process
 class LockFiles:
     """The lock files in some folders, looked at once a second at most. Remembers since when each party was seen."""
 
-    def __init__(self, world: System) -> None:
+    def __init__(self, world: System, *, tickets: bool = False) -> None:
+        """``tickets``: the first folder is itself a queue, which is read at each look."""
         self._world = world
+        self._tickets = tickets
         self._judge = Judge(world.processes)
         self._kernel_locked: set[tuple[int, int]] = set()
         self._looked: float | None = None
@@ -551,14 +553,14 @@ class LockFiles:
 
     def look(
         self,
-        folders: Iterable[tuple[str, int, Device | None]],
+        folders: Sequence[tuple[str, int, Device | None]],
         table: Callable[[], LockTable],
         boxes: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     ) -> tuple[Lock, ...]:
         """The locks in ``folders``: (path as shown, descriptor, device of its mount). ``table`` is called only where there is a
         lock file. ``boxes`` are those of the folders that hold messages, with the names of the locks in them."""
         now = self._world.monotonic()
-        if self._looked is not None and now - self._looked < _LOOKED_FOR:
+        if self._looked is not None and now - self._looked < _LOOKED_FOR and not self._tickets:
             return self._last
         self._looked = now
         found: list[Lock] = []
@@ -592,7 +594,11 @@ class LockFiles:
                 found += [lock] if lock is not None else []
         self._since = seen
         self._kernel_locked &= files
-        self._last = orphaned(found)
+        path, fd, _ = folders[0]
+        if self._tickets and not any(os.path.normpath(lock.path) == os.path.normpath(path) for lock in found):
+            queue = ticket_queue(path, ".", fd, self._judge, local=is_local(mount_of(fd)))
+            found[:0] = [queue] if queue is not None else []
+        self._last = _orphaned(found)
         return self._last
 
     def _lock(

@@ -38,7 +38,7 @@ from ...journal.item_operator import (
 )
 from ...journal.log_store import LogStore, with_above
 from ...journal.record_log import PART, Intent, ItemOutcome, LoggedOperation, Number, Time, item_records
-from ..storage.disk import is_local, mount_of
+from ..storage.disk import mount_of
 from ..storage.location import Pin, pinned
 from ..world import OpenOptions, System
 from .lock_files import (
@@ -48,11 +48,9 @@ from .lock_files import (
     folder_closed,
     message_locks,
     opened_below,
-    orphaned,
     read_marker,
     read_table,
     soft_lock,
-    ticket_queue,
 )
 
 # The log of locks, which holds all that it takes to put a lock back, one JSON object a line. intent schema line operation item
@@ -398,10 +396,7 @@ class LockOperator(SingleOperator[LockRecord]):
         return ItemResult(item.row.id, item.row.name, outcome, reason, intent.path if outcome is Outcome.DONE else "")
 
     def _records(
-        self,
-        operations: Mapping[str, LoggedOperation[LockRecord, ItemOutcome]],
-        undone_by: Mapping[str, str],
-        progress: Progress,
+        self, operations: Mapping[str, LoggedOperation[LockRecord, ItemOutcome]], undone_by: Mapping[str, str], progress: Progress
     ) -> list[OperationRecord]:
         records = []
         for logged in operations.values():
@@ -444,12 +439,7 @@ class LockOperator(SingleOperator[LockRecord]):
         names = {path: self._files.list(fd) for path, fd in folders if os.path.dirname(path) == self._path}
         boxes = {path: message_locks([b"/".join(map(os.fsencode, found))]) for path, found in names.items()}
         table = read_table(self._processes)
-        locks = LockFiles(self._world).look(known, lambda: table, boxes)
-        if self._tickets and not any(lock.path == self._path for lock in locks):
-            path, fd = folders[0]
-            queue = ticket_queue(path, ".", fd, Judge(self._processes), local=is_local(mount_of(fd)))
-            return orphaned([*([queue] if queue is not None else []), *locks])
-        return locks
+        return LockFiles(self._world, tickets=self._tickets).look(known, lambda: table, boxes)
 
     def _remove_or_restore(self, one: LockRecord, ref: LockRef) -> None:
         """Removes a lock or puts it back. Raises ``Skipped``, ``OSError``."""
