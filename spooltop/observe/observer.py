@@ -471,7 +471,7 @@ def _reverted(seen: RuleInput, cursor: Cursor) -> str:
     window = seen.thresholds.cursor_window
     recent = recent_of(lost, seen.now, window)
     text = revert_words(history, lost, seen.now, window=window, at_least=cursor.reverts_is_bound)
-    carried = Counter(source for change in recent for source in change.advanced).most_common(1)
+    carried = Counter(source for change in recent for source in change.write.advanced).most_common(1)
     written = writers_of(recent)
     if written:
         text += f", written by {written[0][0]} ({written[0][1]} of {len(recent)})"
@@ -681,7 +681,6 @@ def not_visible(seen: RuleInput) -> Iterator[str]:
 # Makes a snapshot of each look.
 
 _JUMP = 2.0
-_WEIGHT = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
 class Observer:
@@ -782,7 +781,8 @@ def _problems(seen: RuleInput) -> tuple[Problem, ...]:
     """Returns problems in the order of the codes; within a code critical ones first, then in the order of the rules, so that
     lines keep their place."""
     found = [*host_problems(seen), *message_problems(seen), *state_problems(seen)]
-    return tuple(sorted(found, key=lambda problem: (problem.rank, _WEIGHT[problem.severity])))
+    severities = list(Severity)  # the worst first
+    return tuple(sorted(found, key=lambda problem: (problem.rank, severities.index(problem.severity))))
 
 
 # Hides redacted values in an observation, before any history, verdict or text is derived from them.

@@ -69,14 +69,6 @@ class Change(Struct, frozen=True):
     over: int | None = None
     lost: bool = False
 
-    @property
-    def advanced(self) -> tuple[str, ...]:
-        return self.write.advanced
-
-    @property
-    def writer(self) -> LockHolder | None:
-        return self.write.writer
-
 
 def key_of(value: Json, field: str | None = None) -> str:
     """Returns a key that equal cursors share: the type and the text of what ``pick`` finds."""
@@ -394,7 +386,7 @@ def judge(
     if history.below_top:
         back = next((change for change in reversed(history.changes) if change.back), None)
         since = f" {age(now - back.at)} ago" if back else ""
-        by = f" by {_name(back.writer)}" if back and back.writer else ""
+        by = f" by {_name(back.write.writer)}" if back and back.write.writer else ""
         how = f"went back {history.shown(back.old)}→{history.shown(back.new)}{since}{by}; " if back else ""
         return "rewound", f"{how}its highest was {history.shown(history.top)}{before}", len(lost)
     verdict, words = _pace(history, now, shared=shared)
@@ -492,13 +484,13 @@ def recent_of(lost: Sequence[Change], now: float, window: float) -> Sequence[Cha
 
 def suspected_writers(lost: Sequence[Change]) -> tuple[tuple[str, int], ...]:
     """Counts in how many of these writes each other source advanced: (source, count), most first."""
-    return _most_first(source for change in lost for source in change.advanced)
+    return _most_first(source for change in lost for source in change.write.advanced)
 
 
 def writers_of(lost: Sequence[Change]) -> tuple[tuple[str, int], ...]:
     """Counts these writes by writer, if it was seen: (writer, count), most first. A poller that is restarted each time is counted
     by its command."""
-    return _most_first(_name(change.writer) for change in lost if change.writer is not None)
+    return _most_first(_name(change.write.writer) for change in lost if change.write.writer is not None)
 
 
 def _most_first(names: Iterable[str]) -> tuple[tuple[str, int], ...]:

@@ -29,7 +29,7 @@ from spooltop.model.text import escape, finite, json_object
 from spooltop.model.vocabulary import Json
 
 from ...access import closed_words
-from ..storage.location import FolderNames
+from ..storage.location import FolderNames, opened_below
 from ..world import System
 
 if TYPE_CHECKING:
@@ -319,11 +319,8 @@ def folder_of(path: str, folders: list[tuple[str, int]]) -> Iterator[int]:
     for folder, fd in folders:
         below = "." if above in (folder, folder.rstrip("/")) else "cursors" if above == os.path.join(folder, "cursors") else None
         if below is not None:
-            own = os.open(below, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
-            try:
+            with opened_below(fd, below) as own:
                 yield own
-            finally:
-                os.close(own)
             return
     raise FileNotFoundError(errno.ENOENT, "not below this target", path)
 
@@ -371,11 +368,7 @@ class CursorFiles:
         if self._named:
             with named_folders(self._named) as opened:
                 return self._of_names(dict(opened), holders, now)
-        for path, fd in folders:
-            found = self._in(path, fd, holders, now)
-            if found:
-                return found
-        return ()
+        return next((found for path, fd in folders if (found := self._in(path, fd, holders, now))), ())
 
     def _of_names(self, opened: dict[str, int], holders: Holders, now: float) -> tuple[CursorSource, ...]:
         sources: list[CursorSource] = []
@@ -384,7 +377,7 @@ class CursorFiles:
                 sources += self._in(path, opened[path], holders, now)
                 continue
             above, name = os.path.split(path)
-            alone = name[: -len(".json")] if os.path.basename(above) == "cursors" and name.endswith(".json") else None
+            alone = name.removesuffix(".json") if os.path.basename(above) == "cursors" and name.endswith(".json") else None
             one = None
             if above in opened:
                 fd = opened[above]
@@ -402,23 +395,18 @@ class CursorFiles:
         writes = self._journal.since(path, fd, now)  # before the files: what it has was published before they are read
         shared = self._source(os.path.join(path, _SHARED), fd, None, holders, writes)
         sources = [shared] if shared is not None else []
-        folder = -1
         try:
-            folder = os.open("cursors", _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
-            self._follow(folder)
-            if self._watcher is not None:
-                self._watcher.follow(folder)
-            writes = self._journal.since(os.path.join(path, "cursors"), folder, now)
-            names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
-            for name in names[:_FILES_AT_MOST]:
-                one = self._source(os.path.join(path, "cursors", name), folder, name[: -len(".json")], holders, writes)
-                if one is not None:
-                    sources.append(one)
+            with opened_below(fd, "cursors") as folder:
+                self._follow(folder)
+                if self._watcher is not None:
+                    self._watcher.follow(folder)
+                writes = self._journal.since(os.path.join(path, "cursors"), folder, now)
+                names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
+                for name in names[:_FILES_AT_MOST]:
+                    one = self._source(os.path.join(path, "cursors", name), folder, name.removesuffix(".json"), holders, writes)
+                    sources += [one] if one is not None else []
         except OSError:
-            return tuple(sources)  # usually there is no such folder
-        finally:
-            if folder >= 0:
-                os.close(folder)
+            pass  # usually there is no such folder
         return tuple(sources)
 
     def _source(

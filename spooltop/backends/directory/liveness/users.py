@@ -23,7 +23,7 @@ from ...access import user_name
 from ..listing import split_key
 from ..locks.lock_files import lock_owners, read_table
 from ..storage.disk import is_local, mount_of
-from ..storage.location import folders_dir
+from ..storage.location import folders_dir, opened_below
 from .processes import Descriptor, Processes
 
 # Finds the processes that have a file open or locked: from the descriptors of all processes (proc(5): fd, fdinfo), and from the
@@ -102,9 +102,6 @@ def _notes(asked: list[Asked], unseen: str, all_seen: bool, processes: Processes
         yield "it lies on a file system that other machines may mount: ask there, too"
 
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
 def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
     """Finds the processes that hold a message in any box. Raises ``Unreadable`` where it is gone or not in this spool."""
     box, within, name = split_key(key)
@@ -113,8 +110,7 @@ def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
         above = dirs.private_dir(folders_dir(box)) if within else dirs.box(box)
         if above is None:
             raise FileNotFoundError(2, "gone")
-        folder = os.open(within or ".", _FOLDER, dir_fd=above)
-        try:
+        with opened_below(above, within or ".") as folder:
             asked = [Asked(os.stat(name, dir_fd=folder, follow_symlinks=False), folder)]
             parsed = names.parse(name, claimed=True) if box is Box.CUR else None
             token = parsed.token if parsed is not None else None
@@ -123,8 +119,6 @@ def who_has(dirs: SpoolDirs, key: Key, processes: Processes) -> Holders:
             if token is not None and consumers is not None:
                 asked += _there(consumers, token, "its holder's presence file", "holds the claim", since)
             return holders_of(shown, asked, processes, user=user_name(os.geteuid()))
-        finally:
-            os.close(folder)
 
 
 def who_has_path(path: str, folders: Iterable[tuple[str, int]], processes: Processes) -> Holders:
@@ -144,11 +138,8 @@ def _folder(path: str, folders: Iterable[tuple[str, int]]) -> Iterator[int]:
     for folder, fd in folders:
         below = "" if above == folder else "cursors" if above == os.path.join(folder, "cursors") else None
         if below is not None and name not in ("", ".", ".."):
-            own = os.open(below or ".", _FOLDER, dir_fd=fd)
-            try:
+            with opened_below(fd, below or ".") as own:
                 yield own
-            finally:
-                os.close(own)
             return
     raise Unreadable("nothing of this target", path=escape(path), advice="name a lock or a cursor file as it is listed")
 

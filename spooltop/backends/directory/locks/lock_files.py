@@ -22,13 +22,12 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager
 from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from spooltop.engine.system.files import REAL_FILES, Content, Files, read_small
+from spooltop.engine.system.files import Content, read_small
 from spooltop.engine.tickets.file_queue import FileTicket, file_tickets
 from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.proc import Device, LockLine, parse_locks
@@ -39,7 +38,7 @@ from spooltop.model.vocabulary import EXITED, Verdict
 from ...access import closed_words
 from ..liveness.processes import Certainty, Descriptor, Process, Processes, judge_pid
 from ..storage.disk import is_local, mount_of
-from ..storage.location import FolderNames
+from ..storage.location import FolderNames, opened_below
 from ..world import System
 
 LIMIT = 1_024
@@ -51,22 +50,6 @@ _USER_AT_HOST = re.compile(r"\s*[^@/\s]+@(?P<host>[A-Za-z0-9_.-]+)\.(?P<pid>[0-9
 _STRICT = b"filelock-strict-v1"
 _LOCKS_AT_MOST = 64
 _LINK = re.compile(r"(?:[^@/]*@)?(?:([A-Za-z0-9._-]+?)(?:\.|:\+?))?([0-9]{1,10})(?::[0-9]+)?\Z")
-
-
-@contextmanager
-def opened_below(folder: int, path: str, files: Files = REAL_FILES) -> Iterator[int]:
-    """Opens the directory ``path`` below ``folder`` without following a link; gives ``folder`` itself for "". Raises
-    ``OSError``."""
-    opened: list[int] = []
-    try:
-        at = folder
-        for part in path.split("/") if path else ():
-            at = files.open_dir(part, at)
-            opened.append(at)
-        yield at
-    finally:
-        for fd in opened:
-            files.close(fd)
 
 
 class Marker(Struct, frozen=True):

@@ -39,7 +39,7 @@ from ...journal.item_operator import (
 from ...journal.log_store import LogStore, with_above
 from ...journal.record_log import PART, Intent, ItemOutcome, LoggedOperation, Number, Time, item_records
 from ..storage.disk import mount_of
-from ..storage.location import Pin, pinned
+from ..storage.location import Pin, opened_below, pinned
 from ..world import OpenOptions, System
 from .lock_files import (
     KIND,
@@ -47,7 +47,6 @@ from .lock_files import (
     LockFiles,
     folder_closed,
     message_locks,
-    opened_below,
     read_marker,
     read_table,
     soft_lock,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import islice
 from os import stat_result
 from typing import NamedTuple, Protocol, Self
 
 from spooltop.engine import set_aside
 from spooltop.engine.dirs import STAGE, SpoolDirs
-from spooltop.engine.system.files import Files
+from spooltop.engine.system.files import REAL_FILES, Files
 from spooltop.model.text import escape, finite
 from spooltop.model.vocabulary import ASIDE, Box, Json
 
@@ -241,10 +241,26 @@ class Folders:
         return Folder(fd, (found.st_dev, found.st_ino))
 
 
-# Lists the names of some files in folders, such as locks.
+# Opens folders that may be replaced at any time, and lists the names of some files in them, such as locks.
 
 _NAMES_AT_MOST = 20_000
 """Entries of a folder that are looked at."""
+
+
+@contextmanager
+def opened_below(folder: int, path: str, files: Files = REAL_FILES) -> Iterator[int]:
+    """Opens the directory ``path`` below ``folder`` without following a link; gives ``folder`` itself for "". Raises
+    ``OSError``."""
+    opened: list[int] = []
+    try:
+        at = folder
+        for part in path.split("/") if path else ():
+            at = files.open_dir(part, at)
+            opened.append(at)
+        yield at
+    finally:
+        for fd in opened:
+            files.close(fd)
 
 
 class FolderNames:
@@ -257,21 +273,16 @@ class FolderNames:
 
     def of(self, path: str, fd: int) -> tuple[str, ...]:
         """The names in the folder ``path``, open as ``fd``, sorted; none where it cannot be listed."""
-        own = -1
         try:
             state = os.fstat(fd)
             generation = (state.st_dev, state.st_ino, state.st_mtime_ns)
             kept = self._kept.get(path)
             if kept is not None and kept[0] == generation and state.st_mtime_ns < time.time_ns() - 20_000_000:
                 return kept[1]
-            own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
-            with os.scandir(own) as entries:
+            with opened_below(fd, ".") as own, os.scandir(own) as entries:
                 names = [entry.name for entry in islice(entries, _NAMES_AT_MOST) if self._wanted(entry.name)]
         except OSError:
             return ()
-        finally:
-            if own >= 0:
-                os.close(own)
         self._kept[path] = (generation, tuple(sorted(names[: self._at_most])))
         return self._kept[path][1]
 
