@@ -16,6 +16,7 @@ from pathlib import Path
 
 from spooltop.backends.directory.liveness.processes import Processes
 from spooltop.backends.directory.locks.operator import LockOperator
+from spooltop.backends.directory.world import OpenOptions
 from spooltop.backends.directory.world import System as Around
 from spooltop.backends.journal.log_store import LogFiles, SpoolPathLogs
 from spooltop.engine import CursorFile, Spool
@@ -136,7 +137,7 @@ def unlock(root: Path, files: LogFiles | None = None) -> None:
     """An operator removes the stale locks."""
     files = files or LogFiles()
     logs = SpoolPathLogs(str(root), files, state_dir=f"{root}.state")
-    operator = LockOperator(str(root), logs, None, Around(files, processes=Seeing()), above=False, user="proof")
+    operator = LockOperator(str(root), logs, OpenOptions(), Around(files, processes=Seeing()), above=False, user="proof")
     desk = Operations(operator, str(root), time.time)
     plan = desk.plan(Action.UNLOCK, Selection(everything=True))
     if plan.items:

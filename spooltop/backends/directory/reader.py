@@ -42,7 +42,7 @@ from .locks.lock_files import LockFiles, LockTableCache, folder_closed, message_
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge
 from .scan import Boxes, BoxScan, SetAsideBoxes, age_counter, irregular_rows
-from .storage.disk import Mount, OpenSpool, changes_unseen, disk_of, is_local, mount_of, who_am_i
+from .storage.disk import Mount, OpenSpool, changes_unseen, disk_of, mount_of, who_am_i
 from .storage.rows import mail_row, new_row, tried_of
 from .world import OpenOptions, System
 

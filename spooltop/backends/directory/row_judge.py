@@ -60,10 +60,7 @@ class RowJudge:
         self._mail = options.layout == "mail"
         self._pids_here = check_pids(options.pids)
         self.boot_clock = BootClock(world.processes)
-        self.claims = ClaimJudge(
-            world.processes, self.boot_clock, at_most=options.judged_at_most, hosts=options.hosts, watch=options.watch,
-            described_after=options.described_after,
-        )  # fmt: skip
+        self.claims = ClaimJudge(world.processes, self.boot_clock, options)
         self.tmp = TmpJudge(world.processes, at_most=options.judged_at_most)
         self._table = table
         self._consumers: tuple[float, int | None] | None = None

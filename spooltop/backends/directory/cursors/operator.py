@@ -141,15 +141,14 @@ class CursorOperator(SingleOperator[CursorSetIntent]):
         self,
         path: str,
         store: LogStore,
-        options: OpenOptions | None = None,
-        world: System | None = None,
+        options: OpenOptions,
+        world: System,
         *,
         above: bool,
         wait: Callable[[float], None] = time.sleep,
         patience: float = PATIENCE,
         user: str | None = None,
     ) -> None:
-        options, world = options or OpenOptions(), world or System()
         path = os.path.abspath(path)
         super().__init__(path, store, CURSORS, clock=world.clock, read_only=options.read_only, user=user, wait=wait)
         self._world = world

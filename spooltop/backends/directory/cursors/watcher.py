@@ -108,9 +108,7 @@ class CursorWatcher(_Listener):
     watched file was written, or another ``*.json`` appeared. There is one thread, from the first folder on until ``close``.
     ``handles``: versions have the handle by which ``WriterWatch`` identifies them."""
 
-    def __init__(
-        self, changed: threading.Event, *, clock: Callable[[], float] = time.time, handles: bool = False
-    ) -> None:
+    def __init__(self, changed: threading.Event, *, clock: Callable[[], float], handles: bool) -> None:
         super().__init__("spooltop-cursors")
         self._changed = changed
         self._clock = clock

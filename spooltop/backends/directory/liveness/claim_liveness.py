@@ -32,6 +32,7 @@ from spooltop.model.units import age
 from spooltop.model.vocabulary import EXITED, NOT_A_CLAIM, RUNNING, Owner, Verdict
 
 from ..storage.rows import claim_row, tokens_of, tokens_of_claims
+from ..world import OpenOptions
 from .processes import BootClock, Certainty, Descriptions, Process, Processes, ProcessUse, judge_pid, later
 
 # Detects living holders of old claims that do nothing: their CPU time is sampled every few seconds.
@@ -119,7 +120,7 @@ def also(evidence: str, more: str) -> str:
 class TokenJudge:
     """Remembers from look to look who the holders are. ``brief`` are pids of holders that need no description yet."""
 
-    def __init__(self, processes: Processes, hosts: str = presence.ANY_MACHINE) -> None:
+    def __init__(self, processes: Processes, hosts: str) -> None:
         self._processes = processes
         self._only_here = hosts == presence.THIS_MACHINE
         self._verified: set[tuple[str, int]] = set()
@@ -284,27 +285,18 @@ NOT_JUDGED = JudgedClaim(None, "", None)
 
 
 class ClaimJudge:
-    """Judges the claims of one spool, look after look. What is proven dead is not asked again. Without ``watch`` each look stands
-    alone: it takes a minute to see that a holder is idle, so nobody is asked for processor time."""
+    """Judges the claims of one spool, look after look. What is proven dead is not asked again. Without ``options.watch`` each
+    look stands alone: it takes a minute to see that a holder is idle, so nobody is asked for processor time."""
 
-    def __init__(
-        self,
-        processes: Processes,
-        boot_clock: BootClock,
-        *,
-        at_most: int = 20_000,
-        hosts: str = presence.ANY_MACHINE,
-        watch: bool = True,
-        described_after: float = 0.0,
-    ) -> None:
+    def __init__(self, processes: Processes, boot_clock: BootClock, options: OpenOptions) -> None:
         self._processes = processes
         self._boot_clock = boot_clock
-        self._at_most = at_most
+        self._at_most = options.judged_at_most
         self._claims: dict[str, _Claim] = {}
         self._idle = Idle(processes)
-        self._watch = watch
-        self._described_after = described_after
-        self._token_judge = TokenJudge(processes, hosts)
+        self._watch = options.watch
+        self._described_after = options.described_after
+        self._token_judge = TokenJudge(processes, options.hosts)
         self._rows: tuple[Row, ...] = ()
         self._dead: set[str] = set()
         self._scan = -1
@@ -598,7 +590,7 @@ class _Sample(Struct, frozen=True):
 class ConsumerGatherer:
     """Remembers from time to time what was found of the consumers of one spool. ``hosts`` is the setting ``claims.hosts``."""
 
-    def __init__(self, processes: Processes, hosts: str = presence.ANY_MACHINE) -> None:
+    def __init__(self, processes: Processes, hosts: str) -> None:
         self._processes = processes
         self._token_judge = TokenJudge(processes, hosts)
         self._rows: Sequence[Row] | None = None

@@ -69,7 +69,7 @@ class _File(Struct):
 class TmpJudge:
     """Judges the files in ``tmp``, look after look."""
 
-    def __init__(self, processes: Processes, *, at_most: int = 20_000) -> None:
+    def __init__(self, processes: Processes, *, at_most: int) -> None:
         self._processes = processes
         self._at_most = at_most
         self._files: dict[tuple[str, int], _File] = {}

@@ -274,14 +274,13 @@ class LockOperator(SingleOperator[LockRecord]):
         self,
         path: str,
         store: LogStore,
-        options: OpenOptions | None = None,
-        world: System | None = None,
+        options: OpenOptions,
+        world: System,
         *,
         tickets: bool = False,
         above: bool = True,
         user: str | None = None,
     ) -> None:
-        options, world = options or OpenOptions(), world or System()
         super().__init__(os.path.abspath(path), store, LOCKS, clock=world.clock, read_only=options.read_only, user=user)
         self._world = world
         self._files = world.files
