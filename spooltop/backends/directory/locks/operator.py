@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -317,71 +318,66 @@ class LockOperator(SingleOperator[LockRecord]):
         why, forceable = blocked_by(lock, now, self._stale_after)
         if why and not (forceable and force):
             return [], [Refusal(row, why, forceable)]
+        pin = self._pin_tickets if lock.kind == "ticket" else self._pin_soft
         try:
-            if lock.kind == "ticket":
-                return self._tickets_of(lock, folders, row, force=forceable)
-            folder, fd = next((path, fd) for path, fd in folders if os.path.dirname(lock.path) == path)
-            name = os.path.basename(lock.path)
-            marker = read_marker(name, fd)
-            if marker is None:
-                return [], [Refusal(row, "it was removed meanwhile, or is no lock any more")]
-            with opened_below(fd, marker.below, self._files) as own:
-                names = marker.names or (name,)
-                if closed := self._closed(own, names[0], row):
-                    return [], [Refusal(row, closed)]
-                ref = self._ref(lock, folder, fd, own, marker.below, names, marker.element, marker.pid)
+            return pin(lock, folders, row, forced=forceable), []
+        except Skipped as error:
+            why = str(error)
         except FileNotFoundError:
-            return [], [Refusal(row, "it was removed meanwhile")]
+            why = "it was removed meanwhile"
         except OSError as error:
-            return [], [Refusal(row, f"it cannot be seen: {error.strerror}")]
-        return [Item(row, ref, lock.evidence if forceable else "", ref.record.words)], []
+            why = f"it cannot be seen: {error.strerror}"
+        return [], [Refusal(row, why)]
 
-    def _tickets_of(
-        self, lock: Lock, folders: list[tuple[str, int]], row: Row, *, force: bool
-    ) -> tuple[list[Item], list[Refusal]]:
-        """The tickets of dead processes before the first of a running one: each would be the head next. By force only the head.
-        """
+    def _pin_soft(self, lock: Lock, folders: list[tuple[str, int]], row: Row, *, forced: bool) -> list[Item]:
+        """Pins a lock whose existence is the lock. Raises ``Skipped``, ``OSError``."""
+        folder = next(one for one in folders if os.path.dirname(lock.path) == one[0])
+        name = os.path.basename(lock.path)
+        marker = read_marker(name, folder[1])
+        if marker is None:
+            raise Skipped("it was removed meanwhile, or is no lock any more")
+        names = marker.names or (name,)
+        return [self._item(lock, row, folder, marker.below, names, marker.pid, element=marker.element, forced=forced)]
+
+    def _pin_tickets(self, lock: Lock, folders: list[tuple[str, int]], row: Row, *, forced: bool) -> list[Item]:
+        """Pins the tickets of dead processes before the first of a running one: each would be the head next. By force only the
+        head. Raises ``Skipped``, ``OSError``."""
         own_queue = lock.path == folders[0][0]
-        folder, fd = folders[0] if own_queue else next(one for one in folders if os.path.dirname(lock.path) == one[0])
+        folder = folders[0] if own_queue else next(one for one in folders if os.path.dirname(lock.path) == one[0])
         path = "" if own_queue else os.path.basename(lock.path)
-        items: list[Item] = []
-        with opened_below(fd, path, self._files) as own:
-            for number, name, pid in file_tickets(self._files.list(own)):
-                if not (force and not items) and self._processes.exists(pid) is not False:
-                    break
-                if closed := self._closed(own, name, row):
-                    return [], [Refusal(row, closed)]
-                ref = self._ref(lock, folder, fd, own, path, (name,), "", pid)
-                ticket = f"{escape(os.path.basename(lock.path))}/{number}"
-                items.append(Item(replace(row, id=ticket, name=name), ref, lock.evidence if force else "", ref.record.words))
-                if force:
-                    break
-        return items, [] if items else [Refusal(row, "its head has gone by itself")]
+        with opened_below(folder[1], path, self._files) as own:
+            tickets = file_tickets(self._files.list(own))
+        gone = itertools.takewhile(lambda ticket: self._processes.exists(ticket.pid) is False, tickets)
+        items = []
+        for number, name, pid in tickets[:1] if forced else gone:
+            ticket = replace(row, id=f"{escape(os.path.basename(lock.path))}/{number}", name=name)
+            items.append(self._item(lock, ticket, folder, path, (name,), pid, forced=forced))
+        if not items:
+            raise Skipped("its head has gone by itself")
+        return items
 
-    def _ref(
-        self, lock: Lock, folder: str, fd: int, own: int, path: str, names: tuple[str, ...], element: str, pid: int | None
-    ) -> LockRef:
-        """Pins the files ``names`` in the open directory ``own``, which is ``path`` below ``folder`` (open as ``fd``). Raises
-        ``OSError``."""
-        found = self._files.stat(names[0], own)
+    def _item(
+        self, lock: Lock, row: Row, folder: tuple[str, int], path: str, names: tuple[str, ...], pid: int | None, *,
+        element: str = "", forced: bool,
+    ) -> Item:  # fmt: skip
+        """Pins the files ``names`` in the directory ``path`` below ``folder`` (path, descriptor). Raises ``Skipped`` where this
+        user may not take them out of it, and ``OSError``."""
         content, link = b"", ""
-        if stat.S_ISLNK(found.st_mode):
-            link = os.readlink(names[0], dir_fd=own)
-        elif not element:
-            opened = self._files.open_read(names[0], own)
-            try:
-                content = self._files.read(opened, CONTENT_MAX)
-            finally:
-                self._files.close(opened)
+        with opened_below(folder[1], path, self._files) as own:
+            found = self._files.stat(names[0], own)
+            if closed := folder_closed(own, "its directory", "unlock", self._path, lock.path, file=found):
+                raise Skipped(closed)
+            if stat.S_ISLNK(found.st_mode):
+                link = os.readlink(names[0], dir_fd=own)
+            elif not element:
+                content = read_small(names[0], own, files=self._files, limit=CONTENT_MAX).data
         record = LockRecord(
-            "", 0, Action.UNLOCK, 0.0, self._user, None, lock.path, os.path.realpath(folder), path, names, content, link, element,
-            found.st_mode & 0o777, found.st_uid, found.st_gid, found.st_mtime, _words_of(lock, names[0], pid, element),
+            "", 0, Action.UNLOCK, 0.0, self._user, None, lock.path, os.path.realpath(folder[0]), path, names, content, link,
+            element, found.st_mode & 0o777, found.st_uid, found.st_gid, found.st_mtime,
+            _words_of(lock, names[0], pid, element),
         )  # fmt: skip
-        return LockRef(record, pinned(found), folder_id(fd), pid)
-
-    def _closed(self, own: int, name: str, row: Row) -> str | None:
-        """Why this user may not take ``name`` out of the directory ``own``, or None."""
-        return folder_closed(own, "its directory", "unlock", self._path, row.id, file=self._files.stat(name, own))
+        ref = LockRef(record, pinned(found), folder_id(folder[1]), pid)
+        return Item(row, ref, lock.evidence if forced else "", record.words)
 
     def _intent(self, plan: Plan, place: int, items: Sequence[Item]) -> LockRecord:
         return replace(
