@@ -248,16 +248,10 @@ def for_denied(culprit: str, found: os.stat_result, path: str | None = None) -> 
     return Unreadable(f"permission denied (owner {owner}, mode {mode:04o})", path=culprit, advice=advice)
 
 
-def has_journal(path: str, fd: int) -> bool:
-    """True for a directory (``fd``) in or beside which an operator left the journal of operations on messages."""
+def has_journal(path: str) -> bool:
+    """True for a directory in or beside which an operator left the journal of operations on messages."""
     beside = f"../.{os.path.basename(os.path.realpath(path))}.spooltop"
-    for name in (f"{own}/{log}" for own in (".spooltop", beside) for log in _JOURNALS):
-        try:
-            os.stat(name, dir_fd=fd, follow_symlinks=False)
-        except OSError:
-            continue
-        return True
-    return False
+    return any(os.path.lexists(os.path.join(path, own, log)) for own in (".spooltop", beside) for log in _JOURNALS)
 
 
 def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -> SpooltopError:
@@ -265,7 +259,7 @@ def for_directory(path: str, fd: int, modes: dict[Box, int], names: list[str]) -
     if spool := spool_of_box(os.path.abspath(path)):
         box = os.path.basename(os.path.abspath(path))
         return NotASpool(f"only the box {box} of a spool", path=path, advice=f"open the spool: spooltop {quoted(spool)}")
-    if has_journal(path, fd):
+    if has_journal(path):
         what = "operations of spooltop are recorded here, and neither boxes nor a known layout are there"
         advice = f"name what it is: spooltop ops {quoted(path)} --as NAME, as in spooltop layouts"
         return NotASpool(what, path=path, advice=advice)
@@ -427,7 +421,7 @@ def _identify(path: str, fd: int, as_spool: bool, otherwise: Kind | None) -> Ide
     if spool_of_box(whole := os.path.abspath(path)) is None:
         if os.path.basename(whole) == "cursors" and any(name.endswith(".json") for name in names):
             return IdentifiedPath("cursors", os.path.dirname(whole))
-        if otherwise is not None and not (otherwise == "locks" and has_journal(path, fd)):
+        if otherwise is not None and not (otherwise == "locks" and has_journal(path)):
             return IdentifiedPath(otherwise, path)
         if _only_locks(names):
             return IdentifiedPath("locks", path)

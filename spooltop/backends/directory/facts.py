@@ -135,25 +135,21 @@ def _related(one: str, path: str) -> bool:
 
 
 def _numbers(proc: str) -> Sequence[str]:
-    try:
+    with suppress(OSError):
         return [name for name in os.listdir(proc) if name.isdigit()]
-    except OSError:
-        return ()
+    return ()
 
 
 def _is_inotify(link: str) -> bool:
-    try:
+    with suppress(OSError):
         return os.readlink(link) == "anon_inode:inotify"
-    except OSError:
-        return False
+    return False
 
 
 def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read()
-    except OSError:
-        return ""
+    with suppress(OSError), open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+    return ""
 
 
 def _number(path: str) -> int | None:
@@ -272,17 +268,13 @@ def _presence(path: str, layout: str) -> PresenceFiles:
 
 def _journal_bytes(path: str) -> int | None:
     """Returns the size of the files directly in ``.spooltop``: the journal and its older parts, logs and counters."""
-    try:
-        with os.scandir(os.path.join(path, OWN)) as entries:
-            return sum(one.stat(follow_symlinks=False).st_size for one in entries if one.is_file(follow_symlinks=False))
-    except OSError:
-        return None
+    with suppress(OSError), os.scandir(os.path.join(path, OWN)) as entries:
+        return sum(one.stat(follow_symlinks=False).st_size for one in entries if one.is_file(follow_symlinks=False))
+    return None
 
 
 def _format(path: str) -> int | None:
-    try:
-        with open(os.path.join(path, OWN, "format"), encoding="ascii", errors="replace") as file:
-            text = file.read(16).strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
+    with suppress(OSError), open(os.path.join(path, OWN, "format"), encoding="ascii", errors="replace") as file:
+        text = file.read(16).strip()
+        return int(text) if text.isdigit() else None
+    return None

@@ -14,6 +14,7 @@ import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from itertools import islice
 from random import Random
 from typing import TypeVar
@@ -323,10 +324,8 @@ class _Tally:
         if when is None:
             when = self._known.get(name)
             if when is None and len(self.kept) < _UNTIMED_AT_MOST:
-                try:
+                with suppress(OSError):  # gone since, so it has no age
                     when = os.stat(name, dir_fd=own, follow_symlinks=False).st_mtime_ns // 1_000
-                except OSError:
-                    when = None  # gone since, so it has no age
             if when is not None and len(self.kept) < _UNTIMED_AT_MOST:
                 self.kept[name] = when
         if when is not None and (self._oldest is None or when < self._oldest):
@@ -755,10 +754,8 @@ def boxes_in(dir_fd: int) -> dict[Box, int]:
     """The modes (inode(7)) of what is called ``tmp``, ``new``, ``cur`` there, links not followed. What is missing is left out."""
     modes = {}
     for box in LIVE:
-        try:
+        with suppress(FileNotFoundError):
             modes[box] = os.stat(box, dir_fd=dir_fd, follow_symlinks=False).st_mode
-        except FileNotFoundError:
-            continue
     return modes
 
 
@@ -888,10 +885,8 @@ def irregular_rows(dirs: SpoolDirs, new: BoxScan, judged: Iterable[Row], duplica
     and ``tmp``, and the messages that are in two boxes."""
     rows: list[Row] = []
     for raw in new.irregular if dirs.new is not None else ():
-        try:
+        with suppress(OSError):  # gone since it was listed
             rows.append(new_row(raw, os.stat(raw, dir_fd=dirs.new, follow_symlinks=False)))
-        except OSError:
-            continue  # gone since it was listed
     return tuple({row.key: row for row in (*rows, *judged, *duplicates.linked)}.values())
 
 

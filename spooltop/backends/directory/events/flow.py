@@ -50,8 +50,6 @@ def short_lived(batch: Events) -> dict[str, ShortLived]:
     return {one[2]: one for one in found if often[one[2]] == 1}
 
 
-# Counts what each consumer finished and failed at.
-
 _MOST = 4_000
 """Consumers that are counted between two looks, the busiest."""
 
@@ -59,32 +57,6 @@ _MOST = 4_000
 def holder_of(name: Name) -> str:
     """The holder of a claim: its token, else ``P`` and its pid; "" where the name has neither."""
     return name.token or ("" if name.pid is None else f"P{name.pid}")
-
-
-class HolderCounts:
-    """Counts from ``take`` to ``take``: finished messages, failures, and the last claim of each holder. A failure in
-    ``failed_now`` counts one look later, as it is known only then what was done."""
-
-    def __init__(self) -> None:
-        self.done: Counter[str] = Counter()
-        self.failed: Counter[str] = Counter()
-        self.failed_now: Counter[str] = Counter()
-        self._claimed_at: dict[str, float] = {}
-
-    def claimed(self, holder: str, at: float) -> None:
-        """Notes a claim."""
-        if at > self._claimed_at.get(holder, 0.0) and (holder in self._claimed_at or len(self._claimed_at) < _MOST):
-            self._claimed_at[holder] = at
-
-    def take(self) -> dict[str, HolderFlow]:
-        """Returns the counts since the last ``take``."""
-        done, failed, claimed = self.done, self.failed, self._claimed_at
-        holders = (done.keys() | failed.keys() | claimed.keys()) - {""}
-        if len(holders) > _MOST:
-            holders = set(sorted(holders, key=lambda holder: done[holder] + failed[holder], reverse=True)[:_MOST])
-        found = {holder: HolderFlow(done[holder], failed[holder], claimed.get(holder)) for holder in holders}
-        self.done, self.failed, self.failed_now, self._claimed_at = Counter(), self.failed_now, Counter(), {}
-        return found
 
 
 _REMEMBERED = 50_000
@@ -156,7 +128,11 @@ class FlowMeter:
         self._tried: set[str] = set()
         self._claimed_at: dict[str, float] = {}
         self._gone: dict[str, _Gone] = {}
-        self._holders = HolderCounts()
+        self._finished: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
+        self._failed_now: Counter[str] = Counter()
+        """Failures that count one look later, as it is known only then what was done."""
+        self._holder_claims: dict[str, float] = {}
         self._since: float | None = None
         self._turn = 0
         self.last_claim_at: float | None = None
@@ -256,7 +232,9 @@ class FlowMeter:
         self._claimed += len(passed)
 
     def _notice_claim(self, holder: str, at: float) -> None:
-        self._holders.claimed(holder, at)
+        claims = self._holder_claims
+        if at > claims.get(holder, 0.0) and (holder in claims or len(claims) < _MOST):
+            claims[holder] = at
         if self.last_claim_at is None or at > self.last_claim_at:
             self.last_claim_at = at
 
@@ -324,7 +302,7 @@ class FlowMeter:
             holders[gone.attempts or 0] = gone.holder
         for name in returns:
             if Return(id, batch.at, name.ended, name.not_before is not None).failed:
-                self._holders.failed_now[holders.get((name.attempts or 0) - 1, "")] += 1
+                self._failed_now[holders.get((name.attempts or 0) - 1, "")] += 1
         if ended:
             last = max(ended, key=lambda name: (name.attempts or 0, name.claimed_us or 0))
             still = {name.raw for name in taken} - {name.raw for name in ended}
@@ -396,13 +374,13 @@ class FlowMeter:
                 waiting[id] = gone
                 continue
             if id in self._aside_ids:
-                self._holders.failed[gone.holder] += 1  # rejected
+                self._failed[gone.holder] += 1  # rejected
                 continue
             ended.append(gone)
             if id in self._tried:
                 self._tried.discard(id)
                 recovered.append(id)
-        self._holders.done.update(gone.holder for gone in ended)
+        self._finished.update(gone.holder for gone in ended)
         # An even sample of very many, else the figures of a minute would describe its last second.
         step = max(1, len(ended) // _SAMPLES)
         completions = tuple(Completion(gone.put_at, gone.claimed_at, gone.at) for gone in ended[::step])
@@ -411,12 +389,21 @@ class FlowMeter:
         flow = Flow(
             since, now, self._arrived, self._claimed, self._requeued, len(ended), dict(self._sources), completions,
             exact, measured and self._since is not None, self._retried, tuple(self._returns), tuple(recovered), self._shifted,
-            self._holders.take(),
+            self._by_holder(),
         )  # fmt: skip
         self._since = now
         self._turn += 1
         self._reset()
         return flow
+
+    def _by_holder(self) -> dict[str, HolderFlow]:
+        """Returns what each consumer finished and failed at since the last ``_take``, and its last claim."""
+        done, failed, claimed = self._finished, self._failed, self._holder_claims
+        holders = (done.keys() | failed.keys() | claimed.keys()) - {""}
+        if len(holders) > _MOST:
+            holders = set(sorted(holders, key=lambda holder: done[holder] + failed[holder], reverse=True)[:_MOST])
+        self._finished, self._failed, self._failed_now, self._holder_claims = Counter(), self._failed_now, Counter(), {}
+        return {holder: HolderFlow(done[holder], failed[holder], claimed.get(holder)) for holder in holders}
 
     def _adopt(self, claims: Iterable[Row], cur: BoxScan) -> None:
         """Takes in the claims that existed when watching began."""

@@ -63,12 +63,12 @@ def watchfiles_source(
 
 
 class FolderWatch:
-    """Calls ``changed`` in a thread of its own soon after a name that matters changed: ``wanted`` maps each folder to what tells
-    whether a name matters. Folders may come and go. Whoever is called looks regularly, too: where no events come (network file
-    systems, limits that are reached) nothing is missed, only seen later."""
+    """Calls ``changed`` in a thread of its own soon after a name that matters changed: ``wanted`` maps the real path of each
+    folder to tests, of which a name that matters passes one. Folders may come and go. Whoever is called looks regularly, too:
+    where no events come (network file systems, limits that are reached) nothing is missed, only seen later."""
 
-    def __init__(self, wanted: Mapping[str, Callable[[str], bool]], changed: Callable[[], object]) -> None:
-        self._wanted = {os.path.realpath(folder): matters for folder, matters in wanted.items()}
+    def __init__(self, wanted: Mapping[str, Sequence[Callable[[str], bool]]], changed: Callable[[], object]) -> None:
+        self._wanted = wanted
         self._changed = changed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spooltop-folders", daemon=True)
@@ -111,8 +111,7 @@ class FolderWatch:
 
     def _matters(self, path: str) -> bool:
         folder, name = os.path.split(path)
-        matters = self._wanted.get(folder)
-        return path in self._wanted or (matters is not None and matters(name))
+        return path in self._wanted or any(test(name) for test in self._wanted.get(folder, ()))
 
     def _existing(self) -> list[str]:
         return [folder for folder in self._wanted if os.path.isdir(folder) and os.access(folder, os.R_OK)]
@@ -144,11 +143,7 @@ def side_watch(
     if not HAS_INOTIFY:
         for folder in (*own, os.path.join(target, "cursors"), *cursor_files, *map(os.path.dirname, cursor_files)):
             add(folder, lambda name: name.endswith(".json"))
-    return FolderWatch({folder: partial(_any, tests) for folder, tests in wanted.items()}, wake)
-
-
-def _any(tests: Sequence[Callable[[str], bool]], name: str) -> bool:
-    return any(test(name) for test in tests)
+    return FolderWatch(wanted, wake)
 
 
 # Change events of the boxes, as a look takes them.
