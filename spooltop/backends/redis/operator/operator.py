@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -283,7 +282,7 @@ def open_operator(
         """Judges consumers as the views do, by a look of its own. Raises ``Unavailable``."""
         server = StreamServer(endpoint)
         try:
-            return judged_consumers(Looker(server, names, time.monotonic).look(), judge)
+            return judged_consumers(Looker(server, names).look(), judge)
         except ServerTrouble as trouble:
             raise Unavailable(f"look: {trouble.what}", path=shown, advice=trouble.advice) from None
         finally:

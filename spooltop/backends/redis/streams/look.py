@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from time import monotonic
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -107,33 +108,31 @@ class KeptAnswers:
     """The last answers to questions for which the server reads an entry, by key. One about a large entry is kept for a while: in
     the mean no look makes the server read more than ``_CHEAP`` bytes a second."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
+    def __init__(self) -> None:
         self._kept: dict[str, tuple[Reply, float]] = {}
 
     def due(self, key: str) -> bool:
         """True if it is time to ask again."""
-        return key not in self._kept or self._monotonic() >= self._kept[key][1]
+        return key not in self._kept or monotonic() >= self._kept[key][1]
 
     def note(self, key: str, reply: Reply, size: int = 0) -> None:
         """Notes an answer about entries of ``size`` bytes."""
-        self._kept[key] = reply, self._monotonic() + (min(_RAREST, size / _CHEAP) if size > _CHEAP else 0.0)
+        self._kept[key] = reply, monotonic() + (min(_RAREST, size / _CHEAP) if size > _CHEAP else 0.0)
 
     def answer(self, key: str) -> Reply:
         return self._kept[key][0]
 
 
 class Looker:
-    """Takes the looks. ``monotonic`` says when the server itself is asked about again."""
+    """Takes the looks."""
 
-    def __init__(self, server: StreamServer, names: StreamNames, monotonic: Callable[[], float]) -> None:
+    def __init__(self, server: StreamServer, names: StreamNames) -> None:
         self._server = server
         self._names = names
-        self._monotonic = monotonic
         self._facts = ServerFacts()
         self._facts_at: float | None = None
         self._scripts = True
-        self.kept = KeptAnswers(monotonic)
+        self.kept = KeptAnswers()
         """Answers for which the server reads an entry."""
         self._hidden_facts: Mapping[str, str] = {}
         self._known: tuple[str, ...] = ()
@@ -145,7 +144,7 @@ class Looker:
     def look(self) -> Look:
         """Looks once. Raises ``ServerTrouble``."""
         names = self._names
-        due = self._facts_at is None or self._monotonic() - self._facts_at >= _FACTS_EVERY
+        due = self._facts_at is None or monotonic() - self._facts_at >= _FACTS_EVERY
         sides = [names.of_box(box) for box in _ASIDE]
         first: list[Command] = [
             ("TIME",), ("XLEN", names.stream), ("XINFO", "GROUPS", names.stream),
@@ -172,7 +171,7 @@ class Looker:
                 return self.look()
             ttls = dict(zip(self._known, replies, strict=False))
             if due:
-                self._facts, self._hidden_facts, self._facts_at = *_facts_of([*replies]), self._monotonic()
+                self._facts, self._hidden_facts, self._facts_at = *_facts_of([*replies]), monotonic()
             return self._with_leases(self._parsed(basic, fresh=names.stream in asked), ttls, due=due)
 
     def _check_stream(self, groups: Reply) -> None:
@@ -208,7 +207,7 @@ class Looker:
         oldest = [self.kept.answer(self._names.of_box(box)) for box in _ASIDE]
         facts = self._facts
         if facts.behind is not None and self._facts_at is not None:
-            facts = replace(facts, behind=facts.behind + round(self._monotonic() - self._facts_at))
+            facts = replace(facts, behind=facts.behind + round(monotonic() - self._facts_at))
         return Look(
             time[0] + time[1] / 1e6, length, added, _entry_id(stream["first-entry"]), last, groups, group, tuple(consumers),
             {box: _side(count, head) for box, count, head in zip(_ASIDE, replies[6:], oldest, strict=True)},

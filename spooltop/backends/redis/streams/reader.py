@@ -385,7 +385,7 @@ class StreamReader:
 
     def __init__(
         self, endpoint: Endpoint, names: StreamNames, shown: str, judge: PidJudge, *,
-        clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic, retention: float = 0.0,
+        clock: Callable[[], float] = time.time, retention: float = 0.0,
         maxlen: int = 0, capabilities: Callable[[], Capabilities] = Capabilities, read_only: str | None = None,
         watch: bool = True,
     ) -> None:  # fmt: skip
@@ -397,11 +397,11 @@ class StreamReader:
         self._capabilities = capabilities
         self._watching = watch
         self._since = clock()
-        self._server = StreamServer(endpoint, monotonic=monotonic)
+        self._server = StreamServer(endpoint)
         self._fetcher = StreamFetcher(self._server, names)
-        self._looker = Looker(self._server, names, monotonic)
+        self._looker = Looker(self._server, names)
         self._counter = UndeliveredCounter(self._fetcher)
-        self._changes = StreamChanges(endpoint, names.stream, monotonic)
+        self._changes = StreamChanges(endpoint, names.stream)
         self._flow = CounterFlow()
         self._look: Look | None = None
         self._undelivered = Undelivered(0)

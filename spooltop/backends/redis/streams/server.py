@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from time import monotonic
 
 from msgspec.structs import replace
 from redis.exceptions import RedisError
@@ -52,12 +52,9 @@ class ServerTrouble(Exception):
 class StreamServer:
     """Connection to a server, for one thread. It connects again by itself."""
 
-    def __init__(
-        self, endpoint: Endpoint, *, patience: float = PATIENCE, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, *, patience: float = PATIENCE) -> None:
         self._client = RedisClient(endpoint)
         self._patience = patience
-        self._monotonic = monotonic
         self._rest_until = 0.0
         self._timed_out = trouble_of_connection(TimeoutError())
 
@@ -65,7 +62,7 @@ class StreamServer:
         """Returns the answers to these commands, sent together; a command that failed has an ``ErrorReply``. Raises
         ``ServerTrouble``. After a question that was not answered in time it raises that at once for some seconds, so that nobody
         who waits for the reader waits for one question after another."""
-        if self._monotonic() < self._rest_until:
+        if monotonic() < self._rest_until:
             raise ServerTrouble(self._timed_out)
         self._client.begin(self._patience, _BYTES)
         try:
@@ -76,7 +73,7 @@ class StreamServer:
             if late == trouble_of_connection(TimeoutError()):
                 late = late._replace(what=f"no answer from the server within {self._patience:g} s")
             self._timed_out = late
-            self._rest_until = self._monotonic() + _REST
+            self._rest_until = monotonic() + _REST
             raise ServerTrouble(late) from None
 
     @property
@@ -221,10 +218,9 @@ _RETRY = 1.0
 class StreamChanges:
     """Listens for entries of ``stream`` once somebody waits. ``wait`` and ``wake`` may be called from any thread."""
 
-    def __init__(self, endpoint: Endpoint, stream: str, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, endpoint: Endpoint, stream: str) -> None:
         self._server = StreamServer(endpoint, patience=_BLOCK + _SLACK)
         self._stream = stream
-        self._monotonic = monotonic
         self._looked = monotonic()
         self._woken = threading.Event()
         self._armed = threading.Event()
@@ -233,7 +229,7 @@ class StreamChanges:
 
     def looked(self) -> None:
         """Notes that the reader looks: what comes from now on is a change."""
-        self._looked = self._monotonic()
+        self._looked = monotonic()
         self._woken.clear()
         self._armed.set()
 
@@ -242,7 +238,7 @@ class StreamChanges:
         if self._thread is None and timeout > 0:
             self._thread = threading.Thread(target=self._listen, name="stream-changes", daemon=True)
             self._thread.start()
-        left = max(0.0, self._looked + _PERIOD - self._monotonic())
+        left = max(0.0, self._looked + _PERIOD - monotonic())
         woken = self._woken.wait(min(timeout, left))
         self._woken.clear()
         return woken or left <= timeout
@@ -404,10 +400,10 @@ def _there_are(server: StreamServer) -> str:
 def _matching(server: StreamServer, address: StreamAddress) -> list[str]:
     """Returns the names of all streams that a pattern matches. Raises ``NotASpool`` where there are too many keys to look at."""
     found: set[str] = set()
-    until = time.monotonic() + _PATIENCE
+    until = monotonic() + _PATIENCE
     for steps, names in enumerate(_scanned(server, address.stream), 1):
         found.update(names)
-        if time.monotonic() > until:
+        if monotonic() > until:
             what = f"the server has too many keys to search for a pattern: {steps * _STEP:,} in {_PATIENCE:g} s were not all"
             raise NotASpool(what, path=address.shown, advice="name the streams")
     return sorted(found)
