@@ -577,8 +577,8 @@ class LockFiles:
                 found += [lock] if lock is not None else []
         self._since = seen
         self._kernel_locked &= files
-        path, fd, _ = folders[0]
-        if self._tickets and not any(os.path.normpath(lock.path) == os.path.normpath(path) for lock in found):
+        if self._tickets and not any(os.path.normpath(lock.path) == os.path.normpath(folders[0][0]) for lock in found):
+            path, fd, _ = folders[0]
             queue = ticket_queue(path, ".", fd, self._judge, local=is_local(mount_of(fd)))
             found[:0] = [queue] if queue is not None else []
         self._last = _orphaned(found)
