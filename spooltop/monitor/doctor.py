@@ -533,35 +533,35 @@ def _room(seen: Examined) -> Iterator[Diagnosis]:
         yield warning("space", "free space is not known", f"df -h {path}")
         return
     free = f"{size(disk.bytes_free)} free of {size(disk.bytes_total)} ({percent(disk.bytes_free, disk.bytes_total)})"
-    health, words = _flow(seen, "space", disk.bytes_free, filling.bytes, size)
     remedy = f"free some: spooltop purge {path} --expired; spooltop purge {path} --box trash"
-    yield Diagnosis("space", health, f"{free}; {words}", "" if health is Health.OK else remedy)
+    yield _left(seen, "space", free, disk.bytes_free, filling.bytes, size, remedy)
     if disk.inodes_free is None or not disk.inodes_total:
         yield ok("inodes", f"{disk.fs_type} has no fixed number of inodes")
         return
     free = f"{count(disk.inodes_free)} inodes free of {count(disk.inodes_total)} ({percent(disk.inodes_free, disk.inodes_total)})"
-    health, words = _flow(seen, "inodes", disk.inodes_free, filling.inodes, count)
     remedy = f"find where the files are: du --inodes -x {mountpoint} | sort -n | tail"
-    yield Diagnosis("inodes", health, f"{free}; {words}", "" if health is Health.OK else remedy)
+    yield _left(seen, "inodes", free, disk.inodes_free, filling.inodes, count, remedy)
 
 
-def _flow(seen: Examined, check: str, left: int, used: int | None, shown: Callable[[int], str]) -> tuple[Health, str]:
-    """The health of the room for bytes or inodes, by the problems that every look reports and by the flow that was measured, and
-    for how long the room lasts at that flow."""
+def _left(
+    seen: Examined, check: str, free: str, left: int, used: int | None, shown: Callable[[int], str], remedy: str
+) -> Diagnosis:
+    """Says how much is left, and for how long at the flow that was measured. The problems that every look reports count too."""
     full = [one for one in seen.snapshot.problems if ("inodes" in one.text) == (check == "inodes")]
     health, _ = worst_of(full, "disk-full")
-    if seen.filling is None or used is None:
-        return health, "not measured how fast it fills: --watch 10s does"
-    over = f"over {duration(seen.filling.seconds)}"
-    if used <= 0:
-        return health, f"it did not fill {over}"
-    seconds = left * seen.filling.seconds / used
-    if seconds < HOUR:
-        health = Health.PROBLEM
-    elif seconds < DAY and health is Health.OK:
-        health = Health.WARNING
-    speed = shown(max(1, round(used / seen.filling.seconds)))
-    return health, f"it filled by {speed}/s {over}: at this flow it is full in {duration(seconds)}"
+    words = "not measured how fast it fills: --watch 10s does"
+    if seen.filling is not None and used is not None:
+        over = f"over {duration(seen.filling.seconds)}"
+        words = f"it did not fill {over}"
+        if used > 0:
+            seconds = left * seen.filling.seconds / used
+            speed = shown(max(1, round(used / seen.filling.seconds)))
+            words = f"it filled by {speed}/s {over}: at this flow it is full in {duration(seconds)}"
+            if seconds < HOUR:
+                health = Health.PROBLEM
+            elif seconds < DAY and health is Health.OK:
+                health = Health.WARNING
+    return Diagnosis(check, health, f"{free}; {words}", "" if health is Health.OK else remedy)
 
 
 def _shares(place: PlaceFacts) -> Diagnosis:

@@ -6,7 +6,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -66,28 +66,16 @@ class OperationFeed:
             self._due = ended + _RESTS * (ended - began)
 
 
-def require_one(targets: Iterable[str], opened: Callable[[str], Control]) -> None:
-    """Raises the error of the first of ``targets`` if none of them can be opened: a wrong path would be waited for for ever."""
-    errors: list[SpooltopError] = []
-    for target in targets:
-        try:
-            opened(target).close()
-            return
-        except SpooltopError as error:
-            errors.append(error)
-    if errors:
-        raise errors[0]
-
-
 class Watching:
     """Watches ``targets``, which ``opened`` opens, for their sinks. A target without changes is looked at again after ``again``
     seconds, or after ``soon`` where that costs little: no change of a directory tells that a process has ended.
     ``spent`` measures what this thread has used of a processor."""
 
     def __init__(
-        self, targets: dict[str, Sink], opened: Callable[[str], Control], *, again: float = _AGAIN, soon: float | None = None,
+        self, targets: Mapping[str, Sink], opened: Callable[[str], Control], *, again: float = _AGAIN, soon: float | None = None,
         busy: float = _BUSY, spent: Callable[[], float] = time.thread_time,
     ) -> None:  # fmt: skip
+        self._targets = list(targets)
         self._opened = opened
         self._again = again
         self._soon = again if soon is None else soon
@@ -100,6 +88,18 @@ class Watching:
         self._threads = [
             threading.Thread(target=self._run, args=pair, name=f"watch {pair[0]}", daemon=True) for pair in targets.items()
         ]
+
+    def require_one(self) -> None:
+        """Raises the error of the first target if none can be opened: a wrong path would be waited for for ever."""
+        errors: list[SpooltopError] = []
+        for target in self._targets:
+            try:
+                self._opened(target).close()
+                return
+            except SpooltopError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def start(self) -> None:
         for thread in self._threads:
@@ -160,7 +160,9 @@ class Watching:
 
 @contextmanager
 def stopped_by_signals(watching: Watching) -> Iterator[Watching]:
-    """Starts ``watching``; SIGTERM and SIGINT stop it, and all its threads have ended then."""
+    """Starts ``watching`` if one of its targets can be opened, or else raises why not; SIGTERM and SIGINT stop it, and all its
+    threads have ended then."""
+    watching.require_one()
 
     def stop(number: int, frame: FrameType | None) -> None:
         watching.stop()

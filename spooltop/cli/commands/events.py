@@ -14,7 +14,7 @@ from spooltop.errors import SpooltopError
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Json
 from spooltop.monitor.events import QueueEvent, TargetEvents, as_json, as_text
-from spooltop.monitor.watching import OperationFeed, Watching, require_one, stopped_by_signals
+from spooltop.monitor.watching import OperationFeed, Watching, stopped_by_signals
 
 from ..context import Context, targets_of
 from ..render import snapshot_json
@@ -34,9 +34,8 @@ def events(args: argparse.Namespace, context: Context) -> int:
     names = targets_of(args, context)
     runner = None if args.exec is None else _Runner(args.exec, context.terminal)
     told = _Told(context.terminal, as_lines=not args.json, runner=runner, stop=lambda: watching.stop())
-    opened = partial(context.control, args, watch=True)
-    require_one(names, opened)
-    watching = Watching({name: _Sink(name, told) for name in names}, opened, again=_AGAIN, soon=_SOON)
+    sinks = {name: _Sink(name, told) for name in names}
+    watching = Watching(sinks, partial(context.control, args, watch=True), again=_AGAIN, soon=_SOON)
     with stopped_by_signals(watching):
         watching.wait()
     if runner is not None:

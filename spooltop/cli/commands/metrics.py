@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model.units import parse_age
 from spooltop.monitor.metrics import Metrics, TargetMetrics, dashboard
-from spooltop.monitor.watching import Watching, require_one, stopped_by_signals
+from spooltop.monitor.watching import Watching, stopped_by_signals
 from spooltop.run_each import run_each
 
 from ..context import PATIENCE, Context, targets_of
@@ -38,9 +38,7 @@ def metrics(args: argparse.Namespace, context: Context) -> int:
     every = parse_age(args.every)
     if every < 1:
         raise UsageError(f"--every {args.every} is under a second", advice="as in --every 15s")
-    opened = partial(context.control, args, watch=True)
-    require_one(targets, opened)
-    with stopped_by_signals(Watching(dict(targets), opened)) as watching:
+    with stopped_by_signals(Watching(targets, partial(context.control, args, watch=True))) as watching:
         if args.listen is not None:
             _serve(found, *address(args.listen), watching, context)
         else:
