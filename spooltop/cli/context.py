@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,10 +31,10 @@ _FIRST = 1.0
 answer."""
 
 Opener = Callable[..., "Control"]
-Dashboard = Callable[["Control", argparse.Namespace], int]
+Dashboard = Callable[["Control", Namespace], int]
 """Opens the dashboard on a control. The options are ``read_only``, ``ascii``, ``theme`` (None, light, dark) and ``banner`` (the
 last line of the demo, else absent)."""
-SpoolsDashboard = Callable[["SpoolsWatch", argparse.Namespace], int]
+SpoolsDashboard = Callable[["SpoolsWatch", Namespace], int]
 """Opens the Spools view on several targets, with the same options."""
 
 
@@ -52,11 +52,11 @@ def _open_control(path: str, **options: Any) -> Control:
     return open_control(path, **options)
 
 
-def _no_dashboard(control: Control, options: argparse.Namespace) -> int:
+def _no_dashboard(control: Control, options: Namespace) -> int:
     raise UsageError("no dashboard can be opened from here")
 
 
-def _no_spools(spools: SpoolsWatch, options: argparse.Namespace) -> int:
+def _no_spools(spools: SpoolsWatch, options: Namespace) -> int:
     raise UsageError("no dashboard can be opened from here")
 
 
@@ -70,7 +70,7 @@ class Context(Struct, frozen=True):
     patience: float = PATIENCE
     """Seconds after which a file system that a command reads does not answer."""
 
-    def control(self, args: argparse.Namespace, path: str, *, watch: bool = False, owners: bool = True) -> Control:
+    def control(self, args: Namespace, path: str, *, watch: bool = False, owners: bool = True) -> Control:
         """Opens the target of a command that looks or changes once. With ``watch``, it also receives the changes that happen
         meanwhile; ``owners`` as in ``control.open_control``."""
         more = watching(args)
@@ -92,7 +92,7 @@ class Context(Struct, frozen=True):
             return call_watched(call, math.inf if has_scheme(path) else self.patience, path)
 
 
-def watching(args: argparse.Namespace) -> dict[str, Any]:
+def watching(args: Namespace) -> dict[str, Any]:
     """Returns further options of ``control.open_control``: the pollers' logs and cursor files, servers with ticket queues, and
     whether any directory may be a directory of lock files."""
     names = {"poll_logs": "poll_log", "cursor_files": "cursor_file", "redis_tickets": "redis_tickets", "locks": "locks"}
@@ -121,7 +121,7 @@ def here_or(path: str | None, as_kind: str = "", cursor_files: Sequence[str] | N
     raise UsageError("no spool given, and the current directory is not one", advice="spooltop PATH, or spooltop -h")
 
 
-def targets_of(args: argparse.Namespace, context: Context, *, strict: bool = False) -> list[str]:
+def targets_of(args: Namespace, context: Context, *, strict: bool = False) -> list[str]:
     """Returns the targets of a command that takes several, each once: those of its words, else those of the setting ``paths``,
     else as ``here_or``. ``strict`` as of ``targets.find_targets``."""
     named = args.paths or _named_in_settings(context)

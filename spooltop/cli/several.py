@@ -80,12 +80,12 @@ def glance_of(target: str, seen: Snapshot | SpooltopError) -> Glance:
     return Glance(target, snapshot=seen)
 
 
-def as_json(one: Glance) -> str:
+def as_json(one: Glance) -> dict[str, Any]:
     """The object of one target, as ``status --json`` has it; of one that cannot be looked at, the reason."""
     if one.snapshot is not None:
-        return snapshot_json.dumps(snapshot_json.status(one.snapshot, without_secrets(one.target)))
+        return snapshot_json.status(one.snapshot, without_secrets(one.target))
     head = snapshot_json.status_head(without_secrets(one.target))
-    return snapshot_json.dumps({**head, "complete": False, "error": one.says, "problems": []})
+    return {**head, "complete": False, "error": one.says, "problems": []}
 
 
 def as_lines(glances: Sequence[Glance]) -> Iterator[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import json
 import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, BinaryIO, TextIO, cast
@@ -110,8 +111,31 @@ _ASCII = str.maketrans(
 )  # fmt: skip
 
 
+SCHEMA = 1
+"""Schema version in every object that is printed."""
+
+
 class OutputFailed(SpooltopError):
     """Standard output cannot be written: a full disk, a closed descriptor."""
+
+
+def dumps(thing: Mapping[str, Any]) -> str:
+    """Encodes an object on a single line, in ASCII, so that no locale can corrupt it. Values that JSON does not have (NaN) become
+    null."""
+    try:
+        return json.dumps(thing, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(thing), allow_nan=False)
+
+
+def _finite(thing: Any) -> Any:
+    if isinstance(thing, float):
+        return thing if thing - thing == 0 else None  # infinite and NaN are the floats for which this does not hold
+    if isinstance(thing, Mapping):
+        return {key: _finite(value) for key, value in thing.items()}
+    if isinstance(thing, Sequence) and not isinstance(thing, str):
+        return [_finite(value) for value in thing]
+    return thing
 
 
 def printable(text: str) -> str:
@@ -165,6 +189,18 @@ class Terminal:
         """Prints lines on standard output."""
         for line in lines:
             self.out(line)
+
+    def out_json(self, thing: Mapping[str, Any]) -> None:
+        """Prints an object on standard output, with the version of its schema first."""
+        self.out(dumps({"schema": SCHEMA, **thing}))
+
+    def show(self, as_json: bool, things: Iterable[Mapping[str, Any]], lines: Iterable[str]) -> None:
+        """Prints the same as objects or as lines of text, and makes only what is printed."""
+        if as_json:
+            for thing in things:
+                self.out_json(thing)
+        else:
+            self.out_each(lines)
 
     def err(self, line: str) -> None:
         """Prints a line on standard error and flushes it."""

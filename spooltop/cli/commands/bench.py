@@ -18,8 +18,7 @@ from spooltop.monitor.bench import BYTES_AT_MOST, FILES_AT_MOST, Figure, check_r
 
 from ..context import Context, here_or
 from ..progress import ProgressLine
-from ..render import snapshot_json
-from ..terminal import Terminal, interrupted_by_signals
+from ..terminal import Terminal, dumps, interrupted_by_signals
 
 _SHORTEST, _LONGEST = 2.0, 3600.0
 _RATE, _TIME, _SAMPLES = 10, 8, 10
@@ -110,7 +109,7 @@ def _announce(path: str, parent: str, seconds: float, as_json: bool, terminal: T
     system = os.uname()
     if as_json:
         terminal.out(
-            snapshot_json.dumps(
+            dumps(
                 {
                     "schema": 1, "section": "bench", "target": escape(os.path.abspath(path)), "folder": escape(parent),
                     "file_system": kind, "kernel": system.release, "cpus": os.cpu_count(), "seconds": seconds,
@@ -158,7 +157,7 @@ def _table(figures: Sequence[Figure]) -> Iterator[str]:
 
 def _as_json(figure: Figure) -> str:
     run = figure.run
-    return snapshot_json.dumps(
+    return dumps(
         {
             "schema": 1, "section": run.section, "name": run.name, "part": figure.part or None,
             "durable": run.durable, "processes": run.processes, "operations": figure.operations,

@@ -4,9 +4,9 @@ resume, undo.
 
 from __future__ import annotations
 
-import argparse
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from spooltop.operate.operations import accepts, confirm_words
 from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Context
 from ..options import path_of, selection_of
 from ..progress import ProgressLine
-from ..render import changes_json, changes_text, snapshot_json
+from ..render import changes_json, changes_text
 from ..terminal import Terminal, signals_to
 
 # Tracing test messages through a spool: prints new, cur and gone as they are seen, each with its time.
@@ -114,7 +114,7 @@ def _since(one: TrackedMessage, at: float, began: float) -> float:
     return max(0.0, at - (began if one.put_at is None else one.put_at))
 
 
-def requeue(args: argparse.Namespace, context: Context) -> int:
+def requeue(args: Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal)
     again = selection.box is Box.NEW and args.copy and has_scheme(args.path)  # what was handed back, and nobody takes
     if selection.box in (Box.NEW, Box.TRASH) and not again:
@@ -127,14 +127,14 @@ def requeue(args: argparse.Namespace, context: Context) -> int:
     return _some(Action.REQUEUE, selection, args, context, options)
 
 
-def hold(args: argparse.Namespace, context: Context) -> int:
+def hold(args: Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal, box_from_lines=True)
     if selection.box not in (None, Box.CUR, Box.NEW):
         raise UsageError(f"hold: messages in {selection.box} cannot be held", advice="--box cur or new")
     return _some(Action.HOLD, selection, args, context)
 
 
-def release(args: argparse.Namespace, context: Context) -> int:
+def release(args: Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal)
     if selection.box not in (None, Box.HELD):
         raise UsageError(
@@ -143,7 +143,7 @@ def release(args: argparse.Namespace, context: Context) -> int:
     return _some(Action.RELEASE, selection, args, context)
 
 
-def restore(args: argparse.Namespace, context: Context) -> int:
+def restore(args: Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal, box_from_lines=True)
     if selection.box not in (None, Box.TRASH, Box.HELD, Box.REJECTED):
         raise UsageError(f"restore: messages in {selection.box} were not set aside", advice="--box trash, held or rejected")
@@ -153,7 +153,7 @@ def restore(args: argparse.Namespace, context: Context) -> int:
     return _some(Action.RESTORE, selection, args, context)
 
 
-def purge(args: argparse.Namespace, context: Context) -> int:
+def purge(args: Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal, box_from_lines=True)
     if args.expired:
         return _purge_expired(selection, args, context)
@@ -171,7 +171,7 @@ def _refuse_all_of_no_box(selection: Selection, likely: Box) -> None:
         raise UsageError("ALL of which box?", advice=f"add --box {likely}")
 
 
-def _purge_expired(selection: Selection, args: argparse.Namespace, context: Context) -> int:
+def _purge_expired(selection: Selection, args: Namespace, context: Context) -> int:
     if selection.box not in (None, Box.TRASH):
         raise UsageError(f"purge: nothing in {selection.box} expires", advice="--expired applies only to the trash")
     if selection.older_than is not None or args.now:
@@ -186,7 +186,7 @@ def _purge_expired(selection: Selection, args: argparse.Namespace, context: Cont
         return change(control, Action.EMPTY, selection, args, context, options, said=said)
 
 
-def inject(args: argparse.Namespace, context: Context) -> int:
+def inject(args: Namespace, context: Context) -> int:
     given = [f"--{name}" for name in ("text", "file", "size") if getattr(args, name) is not None]
     if len(given) > 1:
         raise UsageError(f"inject: {' and '.join(given)} together", advice="give one of them")
@@ -207,13 +207,13 @@ def inject(args: argparse.Namespace, context: Context) -> int:
         return change(control, Action.INJECT, Selection(), args, context, options, traced=args.timeout)
 
 
-def undo(args: argparse.Namespace, context: Context) -> int:
+def undo(args: Namespace, context: Context) -> int:
     if args.operation is None:
         raise UsageError("undo needs an operation", advice=f"spooltop ops {escape(args.path)} lists them")
     return _change(Action.UNDO, Selection(), args, context, {"undoes": args.operation})
 
 
-def unlock(args: argparse.Namespace, context: Context) -> int:
+def unlock(args: Namespace, context: Context) -> int:
     if not args.what:
         raise UsageError("unlock needs a lock", advice=f"spooltop locks {escape(args.path)} lists them")
     if "ALL" in args.what and len(args.what) > 1:
@@ -222,16 +222,16 @@ def unlock(args: argparse.Namespace, context: Context) -> int:
     return _change(Action.UNLOCK, selection, args, context, {})
 
 
-def pause(args: argparse.Namespace, context: Context) -> int:
+def pause(args: Namespace, context: Context) -> int:
     return _change(Action.PAUSE, Selection(), args, context, {"reason": args.reason} if args.reason else {})
 
 
-def resume(args: argparse.Namespace, context: Context) -> int:
+def resume(args: Namespace, context: Context) -> int:
     return _change(Action.RESUME, Selection(), args, context, {})
 
 
 def _some(
-    action: Action, selection: Selection, args: argparse.Namespace, context: Context, options: Mapping[str, Json] | None = None
+    action: Action, selection: Selection, args: Namespace, context: Context, options: Mapping[str, Json] | None = None
 ) -> int:
     if selection.empty:
         raise UsageError(
@@ -241,7 +241,7 @@ def _some(
     return _change(action, selection, args, context, options or {})
 
 
-def _change(action: Action, selection: Selection, args: argparse.Namespace, context: Context, options: Mapping[str, Json]) -> int:
+def _change(action: Action, selection: Selection, args: Namespace, context: Context, options: Mapping[str, Json]) -> int:
     if args.rate is not None:
         options = {**options, "rate": args.rate}
     with context.control(args, args.path) as control:
@@ -249,7 +249,7 @@ def _change(action: Action, selection: Selection, args: argparse.Namespace, cont
 
 
 def change(
-    control: Control, action: Action, selection: Selection, args: argparse.Namespace, context: Context,
+    control: Control, action: Action, selection: Selection, args: Namespace, context: Context,
     options: Mapping[str, Json], *, said: str = "", traced: float = 0.0,
 ) -> int:  # fmt: skip
     """Prints the plan, asks, applies, prints the result and returns the exit code. ``said`` is a line printed with the plan.
@@ -291,17 +291,17 @@ def change(
             terminal.error(f"inject: {words}")
             code = code or SOME
     if args.json:
-        terminal.out(snapshot_json.dumps(document))
+        terminal.out_json(document)
     if plan.deletes:
         for note in result.notes:  # what was not written down, of what goes on all the same
             terminal.error(note)
     return code
 
 
-def _print_without_result(plan: Plan, args: argparse.Namespace, terminal: Terminal) -> None:
+def _print_without_result(plan: Plan, args: Namespace, terminal: Terminal) -> None:
     """Prints a plan that is not applied as the one object of ``--json``; as text it is printed already."""
     if args.json:
-        terminal.out(snapshot_json.dumps(changes_json.outcome(plan, None, dry_run=args.dry_run)))
+        terminal.out_json(changes_json.outcome(plan, None, dry_run=args.dry_run))
 
 
 def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
@@ -337,8 +337,8 @@ def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:
 
 
 def confirm(
-    what: str, count: int, wanted: Confirm, args: argparse.Namespace, terminal: Terminal, *, unproven: int = 0,
-    shown: Sequence[str] = (),
+    what: str, count: int, wanted: Confirm, args: Namespace, terminal: Terminal, *, unproven: int = 0,
+    shown: Iterable[str] = (),
 ) -> None:  # fmt: skip
     """Returns if ``args`` confirm a change of ``count`` items, else asks for what is ``wanted``. ``what`` begins with the action.
     Of ``unproven`` items nothing proves that the holder is gone: a bare ``--yes`` does not cover them. ``shown`` are lines to be

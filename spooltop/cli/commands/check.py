@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
+from argparse import Namespace
 
 from msgspec.structs import replace
 
@@ -20,7 +20,7 @@ _LEAST = 0.5
 """Seconds that the looks have at least, however long it took to find the targets."""
 
 
-def check(args: argparse.Namespace, context: Context) -> int:
+def check(args: Namespace, context: Context) -> int:
     """Looks at all targets at once, each in a thread of its own: one that hangs is UNKNOWN after ``-t`` seconds, the others are
     judged all the same."""
     given = ((State.WARNING, args.warning), (State.CRITICAL, args.critical))
@@ -45,7 +45,7 @@ def failed(text: str) -> tuple[str, int]:
     return lines[0], code
 
 
-def _finding(args: argparse.Namespace, context: Context, target: str, conditions: list[Condition]) -> Finding:
+def _finding(args: Namespace, context: Context, target: str, conditions: list[Condition]) -> Finding:
     """Looks at one target. What cannot be looked at is UNKNOWN, and so is a defect: a traceback would go to stderr."""
     try:
         return finding(watched(args, context, target), conditions)

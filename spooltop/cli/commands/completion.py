@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import re
+from argparse import SUPPRESS, Namespace
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ class _Option(NamedTuple):
     choices: tuple[str, ...]
 
 
-def completion(args: argparse.Namespace, context: Context) -> int:
+def completion(args: Namespace, context: Context) -> int:
     context.terminal.out_each(script(args.shell))
     return 0
 
@@ -44,7 +44,7 @@ def _completed(command: Command) -> _Completed:
         choices: tuple[str, ...] = tuple(one.more.get("choices", ()))
         if not one.flags[0].startswith("-"):
             words = words or choices
-        elif one.help != argparse.SUPPRESS:
+        elif one.help != SUPPRESS:
             alone = one.more.get("action") == "store_true"
             value = "" if alone else str(one.more.get("metavar") or one.flags[-1].lstrip("-").upper())
             options.append(_Option(one.flags, " ".join(one.help.split()), value, choices))

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
+from argparse import Namespace
 
 from spooltop.model.text import escape
 from spooltop.observe.thresholds import PREFIX, Thresholds
 from spooltop.settings import NAMES, SECRET, Settings, files_of, load, why_not_read
 
 from ..context import Context
-from ..render import snapshot_json
 
 _NONE = "—"
 _SECRETS = re.compile(r"(?<=://)\S*@|(?<=\?)[^#\s]+")
 """The user and password of a URL, and its options, among which a password may be too."""
 
 
-def config(args: argparse.Namespace, context: Context) -> int:
+def config(args: Namespace, context: Context) -> int:
     """Prints all settings, also those that have their defaults. A value that makes no sense is a ``UsageError``, as for every
     command that uses it."""
     environ = context.terminal.environ
@@ -33,8 +32,7 @@ def config(args: argparse.Namespace, context: Context) -> int:
         rows.append((name, value, found.origins.get(name, "default")))
     if args.json:
         for name, value, origin in rows:
-            line = {"schema": snapshot_json.SCHEMA, "name": name, "value": value, "origin": origin}
-            context.terminal.out(snapshot_json.dumps(line))
+            context.terminal.out_json({"name": name, "value": value, "origin": origin})
         return 0
     for path in files_of(environ):
         why = why_not_read(path)

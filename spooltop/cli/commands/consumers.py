@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,11 +12,11 @@ from spooltop.model.text import escape
 from spooltop.model.units import age, at_most, duration, fit, parse_age, size
 
 from ..context import NOTHING_MATCHED, Context, answered, here_or
-from ..render import snapshot_json
+from ..render.snapshot_json import escaped
 from ..terminal import printable
 
 
-def consumers(args: argparse.Namespace, context: Context) -> int:
+def consumers(args: Namespace, context: Context) -> int:
     path = here_or(args.path, args.as_kind)
     seconds = None if args.watch is None else parse_age(args.watch)
     if seconds is not None and not 0 < seconds <= 365 * 86_400.0:
@@ -28,13 +28,8 @@ def consumers(args: argparse.Namespace, context: Context) -> int:
             control.watch(seconds)
             found = control.consumers()
     chosen = [one for one in found.consumers if args.verdict in (None, one.verdict)]
-    if args.json:
-        for one in chosen:
-            context.terminal.out(snapshot_json.dumps(_json(one, found)))
-    elif chosen:
-        context.terminal.out_each(_text(chosen, found))
-    elif args.verdict is None:
-        context.terminal.out("no consumers here")
+    lines = _text(chosen, found) if chosen else ["no consumers here"] if args.verdict is None else []
+    context.terminal.show(args.json, (_json(one, found) for one in chosen), lines)
     for note in _notes(found):
         context.terminal.error(f"{escape(path)}: {note}")
     if not chosen and args.verdict is not None:
@@ -56,13 +51,12 @@ def _json(one: ConsumerRow, found: ConsumerList) -> dict[str, Any]:
     owner, usage = one.owner, one.usage
     command = (usage.command if usage is not None else "") or owner.command
     return {
-        "schema": snapshot_json.SCHEMA,
-        "verdict": str(one.verdict),
+        "verdict": one.verdict,
         "state": one.word.lower(),
         "pid": owner.pid,
-        "host": None if owner.host is None else escape(owner.host),
-        "user": None if owner.user is None else escape(owner.user),
-        "command": None if not command else escape(command),
+        "host": escaped(owner.host),
+        "user": escaped(owner.user),
+        "command": escape(command or "") or None,
         **({} if owner.name is None else {"name": escape(owner.name)}),
         "token": one.token,
         "started_at": owner.start,

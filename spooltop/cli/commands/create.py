@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -17,12 +17,11 @@ from spooltop.model.vocabulary import LIVE, Box
 from ..context import Context
 from ..options import id_of
 from ..progress import ProgressLine
-from ..render import snapshot_json
 
 SOME = 1
 
 
-def open_for(args: argparse.Namespace, context: Context, *, action: str, hosts: str = "any") -> Queue:
+def open_for(args: Namespace, context: Context, *, action: str, hosts: str = "any") -> Queue:
     """Opens the queue at the path of a command, with the setting ``claims.hosts``. Raises with a suitable hint if there is none,
     or nothing may be put into it."""
     from spooltop.queues import open_queue
@@ -36,7 +35,7 @@ def open_for(args: argparse.Namespace, context: Context, *, action: str, hosts: 
     return context.reach(args.path, opened)
 
 
-def init(args: argparse.Namespace, context: Context) -> int:
+def init(args: Namespace, context: Context) -> int:
     from spooltop.engine import Spool
     from spooltop.targets import identify_target
 
@@ -62,23 +61,18 @@ def init(args: argparse.Namespace, context: Context) -> int:
         except OSError as error:
             advice = "name a place that you may write, with space left"
             raise Refused(f"init: {os.strerror(error.errno or 0)}", path=path, advice=advice) from None
-    if args.json:
-        context.terminal.out(snapshot_json.dumps({"schema": 1, "spool": escape(full_name(path)), "made": made}))
-    elif made:
-        context.terminal.out(f"made {escape(path)} with {', '.join(made)}")
-    else:
-        context.terminal.out(f"{escape(path)} is a spool already, nothing was changed")
+    done = f"made {escape(path)} with {', '.join(made)}"
+    line = done if made else f"{escape(path)} is a spool already, nothing was changed"
+    context.terminal.show(args.json, [{"spool": escape(full_name(path)), "made": made}], [line])
     return 0
 
 
-def _init_on_a_server(args: argparse.Namespace, context: Context) -> int:
+def _init_on_a_server(args: Namespace, context: Context) -> int:
     from spooltop.queues import open_queue
 
     with open_queue(args.path, action="init", create=True, environ=context.terminal.environ) as queue:
-        if args.json:
-            context.terminal.out(snapshot_json.dumps({"schema": 1, "spool": escape(queue.name)}))
-        else:
-            context.terminal.out(f"{escape(queue.name)} is ready")
+        name = escape(queue.name)
+        context.terminal.show(args.json, [{"spool": name}], [f"{name} is ready"])
     return 0
 
 
@@ -105,7 +99,9 @@ def _may_become_one(path: str, error: SpooltopError) -> None:
         raise NotASpool("init: no such parent directory", path=path, advice=f"first: mkdir -p {escape(parent)}") from None
 
 
-def put(args: argparse.Namespace, context: Context) -> int:
+def put(args: Namespace, context: Context) -> int:
+    from spooltop.engine import MessageId
+
     terminal = context.terminal
     files: list[str] = args.files or ["-"]
     if len(files) > 1 and (args.id is not None or args.key is not None):
@@ -116,23 +112,25 @@ def put(args: argparse.Namespace, context: Context) -> int:
     failed = 0
     line = ProgressLine(terminal, "put", total=len(files), hint="Ctrl-C stops", shown=not terminal.out_is_terminal)
     with open_for(args, context, action="put") as queue, line:
+        enqueue = partial(queue.put, source=args.source, id=name, key=args.key)
         for number, file in enumerate(files):
             line.advance(number, words="files")
             try:
                 if file == "-":
                     if terminal.stdin.isatty():
                         terminal.err("the message, and Ctrl-D at its end:")
-                    done = _put(queue, terminal.binary_in(), args, name)
+                    done = enqueue(terminal.binary_in())
                 else:
                     with context.reach(file, partial(_opened, file)) as data:
-                        done = _put(queue, data, args, name)
+                        done = enqueue(data)
             except (OSError, DoesNotAnswer) as error:
                 line.close()
                 why = os.strerror(error.errno or 0) if isinstance(error, OSError) else error.what
                 terminal.error(f"put: {escape(file)}: {why}; not enqueued")
                 failed += 1
                 continue
-            terminal.out(_json(done) if args.json else escape(done))
+            duplicate = isinstance(done, MessageId) and done.duplicate
+            terminal.show(args.json, [{"id": escape(done), "duplicate": duplicate}], [escape(done)])
             terminal.flush()
     return SOME if failed else 0
 
@@ -141,12 +139,3 @@ def _opened(file: str) -> BinaryIO:
     return Path(file).open("rb")
 
 
-def _json(id: str) -> str:
-    from spooltop.engine import MessageId
-
-    return snapshot_json.dumps(snapshot_json.put(id, duplicate=isinstance(id, MessageId) and id.duplicate))
-
-
-def _put(queue: Queue, data: BinaryIO, args: argparse.Namespace, name: str | None) -> str:
-    key: str | None = args.key
-    return queue.put(data, source=args.source, id=name, key=key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 
 from spooltop.control import Control
 from spooltop.errors import UsageError
@@ -20,7 +20,7 @@ from .status import watched
 MUTED_FOR = "1h"
 
 
-def cursors(args: argparse.Namespace, context: Context) -> int:
+def cursors(args: Namespace, context: Context) -> int:
     args.path = here_or(args.path, args.as_kind, args.cursor_file)
     asked = [name for name in ("set", "mute", "unmute") if getattr(args, name) is not None]
     if len(asked) > 1:
@@ -38,17 +38,14 @@ def cursors(args: argparse.Namespace, context: Context) -> int:
     return _listed(args, context)
 
 
-def _listed(args: argparse.Namespace, context: Context) -> int:
+def _listed(args: Namespace, context: Context) -> int:
     snapshot = answered(watched(args, context, args.path, progress=True), args.path)
-    if args.json:
-        lines = [snapshot_json.dumps(line) for line in snapshot_json.cursors(snapshot)]
-    else:
-        lines = snapshot_text.cursors(snapshot) if snapshot.cursors else ["no cursors here"]
-    context.terminal.out_each(lines)
+    lines = snapshot_text.cursors(snapshot) if snapshot.cursors else ["no cursors here"]
+    context.terminal.show(args.json, snapshot_json.cursors(snapshot), lines)
     return 0
 
 
-def _set(args: argparse.Namespace, context: Context) -> int:
+def _set(args: Namespace, context: Context) -> int:
     name, equals, text = args.set.partition("=")
     if not equals or not name:
         raise UsageError(f"--set {args.set!r} is not SOURCE=VALUE", advice="as in --set imessage=89640")
@@ -78,7 +75,7 @@ def _is(cursor: Cursor, file: str) -> bool:
     return file in (cursor.file, cursor.file.rpartition("/")[2])
 
 
-def _mute(args: argparse.Namespace, context: Context) -> int:
+def _mute(args: Namespace, context: Context) -> int:
     name, equals, age = args.mute.rpartition("=")
     if not equals:
         name, age = args.mute, MUTED_FOR
@@ -90,22 +87,17 @@ def _mute(args: argparse.Namespace, context: Context) -> int:
             context.terminal.error(f"no source is called {escape(source)}; there are: {there}")
             return 4
         end = control.mute(source, seconds)
-    if args.json:
-        context.terminal.out(snapshot_json.dumps({"schema": 1, "source": escape(source), "muted_until": end}))
-    else:
-        context.terminal.out(f"{escape(source)} is muted until {snapshot_text.date(end)}")
+    said = f"{escape(source)} is muted until {snapshot_text.date(end)}"
+    context.terminal.show(args.json, [{"source": escape(source), "muted_until": end}], [said])
     return 0
 
 
-def _unmute(args: argparse.Namespace, context: Context) -> int:
+def _unmute(args: Namespace, context: Context) -> int:
     source = _source(args.unmute)
     with context.control(args, args.path) as control:
         ended = control.unmute(source)
-    if args.json:
-        line = {"schema": 1, "source": escape(source), "muted_until": None, "was_muted": ended}
-        context.terminal.out(snapshot_json.dumps(line))
-    elif ended:
-        context.terminal.out(f"{escape(source)} is no longer muted")
+    thing = {"source": escape(source), "muted_until": None, "was_muted": ended}
+    context.terminal.show(args.json, [thing], [f"{escape(source)} is no longer muted"] if ended else [])
     if not ended:
         context.terminal.error(f"{escape(source)} was not muted here; spooltop status says what is")
         return 4

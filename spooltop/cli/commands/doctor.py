@@ -12,8 +12,7 @@ from spooltop.monitor.doctor import Diagnosis
 
 from ..context import Context, here_or
 from ..progress import while_waiting
-from ..render import snapshot_json
-from ..terminal import Terminal, interrupted_by_signals, printable
+from ..terminal import Terminal, dumps, interrupted_by_signals, printable
 
 _LONGEST = 86400.0
 _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
@@ -52,7 +51,7 @@ def doctor(args: argparse.Namespace, context: Context) -> int:
 
 
 def _as_json(one: Diagnosis) -> str:
-    return snapshot_json.dumps(
+    return dumps(
         {"schema": 1, "check": one.check, "status": str(one.health), "text": one.text, "remedy": one.remedy or None}
     )
 

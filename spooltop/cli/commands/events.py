@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import threading
+from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from queue import Queue
@@ -17,8 +17,7 @@ from spooltop.monitor.events import QueueEvent, TargetEvents, as_json, as_text
 from spooltop.monitor.watching import OperationFeed, Watching, stopped_by_signals
 
 from ..context import Context, targets_of
-from ..render import snapshot_json
-from ..terminal import Terminal
+from ..terminal import Terminal, dumps
 
 _MOST_OPERATIONS = 100
 _SOON, _AGAIN = 0.5, 5.0
@@ -30,7 +29,7 @@ _WAITING = 1_000
 """Events that wait for ``--exec``; past them, the oldest of those that wait is left out and a line says so."""
 
 
-def events(args: argparse.Namespace, context: Context) -> int:
+def events(args: Namespace, context: Context) -> int:
     names = targets_of(args, context)
     runner = None if args.exec is None else _Runner(args.exec, context.terminal)
     told = _Told(context.terminal, as_lines=not args.json, runner=runner, stop=lambda: watching.stop())
@@ -63,7 +62,7 @@ class _Told:
                 return
             try:
                 for event in found:
-                    self._terminal.out(as_text(event) if self._as_lines else snapshot_json.dumps(as_json(event)))
+                    self._terminal.show(not self._as_lines, [as_json(event)], [as_text(event)])
                 if found:
                     self._terminal.flush()
             except (OSError, SpooltopError) as error:  # nobody reads any more, or the disk is full: the main thread says it
@@ -114,7 +113,7 @@ class _Runner:
 
     def _run(self) -> None:
         while (event := self._waiting.get()) is not None:
-            line = (snapshot_json.dumps(event) + "\n").encode()
+            line = (dumps(event) + "\n").encode()
             try:
                 done = subprocess.run(self._command, shell=True, input=line, timeout=_COMMAND_WITHIN, check=False)
             except subprocess.TimeoutExpired:

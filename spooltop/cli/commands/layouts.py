@@ -3,8 +3,8 @@ and ``layouts show`` print what a layout of one's own can begin with."""
 
 from __future__ import annotations
 
-import argparse
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -15,14 +15,14 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape
 
 from ..context import NOTHING_MATCHED, Context
-from ..render import snapshot_json, snapshot_text
+from ..render import snapshot_text
 
 _NEEDS = {"form": ("nothing more", ""), "show": ("a layout", "NAME"), "try": ("a layout and a directory", "FILE PATH")}
 """Needs of each word, in English and as they are written."""
 _TIMES = ("enqueued_at", "since", "not_before", "expires")
 
 
-def layouts(args: argparse.Namespace, context: Context) -> int:
+def layouts(args: Namespace, context: Context) -> int:
     """Runs ``layouts`` and its words ``form``, ``show NAME`` and ``try FILE PATH``. Returns 1 where a layout file is not valid, 4
     where no file lies in a box."""
     if not args.words:
@@ -49,10 +49,10 @@ def _list(as_json: bool, context: Context) -> int:
     for one in known:
         if as_json:
             line = {
-                "schema": snapshot_json.SCHEMA, "name": one.name or None, "file": escape(one.path), "ships": one.ships,
+                "name": one.name or None, "file": escape(one.path), "ships": one.ships,
                 "shadowed": one.shadowed, "boxes": list(one.boxes), "error": one.error or None, "warnings": list(one.warnings),
             }  # fmt: skip
-            out(snapshot_json.dumps(line))
+            context.terminal.out_json(line)
         elif one.error:
             context.terminal.error(one.error)
         else:
@@ -71,7 +71,7 @@ def _try(file: str, path: str, as_json: bool, context: Context) -> int:
         _warn(warnings, context)
     for found in context.reach(path, lambda: list(try_layout(file, path, context.terminal.environ))):
         counts[found.box] += 1
-        context.terminal.out(_json(found, now) if as_json else _text(found, now))
+        context.terminal.show(as_json, [_json(found, now)], [_text(found, now)])
     if not as_json:
         boxes = " · ".join(f"{box} {count:,}" for box, count in counts.items() if box) or "no file lies in a box"
         context.terminal.out(f"{boxes} · in no box {counts['']:,}")
@@ -112,9 +112,9 @@ def _facts(facts: Mapping[str, float | int | str], now: float) -> list[str]:
     return words
 
 
-def _json(found: SortedFile, now: float) -> str:
+def _json(found: SortedFile, now: float) -> dict[str, object]:
     line: dict[str, object] = {
-        "schema": snapshot_json.SCHEMA, "path": escape(found.path), "box": found.box or None, "id": escape(found.id) or None,
+        "path": escape(found.path), "box": found.box or None, "id": escape(found.id) or None,
         "rule": found.rule, **found.facts,
     }  # fmt: skip
     if (row := found.row) is not None:
@@ -123,4 +123,4 @@ def _json(found: SortedFile, now: float) -> str:
             "verdict": None if row.verdict is None else str(row.verdict), "evidence": row.evidence,
             "owner": None if row.owner is None else {"pid": row.owner.pid, "command": escape(row.owner.command or "") or None},
         }  # fmt: skip
-    return snapshot_json.dumps(line)
+    return line

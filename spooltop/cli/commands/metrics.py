@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
+from argparse import Namespace
 from functools import partial
 from wsgiref.simple_server import WSGIServer
 
@@ -17,17 +17,17 @@ from spooltop.monitor.watching import Watching, stopped_by_signals
 from spooltop.run_each import run_each
 
 from ..context import PATIENCE, Context, targets_of
-from ..render import snapshot_json
+from ..terminal import dumps
 
 _LOOPBACK = "127.0.0.1"
 _IDLE = 10.0
 """Seconds after which a connection on which nothing comes is closed: a scrape is one request, sent at once."""
 
 
-def metrics(args: argparse.Namespace, context: Context) -> int:
+def metrics(args: Namespace, context: Context) -> int:
     """Without ``--listen`` and ``--textfile``, looks once at each target and prints."""
     if args.grafana:
-        context.terminal.out(snapshot_json.dumps(dashboard()))
+        context.terminal.out(dumps(dashboard()))
         return 0
     if args.listen is not None and args.textfile is not None:
         raise UsageError("--listen and --textfile together", advice="run one for each")
@@ -59,7 +59,7 @@ def address(text: str) -> tuple[str, int]:
     return bare or _LOOPBACK, int(port)
 
 
-def _once(args: argparse.Namespace, context: Context, targets: dict[str, TargetMetrics], found: Metrics) -> int:
+def _once(args: Namespace, context: Context, targets: dict[str, TargetMetrics], found: Metrics) -> int:
     from prometheus_client import generate_latest
 
     looking = replace(context, patience=math.inf)  # each is left behind by itself

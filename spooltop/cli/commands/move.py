@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import signal
+from argparse import Namespace
 from collections.abc import Mapping
 from functools import partial
 from math import ceil
@@ -19,12 +19,11 @@ from spooltop.operate.operations import confirm_for
 
 from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, SOME, Context
 from ..progress import ProgressLine
-from ..render import snapshot_json
 from ..terminal import signals_to
 from .change import confirm
 
 
-def move(args: argparse.Namespace, context: Context) -> int:
+def move(args: Namespace, context: Context) -> int:
     from spooltop.moving import Moved, forget_ended, move_messages, to_move
     from spooltop.queues import open_queue
     from spooltop.settings import load
@@ -51,7 +50,7 @@ def move(args: argparse.Namespace, context: Context) -> int:
             plan = f"move: {_messages(waiting)} {where}; they get new ids and begin with their first attempt"
             plan = "; ".join([plan, *left])
             if args.dry_run:
-                terminal.out(snapshot_json.dumps(_planned(source.name, target.name, waiting)) if args.json else plan)
+                terminal.show(args.json, [_planned(source.name, target.name, waiting)], [plan])
                 return DONE
             confirm(f"move {waiting}", waiting, confirm_for(waiting, uncertain=False), args, terminal, shown=[plan])
             received: list[int] = []
@@ -60,7 +59,7 @@ def move(args: argparse.Namespace, context: Context) -> int:
                 done = move_messages(source, target, mover, stop=lambda: bool(received), on_progress=line.advance)
             left = _left(done, source)
             words = "; ".join([*_done(done, target), *left])
-            terminal.out(snapshot_json.dumps(_planned(source.name, target.name, waiting, done)) if args.json else words)
+            terminal.show(args.json, [_planned(source.name, target.name, waiting, done)], [words])
     return INTERRUPTED if done.stopped else SOME if left or done.taken else DONE
 
 
@@ -113,7 +112,7 @@ def _messages(number: int) -> str:
 
 
 def _planned(source: str, target: str, waiting: int, done: Moved | None = None) -> dict[str, object]:
-    found: dict[str, object] = {"schema": 1, "from": escape(source), "to": escape(target), "waiting": waiting}
+    found: dict[str, object] = {"from": escape(source), "to": escape(target), "waiting": waiting}
     if done is not None:
         counts = done.left
         found |= {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
 
 from spooltop.control import Control
 from spooltop.errors import NoSuchOperation, Refused, SpooltopError, Unreadable, UsageError
@@ -12,7 +12,6 @@ from spooltop.model.filters.selection import Selection
 from spooltop.model.look.locks import Lock
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.plan import OperationRecord
-from spooltop.model.operations.results import AuditTrail
 from spooltop.model.protocols import FIRST_SORT, Listing, ListQuery, Sort
 from spooltop.model.row import Row
 from spooltop.model.text import escape
@@ -35,7 +34,7 @@ def _sort_of(column: str | None, box: Box, *, invert: bool) -> Sort:
     return Sort(first.column, descending=not invert)
 
 
-def ls(args: argparse.Namespace, context: Context) -> int:
+def ls(args: Namespace, context: Context) -> int:
     if args.most is not None and args.most < 0:
         raise UsageError("-n needs a number from 0 up")
     args.path = here_or(args.path, args.as_kind)
@@ -67,11 +66,11 @@ def ls(args: argparse.Namespace, context: Context) -> int:
         for printed, (listing, row) in enumerate(itertools.islice(found, args.most), 1):
             writing.advance(printed)
             if args.json:
-                context.terminal.out(snapshot_json.dumps(snapshot_json.row(row, now, complete=listing.complete)))
-            else:
-                if printed == 1:
-                    context.terminal.out(snapshot_text.rows_head())
-                context.terminal.out_each(snapshot_text.rows([row], now))
+                context.terminal.out_json(snapshot_json.row(row, now, complete=listing.complete))
+                continue
+            if printed == 1:
+                context.terminal.out(snapshot_text.rows_head())
+            context.terminal.out(snapshot_text.row(row, now))
         writing.close()
         incomplete = [listing.query.box for listing in listings if not listing.complete and listing.ordered_over is None]
         for listing in listings:
@@ -88,7 +87,7 @@ def ls(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def show(args: argparse.Namespace, context: Context) -> int:
+def show(args: Namespace, context: Context) -> int:
     terminal = context.terminal
     if args.raw and (args.json or args.who):
         raise UsageError(f"--raw and --{'json' if args.json else 'who'} together", advice="give one or the other")
@@ -103,7 +102,10 @@ def show(args: argparse.Namespace, context: Context) -> int:
             terminal.error(f"{escape(args.path)}: no message {args.id} in {', '.join(boxes)}; spooltop ls lists them")
             return NOTHING_MATCHED
         if args.who:
-            return _who(control, found, args, context)
+            for row in found:
+                holders = control.holders(row.key)
+                terminal.show(args.json, [snapshot_json.holders(holders, row)], snapshot_text.holders(holders))
+            return 0
         if args.raw:
             if len(found) > 1:
                 raise UsageError(f"{args.id} is in {' and '.join(row.box for row in found)}", advice="name one with --box")
@@ -111,41 +113,28 @@ def show(args: argparse.Namespace, context: Context) -> int:
             return 0
         for place, row in enumerate(found):
             payload = control.read(row.key, _PREVIEW)
-            if args.json:
-                terminal.out(snapshot_json.dumps(snapshot_json.message(row, payload, control.now())))
-                continue
-            if place:
+            if place and not args.json:
                 terminal.out("")
-            terminal.out_each(snapshot_text.message(row, payload, control.now()))
+            now = control.now()
+            terminal.show(args.json, [snapshot_json.message(row, payload, now)], snapshot_text.message(row, payload, now))
     return 0
 
 
-def ops(args: argparse.Namespace, context: Context) -> int:
+def ops(args: Namespace, context: Context) -> int:
     with context.control(args, here_or(args.path, args.as_kind)) as control:
         most = None if args.all or args.operation is not None else _OPERATIONS + 1
         records = control.operations(begins=args.operation or "", most=most)
         now = control.now()
         if args.operation is not None:
             one = _the_one(records, args.operation, args.path)
-            return _audited(one, control.audit(one.operation), now, args, context)
+            trail = control.audit(one.operation)
+            context.terminal.show(args.json, [changes_json.audited(one, trail, now)], changes_text.audited(one, trail, now))
+            return 0
     shown = records if args.all else records[:_OPERATIONS]
-    if args.json:
-        for record in shown:
-            context.terminal.out(snapshot_json.dumps(changes_json.operation(record, now)))
-    elif shown:
-        context.terminal.out_each(changes_text.operations(shown, now))
-    else:
-        context.terminal.out("no operations yet")
+    lines = changes_text.operations(shown, now) if shown else ["no operations yet"]
+    context.terminal.show(args.json, (changes_json.operation(record, now) for record in shown), lines)
     if len(shown) < len(records):
         context.terminal.error(f"{escape(args.path)}: only the newest {len(shown):,} operations are listed; --all lists all")
-    return 0
-
-
-def _audited(one: OperationRecord, trail: AuditTrail, now: float, args: argparse.Namespace, context: Context) -> int:
-    if args.json:
-        context.terminal.out(snapshot_json.dumps(changes_json.audited(one, trail, now)))
-    else:
-        context.terminal.out_each(changes_text.audited(one, trail, now))
     return 0
 
 
@@ -160,29 +149,21 @@ def _the_one(records: Sequence[OperationRecord], asked: str, path: str) -> Opera
     raise NoSuchOperation(f"no operation {escape(asked)} in the journal", path=path, advice="spooltop ops lists them")
 
 
-def locks(args: argparse.Namespace, context: Context) -> int:
+def locks(args: Namespace, context: Context) -> int:
     snapshot = _look(args, context)
-    if args.json:
-        lines = [snapshot_json.dumps(line) for line in snapshot_json.locks(snapshot.observation.locks)]
-    else:
-        lines = snapshot_text.locks(snapshot) if snapshot.observation.locks else ["no locks here"]
-    context.terminal.out_each(lines)
-    return _failures(snapshot.observation.locks, context)
+    found = snapshot.observation.locks
+    return _listed(found, snapshot_text.locks(snapshot) if found else ["no locks here"], args, context)
 
 
-def tickets(args: argparse.Namespace, context: Context) -> int:
+def tickets(args: Namespace, context: Context) -> int:
     snapshot = _look(args, context)
     queues = [lock for lock in snapshot.observation.locks if lock.kind in ("ticket", "redis")]
-    if args.json:
-        lines = [snapshot_json.dumps(line) for line in snapshot_json.locks(queues)]
-    else:
-        lines = snapshot_text.tickets(queues, snapshot) if queues else ["no tickets here"]
-    context.terminal.out_each(lines)
-    return _failures(queues, context)
+    return _listed(queues, snapshot_text.tickets(queues, snapshot) if queues else ["no tickets here"], args, context)
 
 
-def _failures(locks: Sequence[Lock], context: Context) -> int:
-    """Prints which servers did not answer and returns the exit code for that."""
+def _listed(locks: Sequence[Lock], lines: Iterable[str], args: Namespace, context: Context) -> int:
+    """Prints locks, and which servers did not answer; returns the exit code for that."""
+    context.terminal.show(args.json, map(snapshot_json.lock, locks), lines)
     failed = [lock for lock in locks if lock.failed]
     for lock in failed:
         context.terminal.error(f"{escape(lock.path)}: {lock.evidence}")
@@ -191,7 +172,7 @@ def _failures(locks: Sequence[Lock], context: Context) -> int:
     return Unreadable.exit_code if len(failed) == len(locks) else SpooltopError.exit_code
 
 
-def _look(args: argparse.Namespace, context: Context) -> Snapshot:
+def _look(args: Namespace, context: Context) -> Snapshot:
     with context.control(args, here_or(args.path, args.as_kind)) as control:
         return _look_at(control, context)
 
@@ -199,16 +180,6 @@ def _look(args: argparse.Namespace, context: Context) -> Snapshot:
 def _look_at(control: Control, context: Context) -> Snapshot:
     with while_waiting(context.terminal, "looking", control.current_step):
         return answered(control.look(), control.target)
-
-
-def _who(control: Control, found: Sequence[Row], args: argparse.Namespace, context: Context) -> int:
-    for row in found:
-        holders = control.holders(row.key)
-        if args.json:
-            context.terminal.out(snapshot_json.dumps(snapshot_json.holders(holders, row)))
-            continue
-        context.terminal.out_each(snapshot_text.holders(holders))
-    return 0
 
 
 def _rows_of(listing: Listing) -> Iterator[Row]:

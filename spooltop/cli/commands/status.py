@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import math
+from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -21,11 +21,11 @@ from ..render import snapshot_text
 _LONGEST = 365 * 86400.0
 
 
-def status(args: argparse.Namespace, context: Context) -> int:
+def status(args: Namespace, context: Context) -> int:
     return report(args, context, targets_of(args, context))
 
 
-def report(args: argparse.Namespace, context: Context, targets: Sequence[str]) -> int:
+def report(args: Namespace, context: Context, targets: Sequence[str]) -> int:
     """Prints the status of ``targets``: of one the whole, of several a line each, worst first, with ``--json`` an object a
     line. ``spooltop PATH`` prints the same if no dashboard can be opened. The exit code is the worst of all."""
     if len(targets) > 1:
@@ -35,13 +35,13 @@ def report(args: argparse.Namespace, context: Context, targets: Sequence[str]) -
     if args.json:
         from ..render import snapshot_json
 
-        context.terminal.out(snapshot_json.dumps(snapshot_json.status(snapshot, target)))
+        context.terminal.out_json(snapshot_json.status(snapshot, target))
     else:
         context.terminal.out_each(snapshot_text.status(snapshot, target))
     return 0
 
 
-def _several(args: argparse.Namespace, context: Context, targets: Sequence[str]) -> int:
+def _several(args: Namespace, context: Context, targets: Sequence[str]) -> int:
     """Looks at each, so that one that hangs or cannot be opened keeps no other back."""
     from spooltop.monitor.glance import worst_first
     from spooltop.run_each import run_each
@@ -65,11 +65,11 @@ def _several(args: argparse.Namespace, context: Context, targets: Sequence[str])
         for target, one in zip(targets, found, strict=True)
     ]
     ordered = worst_first(glance_of(target, seen) for target, (seen, _) in zip(targets, looks, strict=True))
-    context.terminal.out_each(map(as_json, ordered) if args.json else as_lines(ordered))
+    context.terminal.show(args.json, map(as_json, ordered), as_lines(ordered))
     return max(code for _, code in looks)
 
 
-def watched(args: argparse.Namespace, context: Context, path: str, *, progress: bool = False) -> Snapshot:
+def watched(args: Namespace, context: Context, path: str, *, progress: bool = False) -> Snapshot:
     """Looks once and returns the snapshot; with ``--watch``, watches for that long and returns the last snapshot. ``progress``:
     the terminal says how long it has been waiting."""
     given = getattr(args, "watch", None)

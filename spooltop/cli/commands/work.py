@@ -8,12 +8,12 @@ worker is delivered again while its command still ran: a guard ends the command 
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import signal
 import subprocess
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
@@ -101,7 +101,7 @@ BLINK = 0.001
 """Timeout in seconds. A claim with any timeout also checks that the boxes are still those that were opened."""
 
 
-def work(args: argparse.Namespace, context: Context) -> int:
+def work(args: Namespace, context: Context) -> int:
     if not args.command:
         raise UsageError("work: no command given", advice="spooltop work PATH -- CMD …")
     if args.jobs < 1:

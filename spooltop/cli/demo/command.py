@@ -118,7 +118,7 @@ def goodbye(records: list[OperationRecord], deaths: int, stage: Stage) -> str:
 def _headless(control: Control, args: argparse.Namespace, context: Context) -> int:
     snapshot = control.watch(args.headless)
     if args.json:
-        context.terminal.out(snapshot_json.dumps(snapshot_json.status(snapshot, control.target)))
+        context.terminal.out_json(snapshot_json.status(snapshot, control.target))
     else:
         context.terminal.out_each(snapshot_text.status(snapshot, control.target))
     return 0

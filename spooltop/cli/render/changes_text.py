@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 
 from spooltop.model.operations.plan import OperationRecord, Outcome, Plan, Result, oldest_of
 from spooltop.model.operations.results import AuditTrail, said
@@ -38,48 +38,49 @@ _WHOLE = (Action.PAUSE, Action.RESUME)
 """Actions on the spool as a whole: their plans have one item."""
 
 
-def plan(plan: Plan) -> list[str]:
+def plan(plan: Plan) -> Iterator[str]:
     """Lines of a plan: action, number of items, age of the oldest, a sample, refused items with the reason, notes, and the
     equivalent command."""
     now = plan.made_at
     where = f" in {plan.selection.box}" if plan.selection.box else ""
     what = str(plan.action) if plan.action in _WHOLE else f"{plan.action} {count(plan.count)}{where} of"
-    lines = [f"{what} {escape(plan.target)} · as of {clock_time(now)}"]
+    yield f"{what} {escape(plan.target)} · as of {clock_time(now)}"
     oldest = oldest_of(plan.items)
     if oldest is not None:
         stands = "present" if plan.action is Action.UNLOCK else "in its box"
-        lines.append(f"oldest {stands} for {age(max(0.0, now - oldest))}")
-    moving = [item for item in plan.items[:SAMPLE] if not item.words]
-    said = [item for item in plan.items[:SAMPLE] if item.words]
-    lines += [f" ! {printable(f'{one.words}; {one.warning}')}" if one.warning else f"   {printable(one.words)}" for one in said]
+        yield f"oldest {stands} for {age(max(0.0, now - oldest))}"
+    sample = plan.items[:SAMPLE]
+    for one in sample:
+        if one.words:
+            yield f" ! {printable(f'{one.words}; {one.warning}')}" if one.warning else f"   {printable(one.words)}"
+    moving = [item for item in sample if not item.words]
     if moving:
         what = f"{'effect':<20}" if plan.action is Action.UNDO else f"{'verdict':<9}"
-        lines.append(f"   in box  tries  {what}  message")
+        yield f"   in box  tries  {what}  message"
     for item in moving:
         mark = "!" if item.warning else " "
-        lines.append(
+        yield (
             f" {mark} {held(item.row, now):>6}  {tries(item.row):>5}  {_effect(plan, item.row)}  {escape(item.row.id)}"
             f"{'  ! ' + printable(item.warning) if item.warning else ''}"
         )
-    lines += _more(len(plan.items))
+    yield from _more(len(plan.items))
     if plan.refused:
-        lines.append(f"refused {count(len(plan.refused))}")
-        for refusal in plan.refused[:SAMPLE]:
-            force = " (--force takes it)" if refusal.forceable and not plan.force else ""
-            if refusal.row.verdict is Verdict.ALIVE and force:
-                force = " (once its holder exits, it is DEAD; --force takes it now)"
-            lines.append(f"   {escape(refusal.row.id)}: {printable(refusal.reason)}{force}")
-        lines += _more(len(plan.refused))
+        yield f"refused {count(len(plan.refused))}"
+    for refusal in plan.refused[:SAMPLE]:
+        force = " (--force takes it)" if refusal.forceable and not plan.force else ""
+        if refusal.row.verdict is Verdict.ALIVE and force:
+            force = " (once its holder exits, it is DEAD; --force takes it now)"
+        yield f"   {escape(refusal.row.id)}: {printable(refusal.reason)}{force}"
+    yield from _more(len(plan.refused))
     if plan.missing:
-        lines.append(f"not found {count(len(plan.missing))}")
-        lines += [f"   {escape(missing)}" for missing in plan.missing[:SAMPLE]]
-        lines += _more(len(plan.missing))
-    lines += [f"note: {printable(note)}" for note in plan.notes if not any(note == f"{item.words}." for item in plan.items[:1])]
+        yield f"not found {count(len(plan.missing))}"
+    yield from (f"   {escape(missing)}" for missing in plan.missing[:SAMPLE])
+    yield from _more(len(plan.missing))
+    yield from (f"note: {printable(note)}" for note in plan.notes if not sample or note != f"{sample[0].words}.")
     if plan.rate_text:
-        lines.append(plan.rate_text)
+        yield plan.rate_text
     if plan.command and plan.count and len(plan.items) <= SAMPLE:
-        lines.append(f"as a command{', without force' if plan.force else ''}: {shlex.join(plan.command)}")
-    return lines
+        yield f"as a command{', without force' if plan.force else ''}: {shlex.join(plan.command)}"
 
 
 def _effect(plan: Plan, row: Row) -> str:
@@ -89,59 +90,52 @@ def _effect(plan: Plan, row: Row) -> str:
     return f"{row.evidence + (f', {verdict(row)}' if row.verdict is not None else ''):<20}"
 
 
-def result(result: Result) -> list[str]:
+def result(result: Result) -> Iterator[str]:
     """Lines of a result: counts, each skipped or failed item by name, and the command that undoes it."""
     untried = f" · not attempted {count(result.untried)}" if result.untried else ""
-    head = (
-        f"{_DONE_WORDS[result.action]} {count(result.count(Outcome.DONE))} · skipped {count(result.count(Outcome.SKIPPED))}"
-        f" · failed {count(result.count(Outcome.FAILED))}"
-        f"{untried} · operation {result.operation}"
-    )
-    lines = [head]
+    done, skipped, failed = (count(result.count(outcome)) for outcome in Outcome)
+    yield f"{_DONE_WORDS[result.action]} {done} · skipped {skipped} · failed {failed}{untried} · operation {result.operation}"
     if result.count(Outcome.DONE) < len(result.items):  # else each of a million would be made to find that there is none
         not_done = (item for item in result.items if item.outcome is not Outcome.DONE)
-        lines += [f"{item.outcome} {escape(item.id)}: {printable(item.reason)}" for item in not_done]
+        yield from (f"{item.outcome} {escape(item.id)}: {printable(item.reason)}" for item in not_done)
     if result.action is Action.INJECT:
-        lines += [escape(item.id) for item in result.items if item.outcome is Outcome.DONE]
-    lines += [f"note: {printable(note)}" for note in result.notes]
+        yield from (escape(item.id) for item in result.items if item.outcome is Outcome.DONE)
+    yield from (f"note: {printable(note)}" for note in result.notes)
     if result.undo:
-        lines.append(f"undo it: {shlex.join(result.undo)}")
-    return lines
+        yield f"undo it: {shlex.join(result.undo)}"
 
 
-def operations(records: Sequence[OperationRecord], now: float) -> list[str]:
+def operations(records: Iterable[OperationRecord], now: float) -> Iterator[str]:
     """The list of operations, newest first."""
-    lines = ["operation    ago  action      count   done  skipped  failed  by"]
+    yield "operation    ago  action      count   done  skipped  failed  by"
     for one in records:
         numbers = f"{one.count:>5}  {one.done:>5}  {one.skipped:>7}  {one.failed:>6}"
         ago = age(max(0.0, now - one.at))
-        lines.append(f"{one.operation:<10}  {ago:>4}  {one.action:<10}  {numbers}  {escape(one.user)}{_state(one)}")
-    return lines
+        yield f"{one.operation:<10}  {ago:>4}  {one.action:<10}  {numbers}  {escape(one.user)}{_state(one)}"
 
 
-def audited(record: OperationRecord, trail: AuditTrail, now: float) -> list[str]:
+def audited(record: OperationRecord, trail: AuditTrail, now: float) -> Iterator[str]:
     """Lines of an operation: its steps, then the outcome of each item."""
-    lines = operations([record], now)
+    yield from operations([record], now)
     if record.words:
-        lines.append(printable(record.words))
-    lines.append("")
-    for line in trail.lines:
-        lines += [f"{date(line.at)}  {line.event:<6}  {said(line)}"]
+        yield printable(record.words)
+    yield ""
+    yield from (f"{date(line.at)}  {line.event:<6}  {said(line)}" for line in trail.lines)
     if not trail.lines:
-        lines.append("the journal has no line about it")
-    lines += [f"note: {printable(problem)}" for problem in trail.problems]
+        yield "the journal has no line about it"
+    yield from (f"note: {printable(problem)}" for problem in trail.problems)
     results = [one for line in trail.lines for one in line.results]
     if results:
-        lines.append("")
+        yield ""
     for one in results:
         why = f": {printable(one.reason)}" if one.reason else ""
         became = f" -> {escape(one.became)}" if one.became and one.became != one.name else ""
-        lines.append(f"{one.outcome!s:<7}  {escape(one.name)}{became}{why}")
-    return lines
+        yield f"{one.outcome!s:<7}  {escape(one.name)}{became}{why}"
 
 
-def _more(total: int) -> list[str]:
-    return [f"   and {count(total - SAMPLE)} more (--json lists all)"] if total > SAMPLE else []
+def _more(total: int) -> Iterator[str]:
+    if total > SAMPLE:
+        yield f"   and {count(total - SAMPLE)} more (--json lists all)"
 
 
 def _state(one: OperationRecord) -> str:

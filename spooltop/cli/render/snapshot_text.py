@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 from spooltop.model.cursors import Cursor
 from spooltop.model.look.locks import Holders, Lock, LockHolder
@@ -21,7 +21,7 @@ _CHANGES_ALONE = {"cursors": Action.SET_CURSOR, "tickets": Action.UNLOCK, "locks
 _SIGNS = {Severity.CRITICAL: "✗", Severity.WARNING: "!", Severity.NOTE: " "}
 
 
-def status(snapshot: Snapshot, target: str) -> list[str]:
+def status(snapshot: Snapshot, target: str) -> Iterator[str]:
     """Lines of the report: path and time, problems worst first, boxes, flow, cursors, held locks."""
     observation = snapshot.observation
     now = snapshot.taken_at
@@ -30,42 +30,40 @@ def status(snapshot: Snapshot, target: str) -> list[str]:
         room += ", READ-ONLY"
     you = f"you are {escape(observation.who.user)}{', ' + printable(observation.who.words) if observation.who.words else ''}"
     why_not = observation.capabilities.why_not(_CHANGES_ALONE.get(observation.layout, Action.REQUEUE))
-    lines = [
-        f"spooltop {escape(target)}{f' ({escape(observation.program)})' if observation.program else ''}",
-        f"as of {clock_time(observation.as_of)} · {_watched(snapshot)}{'' if observation.complete else ' · NOT COMPLETE'}",
-        f"{room} · {you}" if room else you,
-        *([f"PAUSED {pause_words(observation.paused, now)}"] if observation.paused is not None else []),
-        *([f"read-only: {printable(why_not)}"] if why_not and not observation.capabilities.change and why_not not in you else []),
-        "",
-        *_problems(snapshot),
-    ]
+    yield f"spooltop {escape(target)}{f' ({escape(observation.program)})' if observation.program else ''}"
+    yield f"as of {clock_time(observation.as_of)} · {_watched(snapshot)}{'' if observation.complete else ' · NOT COMPLETE'}"
+    yield f"{room} · {you}" if room else you
+    if observation.paused is not None:
+        yield f"PAUSED {pause_words(observation.paused, now)}"
+    if why_not and not observation.capabilities.change and why_not not in you:
+        yield f"read-only: {printable(why_not)}"
+    yield ""
+    yield from _problems(snapshot)
     if observation.has_boxes:
-        suppressed = printable(suppressed_words(observation.suppressed))
-        lines += ["", *_boxes(snapshot), "", *_flow(snapshot), *filter(None, [suppressed])]
+        yield from ("", *_boxes(snapshot), "", _flow(snapshot))
+        if suppressed := suppressed_words(observation.suppressed):
+            yield printable(suppressed)
     if snapshot.cursors:
-        lines += ["", *cursors(snapshot)]
+        yield from ("", *cursors(snapshot))
     if busy := [lock for lock in observation.locks if lock.verdict not in ("free", "unknown") or lock.waiters]:
-        lines += ["", *_locks(busy, snapshot)]
-    return lines
+        yield from ("", *_locks(busy, snapshot))
 
 
 _OWNER = 18
 
 
 def rows_head() -> str:
-    """Header line of ``rows``."""
+    """Header line of messages."""
     return f"box        age  in box    size  tries  verdict    {'owner':<{_OWNER}}  source       message"
 
 
-def rows(found: Iterable[Row], now: float) -> Iterable[str]:
-    """Lines of messages, one for each; the id, which may be long, is last and never cut."""
-    for row in found:
-        yield (
-            f"{row.box:<9} {age(row.age(now)):>4}  {held(row, now):>6}  {size(row.size):>6}"
-            f"  {tries(row):>5}  {verdict(row):<9}  {fit(_owner(row), _OWNER, cut='right')}  {fit(escape(row.source or '—'), 11)}"
-            f"  {escape(row.id)}"
-            f"{'  (' + printable(row.note) + ')' if row.note else ''}"
-        )
+def row(row: Row, now: float) -> str:
+    """Line of a message; the id, which may be long, is last and never cut."""
+    return (
+        f"{row.box:<9} {age(row.age(now)):>4}  {held(row, now):>6}  {size(row.size):>6}"
+        f"  {tries(row):>5}  {verdict(row):<9}  {fit(_owner(row), _OWNER, cut='right')}  {fit(escape(row.source or '—'), 11)}"
+        f"  {escape(row.id)}{'  (' + printable(row.note) + ')' if row.note else ''}"
+    )
 
 
 def _owner(row: Row) -> str:
@@ -76,7 +74,7 @@ def _owner(row: Row) -> str:
     return escape(owner.label) or (f"on {escape(owner.host)}" if owner.host else "?")
 
 
-def message(row: Row, payload: Payload, now: float) -> list[str]:
+def message(row: Row, payload: Payload, now: float) -> Iterator[str]:
     """Lines of a message: its properties, a blank line, the beginning of its payload."""
     facts = [
         ("id", escape(row.id)),
@@ -93,41 +91,40 @@ def message(row: Row, payload: Payload, now: float) -> list[str]:
         facts.append(("verdict", f"none: {printable(row.evidence)}"))
     if row.not_before is not None and row.not_before > now:
         facts.append(("waits", f"for {duration(row.not_before - now)} more"))
-    facts += [("reason", printable(row.reason))] if row.reason else []
-    facts += [("kept", kept_words(row, now))] if row.expires_at is not None else []
-    facts += [("note", printable(row.note))] if row.note else []
+    set_aside = (("reason", printable(row.reason)), ("kept", kept_words(row, now)), ("note", printable(row.note)))
+    facts += [(label, text) for label, text in set_aside if text]
     said = {label for label, _ in facts}
     facts += [(printable(label), printable(text)) for label, text in payload.facts if label not in said]
     width = max(len(label) for label, _ in facts)
-    lines = [f"{label:<{width}}  {text}" for label, text in facts]
-    lines += ["", *escape_text(payload.data).split("\n")]
+    yield from (f"{label:<{width}}  {text}" for label, text in facts)
+    yield ""
+    yield from escape_text(payload.data).split("\n")
     if payload.truncated:
-        lines.append(f"… the first {size(len(payload.data))} of {size(payload.size)}; --raw has all of it, for a pipe")
-    return lines
+        yield f"… the first {size(len(payload.data))} of {size(payload.size)}; --raw has all of it, for a pipe"
 
 
-def cursors(snapshot: Snapshot) -> list[str]:
+def cursors(snapshot: Snapshot) -> Iterator[str]:
     """Lines of cursors. A value is printed as it is in the file, never grouped or rounded."""
     now = snapshot.taken_at
-    shown = [(printable(escape(one.source)), _value(one.shown, one.value), one) for one in snapshot.cursors]
+    shown = [(printable(escape(one.source)), printable(one.shown or json.dumps(one.value)), one) for one in snapshot.cursors]
     first = max([6, *(cells(source) for source, _, _ in shown)])
     second = max([6, *(cells(value) for _, value, _ in shown)])
     counted = all(not one.in_file for one in snapshot.cursors)
     names = ("group", "last delivered", "     lag") if counted else ("source", "cursor", "")
     second = max(second, len(names[1]))
-    lines = [f"{names[0]:<{first}}  {names[1]:<{second}}   moved{names[2]}  verdict"]
+    yield f"{names[0]:<{first}}  {names[1]:<{second}}   moved{names[2]}  verdict"
     for source, value, one in shown:
         since = None if one.moved_at is None else max(0.0, now - one.moved_at)
         moved = at_least(since) if one.moved_is_bound else age(since)
-        lines.append(
+        yield (
             f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {moved:>6}"
             f"{f'{_lag(one):>8}' if counted else ''}  "
             f"{_loud(one.verdict)}{_because(one)}"
             f"{f', muted until {date(end)}' if (end := snapshot.muted.get(one.source)) is not None else ''}"
         )
-    left_out = [file for file in snapshot.observation.cursors if file.left_out]
-    lines += [f"{file.left_out:,} more sources in {printable(escape(file.path))} are not watched" for file in left_out]
-    return lines
+    for file in snapshot.observation.cursors:
+        if file.left_out:
+            yield f"{file.left_out:,} more sources in {printable(escape(file.path))} are not watched"
 
 
 def _lag(one: Cursor) -> str:
@@ -141,77 +138,75 @@ def _because(one: Cursor) -> str:
     return f": {printable(one.evidence)}" if one.evidence else ""
 
 
-def locks(snapshot: Snapshot) -> list[str]:
+def locks(snapshot: Snapshot) -> Iterator[str]:
     """Lines of lock files with the holders and waiters of each, and of the number of times the engine's own locks timed out."""
     had, in_vain = snapshot.observation.locks_had, snapshot.observation.locks_given_up
     tries = had + in_vain
-    used = f"the engine's own locks: {count(in_vain)} timed out ({percent(in_vain, tries)}) of {count(tries)} attempts over 5m"
-    return [*_locks(snapshot.observation.locks, snapshot), *([used] if tries else [])]
+    yield from _locks(snapshot.observation.locks, snapshot)
+    if tries:
+        yield f"the engine's own locks: {count(in_vain)} timed out ({percent(in_vain, tries)}) of {count(tries)} attempts over 5m"
 
 
-def holders(found: Holders) -> list[str]:
+def holders(found: Holders) -> Iterator[str]:
     """Lines of the processes that have a file open or locked, and of what could not be seen."""
-    known = "no process has it open or locked" if not found.processes and found.complete else "open or locked by"
-    lines = [f"{found.path}: {known}"]
-    if not found.processes and not found.complete:
-        lines = [f"{found.path}: no visible process has it open or locked"]
+    none = f"no {'' if found.complete else 'visible '}process has it open or locked"
+    yield f"{found.path}: {'open or locked by' if found.processes else none}"
     if found.processes:
-        lines.append("     pid  user        how                   command")
+        yield "     pid  user        how                   command"
     for one in found.processes:
         pid = "?" if one.pid is None else str(one.pid)
         how = one.how + (f" ({escape(one.of)})" if one.of else "")
-        lines.append(f"{pid:>8}  {fit(escape(one.user or '?'), 10, cut='right')}  {how:<20}  {escape(one.command or '?')}")
-    return [*lines, *(f"not visible: {printable(note)}" for note in found.notes)]
+        yield f"{pid:>8}  {fit(escape(one.user or '?'), 10, cut='right')}  {how:<20}  {escape(one.command or '?')}"
+    yield from (f"not visible: {printable(note)}" for note in found.notes)
 
 
-def tickets(queues: Sequence[Lock], snapshot: Snapshot) -> list[str]:
+def tickets(queues: Sequence[Lock], snapshot: Snapshot) -> Iterator[str]:
     """Lines of ticket queues: the owner of the lock, then the waiters in their order."""
-    lines: list[str] = []
-    for queue in queues:
+    for number, queue in enumerate(queues):
+        if number:
+            yield ""
         said = f", {printable(queue.evidence)}" if queue.evidence else ""
-        lines += [*([""] if lines else []), f"{escape(queue.path)}: {snapshot.lock_verdict(queue)}{said}"]
+        yield f"{escape(queue.path)}: {snapshot.lock_verdict(queue)}{said}"
         queued = (*queue.holders, *queue.waiters)
-        lines += ["place       pid   age  state    command"] if queued else []
+        if queued:
+            yield "place       pid   age  state    command"
         for place, holder in enumerate(queued):
             since = age(None if holder.since is None else max(0.0, snapshot.taken_at - holder.since))
             state = RUNNING if holder.alive else EXITED if holder.alive is False else "?"
             where = f"{place:>5}" if place else "owner"
             pid = "?" if holder.pid is None else holder.pid
-            lines.append(f"{where}  {pid:>8}  {since:>4}  {state:<7}  {escape(holder.command or '—')}")
-    return lines
+            yield f"{where}  {pid:>8}  {since:>4}  {state:<7}  {escape(holder.command or '—')}"
 
 
-def _locks(some: Sequence[Lock], snapshot: Snapshot) -> list[str]:
-    lines = ["verdict  kind    holder                    waits  lock"]
+def _locks(some: Sequence[Lock], snapshot: Snapshot) -> Iterator[str]:
+    yield "verdict  kind    holder                    waits  lock"
     for lock in some:
         first = lock.holders[0] if lock.holders else None
         who = "—" if first is None else _holder(first)
         who += f" +{len(lock.holders) - 1}" if len(lock.holders) > 1 else ""
         who = fit(who, 24, cut="right")
-        lines.append(f"{snapshot.lock_verdict(lock):<7}  {lock.kind:<6}  {who}  {len(lock.waiters):>5}  {escape(lock.path)}")
+        yield f"{snapshot.lock_verdict(lock):<7}  {lock.kind:<6}  {who}  {len(lock.waiters):>5}  {escape(lock.path)}"
         if lock.evidence and lock.verdict not in ("free", "blocked"):  # those say it by holder and waits
-            lines.append(f"         {printable(lock.evidence)}")
-    return lines
+            yield f"         {printable(lock.evidence)}"
 
 
 def _holder(one: LockHolder) -> str:
     return " ".join(part for part in (str(one.pid or ("" if one.command else "?")), escape(one.command or "")) if part)
 
 
-def _problems(snapshot: Snapshot) -> list[str]:
+def _problems(snapshot: Snapshot) -> Iterator[str]:
     problems = sorted(snapshot.problems, key=lambda problem: problem.rank)
-    codes = snapshot.not_judged_words()
-    unjudged = f"not judged: {'; '.join(codes)}" if codes else ""
-    unseen = f"not visible: {'; '.join(map(printable, snapshot.not_visible))}" if snapshot.not_visible else ""
-    rest = [line for line in (unjudged, unseen) if line]
     if not problems:
-        return [f"✓ no problems detected ({_watched(snapshot)})", *rest]
-    lines = [f"{len(problems)} PROBLEMS, worst first" if len(problems) > 1 else "1 PROBLEM"]
-    lines += [f"{_SIGNS[problem.severity]} {printable(problem.text)}  [{problem.code}]" for problem in problems]
-    return [*lines, *rest]
+        yield f"✓ no problems detected ({_watched(snapshot)})"
+    else:
+        yield f"{len(problems)} PROBLEMS, worst first" if len(problems) > 1 else "1 PROBLEM"
+    yield from (f"{_SIGNS[problem.severity]} {printable(problem.text)}  [{problem.code}]" for problem in problems)
+    for what, words in (("judged", snapshot.not_judged_words()), ("visible", map(printable, snapshot.not_visible))):
+        if joined := "; ".join(words):
+            yield f"not {what}: {joined}"
 
 
-def _boxes(snapshot: Snapshot) -> list[str]:
+def _boxes(snapshot: Snapshot) -> Iterator[str]:
     observation = snapshot.observation
     counts = observation.counts
     dead = f"{counts.dead} {'DEAD' if counts.dead else 'dead'} " if observation.proves_death else ""
@@ -222,7 +217,7 @@ def _boxes(snapshot: Snapshot) -> list[str]:
         else "",
         Box.CUR: f"{counts.alive} alive {dead}{counts.unknown} unknown",
     }
-    lines = ["box          depth  oldest    bytes"]
+    yield "box          depth  oldest    bytes"
     for box in Box:
         state = observation.boxes.get(box)
         if state is None:
@@ -234,18 +229,17 @@ def _boxes(snapshot: Snapshot) -> list[str]:
         if not said and (expired := expired_words(state)):
             said = f"{expired}; purge --expired deletes {'it' if state.expired == 1 else 'them'}"
         depth = count(state.count, complete=state.complete)
-        lines.append(f"{box:<9} {depth:>8}  {oldest:>6}  {estimate + size(state.bytes):>7}  {said}".rstrip())
-    return lines
+        yield f"{box:<9} {depth:>8}  {oldest:>6}  {estimate + size(state.bytes):>7}  {said}".rstrip()
 
 
-def _flow(snapshot: Snapshot) -> list[str]:
+def _flow(snapshot: Snapshot) -> str:
     rates = snapshot.rates
     if rates.in_per_s is None and rates.done_per_s is None:
-        return ["in — done —: not measured by one look"]
+        return "in — done —: not measured by one look"
     least = "≥" if rates.lower_bound else ""
     line = f"over {duration(rates.window)}  in {least}{rate(rates.in_per_s)}  done {least}{rate(rates.done_per_s)}"
     line += f"  retried {least}{rates.retried or 0:,}"
-    return [line + (f"  requeued {rates.requeued:,}" if rates.requeued else "")]
+    return line + (f"  requeued {rates.requeued:,}" if rates.requeued else "")
 
 
 def _watched(snapshot: Snapshot) -> str:
@@ -273,10 +267,6 @@ def verdict(row: Row) -> str:
 def _loud(word: str) -> str:
     """Returns the word in capitals if it means a problem, as on the screen."""
     return word.upper() if word in (Verdict.DEAD, "reverted", "rewound", "unreadable") else str(word)
-
-
-def _value(shown: str, value: object) -> str:
-    return printable(shown) if shown else printable(json.dumps(value))
 
 
 def date(epoch: float | None) -> str:
