@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from spooltop.control import Control
     from spooltop.startup import Leave
 
-    from .cli.context import Dashboard, SpoolsDashboard
+    from .cli.context import Dashboard
     from .monitor.spools_watch import SpoolsWatch
     from .tui.options import Options
 
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from spooltop.cli.main import run
         from spooltop.cli.terminal import Terminal
 
-        code = run(words, Terminal(), dashboard=_dashboard(leave), spools=_spools(leave))
+        code = run(words, Terminal(), dashboard=_dashboard(leave))
     except KeyboardInterrupt:
         pass  # SIGINT while it was loaded: there is nothing to tell yet
     if argv is None:
@@ -62,29 +62,23 @@ def _leave_threads(code: int, leave: Leave | None) -> None:
 
 
 def _dashboard(leave: Leave | None) -> Dashboard:
-    def dashboard(control: Control, options: Namespace) -> int:
-        clear = _first_words(control.target)
+    def dashboard(shown: Control | SpoolsWatch, options: Namespace) -> int:
+        from spooltop.control import Control
+
+        clear = _first_words(shown.target if isinstance(shown, Control) else "")
         try:
             from . import tui  # Textual takes most of the time of a start: only the dashboard pays for it
 
-            code = tui.run(control, _drawn(options), opening=clear)
+            if isinstance(shown, Control):
+                code = tui.run(shown, _drawn(options), opening=clear)
+            else:
+                code = tui.run_spools(shown, _drawn(options), opening=clear)
         finally:
             clear()
-        return _left(code, leave)
-
-    return dashboard
-
-
-def _spools(leave: Leave | None) -> SpoolsDashboard:
-    def dashboard(spools: SpoolsWatch, options: Namespace) -> int:
-        clear = _first_words("")
-        try:
-            from . import tui
-
-            code = tui.run_spools(spools, _drawn(options), opening=clear)
-        finally:
-            clear()
-        return _left(code, leave)
+        if leave is not None:
+            sys.stdout.flush()
+            leave(code)
+        return code
 
     return dashboard
 
@@ -109,13 +103,6 @@ def _drawn(options: Namespace) -> Options:
     drawn = tui.Options.of(os.environ, light=options.theme == "light", ascii=options.ascii, mouse=mouse)
     opening = {name: getattr(options, name) for name in ("view", "filter", "sort") if getattr(options, name, None)}
     return replace(drawn, banner=getattr(options, "banner", ""), **opening)
-
-
-def _left(code: int, leave: Leave | None) -> int:
-    if leave is not None:
-        sys.stdout.flush()
-        leave(code)
-    return code
 
 
 if __name__ == "__main__":

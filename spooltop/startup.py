@@ -7,10 +7,6 @@ import sys
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
-
 # Supervisor process between the shell and the dashboard or a command, for a spool on a file system that may never answer. A
 # thread that waits for a FUSE program that accepted a request, or for a server that is gone, may not react to any signal,
 # including SIGKILL. Its process does not end, and neither does any process that waits for it. On a file system of this kind,

@@ -31,11 +31,9 @@ _FIRST = 1.0
 answer."""
 
 Opener = Callable[..., "Control"]
-Dashboard = Callable[["Control", Namespace], int]
-"""Opens the dashboard on a control. The options are ``read_only``, ``ascii``, ``theme`` (None, light, dark) and ``banner`` (the
-last line of the demo, else absent)."""
-SpoolsDashboard = Callable[["SpoolsWatch", Namespace], int]
-"""Opens the Spools view on several targets, with the same options."""
+Dashboard = Callable[["Control | SpoolsWatch", Namespace], int]
+"""Opens the dashboard on a control, or the Spools view on several targets. The options are ``read_only``, ``ascii``, ``theme``
+(None, light, dark) and ``banner`` (the last line of the demo, else absent)."""
 
 
 def answered(snapshot: Snapshot, path: str) -> Snapshot:
@@ -52,21 +50,12 @@ def _open_control(path: str, **options: Any) -> Control:
     return open_control(path, **options)
 
 
-def _no_dashboard(control: Control, options: Namespace) -> int:
-    raise UsageError("no dashboard can be opened from here")
-
-
-def _no_spools(spools: SpoolsWatch, options: Namespace) -> int:
-    raise UsageError("no dashboard can be opened from here")
-
-
 class Context(Struct, frozen=True):
     """Environment of a command. ``open`` takes the arguments of ``control.open_control``."""
 
     terminal: Terminal
+    dashboard: Dashboard
     open: Opener = _open_control
-    dashboard: Dashboard = _no_dashboard
-    spools: SpoolsDashboard = _no_spools
     patience: float = PATIENCE
     """Seconds after which a file system that a command reads does not answer."""
 
@@ -74,8 +63,6 @@ class Context(Struct, frozen=True):
         """Opens the target of a command that looks or changes once. With ``watch``, it also receives the changes that happen
         meanwhile; ``owners`` as in ``control.open_control``."""
         more = watching(args)
-        if args.syslog:
-            more["syslog"] = True
         if not owners:
             more["owners"] = False
         if self.patience != math.inf:
@@ -94,8 +81,8 @@ class Context(Struct, frozen=True):
 
 def watching(args: Namespace) -> dict[str, Any]:
     """Returns further options of ``control.open_control``: the pollers' logs and cursor files, servers with ticket queues, and
-    whether any directory may be a directory of lock files."""
-    names = {"poll_logs": "poll_log", "cursor_files": "cursor_file", "redis_tickets": "redis_tickets", "locks": "locks"}
+    whether any directory may be a directory of lock files, and whether syslog gets a copy of what is done."""
+    names = {"poll_logs": "poll_log", "cursor_files": "cursor_file", **{one: one for one in ("redis_tickets", "locks", "syslog")}}
     return {name: given for name, option in names.items() if (given := getattr(args, option, None))}
 
 

@@ -9,8 +9,8 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,7 +18,7 @@ from spooltop import __version__
 from spooltop.errors import DoesNotAnswer, NotASpool, SpooltopError, Unreadable, UsageError
 from spooltop.model.text import escape
 
-from .context import Context, Dashboard, Opener, SpoolsDashboard, targets_of, watching
+from .context import INTERRUPTED, Context, Dashboard, Opener, targets_of, watching
 from .parser import COMMANDS, DASHBOARD, Parser, command_of, near_command
 from .terminal import OutputFailed, Terminal
 
@@ -74,7 +74,6 @@ def _calls() -> Iterator[str]:
         yield f"{name} yes" if there else f"{name} NO"
 
 
-INTERRUPTED = 130
 BROKEN_PIPE = 141
 UNEXPECTED = 1
 _OPENS_WITHIN = 2.0
@@ -86,14 +85,11 @@ def run(
     terminal: Terminal | None = None,
     *,
     dashboard: Dashboard,
-    spools: SpoolsDashboard | None = None,
     open_control: Opener | None = None,
 ) -> int:
     """Runs the command line ``words`` and returns the exit code. Raises nothing; with SPOOLTOP_DEBUG=1 it prints tracebacks."""
     terminal = terminal or Terminal()
-    context = Context(terminal, dashboard=dashboard)
-    if spools is not None:
-        context = replace(context, spools=spools)
+    context = Context(terminal, dashboard)
     if open_control is not None:
         context = replace(context, open=open_control)
     try:
@@ -106,29 +102,14 @@ def run(
     except KeyboardInterrupt:
         terminal.err("")
         return INTERRUPTED
-    except SpooltopError as error:
-        _debug(terminal)
+    except Exception as error:  # noqa: BLE001  the one place where what nobody foresaw becomes a line instead of a traceback
+        is_traced = _debug(terminal)
         if isinstance(error, OutputFailed):
             _leave_stdout(terminal)
-        return _failed(words, terminal, str(error), error.exit_code)
-    except OSError as error:
-        _debug(terminal)
-        return _failed(words, terminal, str(_translated(error)), Unreadable.exit_code)
-    except ImportError as error:
-        # If a library cannot be opened for lack of descriptors there is no errno, only the text of the system's message.
-        if (words_of := os.strerror(errno.EMFILE)) not in str(error):
-            return _unexpected(words, error, terminal)
-        _debug(terminal)
-        return _failed(words, terminal, str(_translated(OSError(errno.EMFILE, words_of))), Unreadable.exit_code)
-    except Exception as error:  # noqa: BLE001  the one place where what nobody foresaw becomes a line instead of a traceback
-        return _unexpected(words, error, terminal)
-
-
-def _unexpected(words: Sequence[str], error: Exception, terminal: Terminal) -> int:
-    if _debug(terminal):
-        return UNEXPECTED
-    text = f"{type(error).__name__}: {error}; this is a defect: SPOOLTOP_DEBUG=1 shows where"
-    return _failed(words, terminal, text, UNEXPECTED)
+        if (known := _translated(error)) is not None:
+            return _failed(words, terminal, str(known), known.exit_code)
+        text = f"{type(error).__name__}: {error}; this is a defect: SPOOLTOP_DEBUG=1 shows where"
+        return UNEXPECTED if is_traced else _failed(words, terminal, text, UNEXPECTED)
 
 
 def _failed(words: Sequence[str], terminal: Terminal, text: str, code: int) -> int:
@@ -237,31 +218,23 @@ def dashboard(args: Namespace, context: Context) -> int:
             from .commands.status import report
 
             return report(args, context, targets)
-        more: dict[str, Any] = watching(args)
-        if args.who_writes:
-            more["who_writes"] = True
-        if args.syslog:
-            more["syslog"] = True
-        if len(targets) > 1:
-            from .several import spools_watch
+        more = {**watching(args), **({"who_writes": True} if args.who_writes else {})}
+        opened = partial(context.open, read_only=args.read_only, as_kind=args.as_kind, watch=True, **more)
+        control = None
+        if len(targets) == 1:
+            from spooltop.settings import load
 
-            with spools_watch(targets, args, context, more) as spools:
-                return context.spools(spools, args)
-        from spooltop.settings import load
+            args.no_mouse = args.no_mouse or not load(terminal.environ).mouse
+            # Of one that does not answer a line in the Spools view says so, keys answer, and it opens from there once it does.
+            with suppress(DoesNotAnswer):
+                control = replace(context, patience=_OPENS_WITHIN).reach(targets[0], partial(opened, targets[0]))
+        if control is not None:
+            with control:
+                return context.dashboard(control, args)
+        from .several import spools_watch
 
-        path = targets[0]
-        args.no_mouse = args.no_mouse or not load(terminal.environ).mouse
-        opened = partial(context.open, path, read_only=args.read_only, as_kind=args.as_kind, watch=True, **more)
-        try:
-            control = replace(context, patience=_OPENS_WITHIN).reach(path, opened)
-        except DoesNotAnswer:
-            from .several import spools_watch
-
-            # Its line in the Spools view says so, keys answer, and it opens from there once it does.
-            with spools_watch(targets, args, context, more) as spools:
-                return context.spools(spools, args)
-        with control:
-            return context.dashboard(control, args)
+        with spools_watch(targets, args, context, opened) as spools:
+            return context.dashboard(spools, args)
     except NotASpool as error:
         path = args.paths[0] if args.paths else "."
         near = None if "/" in path or os.path.lexists(path) else near_command(path)
@@ -297,8 +270,15 @@ def _refuse_misspelt_commands(words: Sequence[str]) -> None:
             raise UsageError(f"unknown command {word!r}", advice=advice)
 
 
-def _translated(error: OSError) -> SpooltopError:
-    """Builds the error for an ``OSError`` that no other code has translated."""
+def _translated(error: Exception) -> SpooltopError | None:
+    """Returns the error that says what is wrong; None for a defect."""
+    if isinstance(error, SpooltopError):
+        return error
+    # If a library cannot be opened for lack of descriptors there is no errno, only the text of the system's message.
+    if isinstance(error, ImportError) and (words := os.strerror(errno.EMFILE)) in str(error):
+        error = OSError(errno.EMFILE, words)
+    if not isinstance(error, OSError):
+        return None
     from spooltop.engine.system.syscalls import advice
 
     about = escape(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else None

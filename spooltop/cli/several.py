@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -36,10 +36,9 @@ _OTHER_FILES = 128
 
 @contextmanager
 def spools_watch(
-    targets: Sequence[str], args: Namespace, context: Context, options: Mapping[str, Any]
+    targets: Sequence[str], args: Namespace, context: Context, opened: Callable[[str], Control]
 ) -> Iterator[SpoolsWatch]:
-    """Watches ``targets``, and opens each as ``options`` say. Nothing can be changed through the glances."""
-    opened = partial(context.open, read_only=args.read_only, as_kind=args.as_kind, watch=True, **options)
+    """Watches ``targets``, each of which ``opened`` opens. Nothing can be changed through the glances."""
     live = len(targets) <= _LIVE_AT_MOST
 
     def glancing(target: str) -> Control:
