@@ -26,6 +26,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct
@@ -193,7 +194,7 @@ class Words(Struct, frozen=True):
         return tuple(filter(None, re.split(r"[*?]", self.text))) if self.glob else (self.text,)
 
     def found_in(self, text: str) -> bool:
-        return _matches_glob(self.text, text) if self.glob else self.text in text
+        return fnmatchcase(text, self.text.replace("[", "[[]")) if self.glob else self.text in text
 
     def quoted(self, *, always: bool = False) -> str:
         return self.text if self.glob else _quote(self.text, always=always or "*" in self.text)
@@ -246,31 +247,6 @@ class Term(Struct, frozen=True):
 def held_by(name: str) -> Term:
     """Matches what the consumer of just this name holds."""
     return Term("holder", Words(name))
-
-
-def _matches_glob(glob: str, text: str) -> bool:
-    """True if ``glob`` describes all of ``text``. It never goes back, so that no pattern takes long."""
-    first, *rest = glob.split("*")
-    if not rest:
-        return _fits(first, text, 0) and len(first) == len(text)
-    *between, last = rest
-    end = len(text) - len(last)
-    at = len(first)
-    if end < at or not _fits(first, text, 0) or not _fits(last, text, end):
-        return False
-    for piece in between:
-        found = next((place for place in range(at, end - len(piece) + 1) if _fits(piece, text, place)), None)
-        if found is None:
-            return False
-        at = found + len(piece)
-    return True
-
-
-def _fits(piece: str, text: str, at: int) -> bool:
-    if "?" not in piece:
-        return text.startswith(piece, at)
-    part = text[at : at + len(piece)]
-    return len(part) == len(piece) and all(a in ("?", b) for a, b in zip(piece, part, strict=True))
 
 
 def _quote(text: str, *, always: bool = False) -> str:
@@ -409,34 +385,23 @@ class _Word(Struct):
     quoted_at: int | None = None
 
 
+_WORD = re.compile(r'(?:"(?:[^"]|"")*+"?|[^\s"])+')
+_PART = re.compile(r'"((?:[^"]|"")*+)("?)|[^"]+')
+
+
 def _split(text: str) -> tuple[list[_Word], bool]:
-    words: list[_Word] = []
-    word: _Word | None = None
-    inside = False
-    at = 0
-    while at < len(text):
-        char = text[at]
-        if char.isspace() and not inside:
-            word = None
-            at += 1
-            continue
-        if word is None:
-            word = _Word()
-            words.append(word)
-        step = 1
-        if char == '"':
-            if inside and text[at : at + 2] == '""':
-                word.text += char
-                step = 2
-            else:
-                inside = not inside
-                if word.quoted_at is None:
-                    word.quoted_at = len(word.text)
-        else:
-            word.text += char
-        word.typed += text[at : at + step]
-        at += step
-    return words, not inside
+    """Splits at blanks that are not in quotes. False: the last quotation mark is not closed."""
+    words, closed = [], True
+    for found in _WORD.finditer(text):
+        word = _Word(found[0])
+        words.append(word)
+        for part in _PART.finditer(word.typed):
+            quoted, end = part.groups()
+            if quoted is not None:
+                closed = bool(end)
+                word.quoted_at = len(word.text) if word.quoted_at is None else word.quoted_at
+            word.text += part[0] if quoted is None else quoted.replace('""', '"')
+    return words, closed
 
 
 def _term(word: _Word, verdicts: Collection[str]) -> tuple[Term, bool]:
