@@ -104,8 +104,6 @@ def while_watched(method: Callable[Concatenate[Control, P], R]) -> Callable[Conc
     return called
 
 
-__all__ = ["Control", "open_control"]
-
 _SAVED_AT_MOST = 64 << 20
 _QUIET, _BUSY = 1.0, 0.25
 """Seconds between two looks of ``watch``: without changes, and at least."""

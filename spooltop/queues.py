@@ -11,8 +11,6 @@ from spooltop.model.queue import Queue, QueueOptions
 from .backends.registry import identify
 from .errors import Refused
 
-__all__ = ["open_queue"]
-
 
 def open_queue(
     spec: str,

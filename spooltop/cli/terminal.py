@@ -87,6 +87,14 @@ def signals_handled(stop: Callable[[], None], wake: Callable[[], object], wakeup
 
 
 @contextmanager
+def signals_received(*numbers: int, once: bool = False) -> Iterator[list[int]]:
+    """Collects the signals ``numbers``, as ``signals_to``: what is done can stop between two items."""
+    received: list[int] = []
+    with signals_to(received.append, *numbers, once=once):
+        yield received
+
+
+@contextmanager
 def interrupted_by_signals() -> Iterator[list[int]]:
     """Lets SIGINT, SIGTERM and SIGHUP raise ``KeyboardInterrupt`` once, so that everything is cleaned up; the next ones are
     ignored until that is done."""

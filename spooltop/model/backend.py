@@ -147,11 +147,9 @@ class SideWatch(Protocol):
 
     def stop(self) -> None:
         """Asks the thread to end."""
-        ...
 
     def close(self) -> None:
         """Ends the thread and waits for it."""
-        ...
 
 
 class OpenedTarget(Struct, frozen=True):
@@ -171,16 +169,13 @@ class Backend(Protocol):
     def identify(self, spec: str, asked: OpenAs) -> Target | None:
         """Identifies what ``spec`` (a path or a URL, as typed) names. None if it is none of this backend's; raises ``NotASpool``
         with the hint that fits, ``Unreadable``, ``UsageError`` for an invalid URL. Changes nothing."""
-        ...
 
     def open(self, target: Target, settings: OpenSettings) -> OpenedTarget:
         """Opens a target that this backend identified. Raises ``SpooltopError``."""
-        ...
 
     def queue(self, target: Target, options: QueueOptions) -> Queue:
         """Opens a target to put and to work, one that is not read-only. Raises ``Refused`` or ``NotASpool`` for what has no
         messages, or is served by its own program alone."""
-        ...
 
 
 class LockSource(Protocol):
@@ -191,6 +186,5 @@ class LockSource(Protocol):
     def why_not(self, action: Action | None, key: Key) -> SpooltopError | None:
         """Returns why ``action`` (None: finding the holders) is not possible for the lock ``key``; None for a lock that is not
         of this source."""
-        ...
 
     def close(self) -> None: ...

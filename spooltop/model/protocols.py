@@ -67,15 +67,12 @@ class Listing(Protocol):
 
     def window(self, start: int, stop: int) -> Sequence[Row]:
         """Returns rows ``start`` to ``stop`` (cut at the end). A row whose message is gone keeps its place; ``note`` says so."""
-        ...
 
     def find(self, key: Key) -> int | None:
         """Returns the position of the row with this key, or None."""
-        ...
 
     def keys(self) -> Iterator[Key]:
         """Yields all keys, in order: what "mark all that match" takes."""
-        ...
 
 
 class ListProgress(Protocol):
@@ -83,12 +80,10 @@ class ListProgress(Protocol):
 
     def due(self) -> bool:
         """True if it is time for the next report: called often, and answered fast."""
-        ...
 
     def advanced(self, share: float, rows: Sequence[Row], count: int) -> None:
         """``share`` (0 to 1) of the work is done. ``count`` of the messages looked at so far match, and ``rows`` sort before all
         others of them by name; both are empty if nothing is known before the end."""
-        ...
 
 
 class Reader(Protocol):
@@ -97,46 +92,37 @@ class Reader(Protocol):
     def see(self, *, rescan: bool = False) -> Observation:
         """Looks once. Scans what may have changed (everything with ``rescan``). Never raises for the state of the spool: the
         observation says what is not visible."""
-        ...
 
     def listing(
         self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
         """Returns a list from the last look's scan, and reports to ``progress`` meanwhile. Once ``cancelled`` returned True it
         keeps doing so, and the list is not ``complete``."""
-        ...
 
     def read(self, key: Key, limit: int) -> Payload:
         """Returns the first ``limit`` bytes of a message and facts for its detail. Raises ``Unreadable`` if it is gone or not a
         file."""
-        ...
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         """Returns the locations of the messages with these ids as of the last look, by id; at most 1,000 of them. Tracks them
         until other ids are given (none: an empty list). Claims before ``since`` (epoch seconds) do not count."""
-        ...
 
     def consumers(self) -> ConsumerList:
         """Returns the consumers and what they hold, as of the last look, without rates."""
-        ...
 
     def holders(self, key: Key) -> Holders:
         """Finds the processes that have a file open or locked: by the key of a row, or the path of a lock or a cursor file of the
         last look. Raises ``Unreadable`` if it is gone or not part of this target."""
-        ...
 
     def current_step(self) -> str:
         """Describes the current step of a running look ("readdir of new"): called from another thread if the look does not
         return."""
-        ...
 
     def changes(self, timeout: float) -> bool:
         """Waits until something may have changed (True) or ``timeout`` seconds passed (False). Thread-safe."""
-        ...
 
     def wake(self) -> None:
         """Makes ``changes`` return at once. Thread-safe."""
-        ...
 
     def close(self) -> None: ...
 
@@ -146,7 +132,6 @@ class Operator(Protocol):
 
     def why_not(self, action: Action) -> str | None:
         """Returns the reason why ``action`` is not available, None if it is."""
-        ...
 
     def candidates(
         self, action: Action, selection: Selection, *, force: bool, options: Mapping[str, Json], now: float, progress: Progress
@@ -156,19 +141,15 @@ class Operator(Protocol):
         ``action`` UNDO takes ``options["undoes"]``. Changes nothing. Checks ``progress`` every few hundred items, which raises
         ``Stopped``.
         """
-        ...
 
     def perform(self, plan: Plan, stop: Callable[[], bool] = lambda: False) -> Batches:
         """Performs the plan in batches of up to 1,000: intent line synced, each item re-checked and done, synced, result line."""
-        ...
 
     def trail(self, operation: str) -> AuditTrail:
         """Returns who did ``operation``, a complete id, from where, and what became of each item. Raises ``Unreadable``."""
-        ...
 
     def operations(self, progress: Progress, *, begins: str = "", most: int | None = None) -> list[OperationRecord]:
         """Lists the operations of the journal whose id ``begins`` so, newest first, ``most`` of them. ``progress`` as in
         ``candidates``."""
-        ...
 
     def close(self) -> None: ...

@@ -7,9 +7,9 @@ holds differs, and ``Queue.guarantees`` says it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from enum import StrEnum
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
@@ -61,57 +61,41 @@ class QueueCounts(Struct, frozen=True):
     leases_end: float | None = None
 
 
-class MessageMover(Protocol):
+class MessageMover(AbstractContextManager["MessageMover", None], Protocol):
     """Consumer of a source whose claims no ``recover`` takes. Its claims are never released by themselves: of one that was put
     nobody else may get hold. Raises ``SpooltopError``."""
 
     def counts(self) -> QueueCounts:
         """Counts the messages of the source, without those of interrupted moves. Changes nothing."""
-        ...
 
     def interrupted(self) -> Sequence[InterruptedMove]:
         """Returns the moves whose process is dead. Changes nothing."""
-        ...
 
     def claim(self) -> Any:
         """Claims the next message; the claim survives what the put of it survives. None if there is none."""
-        ...
 
     def adopt(self, name: str) -> Any:
         """Takes over the claim ``name`` of an interrupted move; None if somebody else was quicker."""
-        ...
 
     def discard(self, name: str) -> None:
         """Acks the claim ``name`` of an interrupted move."""
-        ...
 
     def key(self, claim: Any) -> str:
         """Returns the key of the put of this claim: no other claim ever has it."""
-        ...
 
     def holds(self, claim: Any) -> bool:
         """False where others may have taken the claim by now, as a lease has ended."""
-        ...
 
     def give_back(self, claim: Any) -> None:
         """Puts a claim that was not put back to where it was, without counting an attempt."""
-        ...
 
     def leave(self, claim: Any) -> None:
         """Leaves a claim to the next mover."""
-        ...
 
     def end(self, move: InterruptedMove) -> None:
         """Removes the record of an interrupted move that has no claim any more."""
-        ...
 
     def close(self) -> None: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 def mover_of(key: str) -> tuple[str, str] | None:
@@ -179,7 +163,7 @@ class OthersClaims(NamedTuple):
     ends_in: float | None = None
 
 
-class QueueClaim(Protocol):
+class QueueClaim(AbstractContextManager["QueueClaim"], Protocol):
     """Claimed message. It is acked at the end of a ``with`` block, and released after an exception in it."""
 
     @property
@@ -191,35 +175,23 @@ class QueueClaim(Protocol):
     @property
     def attempt(self) -> int:
         """Number of this attempt, from 1."""
-        ...
 
     @property
     def data(self) -> bytes:
         """Content of the whole message. Raises ``ClaimLost``."""
-        ...
 
     def open(self) -> BinaryIO:
         """Opens the message as a file with a descriptor (a command gets it as stdin). Raises ``ClaimLost`` if it is gone."""
-        ...
 
     def ack(self) -> None:
         """Acknowledges the message: it is gone when this returns. Raises ``ClaimLost``."""
-        ...
 
     def release(self, delay: float = 0, *, ended: str | None = None) -> None:
         """Gives the message back, to be claimed again after ``delay`` seconds, and counts the attempt; at the limit of attempts
         it is rejected instead. ``ended`` says how the attempt ended (``exit-1``). Raises ``ClaimLost``."""
-        ...
 
     def reject(self, reason: str, *, ended: str | None = None) -> None:
         """Sets the message aside for an operator. Raises ``ClaimLost``."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> bool | None: ...
 
 
 class Arrivals(Protocol):
@@ -228,22 +200,19 @@ class Arrivals(Protocol):
     def wait(self, timeout: float) -> None:
         """Returns when something may have arrived, or ``wake`` was called, after ``timeout`` seconds at the latest, often
         sooner: callers check again."""
-        ...
 
     def wake(self) -> None:
         """Ends a wait at once. Safe in a signal handler and in any thread."""
-        ...
 
     def close(self) -> None: ...
 
 
-class Queue(Protocol):
+class Queue(AbstractContextManager["Queue", None], Protocol):
     """Queue that messages are put into and claimed from. Raises ``SpooltopError`` throughout, ``Closed`` after ``close``."""
 
     @property
     def name(self) -> str:
         """Name as it is shown, without secrets: the path of a directory."""
-        ...
 
     @property
     def guarantees(self) -> frozenset[Guarantee]: ...
@@ -255,82 +224,58 @@ class Queue(Protocol):
         """Enqueues a message and returns its id. No-op while a message with that ``id`` exists, and after the first put with that
         ``key``: the id is an ``engine.MessageId`` then, which says whether it was a duplicate. ``not_before`` (epoch seconds)
         delays the message; ``Refused`` without ``DELAY``. Raises ``SpoolFull``, ``PutUnknown``."""
-        ...
 
     def put_many(self, messages: Iterable[Content], *, source: str | None = None) -> list[str]:
         """Enqueues messages and returns their ids, in order."""
-        ...
 
     def claim(self, timeout: float | None = 0) -> QueueClaim | None:
         """Claims the next message, and waits up to ``timeout`` seconds for one (None: for ever). None if none came."""
-        ...
 
     def claims(self, timeout: float | None = 0) -> Iterator[QueueClaim]:
         """Yields one claim after another; ends if no message came for ``timeout`` seconds (None: never)."""
-        ...
 
     def ack_many(self, claims: Iterable[Any]) -> None:
         """Acks claims of this queue. If some were taken away, raises ``ClaimLost`` with their ``names`` at the end; the others
         are acked."""
-        ...
 
     def recover(self) -> list[str]:
         """Puts back the claims of consumers that are known to be dead, and returns the ids."""
-        ...
 
     def claims_of_others(self) -> Sequence[OthersClaims]:
         """Returns the claims of other consumers that ``recover`` leaves where they are, if they can be told from here."""
-        ...
 
     def depth(self) -> int:
         """Counts the messages that wait; inexact while others put or claim."""
-        ...
 
     def peek(self) -> str | None:
         """Returns the id of the message that ``claim`` would claim if the queue is not paused; None if there is none."""
-        ...
 
     @property
     def paused(self) -> Pause | None:
         """The pause of the queue; None if it is not paused, or cannot be."""
-        ...
 
     def arrivals(self) -> Arrivals:
         """Starts to watch for arrivals; the caller closes it."""
-        ...
 
     @property
     def identity(self) -> QueueIdentity:
         """Identity of the queue, whatever it is called."""
-        ...
 
     def mover(self, target: QueueIdentity) -> MessageMover:
         """Opens a consumer that moves messages into ``target``; the caller closes it. It takes nothing before its first claim."""
-        ...
 
     def was_put(self, key: str) -> bool:
         """Returns whether a message was put with ``key``; completes the put if it was interrupted."""
-        ...
 
     def forget_key(self, key: str) -> None:
         """Forgets ``key``: another put with it makes another message."""
-        ...
 
     def forget_mover(self, mover: str) -> None:
         """Forgets all keys of one mover (``model.moves``)."""
-        ...
 
     def inherited_fds(self) -> tuple[int, ...]:
         """Returns descriptors that a command inherits so that the claim it works on lasts as long as it runs; none where claims
         end otherwise."""
-        ...
 
     def close(self) -> None:
         """Closes the queue; claims that are still held go back."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None: ...

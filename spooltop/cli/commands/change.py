@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import signal
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -26,7 +25,7 @@ from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Context
 from ..options import path_of, selection_of
 from ..progress import ProgressLine
 from ..render import changes_json, changes_text
-from ..terminal import Terminal, signals_to
+from ..terminal import Terminal, signals_received
 
 # Tracing test messages through a spool: prints new, cur and gone as they are seen, each with its time.
 
@@ -34,6 +33,9 @@ _EACH = 20
 """Maximum number of messages of which each step is printed; of more, only the summary is."""
 _LOOK = 0.25
 """Maximum seconds until the next look: only a second look shows that a message is gone."""
+
+
+_WHERE = {"in new, not claimed": (Box.NEW,), "being processed": (Box.CUR,), "set aside": ASIDE, "on the way": (None, Box.TMP)}
 
 
 def traced_messages(
@@ -51,15 +53,10 @@ def traced_messages(
                     reported.add((id, step, one.claimed_at))
                     say(f"{escape(id)}  {step}{words}")
         left = end - control.now()
-        if left <= 0 or all(finished(one) or one.box in ASIDE for one in found.values()):
+        if left <= 0 or all(one.gone_at is not None or one.box in ASIDE for one in found.values()):
             return found
         control.changes(min(left, _LOOK))
         control.look()
-
-
-def finished(one: TrackedMessage) -> bool:
-    """True if the message was claimed and acked."""
-    return one.gone_at is not None
 
 
 def trace_verdict(found: Mapping[str, TrackedMessage], began: float, seconds: float) -> str:
@@ -69,16 +66,9 @@ def trace_verdict(found: Mapping[str, TrackedMessage], began: float, seconds: fl
     if took:
         least, most = duration(took[0]), duration(took[-1])
         words += f", after {least}" + (f" to {most}" if most != least else "")
-    left = [one for one in found.values() if not finished(one)]
-    parts = []
-    if waits := sum(1 for one in left if one.box is Box.NEW):
-        parts.append(f"{waits:,} in new, not claimed")
-    if taken := sum(1 for one in left if one.box is Box.CUR):
-        parts.append(f"{taken:,} being processed")
-    if aside := sum(1 for one in left if one.box in ASIDE):
-        parts.append(f"{aside:,} set aside")
-    if lost := sum(1 for one in left if one.box in (None, Box.TMP)):
-        parts.append(f"{lost:,} on the way")
+    left = [one for one in found.values() if one.gone_at is None]
+    numbers = {where: sum(one.box in boxes for one in left) for where, boxes in _WHERE.items()}
+    parts = [f"{number:,} {where}" for where, number in numbers.items() if number]
     return words if not parts else f"{words}; after {duration(seconds)} {', '.join(parts)}"
 
 
@@ -116,40 +106,34 @@ def _since(one: TrackedMessage, at: float, began: float) -> float:
 
 def requeue(args: Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal)
-    again = selection.box is Box.NEW and args.copy and has_scheme(args.path)  # what was handed back, and nobody takes
+    is_stream = has_scheme(args.path)
+    again = selection.box is Box.NEW and args.copy and is_stream  # what was handed back, and nobody takes
     if selection.box in (Box.NEW, Box.TRASH) and not again:
-        of_stream = selection.box is Box.NEW and has_scheme(args.path)
+        of_stream = selection.box is Box.NEW and is_stream
         advice = "--copy puts again what was handed back" if of_stream else "--box cur, rejected or held"
         raise UsageError(f"requeue: messages in {selection.box} are not claims", advice=advice)
-    if args.copy and not has_scheme(args.path):
+    if args.copy and not is_stream:
         raise UsageError("requeue: --copy is for streams", advice="leave it out: a message keeps its id and its place")
     options: dict[str, Json] = {name: True for name in ("hold_poison", "copy") if getattr(args, name)}
-    return _some(Action.REQUEUE, selection, args, context, options)
+    return _some(Action.REQUEUE, selection, args, context, **options)
 
 
 def hold(args: Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal, box_from_lines=True)
-    if selection.box not in (None, Box.CUR, Box.NEW):
-        raise UsageError(f"hold: messages in {selection.box} cannot be held", advice="--box cur or new")
+    _check_box(Action.HOLD, selection, (Box.CUR, Box.NEW), "cannot be held", "--box cur or new")
     return _some(Action.HOLD, selection, args, context)
 
 
 def release(args: Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal)
-    if selection.box not in (None, Box.HELD):
-        raise UsageError(
-            f"release: messages in {selection.box} are not held", advice="restore and requeue are for the other boxes"
-        )
+    _check_box(Action.RELEASE, selection, (Box.HELD,), "are not held", "restore and requeue are for the other boxes")
     return _some(Action.RELEASE, selection, args, context)
 
 
 def restore(args: Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal, box_from_lines=True)
-    if selection.box not in (None, Box.TRASH, Box.HELD, Box.REJECTED):
-        raise UsageError(f"restore: messages in {selection.box} were not set aside", advice="--box trash, held or rejected")
-    if selection.box is None and not selection.named:
-        _refuse_all_of_no_box(selection, Box.TRASH)
-        raise UsageError("restore needs a box or ids", advice="--box trash, held or rejected, or give ids")
+    _check_box(Action.RESTORE, selection, ASIDE, "were not set aside", "--box trash, held or rejected")
+    _check_named(selection, Box.TRASH, "restore needs a box or ids", "--box trash, held or rejected, or give ids")
     return _some(Action.RESTORE, selection, args, context)
 
 
@@ -157,18 +141,24 @@ def purge(args: Namespace, context: Context) -> int:
     selection = selection_of(args, context.terminal, box_from_lines=True)
     if args.expired:
         return _purge_expired(selection, args, context)
-    if selection.box is None and not selection.named:
-        _refuse_all_of_no_box(selection, Box.NEW)
-        raise UsageError("purge needs a box or ids", advice="name one with --box, or give ids")
+    _check_named(selection, Box.NEW, "purge needs a box or ids", "name one with --box, or give ids")
     action = Action.EMPTY if selection.box is Box.TRASH else Action.PURGE
     # A box alone: all of it that is old enough, which the plan's own rule says.
-    return _change(action, selection, args, context, {"now": True} if args.now and action is Action.PURGE else {})
+    return _change(action, selection, args, context, **({"now": True} if args.now and action is Action.PURGE else {}))
 
 
-def _refuse_all_of_no_box(selection: Selection, likely: Box) -> None:
-    """Raises ``UsageError`` for ALL without a box, of which ``likely`` is the one to advise."""
-    if selection.everything:
-        raise UsageError("ALL of which box?", advice=f"add --box {likely}")
+def _check_box(action: Action, selection: Selection, boxes: Sequence[Box], why_not: str, advice: str) -> None:
+    """Raises ``UsageError`` for a box of which ``action`` takes no messages."""
+    if selection.box not in (None, *boxes):
+        raise UsageError(f"{action}: messages in {selection.box} {why_not}", advice=advice)
+
+
+def _check_named(selection: Selection, likely: Box, what: str, advice: str) -> None:
+    """Raises ``UsageError`` where neither a box nor ids are named; for ALL ``likely`` is the box to advise."""
+    if selection.box is None and not selection.named:
+        if selection.everything:
+            raise UsageError("ALL of which box?", advice=f"add --box {likely}")
+        raise UsageError(what, advice=advice)
 
 
 def _purge_expired(selection: Selection, args: Namespace, context: Context) -> int:
@@ -181,27 +171,21 @@ def _purge_expired(selection: Selection, args: Namespace, context: Context) -> i
         if not retention:
             raise UsageError("purge: trash_retention is 0, so nothing ever expires", advice="say how old: --older-than AGE")
         selection = replace(selection, box=Box.TRASH, older_than=retention)
-        options: dict[str, Json] = {} if args.rate is None else {"rate": args.rate}
         said = f"Only what is in the trash for {duration(retention)} or longer."
-        return change(control, Action.EMPTY, selection, args, context, options, said=said)
+        return change(control, Action.EMPTY, selection, args, context, {}, said=said)
 
 
 def inject(args: Namespace, context: Context) -> int:
     given = [f"--{name}" for name in ("text", "file", "size") if getattr(args, name) is not None]
     if len(given) > 1:
         raise UsageError(f"inject: {' and '.join(given)} together", advice="give one of them")
-    options: dict[str, Json] = {"count": args.count}
-    for name in ("text", "size", "source"):
-        if (value := getattr(args, name)) is not None:
-            options[name] = value
+    options = {name: value for name in ("count", "text", "size", "source") if (value := getattr(args, name)) is not None}
     if args.file is not None:
         options["file"] = path_of(args.file)
     if args.canary:
         options["canary"] = True
     if not args.canary or args.dry_run or args.timeout <= 0:
-        return _change(Action.INJECT, Selection(), args, context, options)
-    if args.rate is not None:
-        options["rate"] = args.rate
+        return _change(Action.INJECT, Selection(), args, context, **options)
     with context.control(args, args.path, watch=True) as control:
         control.look()  # from now on it is heard who takes what
         return change(control, Action.INJECT, Selection(), args, context, options, traced=args.timeout)
@@ -210,7 +194,7 @@ def inject(args: Namespace, context: Context) -> int:
 def undo(args: Namespace, context: Context) -> int:
     if args.operation is None:
         raise UsageError("undo needs an operation", advice=f"spooltop ops {escape(args.path)} lists them")
-    return _change(Action.UNDO, Selection(), args, context, {"undoes": args.operation})
+    return _change(Action.UNDO, Selection(), args, context, undoes=args.operation)
 
 
 def unlock(args: Namespace, context: Context) -> int:
@@ -219,31 +203,25 @@ def unlock(args: Namespace, context: Context) -> int:
     if "ALL" in args.what and len(args.what) > 1:
         raise UsageError("ALL and names together", advice="give one or the other")
     selection = Selection(everything=True) if "ALL" in args.what else Selection(ids=tuple(map(path_of, args.what)))
-    return _change(Action.UNLOCK, selection, args, context, {})
+    return _change(Action.UNLOCK, selection, args, context)
 
 
 def pause(args: Namespace, context: Context) -> int:
-    return _change(Action.PAUSE, Selection(), args, context, {"reason": args.reason} if args.reason else {})
+    return _change(Action.PAUSE, Selection(), args, context, **({"reason": args.reason} if args.reason else {}))
 
 
 def resume(args: Namespace, context: Context) -> int:
-    return _change(Action.RESUME, Selection(), args, context, {})
+    return _change(Action.RESUME, Selection(), args, context)
 
 
-def _some(
-    action: Action, selection: Selection, args: Namespace, context: Context, options: Mapping[str, Json] | None = None
-) -> int:
+def _some(action: Action, selection: Selection, args: Namespace, context: Context, **options: Json) -> int:
     if selection.empty:
-        raise UsageError(
-            f"{action} needs a selection of messages",
-            advice="give ids, --verdict, --older-than, --source or --filter, or ALL in capitals",
-        )
-    return _change(action, selection, args, context, options or {})
+        advice = "give ids, --verdict, --older-than, --source or --filter, or ALL in capitals"
+        raise UsageError(f"{action} needs a selection of messages", advice=advice)
+    return _change(action, selection, args, context, **options)
 
 
-def _change(action: Action, selection: Selection, args: Namespace, context: Context, options: Mapping[str, Json]) -> int:
-    if args.rate is not None:
-        options = {**options, "rate": args.rate}
+def _change(action: Action, selection: Selection, args: Namespace, context: Context, **options: Json) -> int:
     with context.control(args, args.path) as control:
         return change(control, action, selection, args, context, options)
 
@@ -255,12 +233,20 @@ def change(
     """Prints the plan, asks, applies, prints the result and returns the exit code. ``said`` is a line printed with the plan.
     Messages that were put are followed for at most ``traced`` seconds."""
     terminal = context.terminal
-    plan = _plan(control, action, selection, terminal, force=getattr(args, "force", False), options=options)
-    if said:
-        plan = replace(plan, notes=(*plan.notes, said))
+    if args.rate is not None:
+        options = {**options, "rate": args.rate}
+    line = ProgressLine(terminal, f"{action}: making the plan", hint="Ctrl-C leaves")
+    # While nothing has been changed yet, a second signal ends the command wherever it is, for example in a listing that hangs.
+    with line, signals_received(signal.SIGINT, signal.SIGTERM, once=True) as interrupted:
+        plan = control.plan(
+            action, selection, force=args.force, options=options, on_progress=line.tell, stop=lambda: bool(interrupted)
+        )
+    if interrupted:
+        raise Stopped(f"{action}: stopped before anything was done; nothing was changed")
+    notes = [said] if said else []
     if plan.poison and not plan.options.get("hold_poison"):
-        note = f"{plan.poison} marked ! may kill their consumers: --hold-poison holds them instead."
-        plan = replace(plan, notes=(*plan.notes, note))
+        notes.append(f"{plan.poison} marked ! may kill their consumers: --hold-poison holds them instead.")
+    plan = replace(plan, notes=(*plan.notes, *notes))
     if not args.json:
         terminal.out_each(changes_text.plan(plan))
     if plan.count == 0 or args.dry_run:
@@ -274,7 +260,9 @@ def change(
         _print_without_result(plan, args, terminal)
         raise
     began = control.now() if traced else 0.0
-    result = _apply(control, plan, terminal)
+    line = ProgressLine(terminal, str(action), total=plan.count, hint="Ctrl-C stops between two items")
+    with line, signals_received(signal.SIGINT, signal.SIGTERM) as interrupted:  # its result is still written and shown
+        result = control.apply(plan, on_progress=line.advance, stop=lambda: bool(interrupted))
     document = changes_json.outcome(plan, result, dry_run=False) if args.json else {}
     if not args.json:
         terminal.out_each(changes_text.result(replace(result, notes=()) if plan.deletes else result))
@@ -283,7 +271,7 @@ def change(
         found = traced_messages(control, ids, began, traced, (lambda line: None) if args.json else terminal.out)
         document["trace"] = trace_json(found, began)
         words = trace_verdict(found, began, traced)
-        if all(map(finished, found.values())):
+        if all(one.gone_at is not None for one in found.values()):
             terminal.status("")
             if not args.json:
                 terminal.out(words)
@@ -358,35 +346,6 @@ def confirm(
     wants = confirm_words(wanted, count)
     if not accepts(wanted, count, terminal.ask(f"{what}? Type {wants}, anything else cancels: ")):
         raise Refused(f"{nothing}, not confirmed", advice=f"type {wants} to confirm")
-
-
-def _plan(
-    control: Control, action: Action, selection: Selection, terminal: Terminal, *, force: bool, options: Mapping[str, Json]
-) -> Plan:
-    line = ProgressLine(terminal, f"{action}: making the plan", hint="Ctrl-C leaves")
-    with line, _interrupts(once=True) as interrupted:
-        plan = control.plan(
-            action, selection, force=force, options=options, on_progress=line.tell, stop=lambda: bool(interrupted)
-        )
-    if interrupted:
-        raise Stopped(f"{action}: stopped before anything was done; nothing was changed")
-    return plan
-
-
-def _apply(control: Control, plan: Plan, terminal: Terminal) -> Result:
-    line = ProgressLine(terminal, str(plan.action), total=plan.count, hint="Ctrl-C stops between two items")
-    with line, _interrupts() as interrupted:
-        return control.apply(plan, on_progress=line.advance, stop=lambda: bool(interrupted))
-
-
-@contextmanager
-def _interrupts(*, once: bool = False) -> Iterator[list[int]]:
-    """Lets Ctrl-C and SIGTERM end an operation between two items, so that its result is still written and shown. ``once``: while
-    nothing has been changed yet, a second signal ends the command wherever it is, for example in a listing that hangs."""
-    received: list[int] = []
-
-    with signals_to(received.append, signal.SIGINT, signal.SIGTERM, once=once):
-        yield received
 
 
 def _code(plan: Plan, result: Result) -> int:

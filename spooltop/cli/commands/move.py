@@ -19,7 +19,7 @@ from spooltop.operate.operations import confirm_for
 
 from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, SOME, Context
 from ..progress import ProgressLine
-from ..terminal import signals_to
+from ..terminal import signals_received
 from .change import confirm
 
 
@@ -53,9 +53,8 @@ def move(args: Namespace, context: Context) -> int:
                 terminal.show(args.json, [_planned(source.name, target.name, waiting)], [plan])
                 return DONE
             confirm(f"move {waiting}", waiting, confirm_for(waiting, uncertain=False), args, terminal, shown=[plan])
-            received: list[int] = []
             line = ProgressLine(terminal, "move", total=waiting, hint="Ctrl-C stops between two messages")
-            with line, signals_to(received.append, signal.SIGINT, signal.SIGTERM):
+            with line, signals_received(signal.SIGINT, signal.SIGTERM) as received:
                 done = move_messages(source, target, mover, stop=lambda: bool(received), on_progress=line.advance)
             left = _left(done, source)
             words = "; ".join([*_done(done, target), *left])

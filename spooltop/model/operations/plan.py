@@ -269,7 +269,6 @@ class ResultSequence(Sequence[ItemResult]):
     @abstractmethod
     def _at(self, place: int) -> ItemResult:
         """The result at ``place``, which is there."""
-        ...
 
     @overload
     def __getitem__(self, index: int) -> ItemResult: ...
