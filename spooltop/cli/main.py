@@ -38,13 +38,11 @@ def versions() -> Iterator[str]:
     yield f"python {'.'.join(map(str, sys.version_info[:3]))} ({sys.executable})"
     found = installed((*_NEEDED, *_EXTRAS), sys.path)
     yield from (f"{name} {found.get(name, 'not found')}" for name in _NEEDED)
-    yield from (f"{name} {found.get(name) or missing(extra)}" for name, extra in _EXTRAS.items())
+    for name, extra in _EXTRAS.items():
+        missing = f"not installed: pip install '.[{extra}]' in the checkout"
+        yield f"{name} {found.get(name, missing)}"
     system = os.uname()
     yield f"{system.sysname} {system.release} {system.machine}: {', '.join(_calls())}"
-
-
-def missing(extra: str) -> str:
-    return f"not installed: pip install '.[{extra}]' in the checkout"
 
 
 def installed(names: Sequence[str], folders: Iterable[str]) -> dict[str, str]:
@@ -246,7 +244,7 @@ def dashboard(args: Namespace, context: Context) -> int:
 def _read_opening(args: Namespace) -> None:
     """Reads what the dashboard opens with, before anything is opened. Raises ``UsageError`` for what makes no sense, also where
     a report is printed instead."""
-    from .options import sort_of
+    from .parser import sort_of
 
     args.sort = sort_of(args.sort)
     if args.filter:

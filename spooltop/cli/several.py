@@ -21,7 +21,7 @@ from spooltop.monitor.spools_watch import SpoolsWatch
 from spooltop.targets import count_boxes
 
 from .context import Context, targets_of
-from .render import snapshot_json
+from .render import as_json
 from .terminal import printable
 
 # Opens several targets for the Spools view.
@@ -79,15 +79,15 @@ def glance_of(target: str, seen: Snapshot | SpooltopError) -> Glance:
     return Glance(target, snapshot=seen)
 
 
-def as_json(one: Glance) -> dict[str, Any]:
+def glance_json(one: Glance) -> dict[str, Any]:
     """The object of one target, as ``status --json`` has it; of one that cannot be looked at, the reason."""
     if one.snapshot is not None:
-        return snapshot_json.status(one.snapshot, without_secrets(one.target))
-    head = snapshot_json.status_head(without_secrets(one.target))
+        return as_json.status(one.snapshot, without_secrets(one.target))
+    head = as_json.status_head(without_secrets(one.target))
     return {**head, "complete": False, "error": one.says, "problems": []}
 
 
-def as_lines(glances: Sequence[Glance]) -> Iterator[str]:
+def glance_lines(glances: Sequence[Glance]) -> Iterator[str]:
     """A title, the names of the columns, and a line for each target. The problem is last and whole."""
     troubled = sum(one.troubled for one in glances)
     newest = max((one.snapshot.taken_at for one in glances if one.snapshot is not None), default=None)

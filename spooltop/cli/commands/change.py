@@ -22,9 +22,9 @@ from spooltop.model.vocabulary import ASIDE, Action, Box, Json
 from spooltop.operate.operations import accepts, confirm_words
 
 from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, REFUSED, SOME, Context
-from ..options import path_of, selection_of
+from ..parser import path_of, selection_of
 from ..progress import ProgressLine
-from ..render import changes_json, changes_text
+from ..render import as_json, as_text
 from ..terminal import Terminal, signals_received
 
 # Tracing test messages through a spool: prints new, cur and gone as they are seen, each with its time.
@@ -248,12 +248,12 @@ def change(
         notes.append(f"{plan.poison} marked ! may kill their consumers: --hold-poison holds them instead.")
     plan = replace(plan, notes=(*plan.notes, *notes))
     if not args.json:
-        terminal.out_each(changes_text.plan(plan))
+        terminal.out_each(as_text.plan(plan))
     if plan.count == 0 or args.dry_run:
         _print_without_result(plan, args, terminal)
         return DONE if plan.count else _nothing(plan, terminal, own_age=selection.older_than is not None)
     what = f"{plan.action} {plan.count}" if plan.action not in (Action.PAUSE, Action.RESUME) else str(plan.action)
-    shown = [] if not args.json else changes_text.plan(plan)
+    shown = [] if not args.json else as_text.plan(plan)
     try:
         confirm(what, plan.count, plan.confirm, args, terminal, unproven=0 if plan.force else plan.unproven, shown=shown)
     except Refused:
@@ -263,9 +263,9 @@ def change(
     line = ProgressLine(terminal, str(action), total=plan.count, hint="Ctrl-C stops between two items")
     with line, signals_received(signal.SIGINT, signal.SIGTERM) as interrupted:  # its result is still written and shown
         result = control.apply(plan, on_progress=line.advance, stop=lambda: bool(interrupted))
-    document = changes_json.outcome(plan, result, dry_run=False) if args.json else {}
+    document = as_json.outcome(plan, result, dry_run=False) if args.json else {}
     if not args.json:
-        terminal.out_each(changes_text.result(replace(result, notes=()) if plan.deletes else result))
+        terminal.out_each(as_text.result(replace(result, notes=()) if plan.deletes else result))
     code = _code(plan, result)
     if traced and (ids := [one.id for one in result.items if one.outcome is Outcome.DONE]):
         found = traced_messages(control, ids, began, traced, (lambda line: None) if args.json else terminal.out)
@@ -289,7 +289,7 @@ def change(
 def _print_without_result(plan: Plan, args: Namespace, terminal: Terminal) -> None:
     """Prints a plan that is not applied as the one object of ``--json``; as text it is printed already."""
     if args.json:
-        terminal.out_json(changes_json.outcome(plan, None, dry_run=args.dry_run))
+        terminal.out_json(as_json.outcome(plan, None, dry_run=args.dry_run))
 
 
 def _nothing(plan: Plan, terminal: Terminal, *, own_age: bool) -> int:

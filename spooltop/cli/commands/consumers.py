@@ -12,7 +12,7 @@ from spooltop.model.text import escape
 from spooltop.model.units import age, at_most, duration, fit, parse_age, size
 
 from ..context import NOTHING_MATCHED, Context, answered, here_or
-from ..render.snapshot_json import escaped
+from ..render.as_json import escaped
 from ..terminal import printable
 
 

@@ -15,7 +15,7 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
 
 from ..context import Context
-from ..options import id_of
+from ..parser import id_of
 from ..progress import ProgressLine
 
 SOME = 1

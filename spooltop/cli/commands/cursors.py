@@ -13,7 +13,7 @@ from spooltop.model.units import parse_age
 from spooltop.model.vocabulary import Action, Json
 
 from ..context import Context, answered, here_or
-from ..render import snapshot_json, snapshot_text
+from ..render import as_json, as_text
 from .change import change
 from .status import watched
 
@@ -40,8 +40,8 @@ def cursors(args: Namespace, context: Context) -> int:
 
 def _listed(args: Namespace, context: Context) -> int:
     snapshot = answered(watched(args, context, args.path, progress=True), args.path)
-    lines = snapshot_text.cursors(snapshot) if snapshot.cursors else ["no cursors here"]
-    context.terminal.show(args.json, snapshot_json.cursors(snapshot), lines)
+    lines = as_text.cursors(snapshot) if snapshot.cursors else ["no cursors here"]
+    context.terminal.show(args.json, as_json.cursors(snapshot), lines)
     return 0
 
 
@@ -87,7 +87,7 @@ def _mute(args: Namespace, context: Context) -> int:
             context.terminal.error(f"no source is called {escape(source)}; there are: {there}")
             return 4
         end = control.mute(source, seconds)
-    said = f"{escape(source)} is muted until {snapshot_text.date(end)}"
+    said = f"{escape(source)} is muted until {as_text.date(end)}"
     context.terminal.show(args.json, [{"source": escape(source), "muted_until": end}], [said])
     return 0
 

@@ -15,7 +15,7 @@ from spooltop.model.row import Row
 from spooltop.model.text import escape
 
 from ..context import NOTHING_MATCHED, Context
-from ..render import snapshot_text
+from ..render import as_text
 
 _NEEDS = {"form": ("nothing more", ""), "show": ("a layout", "NAME"), "try": ("a layout and a directory", "FILE PATH")}
 """Needs of each word, in English and as they are written."""
@@ -88,12 +88,12 @@ def _judged(row: Row | None, now: float) -> Iterator[str]:
     """Age in its box, holder and verdict, as the lists show them."""
     if row is None:
         return
-    yield f"age={snapshot_text.held(row, now)}"
+    yield f"age={as_text.held(row, now)}"
     if row.owner is not None:
         named = (escape(row.owner.command or ""), "" if row.owner.pid is None else f"pid {row.owner.pid}")
         yield f"holder={' '.join(filter(None, named))}"
     if row.verdict is not None:
-        yield f"{snapshot_text.verdict(row)} ({escape(row.evidence)})"
+        yield f"{as_text.verdict(row)} ({escape(row.evidence)})"
 
 
 def _warn(warnings: Iterable[str], context: Context) -> None:

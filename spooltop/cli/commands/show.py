@@ -18,9 +18,9 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
 
 from ..context import NOTHING_MATCHED, Context, answered, here_or
-from ..options import id_of, selection_of
+from ..parser import id_of, selection_of
 from ..progress import ListingProgress, ProgressLine, while_waiting
-from ..render import changes_json, changes_text, snapshot_json, snapshot_text
+from ..render import as_json, as_text
 
 _WINDOW = 1000
 _OPERATIONS = 1000
@@ -66,11 +66,11 @@ def ls(args: Namespace, context: Context) -> int:
         for printed, (listing, row) in enumerate(itertools.islice(found, args.most), 1):
             writing.advance(printed)
             if args.json:
-                context.terminal.out_json(snapshot_json.row(row, now, complete=listing.complete))
+                context.terminal.out_json(as_json.row(row, now, complete=listing.complete))
                 continue
             if printed == 1:
-                context.terminal.out(snapshot_text.rows_head())
-            context.terminal.out(snapshot_text.row(row, now))
+                context.terminal.out(as_text.rows_head())
+            context.terminal.out(as_text.row(row, now))
         writing.close()
         incomplete = [listing.query.box for listing in listings if not listing.complete and listing.ordered_over is None]
         for listing in listings:
@@ -104,7 +104,7 @@ def show(args: Namespace, context: Context) -> int:
         if args.who:
             for row in found:
                 holders = control.holders(row.key)
-                terminal.show(args.json, [snapshot_json.holders(holders, row)], snapshot_text.holders(holders))
+                terminal.show(args.json, [as_json.holders(holders, row)], as_text.holders(holders))
             return 0
         if args.raw:
             if len(found) > 1:
@@ -116,7 +116,7 @@ def show(args: Namespace, context: Context) -> int:
             if place and not args.json:
                 terminal.out("")
             now = control.now()
-            terminal.show(args.json, [snapshot_json.message(row, payload, now)], snapshot_text.message(row, payload, now))
+            terminal.show(args.json, [as_json.message(row, payload, now)], as_text.message(row, payload, now))
     return 0
 
 
@@ -128,11 +128,11 @@ def ops(args: Namespace, context: Context) -> int:
         if args.operation is not None:
             one = _the_one(records, args.operation, args.path)
             trail = control.audit(one.operation)
-            context.terminal.show(args.json, [changes_json.audited(one, trail, now)], changes_text.audited(one, trail, now))
+            context.terminal.show(args.json, [as_json.audited(one, trail, now)], as_text.audited(one, trail, now))
             return 0
     shown = records if args.all else records[:_OPERATIONS]
-    lines = changes_text.operations(shown, now) if shown else ["no operations yet"]
-    context.terminal.show(args.json, (changes_json.operation(record, now) for record in shown), lines)
+    lines = as_text.operations(shown, now) if shown else ["no operations yet"]
+    context.terminal.show(args.json, (as_json.operation(record, now) for record in shown), lines)
     if len(shown) < len(records):
         context.terminal.error(f"{escape(args.path)}: only the newest {len(shown):,} operations are listed; --all lists all")
     return 0
@@ -152,18 +152,18 @@ def _the_one(records: Sequence[OperationRecord], asked: str, path: str) -> Opera
 def locks(args: Namespace, context: Context) -> int:
     snapshot = _look(args, context)
     found = snapshot.observation.locks
-    return _listed(found, snapshot_text.locks(snapshot) if found else ["no locks here"], args, context)
+    return _listed(found, as_text.locks(snapshot) if found else ["no locks here"], args, context)
 
 
 def tickets(args: Namespace, context: Context) -> int:
     snapshot = _look(args, context)
     queues = [lock for lock in snapshot.observation.locks if lock.kind in ("ticket", "redis")]
-    return _listed(queues, snapshot_text.tickets(queues, snapshot) if queues else ["no tickets here"], args, context)
+    return _listed(queues, as_text.tickets(queues, snapshot) if queues else ["no tickets here"], args, context)
 
 
 def _listed(locks: Sequence[Lock], lines: Iterable[str], args: Namespace, context: Context) -> int:
     """Prints locks, and which servers did not answer; returns the exit code for that."""
-    context.terminal.show(args.json, map(snapshot_json.lock, locks), lines)
+    context.terminal.show(args.json, map(as_json.lock, locks), lines)
     failed = [lock for lock in locks if lock.failed]
     for lock in failed:
         context.terminal.error(f"{escape(lock.path)}: {lock.evidence}")

@@ -16,7 +16,7 @@ from spooltop.model.units import parse_age
 
 from ..context import PATIENCE, Context, answered, targets_of
 from ..progress import while_waiting
-from ..render import snapshot_text
+from ..render import as_text
 
 _LONGEST = 365 * 86400.0
 
@@ -33,11 +33,11 @@ def report(args: Namespace, context: Context, targets: Sequence[str]) -> int:
     target = targets[0]
     snapshot = answered(watched(args, context, target, progress=True), target)
     if args.json:
-        from ..render import snapshot_json
+        from ..render import as_json
 
-        context.terminal.out_json(snapshot_json.status(snapshot, target))
+        context.terminal.out_json(as_json.status(snapshot, target))
     else:
-        context.terminal.out_each(snapshot_text.status(snapshot, target))
+        context.terminal.out_each(as_text.status(snapshot, target))
     return 0
 
 
@@ -46,7 +46,7 @@ def _several(args: Namespace, context: Context, targets: Sequence[str]) -> int:
     from spooltop.monitor.glance import worst_first
     from spooltop.run_each import run_each
 
-    from ..several import as_json, as_lines, glance_of
+    from ..several import glance_json, glance_lines, glance_of
 
     looking = replace(context, patience=math.inf)  # each is left behind by itself
 
@@ -65,7 +65,7 @@ def _several(args: Namespace, context: Context, targets: Sequence[str]) -> int:
         for target, one in zip(targets, found, strict=True)
     ]
     ordered = worst_first(glance_of(target, seen) for target, (seen, _) in zip(targets, looks, strict=True))
-    context.terminal.show(args.json, map(as_json, ordered), as_lines(ordered))
+    context.terminal.show(args.json, map(glance_json, ordered), glance_lines(ordered))
     return max(code for _, code in looks)
 
 

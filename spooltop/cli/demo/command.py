@@ -20,7 +20,7 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action
 
 from ..context import Context
-from ..render import snapshot_json, snapshot_text
+from ..render import as_json, as_text
 from . import demo_dir
 from .process_group import Act, ProcessGroup
 from .scenario import LOGS, SETTINGS, SpoolScenario, begin
@@ -118,9 +118,9 @@ def goodbye(records: list[OperationRecord], deaths: int, stage: Stage) -> str:
 def _headless(control: Control, args: argparse.Namespace, context: Context) -> int:
     snapshot = control.watch(args.headless)
     if args.json:
-        context.terminal.out_json(snapshot_json.status(snapshot, control.target))
+        context.terminal.out_json(as_json.status(snapshot, control.target))
     else:
-        context.terminal.out_each(snapshot_text.status(snapshot, control.target))
+        context.terminal.out_each(as_text.status(snapshot, control.target))
     return 0
 
 
