@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+_Path = str | bytes | os.PathLike[str] | None
+
 
 class SpooltopError(Exception):
     """Base of all errors of spooltop.
@@ -19,7 +21,7 @@ class SpooltopError(Exception):
 
     exit_code = 1
 
-    def __init__(self, what: str, *, path: str | bytes | os.PathLike[str] | None = None, advice: str = "") -> None:
+    def __init__(self, what: str, *, path: _Path = None, advice: str = "") -> None:
         super().__init__(what)
         self.what = what
         self.path = None if path is None else os.fsdecode(path)
@@ -79,7 +81,7 @@ class DoesNotAnswer(Unreadable):
     """A file system has not answered for ``seconds``: its server, or the program behind it, may be gone. ``step`` is what was
     under way."""
 
-    def __init__(self, step: str, seconds: float, *, path: str | bytes | os.PathLike[str]) -> None:
+    def __init__(self, step: str, seconds: float, *, path: _Path) -> None:
         what = f"does not answer: {step or 'opening it'} takes over {seconds:g}s"
         super().__init__(what, path=path, advice="is its server gone? see /proc/mounts and dmesg")
 
@@ -88,9 +90,7 @@ class Unavailable(Unreadable):
     """The server does not answer, or cannot do it now: the same call may succeed later. ``answer_lost``: the command was sent,
     and may have been done."""
 
-    def __init__(
-        self, what: str, *, path: str | bytes | os.PathLike[str] | None = None, advice: str = "", answer_lost: bool = False
-    ) -> None:
+    def __init__(self, what: str, *, path: _Path = None, advice: str = "", answer_lost: bool = False) -> None:
         super().__init__(what, path=path, advice=advice)
         self.answer_lost = answer_lost
 
@@ -106,7 +106,7 @@ class ClaimLost(SpooltopError):
     that an operator had just taken from it.
     """
 
-    def __init__(self, what: str, *, names: Sequence[str] = (), path: str | bytes | None = None, advice: str = "") -> None:
+    def __init__(self, what: str, *, names: Sequence[str] = (), path: _Path = None, advice: str = "") -> None:
         super().__init__(what, path=path, advice=advice)
         self.names = tuple(names)
 
@@ -117,9 +117,7 @@ class PutUnknown(SpooltopError):
     ``id`` is the message's id. For a group, ``ids`` are those that arrived or may have; the others did not.
     """
 
-    def __init__(
-        self, what: str, *, id: str, ids: Sequence[str] = (), path: str | bytes | None = None, advice: str = ""
-    ) -> None:
+    def __init__(self, what: str, *, id: str, ids: Sequence[str] = (), path: _Path = None, advice: str = "") -> None:
         super().__init__(what, path=path, advice=advice or f"put it again with id={id!r}: that is a no-op if it arrived")
         self.id = id
         self.ids = tuple(ids) or (id,)
@@ -148,7 +146,7 @@ class CursorUnreadable(SpooltopError):
 class CursorMismatch(SpooltopError):
     """``expect=`` was given and the file holds another value; ``found`` is that value."""
 
-    def __init__(self, what: str, *, found: object, path: str | bytes | None = None, advice: str = "") -> None:
+    def __init__(self, what: str, *, found: object, path: _Path = None, advice: str = "") -> None:
         super().__init__(what, path=path, advice=advice)
         self.found = found
 
@@ -159,8 +157,6 @@ class AuditFailed(SpooltopError):
 
     exit_code = 3
 
-    def __init__(
-        self, what: str, *, path: str | bytes | os.PathLike[str] | None = None, advice: str = "", full: bool = False
-    ) -> None:
+    def __init__(self, what: str, *, path: _Path = None, advice: str = "", full: bool = False) -> None:
         super().__init__(what, path=path, advice=advice)
         self.full = full

@@ -51,12 +51,16 @@ class ProgressLine(Closing):
         """True if it is time to paint the line: called often, and answered fast."""
         return self._shown and self._monotonic() >= self._next
 
+    def _paint(self, parts: Sequence[str]) -> None:
+        self._next = self._monotonic() + EVERY
+        self._painted = True
+        self._terminal.status(_fitted([*parts, self._hint], self._terminal.error_width))
+
     def advance(self, done: int, total: int | None = None, words: str = "") -> None:
         """``done`` of ``total`` items are done; ``words`` say what happens to them."""
         if not self.due():
             return
         now = self._monotonic()
-        self._next = now + EVERY
         if done < self._steps[-1][1]:
             self._steps = deque([(now, done)])  # the next part of the work, which counts anew
         self._steps.append((now, done))
@@ -65,39 +69,23 @@ class ProgressLine(Closing):
         began, before = self._steps[0]
         speed = (done - before) / (now - began) if now > began else None
         self._total = total if total is not None else self._total
-        self._painted = True
-        self._terminal.status(
-            progress_text(
-                self._what, done, self._total, speed, words=words, hint=self._hint, ascii=self._terminal.ascii,
-                width=self._terminal.error_width,
-            )
-        )  # fmt: skip
+        width, ascii = self._terminal.error_width, self._terminal.ascii
+        self._paint(progress_parts(self._what, done, self._total, speed, words=words, ascii=ascii, width=width))
 
     def tell(self, words: str) -> None:
         """Shows progress that comes in words: ``230,000 of 300,000 claims judged``. Other words are shown as they are."""
         if not self.due():
             return
-        found = _COUNTED.fullmatch(words)
-        if found:
+        if found := _COUNTED.fullmatch(words):
             self.advance(int(found[1].replace(",", "")), int(found[2].replace(",", "")), found[3])
-            return
-        self._next = self._monotonic() + EVERY
-        self._painted = True
-        self._terminal.status(_fitted([self._what, words, self._hint], self._terminal.error_width))
+        else:
+            self._paint([self._what, words])
 
     def share(self, share: float, words: str) -> None:
         """``share`` (0 to 1) of the work is done; ``words`` say what is being done."""
-        if not self.due():
-            return
-        now = self._monotonic()
-        self._next = now + EVERY
-        self._painted = True
-        left = (now - self._began) * (1 - share) / share if share > 0 else None
-        parts = [
-            f"{self._what} {_bar(share, self._terminal.ascii)} {share:.0%}", words,
-            "" if left is None else f"{duration(max(1.0, left))} left", self._hint,
-        ]  # fmt: skip
-        self._terminal.status(_fitted(parts, self._terminal.error_width))
+        if self.due():
+            left = (self._monotonic() - self._began) * (1 - share) / share if share > 0 else None
+            self._paint([f"{self._what} {_bar(share, self._terminal.ascii)} {share:.0%}", words, _left(left)])
 
     def close(self) -> None:
         """Erases the line. It may be painted again."""
@@ -119,29 +107,24 @@ class ListingProgress:
         self._line.share(share, "")
 
 
-def progress_text(
-    what: str, done: int, total: int | None, speed: float | None, *, words: str, hint: str, ascii: bool, width: int
-) -> str:
-    """Builds the line, without what does not fit into ``width`` cells: first the hint goes, then the rest from its end.
+def progress_parts(
+    what: str, done: int, total: int | None, speed: float | None, *, words: str, ascii: bool, width: int
+) -> list[str]:  # fmt: skip
+    """Parts of the line; the bar only where it fits into ``width`` cells.
 
-    >>> progress_text("hold", 500, 2000, 100.0, words="", hint="", ascii=True, width=80)
-    'hold [#####---------------] 500 of 2,000 · 100/s · 15s left'
+    >>> progress_parts("hold", 500, 2000, 100.0, words="", ascii=True, width=80)
+    ['hold [#####---------------] 500 of 2,000', '100/s', '15s left']
     """
-    known = total is not None and total >= done > 0
-    bar = ""
-    if known and total:
-        bar = f" {_bar(done / total, ascii)}"
-    counted = f"{count(done)} of {count(total)}" if known else count(done)
-    left = (total - done) / speed if known and total is not None and speed else None
-    parts = [
-        f"{what}{bar} {counted}{' ' + words if words else ''}",
-        rate(speed) if speed else "",
-        "" if left is None else f"{duration(max(1.0, left))} left",
-        hint,
-    ]
-    if bar and cells(parts[0]) >= width:
-        parts[0] = parts[0].replace(bar, "", 1)
-    return _fitted(parts, width)
+    known = total if total is not None and total >= done > 0 else None
+    counted = f"{count(done)} of {count(known)}" if known else count(done)
+    counted += f" {words}" if words else ""
+    barred = f"{what} {_bar(done / known, ascii)} {counted}" if known else ""
+    head = barred if barred and cells(barred) < width else f"{what} {counted}"
+    return [head, rate(speed) if speed else "", _left((known - done) / speed if known and speed else None)]
+
+
+def _left(seconds: float | None) -> str:
+    return "" if seconds is None else f"{duration(max(1.0, seconds))} left"
 
 
 def _bar(share: float, ascii: bool) -> str:
@@ -150,6 +133,7 @@ def _bar(share: float, ascii: bool) -> str:
 
 
 def _fitted(parts: Sequence[str], width: int) -> str:
+    """Joins the parts, without what does not fit into ``width`` cells: first the hint goes, then the rest from its end."""
     kept = [part for part in parts if part]
     while len(kept) > 1 and cells(" · ".join(kept)) >= width:
         kept.pop()

@@ -185,8 +185,7 @@ class Terminal:
     @property
     def can_draw(self) -> bool:
         """True if the terminal can be used by a full-screen program."""
-        streams = (self.stdin, self.stdout, self.stderr)
-        return all(stream.isatty() for stream in streams) and self.environ.get("TERM", "") not in ("", "dumb")
+        return self._can_erase and all(stream.isatty() for stream in (self.stdin, self.stdout, self.stderr))
 
     def out(self, line: str) -> None:
         """Prints a line on standard output."""
@@ -218,12 +217,16 @@ class Terminal:
     @property
     def shows_progress(self) -> bool:
         """True if standard error is a terminal on which a line can be erased."""
-        return self.stderr.isatty() and self.environ.get("TERM", "") not in ("", "dumb")
+        return self._can_erase and self.stderr.isatty()
 
     @property
     def coloured(self) -> bool:
         """True if standard output shows colours, and the user wants them (no-color.org)."""
-        return self.stdout.isatty() and self.environ.get("TERM", "") not in ("", "dumb") and not self.environ.get("NO_COLOR")
+        return self._can_erase and self.stdout.isatty() and not self.environ.get("NO_COLOR")
+
+    @property
+    def _can_erase(self) -> bool:
+        return self.environ.get("TERM", "") not in ("", "dumb")
 
     @property
     def width(self) -> int:

@@ -6,21 +6,19 @@ from argparse import Namespace
 from collections.abc import Iterable
 from typing import Any
 
-from spooltop.errors import UsageError
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow, nameless_words
 from spooltop.model.text import escape
-from spooltop.model.units import age, at_most, duration, fit, parse_age, size
+from spooltop.model.units import age, at_most, duration, fit, size
 
 from ..context import NOTHING_MATCHED, Context, answered, here_or
 from ..render.as_json import escaped
 from ..terminal import printable
+from .status import seconds_watched
 
 
 def consumers(args: Namespace, context: Context) -> int:
     path = here_or(args.path, args.as_kind)
-    seconds = None if args.watch is None else parse_age(args.watch)
-    if seconds is not None and not 0 < seconds <= 365 * 86_400.0:
-        raise UsageError(f"--watch {args.watch!r} is not between 1s and 365d", advice="as in --watch 40s")
+    seconds = seconds_watched(args)
     with context.control(args, path, watch=seconds is not None) as control:
         answered(control.look(), control.target)
         found = control.consumers()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from argparse import Namespace
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 
 from msgspec.structs import replace
 
-from spooltop.control import Control
 from spooltop.errors import DoesNotAnswer, SpooltopError, Unreadable, UsageError
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.units import parse_age
@@ -58,7 +57,7 @@ def _several(args: Namespace, context: Context, targets: Sequence[str]) -> int:
         except OSError as error:
             return Unreadable(error.strerror or str(error), path=target), Unreadable.exit_code
 
-    seconds = parse_age(args.watch) if getattr(args, "watch", None) else 0.0
+    seconds = parse_age(args.watch) if args.watch else 0.0
     found = run_each(targets, look, PATIENCE + seconds, at_once=bool(seconds))
     looks = [
         one or (DoesNotAnswer("looking at it", PATIENCE, path=target), DoesNotAnswer.exit_code)
@@ -72,15 +71,16 @@ def _several(args: Namespace, context: Context, targets: Sequence[str]) -> int:
 def watched(args: Namespace, context: Context, path: str, *, progress: bool = False) -> Snapshot:
     """Looks once and returns the snapshot; with ``--watch``, watches for that long and returns the last snapshot. ``progress``:
     the terminal says how long it has been waiting."""
-    given = getattr(args, "watch", None)
-    seconds = 0.0 if given is None else parse_age(given)
-    if given is not None and not 0 < seconds <= _LONGEST:
-        raise UsageError(f"--watch {given!r} is not between 1s and 365d", advice="as in --watch 40s")
-    with context.control(args, path, watch=given is not None, owners=False) as control:
-        with progress_of(control, context, given) if progress else nullcontext():
-            return control.look() if given is None else control.watch(seconds)
+    seconds = seconds_watched(args)
+    what = "looking" if seconds is None else f"watching for {args.watch}"
+    with context.control(args, path, watch=seconds is not None, owners=False) as control:
+        with while_waiting(context.terminal, what, control.current_step) if progress else nullcontext():
+            return control.look() if seconds is None else control.watch(seconds)
 
 
-def progress_of(control: Control, context: Context, watch: str | None) -> AbstractContextManager[None]:
-    """Shows for how long a look, or ``--watch`` with the duration ``watch``, has been going on."""
-    return while_waiting(context.terminal, "looking" if watch is None else f"watching for {watch}", control.current_step)
+def seconds_watched(args: Namespace) -> float | None:
+    """Returns the seconds of ``--watch``, None without it. Raises ``UsageError``."""
+    seconds = None if args.watch is None else parse_age(args.watch)
+    if seconds is not None and not 0 < seconds <= _LONGEST:
+        raise UsageError(f"--watch {args.watch!r} is not between 1s and 365d", advice="as in --watch 40s")
+    return seconds
