@@ -31,63 +31,53 @@ if TYPE_CHECKING:
 
 # Makes a snapshot of what a reader observed: adds what is not the backend's, hides what the user wants hidden, has it judged.
 
-class SnapshotMaker:
+class SnapshotMaker(Struct):
     """Makes the snapshots of one target. ``polls`` reads the logs of pollers at each look, ``locks`` are shown among the target's
     own. ``settings_files`` are read again when they change, by ``use_changed_settings``."""
 
-    def __init__(
-        self,
-        observer: Observer,
-        redactor: Redactor,
-        *,
-        mutes: MuteFile,
-        polls: Callable[[Observation], tuple[Poll, ...]] | None = None,
-        locks: Sequence[LockSource] = (),
-        settings_files: SettingsFiles | None = None,
-    ) -> None:
-        self._observer = observer
-        self._redactor = redactor
-        self._mutes = mutes
-        self._polls = polls
-        self._locks = tuple(locks)
-        self._settings_files = settings_files
-        self._settings_trouble = ""
+    observer: Observer
+    redactor: Redactor
+    mutes: MuteFile
+    polls: Callable[[Observation], tuple[Poll, ...]] | None
+    locks: tuple[LockSource, ...]
+    settings_files: SettingsFiles | None
+    _trouble: str = ""
 
     def use_changed_settings(self) -> Settings | None:
         """Uses the thresholds of settings files that changed since the last look. Returns the settings, None if none changed or
         they cannot be used; the snapshots say so then."""
         try:
-            found = None if self._settings_files is None else self._settings_files.changed()
+            found = None if self.settings_files is None else self.settings_files.changed()
             if found is None:
                 return None
             from .observe.thresholds import Thresholds
 
             with found.blaming():
-                self._observer.use(Thresholds.from_settings(found.words))
-            self._settings_trouble = ""
+                self.observer.use(Thresholds.from_settings(found.words))
+            self._trouble = ""
         except UsageError as error:
-            self._settings_trouble = str(error)
+            self._trouble = str(error)
             return None
         return found
 
     def make(self, observation: Observation) -> Snapshot:
         """Judges an observation, which counts as the one after those that were given before."""
-        if self._polls is not None:
-            observation = replace(observation, polls=self._polls(observation))
-        if self._redactor:
+        if self.polls is not None:
+            observation = replace(observation, polls=self.polls(observation))
+        if self.redactor:
             from .observe.observer import redacted
 
-            observation = redacted(observation, self._redactor)
-        if self._locks:
-            elsewhere = (lock for one in self._locks for lock in one.look())
+            observation = redacted(observation, self.redactor)
+        if self.locks:
+            elsewhere = (lock for one in self.locks for lock in one.look())
             observation = replace(observation, locks=(*observation.locks, *elsewhere))
-        snapshot = self._observer.add(observation)
-        if self._settings_trouble:
-            note = Problem("settings", Severity.NOTE, f"changed settings are not used: {self._settings_trouble}")
+        snapshot = self.observer.add(observation)
+        if self._trouble:
+            note = Problem("settings", Severity.NOTE, f"changed settings are not used: {self._trouble}")
             snapshot = replace(snapshot, problems=(*snapshot.problems, note))
         from .observe.own_state import apply_mutes
 
-        return apply_mutes(snapshot, *self._mutes.ends())
+        return apply_mutes(snapshot, *self.mutes.ends())
 
 
 class ControlParts(Struct, frozen=True):
@@ -153,7 +143,7 @@ def open_parts(
             who_writes=who_writes or (watch and words.get("SPOOLTOP_WHO_WRITES", "") not in ("", "0")),
         )  # fmt: skip
         opened = backend.open(target, settings)
-        snapshots = SnapshotMaker(observer, redactor, mutes=mutes, polls=polls, locks=locks, settings_files=settings_files)
+        snapshots = SnapshotMaker(observer, redactor, mutes, polls, locks, settings_files)
         operations = None
         if opened.operator is not None:
             operations = partial(_operations, opened.operator, target, settings, syslog=syslog or found.syslog)

@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from msgspec import Struct
+
 from spooltop.model.closing import Closing
 from spooltop.model.row import Row
 from spooltop.model.units import cells, count, duration, rate
@@ -94,17 +96,16 @@ class ProgressLine(Closing):
             self._terminal.status("")
 
 
-class ListingProgress:
+class ListingProgress(Struct):
     """Progress of a list that is made, ``model.protocols.ListProgress``, on a line."""
 
-    def __init__(self, line: ProgressLine) -> None:
-        self._line = line
+    line: ProgressLine
 
     def due(self) -> bool:
-        return self._line.due()
+        return self.line.due()
 
     def advanced(self, share: float, rows: Sequence[Row], count: int) -> None:
-        self._line.share(share, "")
+        self.line.share(share, "")
 
 
 def progress_parts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .vocabulary import Box, Key, Owner, Verdict
 
@@ -42,12 +43,8 @@ class Row(Struct, frozen=True):
     """End of the last attempt (``exit-1``, ``timeout``, ``died``, the class of an exception); None if unknown."""
 
     def judged(self, verdict: Verdict | None, evidence: str, owner: Owner | None) -> Row:
-        """Returns a copy with another verdict. Five times faster than ``replace``: there may be a million."""
-        return Row(
-            self.key, self.box, self.id, self.name, self.size, self.enqueued_at, self.in_box_since, self.since_is_bound,
-            self.source, self.attempt, verdict, evidence, owner, self.note, self.not_before, self.canary, self.written_at,
-            self.reason, self.expires_at, self.ended,
-        )  # fmt: skip
+        """Returns a copy with another verdict."""
+        return replace(self, verdict=verdict, evidence=evidence, owner=owner)
 
     def age(self, now: float) -> float | None:
         """Seconds since it was put, never negative; None where not known."""

@@ -92,40 +92,31 @@ class Completion(Struct, frozen=True):
     gone_at: float
 
 
-class Return(Struct, frozen=True):
-    """An attempt whose message was given back by its consumer. ``ended`` is how the attempt ended, None if the name does not
-    say; ``delayed``: the message waits before the next attempt."""
-
-    id: str
-    at: float
+class _Attempt(Struct, frozen=True):
     ended: str | None
     delayed: bool
 
     @property
     def failed(self) -> bool:
         """True if the attempt failed: neither did its consumer die, nor was the message given back for immediate delivery."""
-        return _failed(self.ended, self.delayed)
+        return self.ended != DIED and (self.ended is not None or self.delayed)
 
 
-class Tried(Struct, frozen=True):
-    """A message in ``new`` or ``cur`` with ``attempts`` attempts without success; ``ended`` and ``delayed`` as in
-    ``Return``."""
+class Return(_Attempt, frozen=True):
+    """An attempt whose message was given back by its consumer. ``ended`` is how the attempt ended, None if the name does not
+    say; ``delayed``: the message waits before the next attempt."""
+
+    id: str
+    at: float
+
+
+class Tried(_Attempt, frozen=True):
+    """A message in ``new`` or ``cur`` with ``attempts`` attempts without success; ``ended`` and ``delayed`` as in ``Return``, of
+    the last one."""
 
     id: str
     box: Box
     attempts: int
-    ended: str | None
-    delayed: bool
-
-    @property
-    def failed(self) -> bool:
-        """True if the last attempt failed: neither did its consumer die, nor was the message given back for immediate
-        delivery."""
-        return _failed(self.ended, self.delayed)
-
-
-def _failed(ended: str | None, delayed: bool) -> bool:
-    return ended != DIED and (ended is not None or delayed)
 
 
 class HolderFlow(NamedTuple):

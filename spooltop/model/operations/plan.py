@@ -29,23 +29,17 @@ EVERY = 500
 T = TypeVar("T")
 
 
-class Progress:
+class Progress(Struct):
     """Checks ``stop``, which ends the work with ``Stopped``, and passes words to ``tell`` ("230,000 of 300,000 claims looked
     at"). ``show`` receives the first of many items. For one thread."""
 
-    def __init__(
-        self,
-        stop: Callable[[], bool] | None = None,
-        tell: Callable[[str], object] | None = None,
-        show: Callable[[Sequence[Any]], object] | None = None,
-    ) -> None:
-        self._stop = stop
-        self._tell = tell
-        self._show = show
-        self._words = ""
-        self._of = 0
-        self._every = EVERY
-        self._done = 0
+    stop: Callable[[], bool] | None = None
+    tell: Callable[[str], object] | None = None
+    show: Callable[[Sequence[Any]], object] | None = None
+    _words: str = ""
+    _of: int = 0
+    _every: int = EVERY
+    _done: int = 0
 
     def begin(self, words: str, of: int = 0, *, every: int = EVERY) -> None:
         """Starts a phase: ``words`` name the items, ``of`` is their number (0: not known); ``every`` is the number of steps
@@ -62,9 +56,9 @@ class Progress:
         before, self._done = self._done, self._done + steps
         if self._done // self._every > before // self._every:
             self.check()
-            if self._tell is not None:
+            if self.tell is not None:
                 of = f" of {self._of:,}" if self._of >= self._done else ""
-                self._tell(f"{self._done:,}{of} {self._words}")
+                self.tell(f"{self._done:,}{of} {self._words}")
 
     def each(self, things: Iterable[T]) -> Iterator[T]:
         """Yields ``things``, a step each."""
@@ -74,12 +68,12 @@ class Progress:
 
     def found(self, items: Sequence[Any]) -> None:
         """Passes the first of the items found so far on, once there is a whole chunk of them."""
-        if self._show is not None and len(items) >= BATCH:
-            self._show(items[:BATCH])
-            self._show = None
+        if self.show is not None and len(items) >= BATCH:
+            self.show(items[:BATCH])
+            self.show = None
 
     def stopped(self) -> bool:
-        return self._stop is not None and self._stop()
+        return self.stop is not None and self.stop()
 
     def check(self) -> None:
         """Raises ``Stopped`` if the work was cancelled."""

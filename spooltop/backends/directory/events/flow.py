@@ -301,7 +301,7 @@ class FlowMeter:
         if gone is not None:
             holders[gone.attempts or 0] = gone.holder
         for name in returns:
-            if Return(id, batch.at, name.ended, name.not_before is not None).failed:
+            if Return(name.ended, name.not_before is not None, id, batch.at).failed:
                 self._failed_now[holders.get((name.attempts or 0) - 1, "")] += 1
         if ended:
             last = max(ended, key=lambda name: (name.attempts or 0, name.claimed_us or 0))
@@ -346,7 +346,7 @@ class FlowMeter:
         """Counts ``many`` returns, of which ``returns`` are the names that were seen, and as many ``claims``, under the names
         ``taken``."""
         self._retried += many
-        self._returns += (Return(id, batch.at, name.ended, name.not_before is not None) for name in returns)
+        self._returns += (Return(name.ended, name.not_before is not None, id, batch.at) for name in returns)
         if returns and len(self._tried) < _REMEMBERED:
             self._tried.add(id)
         if many:

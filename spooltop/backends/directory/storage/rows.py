@@ -208,9 +208,9 @@ def tried_of(waiting: Iterable[str], claims: Iterable[Row]) -> tuple[Tried, ...]
     for raw in waiting:
         name = parse(raw, claimed=False)
         if name.attempts and not name.canary:
-            found.append(Tried(name.id, Box.NEW, name.attempts, name.ended, name.not_before is not None))
+            found.append(Tried(name.ended, name.not_before is not None, name.id, Box.NEW, name.attempts))
     found += [
-        Tried(row.id, Box.CUR, row.attempt - 1, row.ended, row.not_before is not None)
+        Tried(row.ended, row.not_before is not None, row.id, Box.CUR, row.attempt - 1)
         for row in claims
         if row.attempt is not None and row.attempt > 1 and not row.canary
     ]
