@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from .engine.arguments import closed
 from .errors import Closed, Refused
+from .model.backend import OpenAs, command_for
 from .model.filters.selection import Selection
 from .model.look.locks import Holders
 from .model.look.snapshot import Snapshot
@@ -27,8 +28,10 @@ from .model.operations.plan import Item, OperationRecord, Plan, Result
 from .model.operations.results import AuditTrail, TrackedMessage
 from .model.protocols import KeptView, Listing, ListProgress, ListQuery
 from .model.row import Payload
+from .model.target import has_scheme
+from .model.text import escape
 from .model.vocabulary import Action, Json, Key
-from .opening import ControlParts
+from .opening import ControlParts, open_parts
 from .run_each import call_watched
 
 if TYPE_CHECKING:
@@ -333,8 +336,6 @@ class Control:
     @while_watched
     def audit(self, operation: str) -> AuditTrail:
         """Returns who did an operation, from where, and what became of each item. Raises ``Unreadable``."""
-        from .model.operations.results import AuditTrail
-
         operations = self._operations()
         return AuditTrail() if operations is None else operations.audited(operation)
 
@@ -363,9 +364,6 @@ class Control:
 
     def _operator(self, action: Action, id: str = "ID") -> Operations:
         if self._read_only is not None:
-            from .model.backend import command_for
-            from .model.text import escape
-
             command = command_for(self._identified.commands.get(action, ""), escape(id))
             raise Refused(f"{action}: {self._read_only}", path=self.target, advice=command)
         operations = self._operations()
@@ -422,10 +420,6 @@ def open_control(
     servers have limits of their own.
     Raises ``NotASpool`` or ``Unreadable`` with the hint that fits, ``DoesNotAnswer``. Creates nothing.
     """
-    from .model.backend import OpenAs
-    from .model.target import has_scheme
-    from .opening import open_parts
-
     opened = partial(
         open_parts, path, OpenAs(as_kind, locks, tuple(cursor_files)), settings, clock, read_only=read_only, watch=watch,
         poll_logs=poll_logs, who_writes=who_writes, syslog=syslog, redis_tickets=redis_tickets, owners=owners,

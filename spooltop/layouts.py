@@ -12,7 +12,7 @@ from msgspec import Struct
 from spooltop.backends.directory.liveness.processes import Processes
 from spooltop.backends.directory.surroundings import LocalSurroundings
 from spooltop.backends.layouts.definition import Layout
-from spooltop.backends.layouts.load import SHIPPED, LayoutFile, find_layout, layout_files, read_layout
+from spooltop.backends.layouts.load import SHIPPED, find_layout, layout_files, read_layout
 from spooltop.backends.layouts.queue_dirs import MOST
 from spooltop.backends.layouts.reader import RowMaker
 from spooltop.backends.layouts.sort_files import Conditions, fact_of, open_root, sort_files, why_not
@@ -54,19 +54,15 @@ class SortedFile(Struct, frozen=True):
 def known_layouts(environ: Mapping[str, str], uid: int | None = None) -> list[KnownLayout]:
     """Lists every layout file that the user ``uid`` (None: who runs this) has, those that count first: the user's own, the
     machine's, those that ship."""
-    seen: set[str] = set()
-    return [_known(file, seen) for file in layout_files(environ, uid)]
-
-
-def _known(file: LayoutFile, seen: set[str]) -> KnownLayout:
-    ships = os.path.dirname(file.path) == SHIPPED
-    if file.layout is None:
-        return KnownLayout(file.path, "", ships, error=str(file.error))
-    name = file.layout.name
-    shadowed = name in seen
-    seen.add(name)
-    boxes = tuple(dict.fromkeys(one.box for one in file.layout.matches))
-    return KnownLayout(file.path, name, ships, shadowed, boxes, warnings=file.layout.warnings)
+    known: list[KnownLayout] = []
+    for file in layout_files(environ, uid):
+        ships, layout = os.path.dirname(file.path) == SHIPPED, file.layout
+        if layout is None:
+            known.append(KnownLayout(file.path, "", ships, error=str(file.error)))
+            continue
+        shadowed, boxes = any(one.name == layout.name for one in known), dict.fromkeys(one.box for one in layout.matches)
+        known.append(KnownLayout(file.path, layout.name, ships, shadowed, tuple(boxes), warnings=layout.warnings))
+    return known
 
 
 def form_text() -> str:

@@ -4,6 +4,7 @@ kind of queue.
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,15 +16,16 @@ from msgspec.structs import replace
 from .backends.registry import identify, lock_source
 from .errors import UsageError
 from .model.backend import LockSource, OpenAs, OpenedOperator, OpenSettings, SideWatch
-from .model.cursors import Poll
+from .model.cursors import Poll, cursor_fields
 from .model.look.observation import Observation
 from .model.look.snapshot import Problem, Severity, Snapshot
 from .model.protocols import Reader
 from .model.redact import Redactor
 from .model.target import Target
-from .observe.observer import Observer
-from .observe.own_state import MuteFile, ViewFile
-from .settings import Settings, SettingsFiles
+from .observe.observer import Observer, redacted
+from .observe.own_state import MuteFile, ViewFile, apply_mutes, state_folder
+from .observe.thresholds import Thresholds
+from .settings import Settings, SettingsFiles, from_environ, load
 
 if TYPE_CHECKING:
     from .operate.operations import Operations
@@ -50,8 +52,6 @@ class SnapshotMaker(Struct):
             found = None if self.settings_files is None else self.settings_files.changed()
             if found is None:
                 return None
-            from .observe.thresholds import Thresholds
-
             with found.blaming():
                 self.observer.use(Thresholds.from_settings(found.words))
             self._trouble = ""
@@ -65,8 +65,6 @@ class SnapshotMaker(Struct):
         if self.polls is not None:
             observation = replace(observation, polls=self.polls(observation))
         if self.redactor:
-            from .observe.observer import redacted
-
             observation = redacted(observation, self.redactor)
         if self.locks:
             elsewhere = (lock for one in self.locks for lock in one.look())
@@ -75,8 +73,6 @@ class SnapshotMaker(Struct):
         if self._trouble:
             note = Problem("settings", Severity.NOTE, f"changed settings are not used: {self._trouble}")
             snapshot = replace(snapshot, problems=(*snapshot.problems, note))
-        from .observe.own_state import apply_mutes
-
         return apply_mutes(snapshot, *self.mutes.ends())
 
 
@@ -108,12 +104,6 @@ def open_parts(
 ) -> ControlParts:  # fmt: skip
     """Opens what ``spec`` names; ``given`` are the settings. The arguments are those of ``control.open_control``, which explains
     them. Raises as that does."""
-    from .model.cursors import cursor_fields
-    from .observe.observer import Observer
-    from .observe.own_state import MuteFile, ViewFile, state_folder
-    from .observe.thresholds import Thresholds
-    from .settings import SettingsFiles, from_environ, load
-
     found = load(os.environ) if given is None else from_environ(given)
     with found.blaming():
         settings_files = SettingsFiles(os.environ) if given is None and watch else None
@@ -128,7 +118,7 @@ def open_parts(
         logs = tuple(poll_logs) or found.items("poll_log")
         polls = None
         files = (*(() if settings_files is None else settings_files.paths), *mutes.paths) if watch else ()
-        side_files = tuple(map(_as_glob, files))
+        side_files = tuple(map(glob.escape, files))
         if logs:
             from .observe.cursors.watch import LogGlob, poll_reader
 
@@ -153,18 +143,12 @@ def open_parts(
         )
 
 
-def _as_glob(path: str) -> str:
-    """Writes a path as a glob that matches only this path."""
-    import glob  # for those who watch: it takes a millisecond to load
-
-    return glob.escape(path)
-
-
 def _operations(
     open_operator: Callable[[], OpenedOperator], target: Target, settings: OpenSettings, *, syslog: bool
 ) -> Operations:
     """Opens the operator of a target, and what holds for the changes of every kind."""
     from spooltop.operate.operations import Operations, at_work
+    from spooltop.operate.syslog import to_syslog
 
     opened = open_operator()
     consumers, clock = opened.consumers, settings.clock
@@ -173,15 +157,8 @@ def _operations(
         target.display_name,
         clock,
         flags=opened.flags,
-        copies=_to_syslog if syslog else None,
+        copies=partial(to_syslog, notice=True) if syslog else None,
         at_work=None if consumers is None else lambda: at_work(consumers(), clock()),
         retention=settings.retention if opened.keeps_trash else 0.0,
         redactor=settings.redactor,
     )
-
-
-def _to_syslog(words: str) -> None:
-    """Sends an audit record to syslog."""
-    from .operate import syslog
-
-    syslog.to_syslog(words, notice=True)

@@ -10,6 +10,7 @@ from spooltop.model.queue import Queue, QueueOptions
 
 from .backends.registry import identify
 from .errors import Refused
+from .settings import load
 
 
 def open_queue(
@@ -45,8 +46,6 @@ def open_queue(
     b'hello' True
     0 delay durable key-forever one-holder ordered
     """
-    from .settings import load
-
     found = load(os.environ if environ is None else environ)
     asked = OpenAs(as_kind or found.kind_of(spec), environ=found.words)
     backend, target = identify(spec, asked)

@@ -12,13 +12,11 @@ from spooltop.model.target import Target, has_scheme
 from .backends import registry
 from .errors import SpooltopError
 from .model.vocabulary import Box
-from .settings import Settings
+from .settings import Settings, load
 
 
 def identify_target(spec: str, *, as_kind: str = "", environ: Mapping[str, str] | None = None) -> Target:
     """Identifies what ``spec``, a path or a URL, names, and changes nothing. Raises as ``control.open_control``."""
-    from .settings import load
-
     return _identify(spec, as_kind, load(os.environ if environ is None else environ))
 
 
@@ -32,8 +30,6 @@ def _is_queue(path: str, found: Settings) -> bool:
 
 def _with_files(environ: Mapping[str, str]) -> Mapping[str, str]:
     """Adds the settings of the files, which may have a password, to the environment."""
-    from .settings import load
-
     return load(environ).words
 
 
@@ -50,8 +46,6 @@ def find_targets(words: Iterable[str], as_kind: str = "", *, strict: bool = Fals
     if all(map(has_scheme, names)):
         return list(dict.fromkeys(names))  # what finds directories takes as long to load as a server takes to look at
     from spooltop.backends.directory.detect import find_targets
-
-    from .settings import load
 
     found = load(os.environ)
     return find_targets(names, partial(_identify, as_kind=as_kind, found=found), partial(_is_queue, found=found))

@@ -13,6 +13,8 @@ from spooltop.model.queue import Queue
 from spooltop.model.target import full_name, has_scheme, without_secrets
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Box
+from spooltop.queues import open_queue
+from spooltop.targets import identify_target
 
 from ..context import Context
 from ..parser import id_of
@@ -24,8 +26,6 @@ SOME = 1
 def open_for(args: Namespace, context: Context, *, action: str, hosts: str = "any") -> Queue:
     """Opens the queue at the path of a command, with the setting ``claims.hosts``. Raises with a suitable hint if there is none,
     or nothing may be put into it."""
-    from spooltop.queues import open_queue
-
     if args.read_only:
         raise Refused(f"{action}: refused by --read-only", path=without_secrets(args.path))
     opened = partial(
@@ -36,9 +36,6 @@ def open_for(args: Namespace, context: Context, *, action: str, hosts: str = "an
 
 
 def init(args: Namespace, context: Context) -> int:
-    from spooltop.engine import Spool
-    from spooltop.targets import identify_target
-
     path: str = args.path
     if args.read_only:
         raise Refused("init: refused by --read-only", path=without_secrets(path))
@@ -57,6 +54,8 @@ def init(args: Namespace, context: Context) -> int:
     made = [str(box) for box in (Box.TMP, Box.NEW, Box.CUR) if not os.path.isdir(os.path.join(path, box))]
     if made:
         try:
+            from spooltop.engine import Spool
+
             Spool.create(path).close()
         except OSError as error:
             advice = "name a place that you may write, with space left"
@@ -68,8 +67,6 @@ def init(args: Namespace, context: Context) -> int:
 
 
 def _init_on_a_server(args: Namespace, context: Context) -> int:
-    from spooltop.queues import open_queue
-
     with open_queue(args.path, action="init", create=True, environ=context.terminal.environ) as queue:
         name = escape(queue.name)
         context.terminal.show(args.json, [{"spool": name}], [f"{name} is ready"])

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from queue import Queue
 
+from msgspec import Struct, field
+
 from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.look.snapshot import Snapshot
@@ -32,8 +34,8 @@ _WAITING = 1_000
 def events(args: Namespace, context: Context) -> int:
     names = targets_of(args, context)
     runner = None if args.exec is None else _Runner(args.exec, context.terminal)
-    told = _Told(context.terminal, as_lines=not args.json, runner=runner, stop=lambda: watching.stop())
-    sinks = {name: _Sink(name, told) for name in names}
+    told = _Told(context.terminal, not args.json, runner, lambda: watching.stop())
+    sinks = {name: _Sink(TargetEvents(name), told) for name in names}
     watching = Watching(sinks, partial(context.control, args, watch=True), again=_AGAIN, soon=_SOON)
     with stopped_by_signals(watching):
         watching.wait()
@@ -44,17 +46,16 @@ def events(args: Namespace, context: Context) -> int:
     return 0
 
 
-class _Told:
+class _Told(Struct):
     """Prints events, which come from several threads, and hands them to the command. ``stop`` is called where nothing can be
     printed any more."""
 
-    def __init__(self, terminal: Terminal, *, as_lines: bool, runner: _Runner | None, stop: Callable[[], object]) -> None:
-        self._terminal = terminal
-        self._as_lines = as_lines
-        self._runner = runner
-        self._lock = threading.Lock()
-        self._stop = stop
-        self.error: Exception | None = None
+    terminal: Terminal
+    as_lines: bool
+    runner: _Runner | None
+    stop: Callable[[], object]
+    error: Exception | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, found: list[QueueEvent]) -> None:
         with self._lock:
@@ -62,31 +63,30 @@ class _Told:
                 return
             try:
                 for event in found:
-                    self._terminal.show(not self._as_lines, [as_json(event)], [as_text(event)])
+                    self.terminal.show(not self.as_lines, [as_json(event)], [as_text(event)])
                 if found:
-                    self._terminal.flush()
+                    self.terminal.flush()
             except (OSError, SpooltopError) as error:  # nobody reads any more, or the disk is full: the main thread says it
                 self.error = error
-                self._stop()
+                self.stop()
                 return
-        if self._runner is not None:
+        if self.runner is not None:
             for event in found:
-                self._runner.put(as_json(event))
+                self.runner.put(as_json(event))
 
 
-class _Sink:
+class _Sink(Struct):
     """Implements ``watching.Sink`` for one target."""
 
-    def __init__(self, target: str, told: _Told) -> None:
-        self._events = TargetEvents(target)
-        self._told = told
-        self._feed = OperationFeed()
+    events: TargetEvents
+    told: _Told
+    feed: OperationFeed = field(default_factory=OperationFeed)
 
     def look(self, control: Control, snapshot: Snapshot, seconds: float) -> None:
-        self._told(self._events.look(snapshot, self._feed.newest(control, _MOST_OPERATIONS) or ()))
+        self.told(self.events.look(snapshot, self.feed.newest(control, _MOST_OPERATIONS) or ()))
 
     def failed(self, why: str, at: float) -> None:
-        self._told(self._events.failed(why, at))
+        self.told(self.events.failed(why, at))
 
 
 class _Runner:

@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from spooltop.errors import Refused, UsageError
 from spooltop.model.queue import Queue, QueueCounts
 from spooltop.model.text import escape
-from spooltop.moving import Moved
+from spooltop.moving import Moved, forget_ended, move_messages, to_move
 from spooltop.operate.operations import confirm_for
+from spooltop.queues import open_queue
+from spooltop.settings import load
 
 from ..context import DONE, INTERRUPTED, NOTHING_MATCHED, SOME, Context
 from ..progress import ProgressLine
@@ -24,10 +26,6 @@ from .change import confirm
 
 
 def move(args: Namespace, context: Context) -> int:
-    from spooltop.moving import Moved, forget_ended, move_messages, to_move
-    from spooltop.queues import open_queue
-    from spooltop.settings import load
-
     terminal = context.terminal
     if args.read_only:
         raise Refused("move: refused by --read-only")
