@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 
@@ -16,7 +17,6 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from signal import Signals
 
     Leave = Callable[[int], object]
     """Reports to the supervisor that nothing is left to do (the terminal is restored), with the exit code."""
@@ -42,11 +42,8 @@ def targets(words: Sequence[str]) -> list[str]:
     return found or ["."]
 
 
-def _handled_signals() -> tuple[Signals, ...]:
-    """Returns the signals that the supervisor forwards or receives."""
-    import signal
-
-    return signal.SIGCHLD, signal.SIGUSR1, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP
+_HANDLED = (signal.SIGCHLD, signal.SIGUSR1, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that the supervisor forwards or receives."""
 
 
 def may_hang(path: str, mountinfo: str) -> bool:
@@ -55,9 +52,8 @@ def may_hang(path: str, mountinfo: str) -> bool:
     this kind."""
     from spooltop.model.proc import parse_mounts
 
-    points = {
-        point: kind.startswith(_REMOTE) and kind != _CONTROL for _, _, point, kind, _ in parse_mounts(mountinfo.splitlines())
-    }
+    mounts = parse_mounts(mountinfo.splitlines())
+    points = {one.mountpoint: one.fs_type.startswith(_REMOTE) and one.fs_type != _CONTROL for one in mounts}
     if not any(points.values()):
         return False
     magic = min((path.index(sign) for sign in "*?[" if sign in path), default=len(path))
@@ -100,15 +96,13 @@ def fork_if_fs_may_hang(words: Sequence[str], targets: Sequence[str], environ: M
     values = [word.rpartition("=")[2] for word in words if "/" in word and "://" not in word]
     if not any(may_hang(path, mounts) for path in (*targets, *values)) and not _may_hang_by_settings(words, mounts, environ):
         return None
-    import signal
-
     from spooltop.cli.parser import command_of
 
     command = command_of(words)[0]
     draws = environ.get("TERM", "") not in ("", "dumb") and all(os.isatty(fd) for fd in (0, 1, 2))
     is_dashboard = draws and command.name in ("", "demo")
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by whoever called, it would take the exit code away
-    signal.pthread_sigmask(signal.SIG_BLOCK, _handled_signals())
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
     read, write = os.pipe()
     supervisor, child = os.getpid(), os.fork()
     if child:
@@ -116,7 +110,7 @@ def fork_if_fs_may_hang(words: Sequence[str], targets: Sequence[str], environ: M
         os._exit(_supervise(child, read, is_dashboard=is_dashboard))
     os.close(read)
     _end_with_parent(supervisor)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _handled_signals())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
 
     def leave(code: int) -> None:
         os.write(write, bytes([code & 0xFF]))
@@ -143,12 +137,9 @@ def _supervise(child: int, leaving: int, *, is_dashboard: bool) -> int:
     """Forwards signals to ``child`` and stops when it stops, until it has ended or has reported that it leaves. Returns the exit
     code. A dashboard gets a moment to end; a command takes as long as it takes to end on Ctrl-C, and nothing is left to do once
     it leaves."""
-    import signal
-
     code, last, left = 128 + signal.SIGINT, None, False
-    handled = _handled_signals()
     while True:
-        info = signal.sigtimedwait(handled, _FOR_EVER if last is None else max(0.0, last - time.monotonic()))
+        info = signal.sigtimedwait(_HANDLED, _FOR_EVER if last is None else max(0.0, last - time.monotonic()))
         if info is None:
             if last is None:
                 continue
@@ -172,8 +163,6 @@ def _supervise(child: int, leaving: int, *, is_dashboard: bool) -> int:
 def _ended(child: int) -> int | None:
     """Exit code of ``child``, None if it is still running. If the child was stopped, this process stops too, so that the shell
     sees it."""
-    import signal
-
     found, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
     if found and os.WIFSTOPPED(status):
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -188,8 +177,6 @@ def _ended(child: int) -> int | None:
 
 def _end_with_parent(parent: int) -> None:
     """Arranges for SIGHUP when the parent ends, as if the terminal were gone, prctl(2): no process would wait for this one."""
-    import signal
-
     from spooltop.engine.system.syscalls import end_with_parent
 
     end_with_parent(signal.SIGHUP)

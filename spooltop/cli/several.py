@@ -14,7 +14,7 @@ from spooltop.errors import SpooltopError
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.target import without_secrets
 from spooltop.model.text import escape
-from spooltop.model.units import age, clock_time, count
+from spooltop.model.units import age, clock_time, count, since
 from spooltop.model.vocabulary import Box
 from spooltop.monitor.glance import Glance, Level
 from spooltop.monitor.spools_watch import SpoolsWatch
@@ -99,7 +99,7 @@ def glance_lines(glances: Sequence[Glance]) -> Iterator[str]:
     for name, one in zip(names, glances, strict=True):
         new, cur = (_count(one, box) for box in (Box.NEW, Box.CUR))
         dead = "?" if one.dead is None else f"{one.dead:,}"
-        oldest = "?" if one.snapshot is None else age(_seconds(one))
+        oldest = "?" if one.snapshot is None else age(since(one.oldest_at, one.snapshot.taken_at))
         yield f"{_SIGNS[one.level]} {name:<{width}} {new:>9} {cur:>6} {dead:>5} {oldest:>6}  {_problem(one)}".rstrip()
 
 
@@ -110,9 +110,3 @@ def _problem(one: Glance) -> str:
 
 def _count(one: Glance, box: Box) -> str:
     return count(one.count(box), complete=one.complete)
-
-
-def _seconds(one: Glance) -> float | None:
-    if one.snapshot is None or one.oldest_at is None:
-        return None
-    return max(0.0, one.snapshot.taken_at - one.oldest_at)

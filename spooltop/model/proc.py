@@ -48,38 +48,30 @@ def parse_locks(text: bytes) -> list[LockLine]:
 
 # The parser of ``/proc/self/mountinfo``, proc(5). Imports nothing: it runs before the first paint.
 
-def parse_mounts(lines: Iterable[str]) -> Iterator[tuple[int, tuple[int, int], str, str, bool]]:
-    """Yields the mounts in their order: number, device (major, minor), mount point, kind of file system, and whether the file
-    system is read-only. A mount of it may be read-only even if it is not: statvfs(3) tells. A line that makes no sense is left
-    out: the kernel may add fields, never remove them.
+class Mount(Struct, frozen=True):
+    """A mount of the table. ``device`` is (major, minor) as ``/proc/locks`` prints it, also where ``st_dev`` differs (btrfs).
+    ``readonly`` says that no mount of the file system can be written; a mount of it may be read-only even if it is not:
+    statvfs(3) tells. ``source`` is what is mounted (a device, a server), ``options`` are those of the mount and of the file
+    system."""
+
+    number: int
+    device: Device
+    mountpoint: str
+    fs_type: str
+    readonly: bool
+    source: str = ""
+    options: frozenset[str] = frozenset()
+
+
+def parse_mounts(lines: Iterable[str]) -> Iterator[Mount]:
+    """Yields the mounts in their order. A line that makes no sense is left out: the kernel may add fields, never remove them.
 
     >>> line = "40 27 0:39 /a /srv/a\\\\040b {},relatime - btrfs /dev/sda {},compress"
-    >>> list(parse_mounts([line.format("rw", "ro"), "nonsense"]))
-    [(40, (0, 39), '/srv/a b', 'btrfs', True)]
-    >>> [readonly for *_, readonly in parse_mounts([line.format("ro", "rw")])]
-    [False]
+    >>> [(one.number, one.device, one.mountpoint, one.fs_type) for one in parse_mounts([line.format("rw", "ro"), "nonsense"])]
+    [(40, (0, 39), '/srv/a b', 'btrfs')]
+    >>> [(one.readonly, sorted(one.options)) for one in parse_mounts([line.format("ro", "rw"), line.format("rw", "ro")])]
+    [(False, ['compress', 'relatime', 'ro', 'rw']), (True, ['compress', 'relatime', 'ro', 'rw'])]
     """
-    for fields, tail in _split(lines):
-        major, _, minor = fields[2].partition(":")
-        readonly = "ro" in tail[2].rstrip("\n").split(",")
-        yield int(fields[0]), (int(major), int(minor)), _unescaped(fields[4]), tail[0], readonly
-
-
-def parse_details(lines: Iterable[str]) -> Iterator[tuple[int, str, str, str, frozenset[str]]]:
-    """Yields the mounts in their order: number, mount point, kind of file system, what is mounted (a device, a server), and the
-    options of the mount and of the file system.
-
-    >>> line = "40 27 0:39 /a /srv/a ro,relatime - btrfs /dev/sda rw,compress"
-    >>> [(*rest, sorted(options)) for *rest, options in parse_details([line])]
-    [(40, '/srv/a', 'btrfs', '/dev/sda', ['compress', 'relatime', 'ro', 'rw'])]
-    """
-    for fields, tail in _split(lines):
-        options = frozenset((*fields[5].split(","), *tail[2].rstrip("\n").split(",")))
-        yield int(fields[0]), _unescaped(fields[4]), tail[0], _unescaped(tail[1]), options
-
-
-def _split(lines: Iterable[str]) -> Iterator[tuple[list[str], list[str]]]:
-    """Yields the fields before and after the dash of each line that makes sense."""
     for line in lines:
         front, dash, back = line.partition(" - ")
         fields, tail = front.split(" "), back.split(" ")
@@ -87,7 +79,11 @@ def _split(lines: Iterable[str]) -> Iterator[tuple[list[str], list[str]]]:
             continue
         major, _, minor = fields[2].partition(":")
         if fields[0].isdigit() and major.isdigit() and minor.isdigit():
-            yield fields, tail
+            own, options = fields[5].split(","), tail[2].rstrip("\n").split(",")
+            yield Mount(
+                int(fields[0]), (int(major), int(minor)), _unescaped(fields[4]), tail[0], "ro" in options, _unescaped(tail[1]),
+                frozenset((*own, *options)),
+            )  # fmt: skip
 
 
 def _unescaped(field: str) -> str:

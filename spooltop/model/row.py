@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .units import since
 from .vocabulary import Box, Key, Owner, Verdict
 
 
@@ -48,11 +49,11 @@ class Row(Struct, frozen=True):
 
     def age(self, now: float) -> float | None:
         """Seconds since it was put, never negative; None where not known."""
-        return None if self.enqueued_at is None else max(0.0, now - self.enqueued_at)
+        return since(self.enqueued_at, now)
 
     def in_box_age(self, now: float) -> float | None:
         """Seconds in this box, never negative; None where not known."""
-        return None if self.in_box_since is None else max(0.0, now - self.in_box_since)
+        return since(self.in_box_since, now)
 
     def expired(self, now: float) -> bool:
         """True if it is in the trash for longer than it is kept."""

@@ -34,6 +34,11 @@ def _long(seconds: float) -> str:
     return f"{int(min(seconds, 999 * _YEAR) // _YEAR)}y"
 
 
+def since(at: float | None, now: float) -> float | None:
+    """Seconds from ``at`` to ``now``, never negative; None where ``at`` is not known."""
+    return None if at is None else max(0.0, now - at)
+
+
 def age(seconds: float | None) -> str:
     """Formats an age in at most 4 cells: seconds below 10 s, then steps of 10 s below a minute, then minutes. ``—`` for None.
 

@@ -16,7 +16,7 @@ from spooltop.engine.system import host
 from spooltop.engine.system.file_locks import OFD_LOCKS
 from spooltop.engine.system.host import PROC
 from spooltop.engine.system.syscalls import HAS_INOTIFY, HAS_RENAMEAT2, clock_state
-from spooltop.model.proc import parse_details
+from spooltop.model.proc import parse_mounts
 from spooltop.model.target import (
     ClockState,
     FolderState,
@@ -73,9 +73,9 @@ def clock() -> ClockState:
 def proc_options(proc: str = PROC) -> frozenset[str]:
     """Returns the options with which ``proc`` is mounted; of several mounts those of the last, which is the one in sight."""
     found: frozenset[str] = frozenset()
-    for _, point, kind, _, options in parse_details(_text(f"{proc}/self/mountinfo").splitlines()):
-        if point == proc and kind == "proc":
-            found = options
+    for mount in parse_mounts(_text(f"{proc}/self/mountinfo").splitlines()):
+        if mount.mountpoint == proc and mount.fs_type == "proc":
+            found = mount.options
     return found
 
 
@@ -200,11 +200,8 @@ def _mount(fd: int) -> MountState:
     mount = mount_of(fd)
     if mount is None:
         return MountState()
-    with open(f"{host.PROC}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
-        for number, point, kind, source, options in parse_details(table):
-            if number == mount.number:
-                return MountState(kind, point, source, options, is_local(mount), journal=not host.lacks_journal(fd))
-    return MountState(mount.fs_type, mount.mountpoint, local=is_local(mount))
+    local, journal = is_local(mount), not host.lacks_journal(fd)
+    return MountState(mount.fs_type, mount.mountpoint, mount.source, mount.options, local, journal)
 
 
 def _folders(root: int, layout: str) -> dict[str, FolderState]:

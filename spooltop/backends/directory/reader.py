@@ -24,6 +24,7 @@ from spooltop.model.look.consumers import ConsumerList
 from spooltop.model.look.locks import Holders, Lock, LockHolder
 from spooltop.model.look.observation import BoxState, Disk, Observation, Pause, Watch
 from spooltop.model.operations.results import TrackedMessage
+from spooltop.model.proc import Mount
 from spooltop.model.protocols import Listing, ListProgress, ListQuery
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import ASIDE, LIVE, Action, Box, Key
@@ -42,7 +43,7 @@ from .locks.lock_files import LockFiles, LockTableCache, folder_closed, message_
 from .operator.rules import can_change
 from .row_judge import JudgedRows, RowJudge
 from .scan import Boxes, BoxScan, SetAsideBoxes, age_counter, irregular_rows
-from .storage.disk import Mount, OpenSpool, changes_unseen, disk_of, mount_of, who_am_i
+from .storage.disk import OpenSpool, changes_unseen, disk_of, mount_of, who_am_i
 from .storage.rows import mail_row, new_row, tried_of
 from .world import OpenOptions, System
 

@@ -11,6 +11,7 @@ from spooltop.engine import names, presence
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.model.look.observation import BoxState, VerdictCounts
 from spooltop.model.operations.plan import Progress
+from spooltop.model.proc import Mount
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Verdict
 
@@ -19,7 +20,7 @@ from .liveness.processes import BootClock, Certainty, check_pids
 from .liveness.tmp_liveness import TmpJudge
 from .locks.lock_files import LockTableCache
 from .scan import BoxScan
-from .storage.disk import Mount, is_local
+from .storage.disk import is_local
 from .world import OpenOptions, System
 
 _COUNTED_FOR = 1.0

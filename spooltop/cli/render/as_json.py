@@ -19,6 +19,7 @@ from spooltop.model.operations.results import AuditTrail
 from spooltop.model.row import Payload, Row
 from spooltop.model.target import full_name
 from spooltop.model.text import escape, escape_text
+from spooltop.model.units import since
 from spooltop.model.vocabulary import ASIDE, LIVE, Box, Key, Owner
 
 _BOXES = (*LIVE, *ASIDE)
@@ -213,7 +214,7 @@ def _box(state: BoxState | None, now: float) -> dict[str, Any]:
         return {"count": None, "bytes": None, "oldest_age": None, "oldest_at": None, "complete": False, "error": "not looked at"}
     return {
         **members(state, "count", "bytes", "bytes_estimated"),
-        "oldest_age": None if state.oldest_at is None else max(0.0, now - state.oldest_at),
+        "oldest_age": since(state.oldest_at, now),
         **members(state, "oldest_at", "complete", "error"),
         **({"note": state.note} if state.note else {}),
         **(members(state, "retention", "expired") if state.retention is not None else {}),
@@ -225,7 +226,7 @@ def _cursor(cursor: Cursor, now: float) -> dict[str, Any]:
         **members(cursor, "value", "verdict", "evidence"),
         "file": escape(cursor.file),
         **members(cursor, "shared", "moved_at"),
-        "moved_age": None if cursor.moved_at is None else max(0.0, now - cursor.moved_at),
+        "moved_age": since(cursor.moved_at, now),
         **members(cursor, "moved_is_bound", "every", "writes"),
         "writes_not_read": cursor.writes_unread,
         **members(cursor, "reverts", "reverts_recent", "reverts_is_bound"),

@@ -14,7 +14,7 @@ from spooltop.model.operations.plan import OperationRecord, Outcome, Plan, Resul
 from spooltop.model.operations.results import AuditTrail, said
 from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape, escape_text, suppressed_words
-from spooltop.model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, size, span
+from spooltop.model.units import age, at_least, at_most, cells, clock_time, count, duration, fit, percent, rate, since, size, span
 from spooltop.model.vocabulary import EXITED, RUNNING, Action, Box, Verdict
 
 from ..terminal import printable
@@ -117,8 +117,7 @@ def cursors(snapshot: Snapshot) -> Iterator[str]:
     second = max(second, len(names[1]))
     yield f"{names[0]:<{first}}  {names[1]:<{second}}   moved{names[2]}  verdict"
     for source, value, one in shown:
-        since = None if one.moved_at is None else max(0.0, now - one.moved_at)
-        moved = at_least(since) if one.moved_is_bound else age(since)
+        moved = (at_least if one.moved_is_bound else age)(since(one.moved_at, now))
         yield (
             f"{source}{' ' * (first - cells(source))}  {value}{' ' * (second - cells(value))}  {moved:>6}"
             f"{f'{_lag(one):>8}' if counted else ''}  "
@@ -174,11 +173,11 @@ def tickets(queues: Sequence[Lock], snapshot: Snapshot) -> Iterator[str]:
         if queued:
             yield "place       pid   age  state    command"
         for place, holder in enumerate(queued):
-            since = age(None if holder.since is None else max(0.0, snapshot.taken_at - holder.since))
+            waited = age(since(holder.since, snapshot.taken_at))
             state = RUNNING if holder.alive else EXITED if holder.alive is False else "?"
             where = f"{place:>5}" if place else "owner"
             pid = "?" if holder.pid is None else holder.pid
-            yield f"{where}  {pid:>8}  {since:>4}  {state:<7}  {escape(holder.command or '—')}"
+            yield f"{where}  {pid:>8}  {waited:>4}  {state:<7}  {escape(holder.command or '—')}"
 
 
 def _locks(some: Sequence[Lock], snapshot: Snapshot) -> Iterator[str]:
@@ -225,7 +224,7 @@ def _boxes(snapshot: Snapshot) -> Iterator[str]:
         state = observation.boxes.get(box)
         if state is None:
             continue
-        oldest = age(None if state.oldest_at is None else max(0.0, snapshot.taken_at - state.oldest_at))
+        oldest = age(since(state.oldest_at, snapshot.taken_at))
         estimate = "~" if state.bytes_estimated and state.bytes is not None else ""
         why = state.error or state.note
         said = printable(why) if why else words.get(box, "") if observation.judges_claims else ""

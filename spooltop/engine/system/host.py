@@ -148,7 +148,7 @@ def file_system(fd: int) -> str:
     number = mount_number(fd)
     try:
         with open(f"{PROC}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
-            return next(kind for mount, _, _, kind, _ in parse_mounts(table) if mount == number)
+            return next(mount.fs_type for mount in parse_mounts(table) if mount.number == number)
     except (OSError, ValueError, IndexError, StopIteration):
         return "?"
 

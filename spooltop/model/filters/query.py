@@ -37,7 +37,7 @@ from ..cursors import Cursor
 from ..look.locks import Lock
 from ..row import Row
 from ..text import escape
-from ..units import parse_age
+from ..units import parse_age, since
 from ..vocabulary import Box, Verdict
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ Facts: TypeAlias = MessageFacts | Fields
 def cursor_facts(cursor: Cursor, now: float) -> Fields:
     """``age`` is the time since it moved."""
     source = escape(cursor.source)
-    age = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
+    age = since(cursor.moved_at, now)
     texts = (source, escape(cursor.shown), cursor.verdict, cursor.verdict.upper(), cursor.evidence, escape(cursor.file))
     return Fields(texts, (source,), source, age, verdict=cursor.verdict)
 
@@ -141,11 +141,11 @@ def cursor_facts(cursor: Cursor, now: float) -> Fields:
 def lock_facts(lock: Lock, verdict: str, now: float) -> Fields:
     """``verdict`` is the one on the screen; ``age`` is the time that it has been held, ``pids`` are its holders and waiters."""
     parties = (*lock.holders, *lock.waiters)
-    since = min((one.since for one in lock.holders if one.since is not None), default=None)
+    held_at = min((one.since for one in lock.holders if one.since is not None), default=None)
     commands = (escape(one.command or "") for one in parties)
     texts = (escape(lock.path), lock.kind, verdict, verdict.lower(), lock.evidence, *commands)
     return Fields(
-        texts, (escape(lock.path),), age=None if since is None else max(0.0, now - since),
+        texts, (escape(lock.path),), age=since(held_at, now),
         pids=tuple(one.pid for one in parties if one.pid is not None), verdict=verdict.lower(),
     )  # fmt: skip
 

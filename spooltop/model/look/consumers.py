@@ -7,6 +7,7 @@ from msgspec import Struct
 from ..filters.query import held_by
 from ..filters.selection import Selection
 from ..text import escape
+from ..units import since
 from ..vocabulary import Box, Owner, Verdict
 
 _RANKS = {"DEAD": 5, "stopped": 4, "unknown": 3, "running": 2, "exited": 0}
@@ -117,7 +118,7 @@ class ConsumerRow(Struct, frozen=True):
 
     def held(self, now: float) -> float | None:
         """Seconds for which it has held the oldest of its claims; None where it holds none, or that is not known."""
-        return None if self.claimed_at is None else max(0.0, now - self.claimed_at)
+        return since(self.claimed_at, now)
 
 
 class ConsumerList(Struct, frozen=True):

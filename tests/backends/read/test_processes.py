@@ -26,8 +26,9 @@ from spooltop.backends.directory.liveness.processes import (
     Watchers,
     judge_pid,
 )
-from spooltop.backends.directory.storage.disk import Mount, changes_unseen, is_local, sends_no_events
+from spooltop.backends.directory.storage.disk import changes_unseen, is_local, sends_no_events
 from spooltop.backends.directory.surroundings import LocalSurroundings
+from spooltop.model.proc import Mount
 from spooltop.model.vocabulary import Verdict
 from tests.builders import GONE
 from tests.needs import needs

@@ -6,13 +6,11 @@ import os
 import stat
 from contextlib import ExitStack
 
-from msgspec import Struct
-
 from spooltop.engine.dirs import SpoolDirs
 from spooltop.engine.system import host
 from spooltop.model.backend import Capabilities
 from spooltop.model.look.observation import Disk, Viewer
-from spooltop.model.proc import parse_mounts
+from spooltop.model.proc import Mount, parse_mounts
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import LIVE, Action, Box
 
@@ -22,23 +20,12 @@ from ..world import System
 # Finds the file system of a descriptor: type, device, read-only. Source: ``/proc/self/mountinfo`` and fdinfo, proc(5).
 
 
-class Mount(Struct, frozen=True):
-    """Mount from a line of mountinfo. ``device`` is (major, minor) as ``/proc/locks`` prints it, also where ``st_dev`` differs
-    (btrfs). ``readonly`` says that no mount of the file system can be written."""
-
-    number: int
-    device: tuple[int, int]
-    mountpoint: str
-    fs_type: str
-    readonly: bool
-
-
 def mount_of(fd: int) -> Mount | None:
     """Returns the mount of the open ``fd``; None if the kernel does not report it (no ``/proc``)."""
     try:
         number = host.mount_number(fd)
         with open(f"{host.PROC}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            return next((Mount(*fields) for fields in parse_mounts(file) if fields[0] == number), None)
+            return next((mount for mount in parse_mounts(file) if mount.number == number), None)
     except OSError:
         return None
 
