@@ -16,6 +16,7 @@ from functools import partial, wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .engine.arguments import closed
@@ -45,21 +46,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class OpenCalls:
+class OpenCalls(Struct):
     """Running calls of a Control, each a ``with`` block that raises ``Closed`` after ``close``. ``path`` is named in the error;
     ``release`` closes the files, once, when the Control is closed and the last call has ended. Thread-safe."""
 
-    def __init__(self, path: str, release: Callable[[], None]) -> None:
-        self._path = path
-        self._release = release
-        self._counting = threading.RLock()
-        self._running = 0
-        self._closed = False
+    path: str
+    release: Callable[[], None]
+    _counting: threading.RLock = field(default_factory=threading.RLock)
+    _running: int = 0
+    _closed: bool = False
 
     def __enter__(self) -> None:
         with self._counting:
             if self._closed:
-                raise closed(self._path, "Control")
+                raise closed(self.path, "Control")
             self._running += 1
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
@@ -67,7 +67,7 @@ class OpenCalls:
             self._running -= 1
             last = self._closed and self._running == 0
         if last:
-            self._release()
+            self.release()
 
     def close(self, interrupt: Callable[[], None]) -> None:
         """Closes the object: ``interrupt`` ends calls that wait, and the last running call releases the files. A second call does
@@ -120,28 +120,21 @@ class Control:
         self.target = parts.target.display_name
         self.layout = parts.target.kind
         self.labels = parts.target.labels
-        self._identified = parts.target
+        self._parts = parts
         self._reader = parts.reader
-        self._open_operations = parts.operations
         self._opened: Operations | None = None
         self._opening = threading.Lock()
         self._calls = OpenCalls(self.target, self._release)
         self._patience = patience
         """Seconds after which a call that is ``while_watched`` and hangs is left behind."""
-        self._observer = parts.observer
-        self._snapshots = parts.snapshots
-        self._redactor = parts.redactor
         self._read_only = parts.read_only
-        self._clock = parts.clock
-        self._mutes = parts.mutes
         self._locks = parts.locks
         self._beside = parts.beside
-        self._views = parts.views
 
     @property
     def trash_retention(self) -> float:
         """Seconds after which messages in the trash expire; 0: never."""
-        return self._observer.thresholds.trash_retention
+        return self._parts.observer.thresholds.trash_retention
 
     @property
     def why_read_only(self) -> str | None:
@@ -150,16 +143,16 @@ class Control:
 
     def now(self) -> float:
         """Returns epoch seconds by the one clock that everything here uses."""
-        return self._clock()
+        return self._parts.clock()
 
     @while_watched
     def look(self, rescan: bool = False) -> Snapshot:
         """Looks once and judges. Scans only what may have changed, everything with ``rescan``. Thresholds that changed in a
         settings file count from this look on, and so does ``read_only`` where it was not before."""
-        changed = self._snapshots.use_changed_settings()
+        changed = self._parts.snapshots.use_changed_settings()
         if changed is not None and self._read_only is None:
-            self._read_only = changed.why_read_only(self._identified)
-        return self._snapshots.make(self._reader.see(rescan=rescan))
+            self._read_only = changed.why_read_only(self._parts.target)
+        return self._parts.snapshots.make(self._reader.see(rescan=rescan))
 
     def watch(self, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> Snapshot:
         """Looks repeatedly for ``seconds``, as the dashboard does, and returns the last look: ``seconds`` or more after the
@@ -207,7 +200,7 @@ class Control:
         """Returns the first ``limit`` bytes of a message, redacted as set, and the facts about it. Raises ``Unreadable`` if it is
         gone."""
         payload = self._reader.read(key, limit)
-        return replace(payload, data=self._redactor.data(payload.data))
+        return replace(payload, data=self._parts.redactor.data(payload.data))
 
     @while_open
     def save(self, key: Key, path: str) -> tuple[str, int]:
@@ -222,7 +215,7 @@ class Control:
             raise Refused(f"larger than {_SAVED_AT_MOST >> 20} MiB", advice=advice)
         if payload.truncated:
             payload = self._reader.read(key, _SAVED_AT_MOST)
-        data = self._redactor.data(payload.data)
+        data = self._parts.redactor.data(payload.data)
         return save_file(path, data), len(data)
 
     @while_watched
@@ -235,7 +228,7 @@ class Control:
     def consumers(self) -> ConsumerList:
         """Returns the consumers as of the last look: who they are, what they hold, and what they use. It costs more than a look
         where there are many, so it is called while somebody reads it."""
-        return self._observer.measured(self._reader.consumers())
+        return self._parts.observer.measured(self._reader.consumers())
 
     @while_watched
     def holders(self, key: Key) -> Holders:
@@ -249,26 +242,26 @@ class Control:
     def mute(self, source: str, seconds: float) -> float:
         """Hides the cursor problems of ``source`` for ``seconds``, and returns the end (epoch seconds). The mute is kept in this
         user's own state, for this target. Raises ``UsageError``, ``Refused``, ``Unreadable``."""
-        end = self._mutes.set(source, seconds)
+        end = self._parts.mutes.set(source, seconds)
         self._reader.wake()
         return end
 
     @while_open
     def unmute(self, source: str) -> bool:
         """Ends the mute; False if ``source`` was not muted. Raises as ``mute``."""
-        ended = self._mutes.drop(source)
+        ended = self._parts.mutes.drop(source)
         self._reader.wake()
         return ended
 
     @while_open
     def kept_view(self) -> KeptView:
         """Returns the view and the orders in which this user left the dashboard of this target the last time."""
-        return self._views.read()
+        return self._parts.views.read()
 
     @while_open
     def keep_view(self, kept: KeptView) -> bool:
         """Keeps them in this user's own state; False where that is not possible."""
-        return self._views.write(kept)
+        return self._parts.views.write(kept)
 
     @while_open
     def current_step(self) -> str:
@@ -300,7 +293,7 @@ class Control:
         if action is Action.UNLOCK:
             self._check_elsewhere(action, *(selection.ids or ()), *(selection.keys or ()))
         if action is Action.SET_CURSOR and options is not None and "highest" not in options:
-            highest = self._observer.highest(options.get("source"), options.get("file"))
+            highest = self._parts.observer.highest(options.get("source"), options.get("file"))
             options = {**options, **({} if highest is None else {"highest": highest})}
         return operations.plan(
             action, selection, force=force, options=options, on_progress=on_progress, on_first=on_first, stop=stop
@@ -364,7 +357,7 @@ class Control:
 
     def _operator(self, action: Action, id: str = "ID") -> Operations:
         if self._read_only is not None:
-            command = command_for(self._identified.commands.get(action, ""), escape(id))
+            command = command_for(self._parts.target.commands.get(action, ""), escape(id))
             raise Refused(f"{action}: {self._read_only}", path=self.target, advice=command)
         operations = self._operations()
         if operations is None:
@@ -373,8 +366,8 @@ class Control:
 
     def _operations(self) -> Operations | None:
         with self._opening:
-            if self._opened is None and self._open_operations is not None:
-                self._opened = self._open_operations()
+            if self._opened is None and self._parts.operations is not None:
+                self._opened = self._parts.operations()
             return self._opened
 
     def __enter__(self) -> Control:
