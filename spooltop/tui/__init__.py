@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING
 from .options import Options
 
 if TYPE_CHECKING:
+    from spooltop.control import Control
+    from spooltop.monitor.spools_watch import SpoolsWatch
+
     from .app import SpooltopApp
-    from .control_protocol import ControlProtocol, SpoolsProtocol
+
 
 __all__ = ["Options", "run", "run_spools", "why_no_dashboard"]
 
@@ -32,7 +35,7 @@ def why_no_dashboard(environ: Mapping[str, str], *, terminal: bool) -> str | Non
     return None
 
 
-def run(control: ControlProtocol, options: Options | None = None, *, opening: Callable[[], object] = lambda: None) -> int:
+def run(control: Control, options: Options | None = None, *, opening: Callable[[], object] = lambda: None) -> int:
     """Opens the dashboard on the terminal of this process and returns the exit code (143 and 129 after SIGTERM and SIGHUP).
     Raises ``OSError`` where there are no descriptors left.
 
@@ -60,7 +63,7 @@ def run(control: ControlProtocol, options: Options | None = None, *, opening: Ca
     return _run(app, opening)
 
 
-def run_spools(spools: SpoolsProtocol, options: Options | None = None, *, opening: Callable[[], object] = lambda: None) -> int:
+def run_spools(spools: SpoolsWatch, options: Options | None = None, *, opening: Callable[[], object] = lambda: None) -> int:
     """Opens the Spools view on several targets, as ``run``. The caller closes ``spools``."""
     _prepare()
     spools.count()  # while Textual is loaded

@@ -6,23 +6,23 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 
+from msgspec.structs import asdict
 from textual.app import App
-from textual.message import Message
 from textual.screen import Screen
 
+from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.protocols import KeptView
+from spooltop.monitor.spools_watch import SpoolsWatch
 
 from .context import CommandContext, View
-from .control_protocol import ControlProtocol, SpoolsProtocol
-from .draw.spans import ASCII, UNICODE
 from .messages import Found, SnapshotTaken
 from .options import Options
-from .screens.main.commands import OPENED
-from .screens.main.screen import MainScreen
-from .screens.main.state import MainState
+from .screens.main import OPENED, MainScreen
+from .screens.main_state import MainState
 from .screens.spools import SpoolsScreen
 from .session import AppSession, Session, SessionState
 from .snapshot_thread import Pace, SnapshotThread, deliver
@@ -45,7 +45,7 @@ class OpenTarget:
     ``kept`` what was kept of an earlier dashboard; None where nothing is kept at the end either."""
 
     def __init__(
-        self, control: ControlProtocol, app: AppSession, *, pace: Pace | None = None,
+        self, control: Control, app: AppSession, *, pace: Pace | None = None,
         monotonic: Callable[[], float] = time.monotonic, snapshot_thread: SnapshotThread | None = None,
         to_spools: Callable[[], object] | None = None, before: MainState | None = None, kept: KeptView | None = None,
     ) -> None:  # fmt: skip
@@ -63,9 +63,8 @@ class OpenTarget:
             state.open_with(app.options.filter, app.options.sort)
         state.among_spools = to_spools is not None
         self.session = Session(
-            options=app.options, glyphs=app.glyphs, leaving=app.leaving, leave=app.leave, open_help=app.open_help,
-            moment=app.moment, terminal=app.terminal, state=app.state, control=control, snapshot_thread=self.snapshot_thread,
-            worker=self.worker, now=lambda: state.now, zone=lambda: state.times.zone, to_spools=to_spools,
+            **asdict(app), control=control, snapshot_thread=self.snapshot_thread, worker=self.worker, now=lambda: state.now,
+            zone=lambda: state.times.zone, to_spools=to_spools,
         )  # fmt: skip
         self.main = MainScreen(self.session, state)
 
@@ -137,28 +136,10 @@ class SpooltopApp(App[int], inherit_bindings=False):
     AUTO_FOCUS = None
     ALLOW_SELECT = False  # text is selected by the terminal, with Shift where the mouse is on
 
-    class Arrived(Message):
-        """Something is in the mailbox of the open target."""
-
-    class Glanced(Message):
-        """There are new glances at several targets."""
-
-    class Opened(Message):
-        """A target was opened, or could not be. ``number`` counts the targets that were to be opened."""
-
-        def __init__(
-            self, number: int, name: str, opened: ControlProtocol | SpooltopError, kept: KeptView | None = None
-        ) -> None:
-            super().__init__()
-            self.kept = kept
-            self.number = number
-            self.name = name
-            self.opened = opened
-
     def __init__(
-        self, control: ControlProtocol | None, options: Options | None = None, *, pace: Pace | None = None,
+        self, control: Control | None, options: Options | None = None, *, pace: Pace | None = None,
         monotonic: Callable[[], float] = time.monotonic, snapshot_thread: SnapshotThread | None = None,
-        moment: float = MOMENT, spools: SpoolsProtocol | None = None, kept: KeptView | None = None,
+        moment: float = MOMENT, spools: SpoolsWatch | None = None, kept: KeptView | None = None,
     ) -> None:
         """``kept`` is what was kept of an earlier dashboard; None: nothing is kept.
         ``snapshot_thread`` is a thread on the same control that is started already. Without a control there are ``spools``."""
@@ -167,7 +148,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.options = options or Options()
         self.theme = "ansi-light" if self.options.light else "ansi-dark"
         self.app_session = AppSession(
-            options=self.options, glyphs=ASCII if self.options.ascii else UNICODE, leaving=threading.Event(), leave=self.leave,
+            options=self.options, leaving=threading.Event(), leave=self.leave,
             open_help=self._open_help, moment=moment, terminal=self._terminal, state=SessionState(),
         )  # fmt: skip
         self.spools = spools
@@ -212,17 +193,17 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     def on_mount(self) -> None:
         if self.spools is not None:
-            self.spools.wake_with(lambda: deliver(self, self.Glanced()))
+            self.spools.wake_with(partial(deliver, self, self._glanced))
             self.spools.start()
             self._load_rest()
         else:
-            self.target.start(lambda: deliver(self, self.Arrived()))
+            self.target.start(partial(deliver, self, self._arrived))
         if not self.is_headless:
             catch_signals(self.leave)
         self._check()
         self.app_resume_signal.subscribe(self, self._resumed)
 
-    def on_spooltop_app_arrived(self) -> None:
+    def _arrived(self) -> None:
         if self._target is not None:
             for found in self._target.mailbox.take():
                 self._take(found)
@@ -243,7 +224,7 @@ class SpooltopApp(App[int], inherit_bindings=False):
 
     # Several targets
 
-    def on_spooltop_app_glanced(self) -> None:
+    def _glanced(self) -> None:
         if self.spools_screen is not None and self._target is None:
             self.spools_screen.update()
 
@@ -257,17 +238,18 @@ class SpooltopApp(App[int], inherit_bindings=False):
         def run() -> None:
             opened = outcome(lambda: spools.open(name))
             kept = None if isinstance(opened, SpooltopError) else kept_view(opened)
-            if not deliver(self, self.Opened(number, name, opened, kept)) and not isinstance(opened, SpooltopError):
+            if not deliver(self, self._opened, number, name, opened, kept) and not isinstance(opened, SpooltopError):
                 opened.close()
 
         threading.Thread(target=run, name="open", daemon=True).start()
         if self.spools_screen is not None:
             self.set_timer(_LONG, lambda screen=self.spools_screen: screen.waiting(name))
 
-    def on_spooltop_app_opened(self, message: Opened) -> None:
-        opened, screen = message.opened, self.spools_screen
-        wanted = message.number == self._opening and screen is not None and self.screen_stack[-1:] == [screen]
-        if screen is not None and message.number == self._opening:
+    def _opened(self, number: int, name: str, opened: Control | SpooltopError, kept: KeptView | None) -> None:
+        """Shows a target that was opened, or why it could not be. ``number`` counts the targets that were to be opened."""
+        screen = self.spools_screen
+        wanted = number == self._opening and screen is not None and self.screen_stack[-1:] == [screen]
+        if screen is not None and number == self._opening:
             screen.opened(str(opened) if isinstance(opened, SpooltopError) else "")
         if isinstance(opened, SpooltopError):
             return
@@ -277,11 +259,11 @@ class SpooltopApp(App[int], inherit_bindings=False):
         self.spools.calm(True)
         self._target = OpenTarget(
             opened, self.app_session, pace=self._pace, monotonic=self._monotonic, to_spools=self._to_spools,
-            before=self._left.get(message.name), kept=message.kept,
+            before=self._left.get(name), kept=kept,
         )  # fmt: skip
-        self._target_name = message.name
+        self._target_name = name
         self.push_screen(self._target.main)
-        self._target.start(lambda: deliver(self, self.Arrived()))
+        self._target.start(partial(deliver, self, self._arrived))
 
     def _to_spools(self) -> None:
         """Leaves the open target for the Spools view."""

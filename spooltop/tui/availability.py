@@ -65,24 +65,9 @@ def anything_marked(context: CommandContext) -> str | None:
     return None if context.marked else "nothing is marked: Space marks"
 
 
-def has_tmp(context: CommandContext) -> str | None:
-    return context.absent.get("tmp")
-
-
-def has_cursors(context: CommandContext) -> str | None:
-    return context.absent.get("cursors")
-
-
-def has_locks(context: CommandContext) -> str | None:
-    return context.absent.get("locks")
-
-
-def has_aside(context: CommandContext) -> str | None:
-    return context.absent.get("aside")
-
-
-def has_consumers(context: CommandContext) -> str | None:
-    return context.absent.get("consumers")
+def has_view(view: str) -> Callable[[CommandContext], str | None]:
+    """Available where this kind of queue has the view."""
+    return lambda context: context.absent.get(view)
 
 
 def has_problem_rows(context: CommandContext) -> str | None:

@@ -8,12 +8,11 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
+from spooltop.control import Control
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.operations.plan import Result
 
 from .context import CommandContext
-from .control_protocol import ControlProtocol
-from .draw.spans import Glyphs
 from .options import Options
 from .snapshot_thread import SnapshotThread
 from .terminal.driver import TerminalDriver
@@ -41,7 +40,6 @@ class AppSession(Struct, frozen=True):
     """
 
     options: Options
-    glyphs: Glyphs
     leaving: threading.Event
     """Set once the dashboard is being left; an operation under way stops after its current item."""
     leave: Callable[[int], object]
@@ -60,7 +58,7 @@ class Session(AppSession, frozen=True):
     """Everything that a screen on an open target may use. ``now`` gives the time that ages are shown for (epoch seconds: that of
     the snapshot on the main screen), ``zone`` the time zone that times are shown in (None: local)."""
 
-    control: ControlProtocol
+    control: Control
     snapshot_thread: SnapshotThread
     worker: Worker
     now: Callable[[], float]

@@ -11,12 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 from msgspec.structs import replace
-from textual.message import Message
 from textual.message_pump import MessagePump
 
+from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model import units
 from spooltop.model.look.consumers import ConsumerList, ConsumerRow
@@ -27,7 +28,6 @@ from spooltop.model.row import Row
 from spooltop.model.vocabulary import Key
 
 from .context import CLOCK, ChangeFilter
-from .control_protocol import ControlProtocol
 from .messages import (
     ClockMoved,
     ConsumersRead,
@@ -39,7 +39,7 @@ from .messages import (
     MatchFound,
     MessagesTracked,
     Page,
-    PayloadReader,
+    PayloadRead,
     Requested,
     RowsRead,
     Search,
@@ -90,7 +90,7 @@ class Mailbox:
             return found
 
 
-# Posts messages from a thread to a screen.
+# Calls a screen from a thread.
 
 T = TypeVar("T")
 
@@ -98,27 +98,27 @@ EVERY = 0.2
 """Seconds between two reports of progress: to draw each of the thousands would take half of the time of the work."""
 
 
-def deliver(pump: MessagePump, message: Message) -> bool:
-    """Posts a message from another thread; False where no one takes it any more: the screen was left, or the dashboard ended
-    while a look or a change was under way."""
+def deliver(pump: MessagePump, call: Callable[..., object], *arguments: object) -> bool:
+    """Has ``pump`` make a call, asked for in another thread; False where it does not any more: the screen was left, or the
+    dashboard ended while a look or a change was under way."""
     try:
-        return pump.post_message(message)
+        return pump.call_later(call, *arguments)
     except RuntimeError:
         # The event loop closed, or the screen lost its app, between Textual's own check and the post: no receiver is left.
         return False
 
 
 def now_and_then(
-    pump: MessagePump, message: Callable[[T], Message], monotonic: Callable[[], float] = time.monotonic
+    pump: MessagePump, call: Callable[[T], object], monotonic: Callable[[], float] = time.monotonic
 ) -> Callable[[T], None]:
-    """Returns a function that posts a ``message`` about progress from another thread, and none soon after one."""
+    """Returns a function that delivers progress from another thread to a ``call``, and none soon after that."""
     due = monotonic()
 
     def report(progress: T) -> None:
         nonlocal due
         if (now := monotonic()) >= due:
             due = now + EVERY
-            deliver(pump, message(progress))
+            deliver(pump, call, progress)
 
     return report
 
@@ -232,26 +232,6 @@ class CurrentStep:
         self._since = self._monotonic()
 
 
-# Follows messages through the boxes by their ids.
-
-class IdTracker:
-    """Posts the places of the followed messages after each look."""
-
-    def __init__(self, control: ControlProtocol, post: Callable[[Found], object]) -> None:
-        self._control = control
-        self._post = post
-        self._tracking = False
-
-    def track(self, ids: Sequence[str], since: float, *, looked: bool) -> None:
-        """Finds the messages ``ids``. Tells the control once when there are none left."""
-        if not ids and not self._tracking:
-            return
-        found = self._control.follow(ids, since)
-        if looked and ids:
-            self._post(MessagesTracked(self._control.now(), found))
-        self._tracking = bool(ids)
-
-
 # Finds the next row of a list that matches the last filter.
 
 def match(list_anew: Callable[[ListQuery], Listing], listing: Listing, request: ListRequest, search: Search) -> int | None:
@@ -305,70 +285,8 @@ class IntervalProgress:
         self._next = self._monotonic() + self._pause
 
 
-# Makes the listing of the list in front.
-
 TIMED = 100
 """Factor of its duration for which a list is kept when nothing changed but the time: ages in a list of a million cost 1 %."""
-
-
-class ListMaker:
-    """Keeps the last listing as long as nothing in it can have changed. ``generation`` differs for each one made."""
-
-    def __init__(
-        self, control: ControlProtocol, post: Callable[[Found], object], monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._control = control
-        self._post = post
-        self._monotonic = monotonic
-        self._listing: Listing | None = None
-        self._made_at = self._took = 0.0
-        self.generation = 0
-
-    def listing(self, request: ListRequest, snapshot: Snapshot | None, unwanted: Callable[[bool], bool]) -> Listing | None:
-        """The list of ``request``, made anew where ``snapshot``, that of a new look, may differ in it. ``unwanted`` tells while
-        it is made that it is not needed any more; its argument says that an older one may be shown instead.
-
-        A listing that was cancelled has no order yet. Then the old listing stays until the next look; where there was none the
-        result is None, because the newest request is served next.
-        """
-        if request.query is None:
-            self._listing = None
-            return None
-        old = self._listing if self._listing is not None and self._listing.query == request.query else None
-        if old is not None and not self._outdated(old, snapshot):
-            return old
-        cancelled = _Latch(lambda: unwanted(old is not None))
-        began = self._monotonic()
-        # An old listing shows more than a new one does before its end.
-        progress = IntervalProgress(self._monotonic, self._showing(request.query, request.anchor)) if old is None else None
-        listing = self._control.listing(request.query, cancelled, progress)
-        self._made_at = self._monotonic()
-        self._took = self._made_at - began
-        if cancelled.closed and not listing.complete:
-            self._listing = old
-        else:
-            self._listing = listing
-            self.generation += 1
-        return self._listing
-
-    def _outdated(self, listing: Listing, snapshot: Snapshot | None) -> bool:
-        if snapshot is None:
-            return False
-        aged = listing.timed and self._monotonic() - self._made_at >= TIMED * self._took
-        return aged or snapshot.observation.generation != listing.generation
-
-    def _showing(self, query: ListQuery, anchor: Key | None) -> Callable[[float, Sequence[Row], int], None]:
-        """Returns a function that posts the part of a list that is made so far."""
-
-        def show(share: float, rows: Sequence[Row], count: int) -> None:
-            if not rows:
-                self._post(ListAdvanced(query, share))
-                return
-            self.generation += 1
-            at = next((at for at, row in enumerate(rows) if row.key == anchor), None)
-            self._post(RowsRead(Page(query, self.generation, count, False, 0, tuple(rows), anchor, at, share)))
-
-        return show
 
 
 class _Latch:
@@ -391,16 +309,19 @@ MARGIN = 50
 
 
 class ListServer:
-    """Posts each snapshot that ``changes`` passes together with the page that was taken from the same look."""
+    """Posts each snapshot that ``changes`` passes together with the page that was taken from the same look. The last listing is
+    kept as long as nothing in it can have changed; its number differs for each one made."""
 
     def __init__(
-        self, control: ControlProtocol, post: Callable[[Found], object], changes: ChangeFilter,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+        self, control: Control, post: Callable[[Found], object], changes: ChangeFilter, monotonic: Callable[[], float]
+    ) -> None:
         self._control = control
         self._post = post
         self._changes = changes
-        self._maker = ListMaker(control, post, monotonic)
+        self._monotonic = monotonic
+        self._listing: Listing | None = None
+        self._generation = 0
+        self._made_at = self._took = 0.0
         self._posted: Page | None = None
         self._asked: tuple[object, ...] = ()
         self._shown_at = 0.0
@@ -409,11 +330,12 @@ class ListServer:
         self._search_served = 0
 
     def serve(self, request: ListRequest, snapshot: Snapshot | None, unwanted: Callable[[bool], bool]) -> None:
-        """Posts what ``request`` wants; ``snapshot`` where a look was taken for it. ``unwanted``: see ``ListMaker.listing``."""
+        """Posts what ``request`` wants; ``snapshot`` where a look was taken for it. ``unwanted`` tells while a
+        list is made that it is not needed any more; its argument says that an older one may be shown instead."""
         news = snapshot is not None and self._changes.passes(snapshot)
         # An invalid filter must not hide the snapshot.
         try:
-            listing = self._maker.listing(request, snapshot, unwanted)
+            listing = self._list(request, snapshot, unwanted)
             page = None if listing is None else self._page(listing, request, news)
         except SpooltopError as error:
             if snapshot is not None:
@@ -428,6 +350,48 @@ class ListServer:
         self._posted = page
         if listing is not None:
             self._answer(listing, request)
+
+    def _list(self, request: ListRequest, snapshot: Snapshot | None, unwanted: Callable[[bool], bool]) -> Listing | None:
+        """The list of ``request``, made anew where ``snapshot``, that of a new look, may differ in it.
+
+        A listing that was cancelled has no order yet. Then the old listing stays until the next look; where there was none the
+        result is None, because the newest request is served next.
+        """
+        if request.query is None:
+            self._listing = None
+            return None
+        old = self._listing if self._listing is not None and self._listing.query == request.query else None
+        if old is not None and not self._outdated(old, snapshot):
+            return old
+        cancelled = _Latch(lambda: unwanted(old is not None))
+        began = self._monotonic()
+        progress = None
+        if old is None:  # an old listing shows more than a new one does before its end
+            progress = IntervalProgress(self._monotonic, partial(self._show, request.query, request.anchor))
+        listing = self._control.listing(request.query, cancelled, progress)
+        self._made_at = self._monotonic()
+        self._took = self._made_at - began
+        if cancelled.closed and not listing.complete:
+            self._listing = old
+        else:
+            self._listing = listing
+            self._generation += 1
+        return self._listing
+
+    def _outdated(self, listing: Listing, snapshot: Snapshot | None) -> bool:
+        if snapshot is None:
+            return False
+        aged = listing.timed and self._monotonic() - self._made_at >= TIMED * self._took
+        return aged or snapshot.observation.generation != listing.generation
+
+    def _show(self, query: ListQuery, anchor: Key | None, share: float, rows: Sequence[Row], count: int) -> None:
+        """Posts the part of a list that is made so far."""
+        if not rows:
+            self._post(ListAdvanced(query, share))
+            return
+        self._generation += 1
+        at = next((at for at, row in enumerate(rows) if row.key == anchor), None)
+        self._post(RowsRead(Page(query, self._generation, count, False, 0, tuple(rows), anchor, at, share)))
 
     def _post_look(self, snapshot: Snapshot, page: Page | None, news: bool) -> None:
         at = snapshot.taken_at
@@ -449,7 +413,7 @@ class ListServer:
 
     def _page(self, listing: Listing, request: ListRequest, news: bool) -> Page:
         """The window of the listing that is requested; the page posted last where that is the same and there are no ``news``."""
-        asked = (self._maker.generation, request.start, request.stop, request.anchor, request.anchor_index)
+        asked = (self._generation, request.start, request.stop, request.anchor, request.anchor_index)
         if self._posted is not None and asked == self._asked and not news:
             return self._posted
         self._asked = asked
@@ -460,38 +424,16 @@ class ListServer:
         start, stop = max(0, first - MARGIN), min(len(listing), first + request.stop - request.start + MARGIN)
         rows = tuple(listing.window(start, stop)) if stop > start else ()
         return Page(
-            listing.query, self._maker.generation, len(listing), listing.complete, start, rows, request.anchor, at,
+            listing.query, self._generation, len(listing), listing.complete, start, rows, request.anchor, at,
             ordered_over=listing.ordered_over,
         )  # fmt: skip
 
     def _place(self, listing: Listing, anchor: Key) -> int | None:
         """The place of ``anchor`` in the listing, looked up once: in a list of a million that takes time."""
-        generation = self._maker.generation
+        generation = self._generation
         if self._anchored[:2] != (generation, anchor):
             self._anchored = (generation, anchor, listing.find(anchor))
         return self._anchored[2]
-
-
-# Reads the consumers while their view is in front.
-
-class ConsumerReader:
-    """Reads the consumers after each look, and posts them where a screen would show something else than before."""
-
-    def __init__(self, control: ControlProtocol, post: Callable[[Found], object]) -> None:
-        self._control = control
-        self._post = post
-        self._posted: Hashable = None
-
-    def read(self, *, wanted: bool) -> None:
-        """Reads the consumers if they are ``wanted``, else forgets what was shown."""
-        if not wanted:
-            self._posted = None
-            return
-        found = self._control.consumers()
-        shown = _shown(found)
-        if shown != self._posted:
-            self._posted = shown
-            self._post(ConsumersRead(found))
 
 
 def _shown(found: ConsumerList) -> Hashable:
@@ -513,11 +455,11 @@ def _rounded(value: float | None, digits: int) -> float | None:
 
 
 class SnapshotThread:
-    """Owns the thread. The lists, the followed ids, the payloads and the consumers are served by one object each."""
+    """Owns the thread."""
 
     def __init__(
         self,
-        control: ControlProtocol,
+        control: Control,
         mailbox: Mailbox | None = None,
         *,
         pace: Pace | None = None,
@@ -530,9 +472,10 @@ class SnapshotThread:
         self._step = CurrentStep(monotonic)
         self._changes = ChangeFilter()
         self._lists = ListServer(control, self.mailbox.put, self._changes, monotonic)
-        self._ids = IdTracker(control, self.mailbox.put)
-        self._payloads = PayloadReader(control, self.mailbox.put)
-        self._consumers = ConsumerReader(control, self.mailbox.put)
+        self._tracking = False
+        self._payload: PayloadRead | None = None
+        self._consumers: Hashable = None
+        """The payload and the consumers that were posted last, as far as a screen shows them."""
         self._wanted = Requested()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
@@ -622,11 +565,43 @@ class SnapshotThread:
                 self._pace.found(snapshot.observation)
             self._step.name = f"listing {query.box}" if query is not None else ""
             self._lists.serve(wanted.list, snapshot, lambda replaceable: self._overtaken(wanted, replaceable))
-            self._ids.track(wanted.ids, wanted.since, looked=look)
+            self._track(wanted.ids, wanted.since, look)
             self._step.name = "reading a message"
-            self._payloads.read(wanted.list.payload, looked=look)
+            self._read_payload(wanted.list.payload, look)
             self._step.name = "reading the consumers"
-            self._consumers.read(wanted=wanted.list.consumers)
+            self._read_consumers(wanted.list.consumers)
+
+    def _track(self, ids: Sequence[str], since: float, looked: bool) -> None:
+        """Posts the places of the followed messages after each look. Tells the control once when there are none left."""
+        if ids or self._tracking:
+            found = self._control.follow(ids, since)
+            if looked and ids:
+                self.mailbox.put(MessagesTracked(self._control.now(), found))
+            self._tracking = bool(ids)
+
+    def _read_payload(self, key: Key | None, looked: bool) -> None:
+        """Reads the payload of ``key``, unless it was read since the last look, and posts it where it differs from what was read
+        before; forgets that where ``key`` is None."""
+        posted = self._payload
+        if key is None:
+            self._payload = None
+        elif looked or posted is None or posted.key != key:
+            try:
+                self._payload = PayloadRead(key, self._control.read(key))
+            except (SpooltopError, OSError) as error:
+                self._payload = PayloadRead(key, None, str(error))
+            if self._payload != posted:
+                self.mailbox.put(self._payload)
+
+    def _read_consumers(self, wanted: bool) -> None:
+        """Reads the consumers if they are ``wanted``, and posts them where a screen would show something else than before."""
+        if not wanted:
+            self._consumers = None
+            return
+        found = self._control.consumers()
+        before, self._consumers = self._consumers, _shown(found)
+        if self._consumers != before:
+            self.mailbox.put(ConsumersRead(found))
 
     def _overtaken(self, served: Requested, replaceable: bool) -> bool:
         """True where the list that is being made for ``served`` is not needed any more: another one is wanted; where an older

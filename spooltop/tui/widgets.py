@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from itertools import zip_longest
+from typing import Generic, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style as RichStyle
@@ -13,40 +14,39 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from spooltop.tui.draw.spans import UNICODE, Glyphs
-
-from .draw.spans import Line, Style, changed_rows, changed_until, line_text, plain, text_width
+from .draw.spans import ASCII, UNICODE, Line, Style, line_text, plain
+from .draw.text import text_width
+from .options import Options
 
 # Only the foreground is set, and most text keeps the terminal's own colour: yellow text alone is hard to read on white.
-COLOURED: Mapping[Style, RichStyle] = {
-    Style.NORMAL: RichStyle(),
-    Style.DIM: RichStyle(dim=True),
-    Style.STRONG: RichStyle(bold=True),
-    Style.BAD: RichStyle(color="red", bold=True),
-    Style.WARN: RichStyle(color="yellow", bold=True),
-    Style.GOOD: RichStyle(color="green"),
-    Style.TITLE: RichStyle(bold=True),
-    Style.KEY: RichStyle(bold=True),
-    Style.RULE: RichStyle(dim=True),
-    Style.BAR: RichStyle(color="cyan", dim=True),
-    Style.SELECTED: RichStyle(reverse=True),
-    Style.SELECTED_BAD: RichStyle(color="red", bold=True, reverse=True),
-    Style.SELECTED_WARN: RichStyle(color="yellow", bold=True, reverse=True),
-    Style.SELECTED_GOOD: RichStyle(color="green", reverse=True),
-    Style.SELECTED_STRONG: RichStyle(bold=True, reverse=True),
-    Style.SELECTED_KEY: RichStyle(bold=True, reverse=True),
-    Style.MARKED: RichStyle(bold=True),
-    Style.MATCH: RichStyle(bold=True, underline=True),
-    Style.SELECTED_MATCH: RichStyle(bold=True, underline=True, reverse=True),
-}
-
+_WORDS = {
+    Style.NORMAL: "none", Style.DIM: "dim", Style.STRONG: "bold", Style.BAD: "bold red", Style.WARN: "bold yellow",
+    Style.GOOD: "green", Style.TITLE: "bold", Style.KEY: "bold", Style.RULE: "dim", Style.BAR: "dim cyan",
+    Style.SELECTED: "reverse", Style.SELECTED_BAD: "bold red reverse", Style.SELECTED_WARN: "bold yellow reverse",
+    Style.SELECTED_GOOD: "green reverse", Style.SELECTED_STRONG: "bold reverse", Style.SELECTED_KEY: "bold reverse",
+    Style.MARKED: "bold", Style.MATCH: "bold underline", Style.SELECTED_MATCH: "bold underline reverse",
+}  # fmt: skip
+COLOURED: Mapping[Style, RichStyle] = {meaning: RichStyle.parse(words) for meaning, words in _WORDS.items()}
 UNCOLOURED: Mapping[Style, RichStyle] = {meaning: style.without_color for meaning, style in COLOURED.items()}
 
 
-def line_strip(line: Line, width: int, base: RichStyle, styles: Mapping[Style, RichStyle] = COLOURED) -> Strip:
-    """A row of the screen, exactly ``width`` cells. Segments are never parsed as markup."""
-    strip = Strip([Segment(span.text, base + styles[span.style]) for span in line])
-    return strip.adjust_cell_length(width, base)
+class LineWidget(Widget):
+    """Paints drawn lines. Has no border and no padding: its regions are its rows."""
+
+    DEFAULT_CSS = """
+    LineWidget { height: 1fr; }
+    """
+
+    def __init__(self, options: Options, id: str | None) -> None:
+        super().__init__(id=id)
+        self.glyphs = ASCII if options.ascii else UNICODE
+        self._styles = COLOURED if options.colour else UNCOLOURED
+
+    def line_strip(self, line: Line) -> Strip:
+        """A row of the screen in the width of the widget. Segments are never parsed as markup."""
+        base = self.rich_style
+        strip = Strip([Segment(span.text, base + self._styles[span.style]) for span in line])
+        return strip.adjust_cell_length(self.size.width, base)
 
 
 CHOSEN = "▌"
@@ -57,45 +57,21 @@ def _indent(text: str) -> int:
     return len(text[1:]) - len(text[1:].lstrip())
 
 
-class LinesView(Widget):
-    """Shows lines as they are handed in. Has no border and no padding: its regions are its rows.
-
-    ``draw(width, height)``, where given, makes the lines anew on ``redraw()`` and on every change of size.
-    """
-
-    DEFAULT_CSS = """
-    LinesView { height: 1fr; }
-    """
+class LinesView(LineWidget):
+    """Shows lines as they are handed in. ``draw(width, height)``, where given, makes the lines anew on ``redraw()`` and on every
+    change of size."""
 
     def __init__(
-        self,
-        draw: Callable[[int, int], Sequence[Line]] | None = None,
-        *,
-        glyphs: Glyphs = UNICODE,
-        colour: bool = True,
-        id: str | None = None,
-        classes: str | None = None,
+        self, options: Options, id: str | None = None, draw: Callable[[int, int], Sequence[Line]] | None = None
     ) -> None:
-        super().__init__(id=id, classes=classes)
+        super().__init__(options, id)
         self.draw = draw
-        self.glyphs = glyphs
-        self._styles_of = COLOURED if colour else UNCOLOURED
         self._lines: tuple[Line, ...] = ()
 
     def on_unmount(self) -> None:
         # Textual's StylesCache.get_inner_outer is an lru_cache of 1,024 that holds the caches of removed widgets: they may
         # stay, but not with a screenful of strips each (60 MB in time).
         self.refresh()
-
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        """The lines that are shown, before glyphs are replaced."""
-        return self._lines
-
-    @property
-    def text(self) -> str:
-        """The text that is shown, line by line."""
-        return "\n".join(line_text(line) for line in self._lines)
 
     def key_at(self, x: int, y: int) -> str:
         """The key whose name, or the label after it, is at this cell; "" where there is none."""
@@ -151,39 +127,40 @@ class LinesView(Widget):
             edge += text_width(span.text)
         return text
 
-    def show(self, lines: Sequence[Line]) -> int:
-        """Shows these lines instead; returns the number of rows that are painted again."""
-        new = tuple(self.glyphs.line(line) for line in lines)
-        rows = changed_rows(self._lines, new, self.size.height)
-        taller = len(new) != len(self._lines) and self.styles.height is not None and self.styles.height.is_auto
-        self._lines = new
+    def show(self, lines: Sequence[Line]) -> None:
+        """Shows these lines instead; paints the rows that differ."""
+        old, self._lines = self._lines, tuple(map(self.glyphs.line, lines))
+        width, height = self.size
         if not self.size.area:
             self.refresh()  # it is hidden: what it drew before must not be on the screen when it is shown again
-        elif rows:
-            self.refresh(*(Region(0, y, min(edge, self.size.width), 1) for y, edge in rows))
-        if taller:
-            self.refresh(layout=True)
-        return len(rows)
+            return
+        pairs = zip_longest(old[:height], self._lines[:height], fillvalue=())
+        if rows := [Region(0, y, width, 1) for y, (before, after) in enumerate(pairs) if before != after]:
+            self.refresh(*rows)
 
-    def redraw(self) -> int:
-        """Draws again at the present size; returns the number of rows that are painted again."""
-        if self.draw is None:
-            return 0
+    def show_all(self, lines: Sequence[Line]) -> None:
+        """Shows these lines, and becomes as high as they are many."""
+        if self.styles.height is None or self.styles.height.value != len(lines):
+            self.styles.height = len(lines)
+        self.show(lines)
+
+    def redraw(self) -> None:
+        """Draws again at the present size."""
         width, height = self.size
-        return self.show(self.draw(width, height) if width and height else ())
+        if self.draw is not None:
+            self.show(self.draw(width, height) if width and height else ())
 
     def on_resize(self, event: Resize) -> None:
         self.redraw()
 
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return len(self._lines)
-
     def render_line(self, y: int) -> Strip:
-        line = self._lines[y] if y < len(self._lines) else ()
-        return line_strip(line, self.size.width, self.rich_style, self._styles_of)
+        return self.line_strip(self._lines[y] if y < len(self._lines) else ())
 
 
 T = TypeVar("T")
+
+WHEEL = 3
+"""Lines per step of the wheel."""
 
 
 class Window(Generic[T]):
@@ -248,16 +225,6 @@ class Window(Generic[T]):
         else:
             self._start += shift  # the old rows are shown until the new ones are read, so that the screen does not flicker
 
-    def set_rows(self, start: int, items: Sequence[T]) -> None:
-        """Sets rows of this listing from ``start`` on."""
-        self._asked = None
-        index = self._found(start, items)
-        if index is not None and index != self.cursor:
-            line = self.cursor - self.top
-            self.cursor = index
-            self.place(index - line)
-        self._hold(start, items)
-
     def go_to(self, index: int) -> None:
         """Moves the cursor to a row, and flips the page where the row is not on it."""
         index = max(0, min(index, self.length - 1))
@@ -299,32 +266,7 @@ class Window(Generic[T]):
         return next((start + i for i, item in enumerate(items) if self.key_of(item) == self.key), None)
 
 
-WHEEL = 3
-"""Lines per step of the wheel."""
-
-
-class _ListMessage(Message):
-    """A message of the list ``control``."""
-
-    def __init__(self, control: VirtualList[Any]) -> None:
-        super().__init__()
-        self._list = control
-
-    @property
-    def control(self) -> VirtualList[Any]:
-        return self._list
-
-
-class _RowMessage(_ListMessage):
-    """A message about row ``index`` with its ``key``."""
-
-    def __init__(self, control: VirtualList[Any], index: int, key: Hashable) -> None:
-        super().__init__(control)
-        self.index = index
-        self.key = key
-
-
-class VirtualList(Widget, Generic[T], can_focus=True):
+class VirtualList(LineWidget, Generic[T]):
     """Draws the rows of a listing that is kept elsewhere, with ``draw(item, width, selected, marked)``.
 
     The cursor is on a key, not on a row number: when rows come or go above it, it stays on its row and on its line of the screen.
@@ -332,44 +274,38 @@ class VirtualList(Widget, Generic[T], can_focus=True):
     Rows that are not read yet show ``…``. Has no border and no padding.
     """
 
-    DEFAULT_CSS = """
-    VirtualList { height: 1fr; }
-    """
+    class RowsWanted(Message):
+        """Asks for the rows from ``start`` to before ``end``; the answer is ``set_list``."""
 
-    class RowsWanted(_ListMessage):
-        """Asks for the rows from ``start`` to before ``end`` of ``generation``; the answer is ``set_rows``."""
-
-        def __init__(self, control: VirtualList[Any], generation: int, start: int, end: int) -> None:
-            super().__init__(control)
-            self.generation = generation
+        def __init__(self, start: int, end: int) -> None:
+            super().__init__()
             self.start = start
             self.end = end
 
-    class CursorMoved(_RowMessage):
+    class CursorMoved(Message):
         """The cursor is on another row; ``key`` None where that row has not been read yet or the list is empty."""
+
+        def __init__(self, index: int, key: Hashable) -> None:
+            super().__init__()
+            self.index = index
+            self.key = key
 
     class Resized(Message):
         """The size changed: column titles next to the list must be drawn again."""
 
-    class Activated(_RowMessage):
+    class Activated(Message):
         """The row under the cursor is to be opened."""
 
     def __init__(
         self,
         draw: Callable[[T, int, bool, bool], Line],
         key: Callable[[T], Hashable],
-        *,
-        glyphs: Glyphs = UNICODE,
-        colour: bool = True,
-        empty: Line = (),
+        options: Options,
         id: str | None = None,
-        classes: str | None = None,
     ) -> None:
-        super().__init__(id=id, classes=classes)
+        super().__init__(options, id)
         self.draw = draw
-        self.glyphs = glyphs
-        self.empty = empty
-        self._styles_of = COLOURED if colour else UNCOLOURED
+        self.empty: Line = ()
         self._window: Window[T] = Window(key)
         self._marks: Collection[Hashable] = frozenset()
         self._reported: tuple[int, Hashable] = (0, None)
@@ -392,16 +328,6 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         return self._window.generation
 
     @property
-    def top(self) -> int:
-        """The index of the first row on the screen."""
-        return self._window.top
-
-    @property
-    def held(self) -> Sequence[T]:
-        """The rows that it holds now."""
-        return self._window.items
-
-    @property
     def cursor_index(self) -> int:
         return self._window.cursor
 
@@ -413,10 +339,6 @@ class VirtualList(Widget, Generic[T], can_focus=True):
     @property
     def cursor_item(self) -> T | None:
         return self._window.item(self._window.cursor)
-
-    @property
-    def marks(self) -> Collection[Hashable]:
-        return self._marks
 
     # Setting rows
 
@@ -468,12 +390,6 @@ class VirtualList(Widget, Generic[T], can_focus=True):
             window.cursor, window.top, window.key, window.generation = before
             self._reported = (window.cursor, window.key)
 
-    def set_rows(self, start: int, items: Sequence[T], generation: int) -> None:
-        """Sets the rows from ``start`` on. Rows of another generation are ignored."""
-        if generation == self._window.generation:
-            self._window.set_rows(start, items)
-            self._settle()
-
     def set_marks(self, marks: Collection[Hashable]) -> None:
         """Sets the marked keys. The collection is not copied, so a million marks cost nothing."""
         self._marks = marks
@@ -502,32 +418,21 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         window.go_to(index)
         self._settle(None if window.top != top else (left - top, window.cursor - top))
 
-    def activate(self) -> None:
-        if self._window.length:
-            self.post_message(self.Activated(self, self._window.cursor, self._window.key))
-
     # Painting
 
-    def tick(self, rows: Iterable[int] | None = None) -> int:
-        """Draws the page again (or these rows of it) and repaints the rows that differ, each up to its last change; returns their
-        number."""
+    def tick(self, rows: Iterable[int] | None = None) -> None:
+        """Draws the page again (or these rows of it) and repaints the rows that differ."""
         width, height = self.size
         if not height:
             self.refresh()  # it is hidden: what it drew before must not be on the screen when it is shown again
-            return 0
-        regions = []
-        for y in range(height) if rows is None else [y for y in rows if 0 <= y < height]:
-            # an unknown row may show anything: an empty line covers all of it
-            edge = changed_until(self._painted[y], self._line(y)) if y in self._painted else width
-            if edge:
-                regions.append(Region(0, y, min(edge, width), 1))
-        if regions:
+            return
+        shown = range(height) if rows is None else [y for y in rows if 0 <= y < height]
+        if regions := [Region(0, y, width, 1) for y in shown if self._painted.get(y) != self._line(y)]:
             self.refresh(*regions)
-        return len(regions)
 
     def render_line(self, y: int) -> Strip:
-        line = self._painted[y] = self._line(y)
-        return line_strip(line, self.size.width, self.rich_style, self._styles_of)
+        self._painted[y] = self._line(y)
+        return self.line_strip(self._painted[y])
 
     def on_resize(self, event: Resize) -> None:
         self._painted.clear()
@@ -541,7 +446,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         if event.button != 1 or index >= self._window.length:
             return
         if index == self._window.cursor:
-            self.activate()
+            self.post_message(self.Activated())
         else:
             self.go_to(index)
 
@@ -571,7 +476,7 @@ class VirtualList(Widget, Generic[T], can_focus=True):
         window = self._window
         if (window.cursor, window.key) != self._reported:
             self._reported = (window.cursor, window.key)
-            self.post_message(self.CursorMoved(self, window.cursor, window.key))
+            self.post_message(self.CursorMoved(window.cursor, window.key))
         if (want := window.ask()) is not None:
-            self.post_message(self.RowsWanted(self, *want))
+            self.post_message(self.RowsWanted(*want[1:]))
         self.tick(rows)

@@ -8,10 +8,9 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from spooltop.control import Control
 from spooltop.errors import SpooltopError
 from spooltop.model.protocols import KeptView
-
-from .control_protocol import ControlProtocol
 
 T = TypeVar("T")
 
@@ -64,7 +63,7 @@ _PATIENCE = 0.3
 """Seconds for which a home that does not answer is waited for."""
 
 
-def kept_view(control: ControlProtocol) -> KeptView:
+def kept_view(control: Control) -> KeptView:
     """Returns what was kept; the default where it cannot be read. May block."""
     found = outcome(control.kept_view)
     return KeptView() if isinstance(found, SpooltopError) else found
@@ -73,7 +72,7 @@ def kept_view(control: ControlProtocol) -> KeptView:
 class KeptReader:
     """Owns the thread."""
 
-    def __init__(self, control: ControlProtocol) -> None:
+    def __init__(self, control: Control) -> None:
         self._control = control
         self._found: KeptView | None = None
         self._thread = threading.Thread(target=self._run, name="kept", daemon=True)

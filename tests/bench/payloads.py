@@ -17,7 +17,7 @@ from spooltop.model.row import Payload
 from spooltop.tui.draw.cursors import cursor_table
 from spooltop.tui.draw.detail import detail, message_lines
 from spooltop.tui.draw.lists import columns_for, row_line
-from spooltop.tui.draw.spans import safe
+from spooltop.tui.draw.text import safe
 from tests.tui.fake import NOW, FakeControl, a_cursor, waiting
 from tests.tui.test_sizes import KINDS, SIZE, filled
 
@@ -60,7 +60,7 @@ def source_name(data: bytes) -> object:
 def cursor_name(data: bytes) -> object:
     control = FakeControl()
     control.cursors = (replace(a_cursor(name_of(data)), shown=safe(name_of(data))),)
-    return cursor_table(control.look(), WIDTH, HEIGHT, now=NOW)
+    return cursor_table(control.look(), WIDTH, HEIGHT)
 
 
 WHAT = {

@@ -114,11 +114,11 @@ def drawn(names: Sequence[str], data: bytes, width: int) -> Iterator[Line]:
         base, cursors=cursors, problems=problems, not_judged=(other,), not_visible=(other,),
         observation=replace(base.observation, target=name, locks=locks),
     )  # fmt: skip
-    yield from cursor_table(hostile, width, 40, now=NOW, zone=ZONE)
-    yield from lock_table(hostile, width, 40, now=NOW)
+    yield from cursor_table(hostile, width, 40, zone=ZONE)
+    yield from lock_table(hostile, width, 40)
     yield from problem_lines(hostile, width, 40)
-    yield from header(hostile, width, target=name, now=NOW, zone=ZONE)
-    yield list_header(hostile, "Claims", 3, width, now=NOW, filter=name, zone=ZONE)
+    yield from header(hostile, width, target=name, zone=ZONE)
+    yield list_header(hostile, "Claims", 3, width, filter=name, zone=ZONE)
     holding = Holding(7, other, name, "flock, holds", NOW, of=escape(other))
     yield from holders_lines(name, Holders(escape(name), (holding,), False, (other,)), width, at=NOW, zone=ZONE)
     yield from notice_lines(f"copied: {escape(name)}", width)

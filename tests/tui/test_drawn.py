@@ -211,7 +211,7 @@ def test_panels_take_their_least_then_their_most_and_the_last_what_is_left(heigh
 def test_a_filter_says_of_how_many_only_where_that_is_known(
     length: int | None, total: int | None, pending: bool, words: str
 ) -> None:
-    line = list_header(values.trouble(), "New", length, 120, now=NOW, filter="src:email", total=total, pending=pending)
+    line = list_header(values.trouble(), "New", length, 120, filter="src:email", total=total, pending=pending)
     assert words in line_text(line)
 
 

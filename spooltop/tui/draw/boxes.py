@@ -10,7 +10,8 @@ from spooltop.model.look.snapshot import Percentiles, Snapshot
 from spooltop.model.text import suppressed_words
 from spooltop.model.vocabulary import ASIDE, LIVE, Box
 
-from .spans import BARS, UNWATCHED, Line, Span, Style, clip, crop, join, line_width, merge, pad, pad_left, shown, text_width
+from .spans import BARS, UNWATCHED, Line, Lines, Span, Style, fitted, join, line_width, merge, plain
+from .text import clip, pad, pad_left, shown, text_width
 
 _CELLS = 20
 
@@ -29,7 +30,7 @@ def spark(values: Sequence[float | None], cells: int) -> str:
     return "".join(out)
 
 
-def box_table(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
+def box_table(snapshot: Snapshot, width: int) -> Lines:
     """A title and one line per box; the boxes of messages set aside share a line."""
     boxes = snapshot.observation.boxes
     if not any(box in boxes for box in Box):
@@ -42,11 +43,11 @@ def box_table(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
         unwatched = any(value is None for box in LIVE for value in _history(snapshot, box))
         title += f"  depth, {units.duration(snapshot.cell * _CELLS)}, a cell is {units.duration(snapshot.cell)}"
         title += "  · = not yet watched" if unwatched else ""
-    lines: list[Line] = [crop((Span(title, Style.DIM),), width)]
-    lines += [_box_line(snapshot, boxes[box], width, now, with_bytes, with_history) for box in LIVE if box in boxes]
+    lines: Lines = [plain(title, width, Style.DIM)]
+    lines += [_box_line(snapshot, boxes[box], width, with_bytes, with_history) for box in LIVE if box in boxes]
     aside = [boxes[box] for box in (*ASIDE, Box.DELIVERED) if box in boxes]
     if aside:
-        lines.append(_aside_line(aside, width, now, with_bytes))
+        lines.append(_aside_line(aside, width, snapshot.taken_at, with_bytes))
     return lines
 
 
@@ -54,8 +55,8 @@ def boxes_in_a_line(snapshot: Snapshot, width: int) -> Line:
     """A single line for small windows: ``new 4,310 · cur 4, 2 DEAD · tmp 4, 3 abandoned``."""
     boxes, counts = snapshot.observation.boxes, snapshot.observation.counts
     loud = {
-        Box.CUR: Span(f", {counts.dead} DEAD", Style.BAD) if counts.dead else Span(""),
-        Box.TMP: Span(f", {counts.abandoned} abandoned", Style.WARN) if counts.abandoned else Span(""),
+        Box.CUR: Style.BAD(f", {counts.dead} DEAD") if counts.dead else Span(""),
+        Box.TMP: Style.WARN(f", {counts.abandoned} abandoned") if counts.abandoned else Span(""),
     }
     parts: list[str | Span] = []
     for box in (Box.NEW, Box.CUR, Box.TMP):
@@ -63,7 +64,7 @@ def boxes_in_a_line(snapshot: Snapshot, width: int) -> Line:
             state = boxes[box]
             depth = units.count(state.count, complete=state.complete)
             parts += [f"{' ·' if parts else ''} {box} {depth}", loud.get(box, Span(""))]
-    return crop(join(*parts), width)
+    return fitted(width, *parts)
 
 
 def _history(snapshot: Snapshot, box: Box) -> list[float | None]:
@@ -81,8 +82,8 @@ def _bytes(state: BoxState) -> str:
     return ("~" if state.bytes_estimated else "" if state.complete else "≥") + units.size(state.bytes)
 
 
-def _box_line(snapshot: Snapshot, state: BoxState, width: int, now: float, with_bytes: bool, with_history: bool) -> Line:
-    oldest = None if state.oldest_at is None else max(0.0, now - state.oldest_at)
+def _box_line(snapshot: Snapshot, state: BoxState, width: int, with_bytes: bool, with_history: bool) -> Line:
+    oldest = None if state.oldest_at is None else max(0.0, snapshot.taken_at - state.oldest_at)
     text = _figures(
         state.box.value,
         units.count(state.count, complete=state.complete),
@@ -92,24 +93,24 @@ def _box_line(snapshot: Snapshot, state: BoxState, width: int, now: float, with_
     )
     parts = [Span(text)]
     if with_history:
-        parts += [Span("  "), Span(spark(_history(snapshot, state.box), _CELLS), Style.BAR)]
+        parts += [Span("  "), Style.BAR(spark(_history(snapshot, state.box), _CELLS))]
     parts.append(Span("  "))
     line = merge(parts)
-    return crop(join(line, _note(snapshot, state, width - line_width(line))), width)
+    return fitted(width, line, _note(snapshot, state, width - line_width(line)))
 
 
 def _note(snapshot: Snapshot, state: BoxState, room: int) -> Line:
     if state.error:
-        return (Span(clip(shown(state.error), max(0, room)), Style.WARN),)
+        return (Style.WARN(clip(shown(state.error), max(0, room))),)
     if state.note:
-        return (Span(clip(shown(state.note), max(0, room)), Style.DIM),)
+        return (Style.DIM(clip(shown(state.note), max(0, room))),)
     if snapshot.observation.is_mail:
         return (Span("read mail, not judged"),) if state.box is Box.CUR else ()
     variants = {Box.TMP: _tmp_notes, Box.NEW: _new_notes, Box.CUR: _cur_notes}[state.box](snapshot)
     return next((one for one in variants if line_width(one) <= room), variants[-1])
 
 
-def _tmp_notes(snapshot: Snapshot) -> list[Line]:
+def _tmp_notes(snapshot: Snapshot) -> Lines:
     counts = snapshot.observation.counts
     abandoned = Span(f"{counts.abandoned} abandoned", Style.WARN if counts.abandoned else Style.NORMAL)
     unknown = f" {counts.tmp_unknown} unknown"
@@ -117,7 +118,7 @@ def _tmp_notes(snapshot: Snapshot) -> list[Line]:
     return [join(whole, unknown), join(abandoned, unknown)] if counts.tmp_unknown else [whole, (abandoned,)]
 
 
-def _cur_notes(snapshot: Snapshot) -> list[Line]:
+def _cur_notes(snapshot: Snapshot) -> Lines:
     counts = snapshot.observation.counts
     least = "" if snapshot.observation.judged_all else "≥"
     dead = Span(f"{least}{counts.dead} DEAD", Style.BAD if counts.dead else Style.NORMAL)
@@ -128,7 +129,7 @@ def _cur_notes(snapshot: Snapshot) -> list[Line]:
     ]
 
 
-def _new_notes(snapshot: Snapshot) -> list[Line]:
+def _new_notes(snapshot: Snapshot) -> Lines:
     rates = snapshot.rates
     slope = rates.new_per_s
     if slope is None:
@@ -164,11 +165,12 @@ def _aside_line(states: Sequence[BoxState], width: int, now: float, with_bytes: 
     variants = [f", {words}", f", {words.partition(',')[0]}"] if words else []
     room = width - line_width(line)
     fits = next((one for one in variants if text_width(one) <= room), "")
-    return crop(join(line, Span(fits, Style.WARN)), width)
+    return fitted(width, line, Style.WARN(fits))
 
 
-def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
+def flow_lines(snapshot: Snapshot, width: int) -> Lines:
     """Draws how many messages came and went, over which time, how long they waited and how long they were processed."""
+    now = snapshot.taken_at
     rates = snapshot.rates
     least = "≥" if rates.lower_bound else ""
     over = units.duration(rates.window) if rates.window > 0 else "—"
@@ -186,19 +188,19 @@ def flow_lines(snapshot: Snapshot, width: int, *, now: float) -> list[Line]:
         who = f"{observation.consumers:,}"
     consumers = f" consumers {who} · last claim {taken}"
     if width < 79:
-        return [crop((Span(flow),), width), crop((Span(consumers),), width)]
+        return [plain(flow, width), plain(consumers, width)]
     if not observation.flow.holders_counted:  # nobody tells how long a message waited and was processed
-        return [crop((Span(flow),), width), crop((Span(consumers),), width)]
+        return [plain(flow, width), plain(consumers, width)]
     samples = max(rates.waited.samples, rates.worked.samples)
     of = f"of {samples:,}  " if samples else ""
     waited, worked = (f"{word} {_percentiles(found)}" for word, found in (("waited", rates.waited), ("worked", rates.worked)))
     return [
-        crop((Span(f"{pad(flow, 56)}{waited}"),), width),
-        crop((Span(f"{pad(consumers, 56 - text_width(of))}{of}{worked}"),), width),
+        plain(f"{pad(flow, 56)}{waited}", width),
+        plain(f"{pad(consumers, 56 - text_width(of))}{of}{worked}", width),
     ]
 
 
-def percentile_line(snapshot: Snapshot, width: int) -> list[Line]:
+def percentile_line(snapshot: Snapshot, width: int) -> Lines:
     """Draws how long messages waited and were processed, where ``flow_lines`` has no room for it."""
     if width >= 79 or not snapshot.observation.flow.holders_counted:
         return []
@@ -206,13 +208,13 @@ def percentile_line(snapshot: Snapshot, width: int) -> list[Line]:
     samples = max(rates.waited.samples, rates.worked.samples)
     times = f" waited {_percentiles(rates.waited)} · worked {_percentiles(rates.worked)}"
     of = f" · of {samples:,}" if samples else ""
-    return [crop((Span(times + (of if text_width(times + of) <= width else "")),), width)]
+    return [plain(times + (of if text_width(times + of) <= width else ""), width)]
 
 
-def suppressed_line(snapshot: Snapshot, width: int) -> list[Line]:
+def suppressed_line(snapshot: Snapshot, width: int) -> Lines:
     """Draws how many duplicates were suppressed because their message existed already; no line where there were none."""
     words = suppressed_words(snapshot.observation.suppressed)
-    return [crop((Span(f" {shown(words)}"),), width)] if words else []
+    return [plain(f" {shown(words)}", width)] if words else []
 
 
 def _rate(per_s: float | None, least: str) -> str:

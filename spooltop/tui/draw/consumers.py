@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
+from collections.abc import Callable, Mapping
 from itertools import zip_longest
 
+from msgspec.structs import replace
+
 from spooltop.model import units
-from spooltop.model.look.consumers import ConsumerList, ConsumerRow, nameless_words
+from spooltop.model.look.consumers import ConsumerList, ConsumerRow, Usage, nameless_words
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import Sort
 from spooltop.model.vocabulary import Box
 
-from .header import Freshness, Times, freshness_line, when
+from .header import FRESH, Freshness, Times, Zone, freshness_line, when
 from .lists import Column, Moment, age_text, fitting, row_line, short_id, sort_title, title_line
-from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, plain, restyle, safe, shown, spread, wrap
+from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, labelled, line_width, merge, plain, restyle, spread
+from .text import clip, safe, shown, wrap
 
 _STYLES = {"DEAD": Style.BAD, "stopped": Style.WARN, "unknown": Style.WARN, "exited": Style.DIM}
 _SIDE_BY_SIDE = 120
@@ -28,52 +31,22 @@ def consumer_name(one: ConsumerRow) -> str:
     return safe(one.owner.label) or (one.token or "?")[:12]
 
 
-def _verdict(one: ConsumerRow, moment: Moment) -> Span:
-    return Span(one.word, _STYLES.get(one.word, Style.NORMAL))
+def _or(value: object, unknown: str = "?") -> str:
+    """A value, where it is known."""
+    return unknown if value is None or value == "" else safe(str(value))
 
 
-def _pid(one: ConsumerRow, moment: Moment) -> Span:
-    return Span("?" if one.owner.pid is None else str(one.owner.pid))
+def _user(one: ConsumerRow, moment: Moment) -> str:
+    return _or(one.owner.user, "—" if one.gone else "?")
 
 
-def _command(one: ConsumerRow, moment: Moment) -> Span:
-    return Span(safe(one.owner.called) or "?")
+def _ago(at: float | None, moment: Moment) -> str:
+    return "?" if at is None else age_text(at, moment)
 
 
-def _user(one: ConsumerRow, moment: Moment) -> Span:
-    return Span(safe(one.owner.user) if one.owner.user else "—" if one.gone else "?")
-
-
-def _host(one: ConsumerRow, moment: Moment) -> Span:
-    return Span(safe(one.owner.host) if one.owner.host else "?")
-
-
-def _since(one: ConsumerRow, moment: Moment) -> Span:
-    return Span("?" if one.owner.start is None else age_text(one.owner.start, moment))
-
-
-def _claims(one: ConsumerRow, moment: Moment) -> Span:
-    return Span(f"{one.claims:,}")
-
-
-def _held(one: ConsumerRow, moment: Moment) -> Span:
-    return Span(age_text(one.claimed_at, moment, bound=one.claimed_is_bound))
-
-
-def _last(one: ConsumerRow, moment: Moment) -> Span:
-    return Span("?" if one.last_claim_at is None else age_text(one.last_claim_at, moment))
-
-
-def _asked(one: ConsumerRow, moment: Moment) -> Span:
-    return Span("?" if one.asked_at is None else age_text(one.asked_at, moment))
-
-
-def _evidence(one: ConsumerRow, moment: Moment) -> Span:
-    return Span(shown(one.evidence))
-
-
-def _done(one: ConsumerRow, moment: Moment) -> Span:
-    return Span("—" if one.gone else one.rate.words("done"))
+def _used(one: ConsumerRow, words: Callable[[Usage], str]) -> str:
+    """What a consumer uses, where that was measured."""
+    return words(one.usage) if one.usage is not None else "—" if one.gone else "?"
 
 
 def _failed(one: ConsumerRow, moment: Moment) -> Span:
@@ -81,43 +54,49 @@ def _failed(one: ConsumerRow, moment: Moment) -> Span:
     return Span("—" if one.gone else one.rate.words("failed"), Style.WARN if failing else Style.NORMAL)
 
 
-def _cpu(one: ConsumerRow, moment: Moment) -> Span:
-    if one.usage is None:
-        return Span("—" if one.gone else "?")
-    return Span("·" if one.usage.cpu is None else f"{round(100 * one.usage.cpu)}%")
+def _cpu(usage: Usage) -> str:
+    return "·" if usage.cpu is None else f"{round(100 * usage.cpu)}%"
 
 
-def _memory(one: ConsumerRow, moment: Moment) -> Span:
-    if one.usage is None:
-        return Span("—" if one.gone else "?")
-    return Span(units.size(one.usage.memory))
+_VERDICT = Column("verdict", "verdict", 8, lambda one, _: Span(one.word, _STYLES.get(one.word, Style.NORMAL)), sort="verdict")
+_PID = Column("pid", "pid", 7, lambda one, _: _or(one.owner.pid), "right", sort="pid")
+_COMMAND = Column("command", "command", 11, lambda one, _: _or(one.owner.called), sort="command", grow=3, most=28, least=8)
+_HOST = Column("host", "host", 10, lambda one, _: _or(one.owner.host), min_screen=126, sort="host", grow=1, most=24)
+_CLAIMS = Column("claims", "claims", 6, lambda one, _: f"{one.claims:,}", "right", sort="claims")
 
+
+def _time(key: str, min_screen: int, value: Callable[[ConsumerRow, Moment], str]) -> Column:
+    return Column(key, key, 5, value, "right", min_screen, key, is_time=True)
+
+
+_HELD = _time("held", 46, lambda one, moment: age_text(one.claimed_at, moment, bound=one.claimed_is_bound))
 
 COLUMNS: tuple[Column, ...] = (
-    Column("verdict", "verdict", 8, _verdict, sort="verdict"),
-    Column("pid", "pid", 7, _pid, "right", sort="pid"),
-    Column("command", "command", 11, _command, sort="command", grow=3, most=28, least=8),
+    _VERDICT,
+    _PID,
+    _COMMAND,
     Column("user", "user", 8, _user, min_screen=106, sort="user", grow=1, most=14),
-    Column("host", "host", 10, _host, min_screen=126, sort="host", grow=1, most=24),
-    Column("since", "since", 5, _since, "right", min_screen=90, sort="since", is_time=True),
-    Column("claims", "claims", 6, _claims, "right", sort="claims"),
-    Column("held", "held", 5, _held, "right", min_screen=46, sort="held", is_time=True),
-    Column("last", "last", 5, _last, "right", min_screen=98, sort="last", is_time=True),
-    Column("done", "done/s", 6, _done, "right", min_screen=58, sort="done"),
-    Column("failed", "fail/s", 6, _failed, "right", min_screen=66, sort="failed"),
-    Column("cpu", "cpu", 5, _cpu, "right", min_screen=72, sort="cpu"),
-    Column("memory", "mem", 5, _memory, "right", min_screen=76, sort="memory"),
+    _HOST,
+    _time("since", 90, lambda one, moment: _ago(one.owner.start, moment)),
+    _CLAIMS,
+    _HELD,
+    _time("last", 98, lambda one, moment: _ago(one.last_claim_at, moment)),
+    Column("done", "done/s", 6, lambda one, _: "—" if one.gone else one.rate.words("done"), "right", 58, "done"),
+    Column("failed", "fail/s", 6, _failed, "right", 66, "failed"),
+    Column("cpu", "cpu", 5, lambda one, _: _used(one, _cpu), "right", 72, "cpu"),
+    Column("memory", "mem", 5, lambda one, _: _used(one, lambda usage: units.size(usage.memory)), "right", 76, "memory"),
 )
 """All columns, in order."""
 
 _NAMED = (
-    *COLUMNS[:2],
-    Column("command", "consumer", 16, _command, sort="command", grow=2, most=36, least=8),
-    Column("host", "host", 10, _host, min_screen=106, sort="host", grow=1, most=24),
-    Column("claims", "claims", 6, _claims, "right", sort="claims"),
-    Column("held", "held", 5, _held, "right", min_screen=46, sort="held", is_time=True),
-    Column("asked", "asked", 5, _asked, "right", min_screen=58, sort="asked", is_time=True),
-    Column("evidence", "evidence", 14, _evidence, min_screen=72, grow=4, most=60, least=8),
+    _VERDICT,
+    _PID,
+    replace(_COMMAND, title="consumer", width=16, grow=2, most=36),
+    replace(_HOST, min_screen=106),
+    _CLAIMS,
+    _HELD,
+    _time("asked", 58, lambda one, moment: _ago(one.asked_at, moment)),
+    Column("evidence", "evidence", 14, lambda one, _: shown(one.evidence), min_screen=72, grow=4, most=60, least=8),
 )
 """Columns where a server knows consumers by their names, and nobody measures their processes."""
 
@@ -131,47 +110,26 @@ def ranked(consumers: tuple[ConsumerRow, ...], sort: Sort) -> tuple[ConsumerRow,
     """The consumers in an order: by verdict dead ones with claims come first, then within each verdict who has held a claim for
     the longest time. What is not known comes last either way."""
     found = sorted(consumers, key=lambda one: (one.claimed_at is None, one.claimed_at or 0.0, one.owner.pid or 0, one.key))
-    keyed = [(_value(one, sort.column), one) for one in found]
+    value = _ORDERS.get(sort.column, _ORDERS["verdict"])
+    keyed = [(value(one), one) for one in found]
     known = [pair for pair in keyed if pair[0] is not None]
     known.sort(key=lambda pair: pair[0], reverse=sort.descending)  # type: ignore[arg-type, return-value]
     return tuple(one for _, one in known) + tuple(one for value, one in keyed if value is None)
 
 
-def _value(one: ConsumerRow, column: str) -> float | str | None:
-    """The value of a column to sort by; ages and times of starts by how long ago they are."""
-    owner, usage = one.owner, one.usage
-    match column:
-        case "pid":
-            return owner.pid
-        case "command":
-            return owner.called or None
-        case "user":
-            return owner.user
-        case "host":
-            return owner.host
-        case "since":
-            return _ago(owner.start)
-        case "claims":
-            return one.claims
-        case "held":
-            return _ago(one.claimed_at)
-        case "last":
-            return _ago(one.last_claim_at)
-        case "asked":
-            return _ago(one.asked_at)
-        case "done":
-            return one.rate.done
-        case "failed":
-            return one.rate.failed
-        case "cpu":
-            return usage.cpu if usage is not None else None
-        case "memory":
-            return usage.memory if usage is not None else None
-        case _:
-            return one.rank
+_ORDERS: Mapping[str, Callable[[ConsumerRow], float | str | None]] = {
+    "verdict": lambda one: one.rank, "pid": lambda one: one.owner.pid, "command": lambda one: one.owner.called or None,
+    "user": lambda one: one.owner.user, "host": lambda one: one.owner.host, "claims": lambda one: one.claims,
+    "since": lambda one: _negative(one.owner.start), "held": lambda one: _negative(one.claimed_at),
+    "last": lambda one: _negative(one.last_claim_at), "asked": lambda one: _negative(one.asked_at),
+    "done": lambda one: one.rate.done, "failed": lambda one: one.rate.failed,
+    "cpu": lambda one: one.usage.cpu if one.usage is not None else None,
+    "memory": lambda one: one.usage.memory if one.usage is not None else None,
+}  # fmt: skip
+"""The value of each column to sort by; ages and times of starts by how long ago they are."""
 
 
-def _ago(at: float | None) -> float | None:
+def _negative(at: float | None) -> float | None:
     return None if at is None else -at
 
 
@@ -184,20 +142,20 @@ def consumer_header(
     sort: Sort,
     filter: str = "",
     times: Times = Times.AGE,
-    freshness: Freshness = Freshness(),  # noqa: B008  frozen
-    zone: datetime.tzinfo | None = None,
-) -> list[Line]:
+    freshness: Freshness = FRESH,
+    zone: Zone = None,
+) -> Lines:
     """``Consumers 5 · 2 DEAD, first · sorted by verdict ↓ · rates over 1m``, and the titles of the columns."""
     right = freshness_line(snapshot, freshness=freshness, zone=zone, short=True, offset=False)
     if found is None:
-        return [crop(spread((Span(" Consumers …", Style.TITLE),), right, width - 1), width), BLANK]
+        return [crop(spread((Style.TITLE(" Consumers …"),), right, width - 1), width), BLANK]
     count = len(found.consumers) + found.more
-    left = [Span(f" Consumers {listed if filter else count:,}", Style.TITLE)]
+    left = [Style.TITLE(f" Consumers {listed if filter else count:,}")]
     if filter:
-        left += [Span(f" of {count:,} match "), Span(shown(filter), Style.KEY)]
+        left += [Span(f" of {count:,} match "), Style.KEY(shown(filter))]
     if dead := found.count("DEAD"):
         left.append(Span(" · "))
-        left.append(Span(f"{dead:,} DEAD", Style.BAD))
+        left.append(Style.BAD(f"{dead:,} DEAD"))
     across = list_width(width)
     columns = fitting(columns_of(found), across, times=times)
     left.append(Span(f" · sorted by {sort_title(sort, columns)} {'↓' if sort.descending else '↑'}"))
@@ -213,19 +171,11 @@ def list_width(width: int) -> int:
 
 
 def consumer_lines(
-    snapshot: Snapshot,
-    found: ConsumerList | None,
-    listed: tuple[ConsumerRow, ...],
-    width: int,
-    height: int,
-    *,
-    now: float,
-    chosen: int = 0,
-    filter: str = "",
-    times: Times = Times.AGE,
-    zone: datetime.tzinfo | None = None,
-) -> list[Line]:
+    snapshot: Snapshot, found: ConsumerList | None, listed: tuple[ConsumerRow, ...], width: int, height: int, *, chosen: int = 0,
+    filter: str = "", times: Times = Times.AGE, zone: Zone = None,
+) -> Lines:  # fmt: skip
     """The list with one chosen, and the facts about that one; at most ``height`` lines."""
+    now = snapshot.taken_at
     if found is None:
         return [plain("   …", width, Style.DIM)][:height]
     if not listed:
@@ -245,7 +195,7 @@ def consumer_lines(
 
 
 def _both(row: Line, fact: Line, at: int, width: int) -> Line:
-    return crop(join(row, " " * (at + 1 - line_width(row)) if fact else "", fact), width)
+    return fitted(width, row, " " * (at + 1 - line_width(row)) if fact else "", fact)
 
 
 def _why_none(snapshot: Snapshot, found: ConsumerList, filter: str) -> str:
@@ -269,8 +219,8 @@ def _why_none(snapshot: Snapshot, found: ConsumerList, filter: str) -> str:
 
 def _rows(
     found: ConsumerList, listed: tuple[ConsumerRow, ...], width: int, height: int, now: float, chosen: int, times: Times,
-    zone: datetime.tzinfo | None,
-) -> list[Line]:  # fmt: skip
+    zone: Zone,
+) -> Lines:  # fmt: skip
     columns = fitting(columns_of(found), width, times=times)
     more = [f"{found.more:,} more are not listed"] if found.more else []
     more += [f"{nameless_words(found)}; 3 lists all claims"] if found.nameless else []
@@ -286,22 +236,17 @@ def _rows(
 
 
 def _facts(
-    one: ConsumerRow, found: ConsumerList, width: int, height: int, now: float, zone: datetime.tzinfo | None
-) -> list[Line]:  # fmt: skip
+    one: ConsumerRow, found: ConsumerList, width: int, height: int, now: float, zone: Zone
+) -> Lines:  # fmt: skip
     """A rule with the name, then what is known, the most important first."""
     owner, usage = one.owner, one.usage
     name = clip(consumer_name(one), max(4, width - 16))
     fill = "─" * max(0, width - 6 - len(name) - len(one.word) - 2)
-    rule = join(Span(" ─ ", Style.RULE), Span(name, Style.TITLE), Span(f" {fill} ", Style.RULE))
-    lines = [crop(join(rule, Span(one.word, _STYLES.get(one.word, Style.NORMAL)), Span(" ─", Style.RULE)), width)]
+    rule = join(Style.RULE(" ─ "), Style.TITLE(name), Style.RULE(f" {fill} "))
+    lines = [fitted(width, rule, Span(one.word, _STYLES.get(one.word, Style.NORMAL)), Style.RULE(" ─"))]
 
     def fact(label: str, text: str, style: Style = Style.NORMAL, most: int = 20) -> None:
-        parts = wrap(text, max(8, width - _LABEL - 1))
-        if len(parts) > most:
-            parts = [*parts[: most - 1], clip(f"{parts[most - 1]} …", max(8, width - _LABEL - 1))]
-        for at, part in enumerate(parts):
-            head = Span(f" {'' if at else label:<{_LABEL}}", Style.DIM)
-            lines.append(crop(join(head, Span(part, style)), width))
+        lines.extend(labelled(Style.DIM(f" {label:<{_LABEL}}"), text, width, style, most=most))
 
     fact("verdict", shown(one.evidence) or one.word, _STYLES.get(one.word, Style.NORMAL))
     fact("holds", _holds(one, now, zone), Style.NORMAL)
@@ -321,7 +266,7 @@ def _facts(
     return lines[:height]
 
 
-def _holds(one: ConsumerRow, now: float, zone: datetime.tzinfo | None) -> str:
+def _holds(one: ConsumerRow, now: float, zone: Zone) -> str:
     last = "" if one.last_claim_at is None else f" · last claim {units.age(max(0.0, now - one.last_claim_at))} ago"
     if not one.claims:
         return f"no claim{last}"
@@ -331,7 +276,7 @@ def _holds(one: ConsumerRow, now: float, zone: datetime.tzinfo | None) -> str:
     return f"{one.claims:,} claims, the oldest for {held}{last}"
 
 
-def _process(one: ConsumerRow, now: float, zone: datetime.tzinfo | None) -> str:
+def _process(one: ConsumerRow, now: float, zone: Zone) -> str:
     owner, usage = one.owner, one.usage
     words = [f"pid {owner.pid}" if owner.pid is not None else safe(owner.name or "pid not known")]
     words[0] += f" of {safe(owner.user)}" if owner.user else ""

@@ -13,30 +13,10 @@ from spooltop.model.cursors import Cursor, CursorSection
 from spooltop.model.cursors import shown as cursor_text
 from spooltop.model.look.snapshot import Snapshot
 
-from .header import when
+from .header import Zone, when
 from .locks import holder_info
-from .spans import (
-    BLANK,
-    Line,
-    Span,
-    Style,
-    clip,
-    clip_left,
-    crop,
-    join,
-    line_text,
-    line_width,
-    merge,
-    pad,
-    pad_left,
-    plain,
-    safe,
-    select,
-    shown,
-    spread,
-    text_width,
-    wrap,
-)
+from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, line_text, line_width, paragraph, plain, select, spread
+from .text import clip, clip_left, pad, pad_left, safe, shown, text_width, wrap
 
 LOUD = {
     "reverted": Style.BAD, "rewound": Style.BAD, "unreadable": Style.BAD, "missing": Style.BAD,
@@ -61,28 +41,21 @@ def verdict_words(cursor: Cursor) -> Line:
     if cursor.verdict == "reverted" and cursor.reverts_recent:
         bound = "≥" if cursor.reverts_is_bound else ""
         words = evidence.removeprefix("reverted ")
-        return join(Span(f"{word} {bound}{cursor.reverts_recent}×", Style.BAD), f": {words}" if words else "")
+        return join(Style.BAD(f"{word} {bound}{cursor.reverts_recent}×"), f": {words}" if words else "")
     if evidence.startswith(f"{cursor.verdict} "):  # "not advancing for 2h, every 60s before" contains its verdict
         return join(Span(shown(word), loud or Style.NORMAL), evidence.removeprefix(cursor.verdict))
     return join(Span(shown(word), loud or Style.NORMAL), f": {evidence}" if evidence else "")
 
 
 def cursor_detail(
-    cursor: Cursor,
-    snapshot: Snapshot,
-    width: int,
-    height: int,
-    *,
-    now: float,
-    chosen: int,
-    zone: datetime.tzinfo | None = None,
-) -> list[Line]:
+    cursor: Cursor, snapshot: Snapshot, width: int, height: int, *, chosen: int, zone: Zone = None
+) -> Lines:
     """A source: its file, the evidence of its verdict, and the writes that were seen, newest first. ``chosen`` -1: none is
     chosen."""
     head = [_cursor_title(cursor, snapshot, width), *_wrapped(verdict_words(cursor), width, 3 if height >= 16 else 1)]
-    head.append(_labelled("now", _stand(cursor, now, zone), width))
+    head.append(_labelled("now", _stand(cursor, snapshot.taken_at, zone), width))
     facts = [_labelled(label, words, width) for label, words in _facts(cursor, snapshot, zone)]
-    advice = [plain(f" {text}", width, Style.STRONG) for text in wrap(_STOPS, max(1, width - 2))]
+    advice = paragraph(_STOPS, width, Style.STRONG, margin=" ")
     if cursor.verdict != "reverted":
         advice = []
     least = min(_ROWS, max(1, len(cursor.history))) + 1
@@ -101,10 +74,10 @@ def _cursor_title(cursor: Cursor, snapshot: Snapshot, width: int) -> Line:
     where = f"{safe(cursor.file)}, {shared if cursor.shared else 'of its own'}"
     name = f" Cursors › {safe(cursor.source)}"
     right = f"{clip_left(where, max(10, width - 30 - text_width(name)))} · watched for {units.span(snapshot.watched_for)}"
-    return crop(spread((Span(name, Style.TITLE),), (Span(right),), width - 1), width)
+    return crop(spread((Style.TITLE(name),), (Span(right),), width - 1), width)
 
 
-def _stand(cursor: Cursor, now: float, zone: datetime.tzinfo | None) -> str:
+def _stand(cursor: Cursor, now: float, zone: Zone) -> str:
     moved = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
     bound = "at least " if cursor.moved_is_bound else ""
     every = f"every {units.interval(cursor.every)}" if cursor.every is not None else "update interval not known yet"
@@ -115,10 +88,10 @@ def _stand(cursor: Cursor, now: float, zone: datetime.tzinfo | None) -> str:
 
 
 def _labelled(label: str, words: str, width: int) -> Line:
-    return crop(join(Span(f" {label:<{_LABEL - 1}}", Style.DIM), words), width)
+    return fitted(width, Style.DIM(f" {label:<{_LABEL - 1}}"), words)
 
 
-def _facts(cursor: Cursor, snapshot: Snapshot, zone: datetime.tzinfo | None) -> Iterator[tuple[str, str]]:
+def _facts(cursor: Cursor, snapshot: Snapshot, zone: Zone) -> Iterator[tuple[str, str]]:
     """The facts about the writers, the most telling first."""
     if (end := snapshot.muted.get(cursor.source)) is not None:
         yield "muted", f"until {when(end, zone)}; its problems are not shown"
@@ -162,12 +135,12 @@ def _suspects(cursor: Cursor, lost: list[CursorSection]) -> str:
     return "; ".join([*words, *([rest] if alone else [])]) or "none: no other source advanced in those writes"
 
 
-def _wrapped(verdict: Line, width: int, most: int) -> list[Line]:
+def _wrapped(verdict: Line, width: int, most: int) -> Lines:
     """The verdict over a limited number of lines, with its word highlighted."""
     head = verdict[0] if verdict else Span("")
     parts = wrap(line_text(verdict), max(1, width - 2))
     if len(parts) > most or not parts[0].startswith(head.text):
-        return [crop(join(" ", verdict), width)]
+        return [fitted(width, " ", verdict)]
     first = join(" ", head, parts[0].removeprefix(head.text))
     return [first, *(plain(f" {part}", width) for part in parts[1:])]
 
@@ -186,8 +159,8 @@ class _Columns:
 
 
 def _ring(
-    cursor: Cursor, snapshot: Snapshot, width: int, room: int, chosen: int, zone: datetime.tzinfo | None
-) -> list[Line]:
+    cursor: Cursor, snapshot: Snapshot, width: int, room: int, chosen: int, zone: Zone
+) -> Lines:
     writes = list(cursor.history)
     if not writes:
         what = "write was seen" if cursor.in_file else "entry was delivered"
@@ -223,7 +196,7 @@ def _write_line(
     width: int,
     *,
     chosen: bool,
-    zone: datetime.tzinfo | None,
+    zone: Zone,
 ) -> Line:
     to = clip_left(written(write), columns.value)
     if before is None:
@@ -239,17 +212,12 @@ def _write_line(
         rest += pad(clip(_lock(write), columns.lock - 1), columns.lock)
     if columns.writer:
         rest += clip(holder_info(write.writer) if write.writer else "not seen", columns.writer - 1)
-    return crop(
-        merge(
-            (
-                Span("▌" if chosen else " ", Style.KEY),
+    return crop((
+                Style.KEY("▌" if chosen else " "),
                 Span(f"  {pad(when(write.at, zone), 10)}"),
                 Span(cells, Style.BAD if write.lost else Style.WARN if write.back else Style.NORMAL),
                 Span(rest),
-            )
-        ),
-        width,
-    )
+            ), width)
 
 
 def _also(name: str, write: CursorSection, cursor: Cursor, snapshot: Snapshot) -> str:
@@ -302,7 +270,7 @@ def _title(width: int, *, counted: bool) -> Line:
         text += f"{'lag':>9}"
     elif width >= 72:
         text += f"  {'writes seen':<15}"
-    return crop((Span(f"{text}  verdict", Style.DIM),), width)
+    return plain(f"{text}  verdict", width, Style.DIM)
 
 
 def _verdict_in(cursor: Cursor, room: int) -> Line:
@@ -338,7 +306,7 @@ def _lag(cursor: Cursor) -> str:
 
 def _row(
     cursor: Cursor, width: int, now: float, *, counted: bool, chosen: bool | None = None, muted: float | None = None,
-    zone: datetime.tzinfo | None = None,
+    zone: Zone = None,
 ) -> Line:  # fmt: skip
     source, value = _widths(width, counted=counted)
     age = None if cursor.moved_at is None else max(0.0, now - cursor.moved_at)
@@ -355,20 +323,20 @@ def _row(
     room = width - text_width(text) - 2 - text_width(mute)
     if mute and line_width(verdict_words(replace(cursor, evidence=""))) > room:
         cursor = replace(cursor, evidence="", reverts_recent=0)  # the mute is more useful here than the number
-    line = join(text, "  ", _verdict_in(cursor, room), Span(mute, Style.DIM))
+    line = join(text, "  ", _verdict_in(cursor, room), Style.DIM(mute))
     if chosen:
         return select(line, width)
     return crop(line, width)
 
 
-def _end(at: float, now: float, zone: datetime.tzinfo | None) -> str:
+def _end(at: float, now: float, zone: Zone) -> str:
     """The time of day; month and day where the time is a day or more away (it is always within a year)."""
     if at - now < 86_400:
         return when(at, zone)[:5]
     return datetime.datetime.fromtimestamp(at, datetime.UTC).astimezone(zone).strftime("%m-%d")
 
 
-def cursor_glance(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list[Line]:
+def cursor_glance(snapshot: Snapshot, width: int, rows: int) -> Lines:
     """A title and one line per source, at most ``rows`` lines. Where not all fit, sources with problems come first."""
     cursors = list(snapshot.cursors)
     if not cursors or rows < 2:
@@ -379,11 +347,11 @@ def cursor_glance(snapshot: Snapshot, width: int, rows: int, *, now: float) -> l
         cursors, hidden = _fitting(cursors, max(1, fits - 1))
     counted = _counted(snapshot.cursors)
     lines = [_title(width, counted=counted)]
-    lines += [_row(one, width, now, counted=counted, muted=snapshot.muted.get(one.source)) for one in cursors]
+    lines += [_row(one, width, snapshot.taken_at, counted=counted, muted=snapshot.muted.get(one.source)) for one in cursors]
     if hidden:
         loud = sum(one.verdict in LOUD for one in hidden)
         tail = f", {loud} of them with problems" if loud else ""
-        lines.append(crop((Span(f"   {len(hidden)} more{tail}, "), Span("5", Style.KEY), Span(" shows all")), width))
+        lines.append(crop((Span(f"   {len(hidden)} more{tail}, "), Style.KEY("5"), Span(" shows all")), width))
     return lines
 
 
@@ -399,16 +367,16 @@ def _fitting(cursors: list[Cursor], most: int) -> tuple[list[Cursor], list[Curso
 
 
 def cursor_table(
-    snapshot: Snapshot, width: int, height: int, *, now: float, chosen: int = 0, zone: datetime.tzinfo | None = None
-) -> list[Line]:
+    snapshot: Snapshot, width: int, height: int, *, chosen: int = 0, zone: Zone = None
+) -> Lines:
     """The list of sources with one chosen, and below it the facts about that one."""
     cursors = snapshot.cursors
     if not cursors:
         return [plain(" no cursor file was found in the spool or next to it", width)][:height]
     chosen = max(0, min(chosen, len(cursors) - 1))
     loud = sum(one.verdict in LOUD for one in cursors)
-    problems = Span(f" · {loud:,} with problems" if loud else "", Style.BAD)
-    title = [crop(join(Span(f" Cursors {len(cursors):,}", Style.TITLE), problems), width)] if height >= _TITLED else []
+    problems = Style.BAD(f" · {loud:,} with problems" if loud else "")
+    title = [fitted(width, Style.TITLE(f" Cursors {len(cursors):,}"), problems)] if height >= _TITLED else []
     height -= len(title)
     below = max(6, height - len(cursors) - 2) if height >= 14 else 0
     room = max(1, height - 1 - (below + 1 if below else 0))
@@ -419,11 +387,11 @@ def cursor_table(
         *title,
         _title(width, counted=counted),
         *(
-            _row(one, width, now, counted=counted, chosen=i == chosen, muted=mutes.get(one.source), zone=zone)
+            _row(one, width, snapshot.taken_at, counted=counted, chosen=i == chosen, muted=mutes.get(one.source), zone=zone)
             for i, one in ((i, cursors[i]) for i in visible)
         ),
     ]
     if below:
         lines.append(BLANK)
-        lines += cursor_detail(cursors[chosen], snapshot, width, below, now=now, chosen=-1, zone=zone)
+        lines += cursor_detail(cursors[chosen], snapshot, width, below, chosen=-1, zone=zone)
     return lines[: height + len(title)]

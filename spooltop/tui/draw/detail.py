@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from functools import lru_cache
 
 from spooltop.model import units
@@ -12,9 +11,10 @@ from spooltop.model.row import Payload, Row
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import EXITED, RUNNING, Box, Verdict
 
-from .header import when
+from .header import Zone, when
 from .lists import owner_text
-from .spans import BLANK, Line, Span, Style, clip_left, crop, join, merge, plain, safe, safe_pieces, shown, text_width, wrap
+from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, labelled, plain
+from .text import clip_left, safe, safe_pieces, shown, text_width
 
 _LABEL = 9
 _DRAWN = ("enqueued", "waits", "source", "holder", "writer")
@@ -36,10 +36,10 @@ def detail(
     height: int,
     *,
     now: float,
-    zone: datetime.tzinfo | None = None,
+    zone: Zone = None,
     error: str = "",
     worked: Percentiles | None = None,
-) -> list[Line]:
+) -> Lines:
     """At most ``height`` lines. ``payload`` None: it is being read, or ``error`` says why it cannot be. ``worked`` is how long
     other messages took, for comparison."""
     if row is None:
@@ -58,9 +58,9 @@ def detail(
 
 
 def message_lines(
-    row: Row, payload: Payload | None, width: int, height: int, *, scroll: int, now: float, zone: datetime.tzinfo | None = None,
+    row: Row, payload: Payload | None, width: int, height: int, *, scroll: int, now: float, zone: Zone = None,
     error: str = "",
-) -> tuple[list[Line], int]:  # fmt: skip
+) -> tuple[Lines, int]:  # fmt: skip
     """A message in full, from line ``scroll`` on, and the line it begins with: that of the last page where ``scroll`` is beyond
     it."""
     top = [_rule(row, payload, width), *_facts(row, payload, width, now, zone, None)]
@@ -80,30 +80,30 @@ def _rule(row: Row, payload: Payload | None, width: int) -> Line:
     right = clip_left(right, max(4, width // 3))
     name = clip_left(safe(row.id), max(4, width - text_width(right) - 5))
     fill = "─" * max(0, width - 4 - text_width(name) - text_width(right) - 1)
-    return crop(merge((Span(" ─ ", Style.RULE), Span(name, Style.TITLE), Span(f" {fill}{right}", Style.RULE))), width)
+    return crop((Style.RULE(" ─ "), Style.TITLE(name), Style.RULE(f" {fill}{right}")), width)
 
 
-def labelled(label: str, text: str, width: int, style: Style = Style.NORMAL) -> Line:
-    """A fact with its label in a column of its own."""
-    return crop(join(Span(f" {label[:_LABEL - 1]:<{_LABEL}}", Style.DIM), Span(text, style)), width)
+def fact_line(label: str, text: str, width: int, style: Style = Style.NORMAL) -> Line:
+    """A fact on one line, with its label in a column of its own."""
+    return fitted(width, Style.DIM(f" {label[:_LABEL - 1]:<{_LABEL}}"), Span(text, style))
 
 
-def _wrapped(label: str, text: str, width: int, style: Style = Style.NORMAL) -> list[Line]:
-    parts = wrap(text, max(8, width - _LABEL - 1))
-    return [labelled(label if i == 0 else "", part, width, style) for i, part in enumerate(parts)]
+def fact(label: str, text: str, width: int, style: Style = Style.NORMAL) -> Lines:
+    """The same over as many lines as it needs."""
+    return labelled(Style.DIM(f" {label[:_LABEL - 1]:<{_LABEL}}"), text, width, style)
 
 
 def _facts(
-    row: Row, payload: Payload | None, width: int, now: float, zone: datetime.tzinfo | None, worked: Percentiles | None
-) -> list[Line]:
-    lines: list[Line] = []
+    row: Row, payload: Payload | None, width: int, now: float, zone: Zone, worked: Percentiles | None
+) -> Lines:
+    lines: Lines = []
     facts = dict(payload.facts) if payload is not None else {}
     put = facts.get("enqueued")
     if put is not None:
         whole = _once(shown(put))
         parts = [whole] if text_width(whole) <= width - _LABEL - 1 else whole.split(" · ")
         for i, part in enumerate(parts):
-            lines += _wrapped("" if i else "enqueued", part, width)
+            lines += fact("" if i else "enqueued", part, width)
         history = f"{units.age(row.age(now))} since put"
     else:
         known = row.enqueued_at is not None
@@ -120,29 +120,29 @@ def _facts(
         history += f" · attempts: {row.attempt}"
     if row.box is Box.CUR and worked is not None and worked.p99 is not None:
         history += f" · others {units.duration(worked.p99)} (p99 of {worked.samples:,})"
-    lines += _wrapped("age" if put else "enqueued", history, width)
+    lines += fact("age" if put else "enqueued", history, width)
     if row.not_before is not None and row.not_before > now:
-        lines += _wrapped("waits", f"until {when(row.not_before, zone)}, {units.age(row.not_before - now)} more", width)
+        lines += fact("waits", f"until {when(row.not_before, zone)}, {units.age(row.not_before - now)} more", width)
     if row.verdict is not None:
         style = Style.BAD if row.verdict is Verdict.DEAD else Style.NORMAL
         word = row.verdict.value.upper() if row.verdict is Verdict.DEAD else row.verdict.value
         why = _why(row, facts)
         stop = ", " if ": " in why else ": "
-        lines += _wrapped("verdict", f"{word}{stop}{why}" if why else word, width, style)
+        lines += fact("verdict", f"{word}{stop}{why}" if why else word, width, style)
     if row.owner is not None and "owner" not in facts:
         host = f" on {safe(row.owner.host)}" if row.owner.host else ""
         user = f", {safe(row.owner.user)}" if row.owner.user else ""
         pid = "" if row.owner.name is None or row.owner.pid is None else f" · pid {row.owner.pid}"
-        lines += _wrapped("owner", f"{owner_text(row.owner)}{pid}{host}{user}", width)
+        lines += fact("owner", f"{owner_text(row.owner)}{pid}{host}{user}", width)
     if row.expires_at is not None:
-        lines += _wrapped("kept", kept_words(row, now), width, Style.WARN if row.expired(now) else Style.NORMAL)
+        lines += fact("kept", kept_words(row, now), width, Style.WARN if row.expired(now) else Style.NORMAL)
     if row.reason and "set aside" not in facts:
-        lines += _wrapped("reason", shown(row.reason), width)
+        lines += fact("reason", shown(row.reason), width)
     if row.note:
-        lines += _wrapped("note", shown(row.note), width, Style.WARN)
+        lines += fact("note", shown(row.note), width, Style.WARN)
     for label, text in payload.facts if payload is not None else ():
         if label not in _DRAWN and text != row.evidence:
-            lines += _wrapped(_SHORT.get(label, shown(label)), shown(text), width)
+            lines += fact(_SHORT.get(label, shown(label)), shown(text), width)
     return lines
 
 
@@ -175,11 +175,11 @@ class PayloadLines:
         """Bytes that were drawn so far."""
         self._payload = payload
         self._width = width
-        self._lines: list[Line] = []
+        self._lines: Lines = []
         self._next = safe_pieces(payload.data, max(2, width - 2))
         self._ended = False
 
-    def lines(self, count: int) -> list[Line]:
+    def lines(self, count: int) -> Lines:
         """The first ``count`` lines."""
         while len(self._lines) < count and not self._ended:
             self._draw()
@@ -224,10 +224,10 @@ _NOTHING = Payload(b"", 0, False)
 
 def _body(payload: Payload | None, width: int, error: str) -> PayloadLines:
     if error:
-        return _Note(labelled("payload", shown(error), width, Style.WARN))
+        return _Note(fact_line("payload", shown(error), width, Style.WARN))
     if payload is None:
-        return _Note(labelled("payload", "being read…", width, Style.DIM))
-    return _drawn(payload, width) if payload.size else _Note(labelled("payload", "empty", width))
+        return _Note(fact_line("payload", "being read…", width, Style.DIM))
+    return _drawn(payload, width) if payload.size else _Note(fact_line("payload", "empty", width))
 
 
 @lru_cache(maxsize=2)

@@ -10,22 +10,14 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from .spans import BLANK, Line, Span, Style, clip, crop, join, line_width, merge, plain, shown, text_width, wrap
-
-
-class FramedPanel(Struct, frozen=True):
-    """A titled panel of ``rows`` lines below its title. ``key`` shows it in full; ``note`` is at the right of the title."""
-
-    title: str
-    body: Sequence[Line]
-    rows: int
-    key: str = ""
-    note: Line = BLANK
+from .spans import BLANK, Line, Lines, Span, Style, crop, join, line_width, merge, paragraph
+from .text import clip, shown, text_width
 
 
 class Section(Struct, frozen=True):
-    """A panel that is not drawn yet. ``draw(width, rows)`` draws its lines. It gets ``least`` rows or none at all, and up to
-    ``most`` where there are more. ``last``: it gives up its room before the others."""
+    """A titled panel. ``draw(width, rows)`` draws its lines; ``key`` shows it in full; ``note`` is at the right of the title. It
+    gets ``least`` rows or none at all, and up to ``most`` where there are more. ``last``: it gives up its room before the
+    others."""
 
     title: str
     draw: Callable[[int, int], Sequence[Line]]
@@ -56,62 +48,55 @@ def rows_for(sections: Sequence[Section], height: int) -> list[int]:
     return rows
 
 
-def stack(sections: Sequence[Section], width: int, height: int) -> list[FramedPanel]:
-    """A column of panels of ``width`` cells between its borders."""
-    return [
-        FramedPanel(section.title, section.draw(width, rows)[:rows], rows, section.key, section.note)
-        for section, rows in zip(sections, rows_for(sections, height), strict=True)
-        if rows
-    ]
-
-
-def frame(*blocks: Sequence[tuple[int, Sequence[FramedPanel]]]) -> list[Line]:
-    """Draws panels with their borders. A block is a row of columns: (cells between its borders, panels). A block of several
-    columns may follow one of a single column and of the same width."""
-    lines: list[Line] = []
-    for at, columns in enumerate(blocks):
-        drawn = [_column(panels, width) for width, panels in columns]
-        height = max(map(len, drawn))
-        for column in drawn:
-            column += [(False, BLANK)] * (height - len(column))
-        for y, cells in enumerate(zip(*drawn, strict=True)):
-            lines.append(_side_by_side([(width, *cell) for (width, _), cell in zip(columns, cells, strict=True)], at, y))
-    lines.append((Span(f"└{'┴'.join('─' * width for width, _ in blocks[-1])}┘", Style.RULE),))
+def frame(height: int, *columns: tuple[int, Sequence[Section]], top: Sequence[Line] = ()) -> Lines:
+    """Draws panels with their borders in ``height`` lines. A column is (cells between its borders, panels). ``top`` are the lines
+    of a single column above and of the same width, of which the lower border is shared."""
+    lines = list(top[:-1])
+    drawn = [_column(sections, width, height) for width, sections in columns]
+    high = max(map(len, drawn))
+    for column in drawn:
+        column += [(False, BLANK)] * (high - len(column))
+    for y, cells in enumerate(zip(*drawn, strict=True)):
+        row = [(width, *cell) for (width, _), cell in zip(columns, cells, strict=True)]
+        lines.append(_side_by_side(row, bool(top), y))
+    lines.append((Style.RULE(f"└{'┴'.join('─' * width for width, _ in columns)}┘"),))
     return lines
 
 
-def _column(panels: Sequence[FramedPanel], width: int) -> list[tuple[bool, Line]]:
+def _column(sections: Sequence[Section], width: int, height: int) -> list[tuple[bool, Line]]:
     """The lines of a column between its borders, each with True where it is the upper border of a panel."""
     lines: list[tuple[bool, Line]] = []
-    for panel in panels:
-        lines.append((True, _upper_border(panel, width)))
-        lines += [(False, crop(line, width)) for line in panel.body[: panel.rows]]
-        lines += [(False, BLANK)] * (panel.rows - len(panel.body))
+    for section, rows in zip(sections, rows_for(sections, height), strict=True):
+        if rows:
+            body = section.draw(width, rows)[:rows]
+            lines.append((True, _upper_border(section, width)))
+            lines += [(False, crop(line, width)) for line in body] + [(False, BLANK)] * (rows - len(body))
     return lines
 
 
-def _upper_border(panel: FramedPanel, width: int) -> Line:
+def _upper_border(panel: Section, width: int) -> Line:
     room = max(0, width - 4)
-    key = (Span(panel.key, Style.KEY), Span(" ")) if panel.key else ()
+    key = (Style.KEY(panel.key), Span(" ")) if panel.key else ()
     fits = line_width(key) + text_width(panel.title) + line_width(panel.note) + 2 <= room
     note = join(" ", panel.note, " ") if panel.note and fits else BLANK
     title = clip(panel.title, max(1, room - line_width(key) - line_width(note)))
     fill = "─" * max(0, width - 4 - line_width(key) - text_width(title) - line_width(note))
-    end = Span("─", Style.RULE)
-    return merge((end, Span(" "), *key, Span(f"{title} ", Style.TITLE), Span(fill, Style.RULE), *note, end))
+    end = Style.RULE("─")
+    return merge((end, Span(" "), *key, Style.TITLE(f"{title} "), Style.RULE(fill), *note, end))
 
 
-def _side_by_side(cells: Sequence[tuple[int, bool, Line]], block: int, y: int) -> Line:
-    """A line of all columns of a block with the borders between them; ``cells`` are (width, is a border, line)."""
+def _side_by_side(cells: Sequence[tuple[int, bool, Line]], below: bool, y: int) -> Line:
+    """A line of all columns with the borders between them; ``cells`` are (width, is a border, line). ``below``: there is a panel
+    above."""
     rules = [rule for _, rule, _ in cells]
-    corners = ("┌" if block == 0 else "├", "┐" if block == 0 else "┤") if y == 0 else ("├", "┤")
-    parts: list[Span] = [Span(corners[0] if rules[0] else "│", Style.RULE)]
+    corners = ("┌", "┐") if y == 0 and not below else ("├", "┤")
+    parts: list[Span] = [Style.RULE(corners[0] if rules[0] else "│")]
     for i, (width, _, line) in enumerate(cells):
         parts += [*line, Span(" " * (width - line_width(line)))]
         if i + 1 < len(cells):
             between = {(True, True): "┬" if y == 0 else "┼", (True, False): "┤", (False, True): "├", (False, False): "│"}
-            parts.append(Span(between[rules[i], rules[i + 1]], Style.RULE))
-    parts.append(Span(corners[1] if rules[-1] else "│", Style.RULE))
+            parts.append(Style.RULE(between[rules[i], rules[i + 1]]))
+    parts.append(Style.RULE(corners[1] if rules[-1] else "│"))
     return merge(parts)
 
 
@@ -126,13 +111,13 @@ def inner_width(width: int) -> int:
     return max(1, width - 4)
 
 
-def panel_frame(title: str, right: str, body: Sequence[Line], width: int) -> list[Line]:
+def panel_frame(title: str, right: str, body: Sequence[Line], width: int) -> Lines:
     """``body`` between borders, with the title at the left of the upper border and ``right`` at its end."""
     inside = [join(" ", crop(line, inner_width(width))) for line in body]
-    panel = FramedPanel(title, inside, len(inside), note=join(right))
-    return [crop(line, width) for line in frame([(max(0, width - 2), [panel])])]
+    panel = Section(title, lambda width, rows: inside, len(inside), len(inside), note=join(right))
+    return [crop(line, width) for line in frame(len(inside) + 2, (max(0, width - 2), [panel]))]
 
 
-def note_lines(notes: Sequence[str], inner: int) -> list[Line]:
+def note_lines(notes: Sequence[str], inner: int) -> Lines:
     """Notes, wrapped over as many lines as they need."""
-    return [plain(part, inner) for note in notes for part in wrap(shown(note), inner)]
+    return [line for note in notes for line in paragraph(shown(note), inner)]

@@ -9,7 +9,8 @@ from spooltop.model import units
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Box
 
-from .spans import BARS, BLANK, UNWATCHED, Line, Span, Style, clip, crop, join, merge, pad, pad_left, safe, text_width
+from .spans import BARS, BLANK, UNWATCHED, Line, Lines, Span, Style, crop, fitted, merge, plain
+from .text import clip, pad, pad_left, safe, text_width
 
 _LABEL, _SCALE = 7, 7
 """Cells at the left of the columns: the name of the figure, and the values at its upper and its lower edge."""
@@ -34,10 +35,10 @@ def _cell(value: float | None, top: float, row: int, rows: int) -> str:
 def flow_note(snapshot: Snapshot) -> Line:
     """The time that the graphs are over."""
     cells = len(snapshot.history.get(Box.NEW, ())) or len(snapshot.rate_history.arrived)
-    return (Span(f"{units.duration(snapshot.cell * cells)}, a cell is {units.duration(snapshot.cell)}", Style.DIM),)
+    return (Style.DIM(f"{units.duration(snapshot.cell * cells)}, a cell is {units.duration(snapshot.cell)}"),)
 
 
-def flow_graphs(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
+def flow_graphs(snapshot: Snapshot, width: int, rows: int) -> Lines:
     """The depth of ``new`` and the rates, each as a graph with its scale, and one line of time below all of them. What comes and
     what is done have the same scale: the difference is what ``new`` grows by."""
     history, depth = snapshot.rate_history, snapshot.history.get(Box.NEW, ())
@@ -55,15 +56,15 @@ def flow_graphs(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
         return []
     cells = max(len(figure[1]) for figure in figures)
     wide = max(1, min(5, (width - _LABEL - _SCALE - 2) // cells))
-    lines: list[Line] = []
+    lines: Lines = []
     for name, values, top, scale in figures:
         for at, text in enumerate(columns_of(values, top, high, wide)):
             edge = (scale if top else "") if at == 0 else "0" if at == high - 1 else ""
             label = Span(f" {pad(name if at == 0 else '', _LABEL)}")
-            lines.append(crop(merge((label, Span(f"{pad_left(edge, _SCALE)} ", Style.DIM), Span(text, Style.BAR))), width))
+            lines.append(crop((label, Style.DIM(f"{pad_left(edge, _SCALE)} "), Style.BAR(text)), width))
     ago = f"{units.duration(snapshot.cell * cells)} ago"
     axis = f"{ago:<{wide * cells - 3}}now"
-    lines.append(crop(join(" " * (_LABEL + _SCALE + 2), Span(axis, Style.DIM)), width))
+    lines.append(fitted(width, " " * (_LABEL + _SCALE + 2), Style.DIM(axis)))
     return lines
 
 
@@ -85,17 +86,17 @@ HISTOGRAM_LINES = _BARS + _SOURCES + 2
 """Lines of the histogram, whatever it shows: bars, column titles, totals and sources."""
 
 
-def age_histogram(snapshot: Snapshot, width: int, rows: int = HISTOGRAM_LINES) -> list[Line]:
+def age_histogram(snapshot: Snapshot, width: int, rows: int = HISTOGRAM_LINES) -> Lines:
     """At most ``rows`` lines; none where the ages are not known. Figures of a sample are scaled up and marked ``~``."""
     ages = snapshot.observation.ages
     if ages is None:
         return []
-    lines: list[Line] = []
+    lines: Lines = []
     if ages.of:
         whole = ages.looked_at >= ages.of
         names = ["source", "all", *_classes(ages.bounds)]
         lines += _bars(ages.counts, width)
-        lines.append(crop((Span(_words(names, width), Style.DIM),), width))
+        lines.append(plain(_words(names, width), width, Style.DIM))
         scale = 1.0 if whole else ages.of / ages.looked_at
         lines.append(_row("all", [f"{ages.of:,}", *_figures(ages.counts, scale)], width))
         fits = _SOURCES if ages.sources <= _SOURCES else _SOURCES - 1
@@ -103,9 +104,9 @@ def age_histogram(snapshot: Snapshot, width: int, rows: int = HISTOGRAM_LINES) -
             name = "unknown" if one.source is None else clip(safe(one.source), _SOURCE - 1)
             lines.append(_row(name, _figures((one.total, *one.counts), scale), width))
         if ages.sources > fits:
-            lines.append(crop((Span(f"   {ages.sources - fits:,} more sources", Style.DIM),), width))
+            lines.append(plain(f"   {ages.sources - fits:,} more sources", width, Style.DIM))
     else:
-        lines.append(crop((Span("   nothing waits", Style.DIM),), width))
+        lines.append(plain("   nothing waits", width, Style.DIM))
     return lines[:rows]
 
 
@@ -121,7 +122,7 @@ def histogram_note(snapshot: Snapshot) -> Line:
         notes.append(f"{ages.undated:,} without a time")
     if ages.ahead:
         notes.append(f"{'' if ages.looked_at >= ages.of else '≥'}{ages.ahead:,} from the future")
-    return merge((Span(" · ".join(notes), Style.DIM),))
+    return merge((Style.DIM(" · ".join(notes)),))
 
 
 def _classes(bounds: Sequence[float]) -> list[str]:
@@ -146,7 +147,7 @@ def _row(name: str, figures: Sequence[str], width: int) -> Line:
     spans = [Span(f" {pad(name, _SOURCE)}")]
     for i, figure in enumerate(figures):
         spans.append(Span(pad_left(figure, cell if i else total), Style.DIM if figure in ("0", "~0") else Style.NORMAL))
-    return crop(merge(spans), width)
+    return crop(spans, width)
 
 
 def _figures(counts: Sequence[int], scale: float) -> list[str]:
@@ -157,22 +158,22 @@ def _figures(counts: Sequence[int], scale: float) -> list[str]:
     return [f"~{n / 1e6:,.1f}M" if n >= 1e6 else f"~{n:,.0f}" for n in about]
 
 
-def _bars(counts: Sequence[int], width: int) -> list[Line]:
+def _bars(counts: Sequence[int], width: int) -> Lines:
     """Draws the classes as bars above their columns; the highest bar fills the height."""
     total, cell = _cells(width)
     top = max(counts, default=0)
-    lines: list[Line] = []
+    lines: Lines = []
     for row in range(_BARS, 0, -1):
         spans = [Span(" " * (1 + _SOURCE + total))]
         for n in counts:
             eighths = max(round(n / top * _BARS * 8), 1) - (row - 1) * 8 if n and top else 0
             char = " " if eighths <= 0 else BARS[min(eighths, 8) - 1]
             spans += [Span("  "), Span(char * (cell - 2), Style.BAR if char != " " else Style.NORMAL)]
-        lines.append(crop(merge(spans), width))
+        lines.append(crop(spans, width))
     return lines
 
 
-def new_age_bars(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
+def new_age_bars(snapshot: Snapshot, width: int, rows: int) -> Lines:
     """Draws what waits in ``new`` by age, a line for each class: the histogram for a narrow panel."""
     ages = snapshot.observation.ages
     if ages is None:
@@ -183,15 +184,15 @@ def new_age_bars(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
 
 def age_bars(
     bounds: Sequence[float], figures: Sequence[str], counts: Sequence[int], width: int, notes: Sequence[Span] = ()
-) -> list[Line]:
+) -> Lines:
     """A line for each class of age, with its figure, a bar as long as its count, and a note."""
     cells = max((len(figure) for figure in figures), default=0) + 1
     behind = max((text_width(note.text) for note in notes), default=0)
     top, room = max(counts, default=0), max(1, width - _CLASS - cells - 3 - behind)
-    lines: list[Line] = []
+    lines: Lines = []
     for at, (name, figure, n) in enumerate(zip(_classes(bounds), figures, counts, strict=True)):
         style = Style.NORMAL if n else Style.DIM
-        bar = Span("█" * max(1, round(n / top * room)) if n else "", Style.BAR)
+        bar = Style.BAR("█" * max(1, round(n / top * room)) if n else "")
         note = notes[at] if notes else Span("")
-        lines.append(crop(merge((Span(f" {pad(name, _CLASS)}{pad_left(figure, cells)} ", style), bar, note)), width))
+        lines.append(crop((Span(f" {pad(name, _CLASS)}{pad_left(figure, cells)} ", style), bar, note), width))
     return lines

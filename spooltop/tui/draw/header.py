@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from enum import StrEnum
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -12,25 +13,14 @@ from spooltop.model.look.observation import capacity_words
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.vocabulary import Action
 
-from .spans import (
-    Line,
-    Span,
-    Style,
-    clip,
-    clip_left,
-    crop,
-    join,
-    line_width,
-    plain,
-    restyle,
-    safe,
-    shown,
-    spread,
-    text_width,
-    wrap,
-)
+from .spans import Line, Lines, Span, Style, crop, join, line_width, plain, restyle, spread
+from .text import clip, clip_left, safe, shown, text_width, wrap
 
 # Says how fresh the screen is, in the words of the header.
+
+
+Zone: TypeAlias = datetime.tzinfo | None
+"""A time zone; None: the local one."""
 
 
 class Times(StrEnum):
@@ -48,6 +38,10 @@ class Freshness(Struct, frozen=True):
     frozen_at: float | None = None
     stale_for: float | None = None
     stale_why: str = ""
+
+
+FRESH = Freshness()
+"""The freshness of what is looked at live."""
 
 
 def freshness_of(snapshot: Snapshot | None, freshness: Freshness) -> Freshness:
@@ -68,16 +62,16 @@ def stale(snapshot: Snapshot | None, freshness: Freshness) -> bool:
 def stale_line(freshness: Freshness) -> Line:
     """``STALE 41s: readdir of new does not answer``."""
     why = shown(freshness.stale_why) or "a look has not finished"
-    return (Span(f"STALE {units.span(freshness.stale_for)}", Style.BAD), Span(f": {why}"))
+    return (Style.BAD(f"STALE {units.span(freshness.stale_for)}"), Span(f": {why}"))
 
 
-def when(at: float | None, zone: datetime.tzinfo | None = None, *, offset: bool = False) -> str:
+def when(at: float | None, zone: Zone = None, *, offset: bool = False) -> str:
     """The time of day; ``—`` where it is not known."""
     return units.clock_time(at, zone, offset=offset)
 
 
 def freshness_line(
-    snapshot: Snapshot | None, *, freshness: Freshness, zone: datetime.tzinfo | None = None, short: bool = False,
+    snapshot: Snapshot | None, *, freshness: Freshness, zone: Zone = None, short: bool = False,
     offset: bool = True,
 ) -> Line:
     """``live · as of 02:41:09 +0100``. FROZEN and STALE replace it, because nothing changes then. ``short``: without the words.
@@ -86,25 +80,25 @@ def freshness_line(
     if snapshot is None:
         if freshness.stale_for is not None:
             why = shown(freshness.stale_why) or "the first look has not finished"
-            return (Span(f"STALE {units.span(freshness.stale_for)}", Style.BAD), Span(f": {why}"))
+            return (Style.BAD(f"STALE {units.span(freshness.stale_for)}"), Span(f": {why}"))
         return (Span("looking…"),)
     as_of = f"{'' if short else 'as of '}{when(snapshot.observation.as_of, zone, offset=offset)}"
     if freshness.stale_for is not None:
         return join(*(stale_line(freshness) if not short else stale_line(freshness)[:1]), f" · {as_of}")
     if freshness.frozen_at is not None:
-        return join(Span("FROZEN", Style.WARN), f"{'' if short else ', Z unfreezes'} · {as_of}")
+        return join(Style.WARN("FROZEN"), f"{'' if short else ', Z unfreezes'} · {as_of}")
     watch = snapshot.observation.watch
     gap = " " if short else " · "
     if watch.lag is not None:
         behind = f"replica ≤{units.span(watch.lag)}{'' if short else ' behind'}"
-        return join(Span(behind, Style.WARN), f"{gap}{as_of}")
+        return join(Style.WARN(behind), f"{gap}{as_of}")
     if watch.mode == "live":
         besides = f", listed every {watch.period:g}s ({shown(watch.reason)})" if watch.period and not short else ""
-        return join(Span("live", Style.GOOD), f"{besides}{gap}{as_of}")
+        return join(Style.GOOD("live"), f"{besides}{gap}{as_of}")
     every = f"every {watch.period:g}s" if watch.period else ("scan" if watch.mode == "scan" else watch.mode)
     why = watch.reason or snapshot.observation.program
     reason = f" ({shown(why)})" if why and not short else ""
-    return join(Span(every, Style.WARN), f"{reason}{gap}{as_of}")
+    return join(Style.WARN(every), f"{reason}{gap}{as_of}")
 
 
 # Draws the notice to the user, and the commands that the palette finds.
@@ -113,7 +107,7 @@ NOTICE_LINES = 3
 """Maximum number of lines of a notice."""
 
 
-def notice_lines(words: str, width: int, style: Style = Style.STRONG) -> list[Line]:
+def notice_lines(words: str, width: int, style: Style = Style.STRONG) -> Lines:
     """A notice in place of the keys. Longer text continues on the last line, which is cut."""
     lines = wrap(shown(words), max(1, width - 2))
     return [plain(f" {line}", width, style) for line in [*lines[: NOTICE_LINES - 1], " ".join(lines[NOTICE_LINES - 1 :])] if line]
@@ -124,14 +118,8 @@ _WHO = 16
 
 
 def header(
-    snapshot: Snapshot | None,
-    width: int,
-    *,
-    target: str,
-    now: float,
-    freshness: Freshness = Freshness(),  # noqa: B008  frozen
-    zone: datetime.tzinfo | None = None,
-) -> list[Line]:
+    snapshot: Snapshot | None, width: int, *, target: str, freshness: Freshness = FRESH, zone: Zone = None
+) -> Lines:
     """The spool and how fresh the figures are; then the free space on its file system and the rights of the user."""
     second = disk_line(snapshot, width)
     freshness = freshness_of(snapshot, freshness)
@@ -146,11 +134,11 @@ def is_mail(snapshot: Snapshot) -> bool:
     return snapshot.observation.is_mail
 
 
-def _first(snapshot: Snapshot | None, width: int, target: str, freshness: Freshness, zone: datetime.tzinfo | None) -> Line:
-    title = Span(" spooltop ", Style.TITLE)
+def _first(snapshot: Snapshot | None, width: int, target: str, freshness: Freshness, zone: Zone) -> Line:
+    title = Style.TITLE(" spooltop ")
     path = safe(target)
     # shown nowhere else: it has to fit
-    least: Line = (Span(" · "), Span("READ-ONLY", Style.WARN)) if snapshot is not None and is_mail(snapshot) else ()
+    least: Line = (Span(" · "), Style.WARN("READ-ONLY")) if snapshot is not None and is_mail(snapshot) else ()
     most = least or (join(f" · watched for {units.span(snapshot.watched_for)}") if snapshot is not None else ())
     room = width - text_width(title.text) - 2  # a gap, and a cell at the edge
     paused, briefly = _paused(snapshot)
@@ -181,7 +169,7 @@ def _paused(snapshot: Snapshot | None) -> tuple[Line, Line]:
     by = "" if pause.by is None else f" by {clip(safe(pause.by), _WHO)}"
     length = units.age(max(0.0, snapshot.taken_at - pause.at))
     words = (f"PAUSED{by} for {length}", f"PAUSED {length}")
-    return join(Span(words[0], Style.WARN), " · "), join(Span(words[1], Style.WARN), " · ")
+    return join(Style.WARN(words[0]), " · "), join(Style.WARN(words[1]), " · ")
 
 
 def disk_line(snapshot: Snapshot | None, width: int) -> Line:
@@ -201,7 +189,7 @@ def disk_line(snapshot: Snapshot | None, width: int) -> Line:
         join(
             " ",
             Span(one, Style.BAD if full else Style.NORMAL),
-            Span(", mounted read-only" if any(one.readonly for one in capacities) else "", Style.BAD),
+            Style.BAD(", mounted read-only" if any(one.readonly for one in capacities) else ""),
             f"{' · ' if one else ''}you are {safe(observation.who.user)}, {shown(who)}",
         )
         for one in most

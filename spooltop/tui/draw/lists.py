@@ -18,29 +18,9 @@ from spooltop.model.protocols import Sort
 from spooltop.model.row import Row
 from spooltop.model.vocabulary import Box, Owner, Verdict
 
-from .header import Freshness, Times, freshness_line
-from .spans import (
-    ALONE,
-    Ends,
-    Line,
-    Span,
-    Style,
-    clip,
-    clip_left,
-    crop,
-    cut_apart,
-    join,
-    line_width,
-    merge,
-    pad,
-    pad_left,
-    point_out,
-    safe,
-    select,
-    shown,
-    spread,
-    text_width,
-)
+from .header import FRESH, Freshness, Times, Zone, freshness_line
+from .spans import Line, Span, Style, crop, join, line_width, merge, point_out, select, spread
+from .text import ALONE, Ends, clip, clip_left, cut_apart, pad, pad_left, safe, shown, text_width
 
 GAP = 2
 MARGIN = 3
@@ -51,7 +31,7 @@ class Moment(Struct, frozen=True):
     """Time and format for drawing the times of a row."""
 
     now: float
-    zone: datetime.tzinfo | None = None
+    zone: Zone = None
     times: Times = Times.AGE
 
 
@@ -63,7 +43,7 @@ class Column(Struct, frozen=True):
     key: str
     title: str
     width: int
-    value: Callable[[Any, Moment], Span]
+    value: Callable[[Any, Moment], Span | str]
     align: str = "left"
     min_screen: int = 0
     sort: str = ""
@@ -136,10 +116,6 @@ def age_text(since: float | None, moment: Moment, *, bound: bool = False) -> str
 _VERDICTS = {Verdict.DEAD: Style.BAD, Verdict.ABANDONED: Style.WARN}
 
 
-def _verdict(row: Row, moment: Moment) -> Span:
-    return verdict_span(row)
-
-
 def verdict_span(row: Row) -> Span:
     """The verdict of a row in its style; ``—`` where it is not judged."""
     if row.verdict is None:
@@ -148,41 +124,17 @@ def verdict_span(row: Row) -> Span:
     return Span(row.verdict.value.upper() if loud else row.verdict.value, _VERDICTS.get(row.verdict, Style.NORMAL))
 
 
-def _age(row: Row, moment: Moment) -> Span:
-    return Span(age_text(row.enqueued_at, moment))
-
-
-def _in_box(row: Row, moment: Moment) -> Span:
-    return Span(age_text(row.in_box_since, moment, bound=row.since_is_bound))
-
-
-def _written(row: Row, moment: Moment) -> Span:
-    return Span(age_text(row.written_at, moment))
-
-
-def _tries(row: Row, moment: Moment) -> Span:
-    return Span("—" if row.attempt is None else str(row.attempt))
-
-
-def _size(row: Row, moment: Moment) -> Span:
-    return Span(units.size(row.size))
-
-
-def _source(row: Row, moment: Moment) -> Span:
-    return Span("—" if row.source is None else safe(row.source))
-
-
-def _owner(row: Row, moment: Moment) -> Span:
-    return Span(owner_text(row.owner))
+def _in_box(row: Row, moment: Moment) -> str:
+    return age_text(row.in_box_since, moment, bound=row.since_is_bound)
 
 
 def _evidence(row: Row, moment: Moment) -> Span:
-    return Span(shown(row.note), Style.WARN) if row.note else Span(shown(row.evidence))
+    return Style.WARN(shown(row.note)) if row.note else Span(shown(row.evidence))
 
 
 def _state(row: Row, moment: Moment) -> Span:
     if row.note:
-        return Span(shown(row.note), Style.WARN)
+        return Style.WARN(shown(row.note))
     if row.not_before is not None and row.not_before > moment.now:
         return Span(f"waits {units.age(row.not_before - moment.now)}")
     return Span("ready, a test" if row.canary else "ready")
@@ -190,21 +142,19 @@ def _state(row: Row, moment: Moment) -> Span:
 
 def _reason(row: Row, moment: Moment) -> Span:
     if row.note:
-        return Span(shown(row.note), Style.WARN)
+        return Style.WARN(shown(row.note))
     if row.expired(moment.now):
-        return Span("expired" + (f" · {shown(row.reason)}" if row.reason else ""), Style.WARN)
+        return Style.WARN("expired" + (f" · {shown(row.reason)}" if row.reason else ""))
     return Span(shown(row.reason) or "—")
 
 
-def _message(row: Row, moment: Moment) -> Span:
-    return Span(safe(row.id))
-
-
-_TRIES = Column("tries", "tries", 6, _tries, "right", 50, "tries")
-_SIZE = Column("size", "size", 6, _size, "right", 46, "size")
-_SOURCE = Column("source", "source", 12, _source, "left", 72, "source", grow=1, most=20)
-_MESSAGE = Column("message", "message", 8, _message, sort="name", cut="left", grow=4, shorten=short_id)
-_AGE = Column("age", "age", 5, _age, "right", 0, "age", is_time=True)
+_TRIES = Column("tries", "tries", 6, lambda row, _: "—" if row.attempt is None else str(row.attempt), "right", 50, "tries")
+_SIZE = Column("size", "size", 6, lambda row, _: units.size(row.size), "right", 46, "size")
+_SOURCE = Column(
+    "source", "source", 12, lambda row, _: "—" if row.source is None else safe(row.source), "left", 72, "source", grow=1, most=20
+)
+_MESSAGE = Column("message", "message", 8, lambda row, _: safe(row.id), sort="name", cut="left", grow=4, shorten=short_id)
+_AGE = Column("age", "age", 5, lambda row, moment: age_text(row.enqueued_at, moment), "right", 0, "age", is_time=True)
 
 _ASIDE = (
     Column("aside", "aside", 6, _in_box, "right", 0, "held", is_time=True),
@@ -226,18 +176,18 @@ COLUMNS: Mapping[Box, tuple[Column, ...]] = {
         _MESSAGE,
     ),
     Box.CUR: (
-        Column("verdict", "verdict", 8, _verdict, sort="verdict"),
+        Column("verdict", "verdict", 8, lambda row, _: verdict_span(row), sort="verdict"),
         Column("held", "held", 5, _in_box, "right", 0, "held", is_time=True),
         _TRIES,
-        Column("owner", "owner", 18, _owner, min_screen=60, grow=1, most=24),
+        Column("owner", "owner", 18, lambda row, _: owner_text(row.owner), min_screen=60, grow=1, most=24),
         Column("evidence", "evidence", 19, _evidence, min_screen=72, grow=3, most=60, least=12),
         _MESSAGE,
     ),
     Box.TMP: (
-        Column("state", "state", 9, _verdict, sort="verdict"),
+        Column("state", "state", 9, lambda row, _: verdict_span(row), sort="verdict"),
         _AGE,
         _SIZE,
-        Column("written", "written", 7, _written, "right", 66, is_time=True),
+        Column("written", "written", 7, lambda row, moment: age_text(row.written_at, moment), "right", 66, is_time=True),
         Column("evidence", "evidence", 31, _evidence, min_screen=60, grow=3, most=60, least=12),
         replace(_MESSAGE, key="file", title="file"),
     ),
@@ -312,24 +262,11 @@ def _grown(columns: list[Column], room: int) -> list[Column]:
 
 
 def list_header(
-    snapshot: Snapshot | None,
-    title: str,
-    length: int | None,
-    width: int,
-    *,
-    now: float,
-    sort: Sort | None = None,
-    columns: Sequence[Column] = (),
-    marked: int = 0,
-    complete: bool = True,
-    filter: str = "",
-    total: int | None = None,
-    pending: bool = False,
-    share: float | None = None,
-    ordered_over: int | None = None,
-    freshness: Freshness = Freshness(),  # noqa: B008  frozen
-    zone: datetime.tzinfo | None = None,
-) -> Line:
+    snapshot: Snapshot | None, title: str, length: int | None, width: int, *, sort: Sort | None = None,
+    columns: Sequence[Column] = (), marked: int = 0, complete: bool = True, filter: str = "", total: int | None = None,
+    pending: bool = False, share: float | None = None, ordered_over: int | None = None, freshness: Freshness = FRESH,
+    zone: Zone = None,
+) -> Line:  # fmt: skip
     """``Claims 4 · sorted by held ↓ · 0 marked new 4,310 +1.8/s · live 02:41:09``; with a filter ``New 3,963 of 12,412 match
     src:email``, where ``total`` is the number of messages in the box. ``pending``: the list asked for is not ready, the rows
     are older ones, and ``length`` None means that the number of matches is not known. ``share`` of the work is done,
@@ -338,10 +275,10 @@ def list_header(
     counted = "…" if pending and length is None else units.count(length, complete=complete)
     if share is not None and not pending:
         counted += " …"
-    left: list[Span] = [Span(f" {shown(title)} {counted}", Style.TITLE)]
+    left: list[Span] = [Style.TITLE(f" {shown(title)} {counted}")]
     if filter:
         of = f" of {total:,}" if total is not None and total >= (length or 0) and (pending or length is not None) else ""
-        left += [Span(f"{of} match "), Span(safe(filter), Style.KEY)]
+        left += [Span(f"{of} match "), Style.KEY(safe(filter))]
     if sort is not None:
         how = "sorting" if pending or share is not None else "sorted"
         if ordered_over is not None and not pending:
@@ -372,8 +309,8 @@ def title_line(columns: Sequence[Column], width: int, *, sort: Sort | None = Non
         text = pad_left(title, column.width) if column.align == "right" else pad(title, column.width)
         parts.append(Span(text, Style.KEY if sorted_by else Style.DIM))
         if i < len(columns) - 1:
-            parts.append(Span(" " * GAP, Style.DIM))
-    return crop(merge(parts), width)
+            parts.append(Style.DIM(" " * GAP))
+    return crop(parts, width)
 
 
 def row_line(
@@ -384,7 +321,7 @@ def row_line(
     now: float,
     marked: bool = False,
     selected: bool = False,
-    zone: datetime.tzinfo | None = None,
+    zone: Zone = None,
     times: Times = Times.AGE,
     ends: Ends = ALONE,
     texts: Sequence[str] = (),
@@ -392,14 +329,15 @@ def row_line(
     """A row of the list, drawn by its ``columns``; exactly ``width`` cells where it is selected. ``ends`` of the ids are what all
     rows share; ``texts`` are pointed out in the columns that a filter looks at."""
     moment = Moment(now, zone, times)
-    parts: list[Span] = [Span("▌" if selected else " ", Style.KEY), Span("*" if marked else " ", Style.MARKED), Span(" ")]
+    parts: list[Span] = [Style.KEY("▌" if selected else " "), Style.MARKED("*" if marked else " "), Span(" ")]
     for i, column in enumerate(columns):
-        span = column.value(row, moment)
-        fitted = Span(_fit(span.text, column, ends), span.style)
+        value = column.value(row, moment)
+        text, style = value if isinstance(value, Span) else Span(value)
+        fitted = Span(_fit(text, column, ends), style)
         parts += point_out((fitted,), texts) if column.key in FILTERED else (fitted,)
         if i < len(columns) - 1:
             parts.append(Span(" " * GAP))
-    line = crop(merge(parts), width)
+    line = crop(parts, width)
     if selected:
         line = select(line, width)
     return line

@@ -10,29 +10,9 @@ from spooltop.model.look.locks import Lock, LockHolder
 from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.text import program
 
-from .frame import Section, frame, stack
-from .spans import (
-    BLANK,
-    Ends,
-    Line,
-    Span,
-    Style,
-    clip,
-    clip_left,
-    common_ends,
-    crop,
-    cut_apart,
-    join,
-    merge,
-    pad,
-    pad_left,
-    plain,
-    safe,
-    select,
-    shown,
-    text_width,
-    wrap,
-)
+from .frame import Section, frame
+from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, labelled, plain, select
+from .text import Ends, clip, clip_left, common_ends, cut_apart, pad, pad_left, safe, shown, text_width
 
 _STYLES = {"STALE": Style.WARN, "BLOCKED": Style.BAD}
 _STALE = "; the file is the lock: nobody can take it"
@@ -69,7 +49,7 @@ def _held(lock: Lock, now: float) -> str:
     return "—" if since is None else units.age(max(0.0, now - since))
 
 
-def lock_lines(snapshot: Snapshot, width: int, rows: int, *, now: float, chosen: int | None = None) -> list[Line]:
+def lock_lines(snapshot: Snapshot, width: int, rows: int, *, chosen: int | None = None) -> Lines:
     """A title and one line per lock, those with problems first, at most ``rows`` lines; locks that do not fit are counted. Where
     there is a single line, it names the held locks. With one ``chosen``, as many as fit around it are shown."""
     locks = ranked(snapshot)
@@ -79,19 +59,19 @@ def lock_lines(snapshot: Snapshot, width: int, rows: int, *, now: float, chosen:
         return [_in_a_line(locks, snapshot, width)]
     path = 24 + min(24, max(0, width - 80) // 3)
     title = f" {pad('lock', path)}{'verdict':<9}{'held':>5}{'wait':>6}  holder"
-    lines: list[Line] = [crop((Span(title, Style.DIM),), width)]
+    lines: Lines = [plain(title, width, Style.DIM)]
     fits = rows - 1
     ends = common_ends([safe(lock.path) for lock in locks])
     if chosen is not None:
         top = max(0, min(chosen - fits + 1, len(locks) - fits))
         for i, lock in enumerate(locks[top : top + fits], start=top):
-            line = _lock_line(lock, snapshot, width, now, path, ends)
+            line = _lock_line(lock, snapshot, width, path, ends)
             lines.append(select(join("▌", Span(line[0].text[1:]), *line[1:]), width) if i == chosen else line)
         return lines
     listed = locks if len(locks) <= fits else locks[: fits - 1]
-    lines += [_lock_line(lock, snapshot, width, now, path, ends) for lock in listed]
+    lines += [_lock_line(lock, snapshot, width, path, ends) for lock in listed]
     if len(listed) < len(locks):
-        lines.append(crop((Span(f"   {len(locks) - len(listed)} more, "), Span("6", Style.KEY), Span(" shows all")), width))
+        lines.append(crop((Span(f"   {len(locks) - len(listed)} more, "), Style.KEY("6"), Span(" shows all")), width))
     return lines
 
 
@@ -104,10 +84,10 @@ def _in_a_line(locks: tuple[Lock, ...], snapshot: Snapshot, width: int) -> Line:
     free = len(locks) - len(taken)
     if free:
         parts.append(f"{' · ' if taken else ''}{free:,} free")
-    return crop(join(*parts), width)
+    return fitted(width, *parts)
 
 
-def _lock_line(lock: Lock, snapshot: Snapshot, width: int, now: float, path: int, ends: Ends) -> Line:
+def _lock_line(lock: Lock, snapshot: Snapshot, width: int, path: int, ends: Ends) -> Line:
     nobody = "not visible" if lock.verdict == "unknown" else "nobody"
     holders = ", ".join(holder_info(one) for one in lock.holders) or nobody
     why = f" · {shown(lock.evidence)}" if lock.evidence and lock.verdict == "stale" else ""
@@ -115,29 +95,24 @@ def _lock_line(lock: Lock, snapshot: Snapshot, width: int, now: float, path: int
         why += f" · waits: {', '.join(holder_info(one) for one in lock.waiters)}"
     verdict = _verdict(lock, snapshot)
     waits = f"{len(lock.waiters):,}" if lock.waiters else "0" if lock.kind not in ("soft", "none", "mkdir") else "—"
-    return crop(
-        merge(
-            (
+    return crop((
                 Span(f" {pad(cut_apart(safe(lock.path), path - 1, ends), path)}"),
                 Span(pad(verdict.text, 9), verdict.style),
-                Span(f"{pad_left(_held(lock, now), 5)}{pad_left(waits, 6)}  {holders}{why}"),
-            )
-        ),
-        width,
-    )
+                Span(f"{pad_left(_held(lock, snapshot.taken_at), 5)}{pad_left(waits, 6)}  {holders}{why}"),
+            ), width)
 
 
-def lock_table(snapshot: Snapshot, width: int, height: int, *, now: float, chosen: int = 0) -> list[Line]:
+def lock_table(snapshot: Snapshot, width: int, height: int, *, chosen: int = 0) -> Lines:
     """All locks with their kind, holders and waiters, those with problems first; at most ``height`` lines, in which the chosen
     one is shown completely where it fits."""
     locks = ranked(snapshot)
     troubled = sum(lock.path in snapshot.lock_problems for lock in locks)
     tail = f" · {troubled:,} with problems, first" if troubled else ""
-    lines: list[Line] = [crop(join(Span(f" Locks {len(locks):,}", Style.TITLE), tail), width)] if locks else []
+    lines: Lines = [fitted(width, Style.TITLE(f" Locks {len(locks):,}"), tail)] if locks else []
     lines += [used] if (used := locks_used(snapshot, width)) else []
     at = end = 0
     for i, lock in enumerate(locks):
-        block = _block(lock, snapshot, width, now, chosen=i == chosen)
+        block = _block(lock, snapshot, width, chosen=i == chosen)
         if i == chosen:
             at, end = len(lines) + 1, len(lines) + 1 + len(block)
         lines += [BLANK, *block]
@@ -155,31 +130,28 @@ def locks_used(snapshot: Snapshot, width: int) -> Line:
     failing = any(problem.code == "lock-failures" for problem in snapshot.problems)
     share = units.percent(in_vain, tries) if tries >= _TRIES else "—"
     failed = Span(f"{in_vain:,} timed out", Style.WARN if failing else Style.NORMAL)
-    return crop(join(" the engine's own locks: ", failed, f" ({share}) of {tries:,} attempts over 5m"), width)
+    return fitted(width, " the engine's own locks: ", failed, f" ({share}) of {tries:,} attempts over 5m")
 
 
-def _block(lock: Lock, snapshot: Snapshot, width: int, now: float, *, chosen: bool) -> list[Line]:
+def _block(lock: Lock, snapshot: Snapshot, width: int, *, chosen: bool) -> Lines:
     verdict = _verdict(lock, snapshot)
     room = max(8, width - _INDENT - 2)
     kind = "" if lock.kind == "none" else f" {lock.kind}"
-    path = Span(clip_left(safe(lock.path), room - text_width(kind)), Style.STRONG)
-    sign = Span("▌" if chosen else " ", Style.KEY)
-    lines: list[Line] = [join(sign, Span(pad(verdict.text, _INDENT - 1), verdict.style), path, Span(kind, Style.DIM))]
-    return lines + lock_facts(lock, width, now)
+    path = Style.STRONG(clip_left(safe(lock.path), room - text_width(kind)))
+    sign = Style.KEY("▌" if chosen else " ")
+    lines: Lines = [join(sign, Span(pad(verdict.text, _INDENT - 1), verdict.style), path, Style.DIM(kind))]
+    return lines + lock_facts(lock, width, snapshot.taken_at)
 
 
-def lock_facts(lock: Lock, width: int, now: float) -> list[Line]:
+def lock_facts(lock: Lock, width: int, now: float) -> Lines:
     """The evidence for a lock's verdict, its holders and its waiters."""
-    room = max(8, width - _INDENT - 2)
-    lines: list[Line] = []
     alone = lock.verdict == "stale" and lock.kind == "soft" and "lease" not in lock.evidence
     facts = [("", shown(lock.evidence) + (_STALE if alone else ""))] if lock.evidence else []
     facts += _holder_facts("held by", lock.holders, now)
     facts += _holder_facts("waits", lock.waiters, now)
-    for label, text in facts:
-        for i, part in enumerate(wrap(text, room)):
-            lines.append(crop(join(Span(f"   {'' if i else label:<{_INDENT - 3}}", Style.DIM), part), width))
-    return lines
+    return [
+        line for label, text in facts for line in labelled(Style.DIM(f"   {label:<{_INDENT - 3}}"), text, width - 2)
+    ]
 
 
 def _holder_facts(label: str, holders: tuple[LockHolder, ...], now: float) -> list[tuple[str, str]]:
@@ -205,7 +177,7 @@ _DEEPEST = 8
 """Steps from the first holder to the last waiter that are drawn."""
 
 
-def lock_panels(snapshot: Snapshot, width: int, height: int, *, now: float, chosen: int) -> list[Line]:
+def lock_panels(snapshot: Snapshot, width: int, height: int, *, chosen: int) -> Lines:
     """Exactly ``height`` lines."""
     locks = ranked(snapshot)
     left = (width - 3) * 3 // 5
@@ -214,36 +186,37 @@ def lock_panels(snapshot: Snapshot, width: int, height: int, *, now: float, chos
     title = f"{len(locks):,} lock{'s' if len(locks) != 1 else ''}{f', {troubled:,} with problems first' if troubled else ''}"
     shown = locks[max(0, min(chosen, len(locks) - 1))]
     first = [
-        Section(title, partial(lock_lines, snapshot, now=now, chosen=chosen), 4, _MANY),
-        Section("the chosen lock", partial(_facts, shown, now=now), _FACTS, _FACTS),
+        Section(title, partial(lock_lines, snapshot, chosen=chosen), 4, _MANY),
+        Section("the chosen lock", partial(_facts, shown, now=snapshot.taken_at), _FACTS, _FACTS),
     ]
-    second = [Section("who waits for whom", partial(wait_lines, snapshot, now=now), 3, _MANY)]
+    second = [Section("who waits for whom", partial(wait_lines, snapshot), 3, _MANY)]
     if locks_used(snapshot, width):
         second.append(Section("the engine's own locks", partial(_used, snapshot), 1, 1))
-    return frame([(left, stack(first, left, height)), (right, stack(second, right, height))])
+    return frame(height, (left, first), (right, second))
 
 
-def _facts(lock: Lock, width: int, rows: int, *, now: float) -> list[Line]:
+def _facts(lock: Lock, width: int, rows: int, *, now: float) -> Lines:
     kind = "" if lock.kind == "none" else f" {lock.kind}"
-    path = join(" ", Span(clip_left(safe(lock.path), width - len(kind) - 2), Style.STRONG), Span(kind, Style.DIM))
+    path = join(" ", Style.STRONG(clip_left(safe(lock.path), width - len(kind) - 2)), Style.DIM(kind))
     return [path, *lock_facts(lock, width, now)][:rows]
 
 
-def _used(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
+def _used(snapshot: Snapshot, width: int, rows: int) -> Lines:
     used = locks_used(snapshot, _MANY)
-    return [crop(join(" ", *(Span(span.text.removeprefix(" the engine's own locks: "), span.style) for span in used)), width)]
+    return [fitted(width, " ", *(Span(span.text.removeprefix(" the engine's own locks: "), span.style) for span in used))]
 
 
-def wait_lines(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list[Line]:
+def wait_lines(snapshot: Snapshot, width: int, rows: int) -> Lines:
     """A tree: below each holder, those who wait for its lock and, where they hold another one, those who wait for them. Processes
     that wait for each other in a circle are told as a deadlock."""
+    now = snapshot.taken_at
     locks = [lock for lock in ranked(snapshot) if lock.waiters]
     if not locks:
         return [plain(" nobody waits for a lock", width, Style.DIM)]
     waiting = {_identity(one) for lock in locks for one in lock.waiters}
     first = [lock for lock in locks if not any(_identity(one) in waiting for one in lock.holders)]
     drawn: set[str] = set()
-    lines: list[Line] = []
+    lines: Lines = []
     for lock in [*first, *locks]:
         if lock.path not in drawn:
             lines += [crop(line, width) for line in _tree(lock, locks, drawn, now, 0, waiting if lock not in first else set())]
@@ -260,8 +233,8 @@ def _tree(
     name = clip_left(safe(lock.path.rpartition("/")[2]), 24)
     circle = any(_identity(one) in waiting for one in lock.holders)
     for one in lock.holders or (LockHolder(None),):
-        deadlock = Span(" DEADLOCK", Style.BAD) if circle else Span("")
-        yield join(f"{margin}{_who(one)} holds ", Span(name, Style.STRONG), f" {_since(one, now)}", deadlock)
+        deadlock = Style.BAD(" DEADLOCK") if circle else Span("")
+        yield join(f"{margin}{_who(one)} holds ", Style.STRONG(name), f" {_since(one, now)}", deadlock)
     for one in lock.waiters:
         yield join(f"{margin}└ {_who(one)} waits {_since(one, now)}")
         for other in locks:

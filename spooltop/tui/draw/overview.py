@@ -3,11 +3,9 @@ panel answers one question; its title names the key that shows it in full."""
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from spooltop.model.look.snapshot import Snapshot
@@ -16,13 +14,14 @@ from spooltop.model.vocabulary import Action, Box
 from ..event_log import LoggedEvent
 from .boxes import box_table, boxes_in_a_line, flow_lines, percentile_line, suppressed_line
 from .cursors import cursor_glance
-from .frame import Section, frame, stack
+from .frame import Section, frame
 from .graphs import HISTOGRAM_LINES, age_histogram, flow_graphs, flow_note, histogram_note
-from .header import Freshness, is_mail
+from .header import FRESH, Freshness, Zone, is_mail
 from .locks import lock_lines
 from .panels import depth_chart, happened_lines, ranked_rows, side_claims
 from .problems import problem_block, problem_keys, problem_title, top_problems
-from .spans import BLANK, Line, Span, Style, crop, join, merge, restyle, safe, shown, wrap
+from .spans import BLANK, Lines, Style, crop, fitted, merge, paragraph, restyle
+from .text import safe, shown
 
 _MANY = 1000
 PANELS_WIDE, PANELS_HIGH = 120, 24
@@ -34,92 +33,70 @@ _LEFT = 81
 
 
 def overview_panels(
-    snapshot: Snapshot, events: Sequence[LoggedEvent], width: int, height: int, *, now: float, chosen: int, problem_rows: int,
-    stale: bool, zone: datetime.tzinfo | None = None,
-) -> list[Line]:  # fmt: skip
+    snapshot: Snapshot, events: Sequence[LoggedEvent], width: int, height: int, *, chosen: int, problem_rows: int, stale: bool,
+    zone: Zone = None,
+) -> Lines:  # fmt: skip
     """Exactly ``height`` lines. ``events`` are newest first. ``stale`` dims all but the problems."""
-    panels = _Panels(snapshot, events, now, zone, stale)
     rows = problem_rows + 1
-    hint = merge((Span(problem_keys(snapshot), Style.DIM),))
+    hint = merge((Style.DIM(problem_keys(snapshot)),))
     problems = Section(problem_title(snapshot), partial(problem_block, snapshot, chosen=chosen), rows, rows, note=hint)
-    if width >= _TWO_COLUMNS_WIDE and height >= _TWO_COLUMNS_HIGH:
+    two_columns = width >= _TWO_COLUMNS_WIDE and height >= _TWO_COLUMNS_HIGH
+    panels = _sections(snapshot, events, zone, 17 if two_columns else 9, 8 if two_columns else 6)
+
+    def column(*names: str) -> list[Section]:
+        """Those of these panels that there are."""
+        return [panels[name] if not stale else _dimmed(panels[name]) for name in names if name in panels]
+
+    if two_columns:
         left = max(_LEFT, (width - 3) // 2)
-        right = width - 3 - left
-        first = [problems, *panels.boxes(), *panels.cursors(), *panels.locks(), panels.happened()]
-        second = [*panels.flow(17), *panels.claims(3, 8), *panels.tmp(), *panels.ages()] or [panels.happened()]
-        return frame([(left, stack(first, left, height)), (right, stack(second, right, height))])
+        first = [problems, *column("boxes", "cursors", "locks", "happened")]
+        second = column("flow", "claims", "tmp", "ages") or column("happened")
+        return frame(height, (left, first), (width - 3 - left, second))
     left = (width - 3) // 2 - 1
-    right = width - 3 - left
     below = height - rows - 1
-    first = [*panels.boxes(), *panels.cursors(), *panels.locks(), *panels.tmp()]
-    second = [*panels.flow(9), *panels.claims(3, 6), panels.happened()]
-    top = (width - 2, stack([problems], width - 2, rows + 2))
+    top = frame(rows + 2, (width - 2, [problems]))
+    first, second = column("boxes", "cursors", "locks", "tmp"), column("flow", "claims", "happened")
     if not first:
-        return frame([top], [(width - 2, stack(second, width - 2, below))])
-    return frame([top], [(left, stack(first, left, below)), (right, stack(second, right, below))])
+        return frame(below, (width - 2, second), top=top)
+    return frame(below, (left, first), (width - 3 - left, second), top=top)
 
 
-class _Panels(Struct, frozen=True):
-    """The panels that there can be. A list is empty where the target has nothing of that kind."""
+def _sections(
+    snapshot: Snapshot, events: Sequence[LoggedEvent], zone: Zone, flow_most: int, claims_most: int
+) -> dict[str, Section]:
+    """The panels that this target has, by name."""
+    observation = snapshot.observation
 
-    snapshot: Snapshot
-    events: Sequence[LoggedEvent]
-    now: float
-    zone: datetime.tzinfo | None
-    stale: bool
+    def boxes(width: int, rows: int) -> Lines:
+        lines = box_table(snapshot, width) + flow_lines(snapshot, width)
+        return lines + percentile_line(snapshot, width) + suppressed_line(snapshot, width)
 
-    def _section(self, section: Section) -> Section:
-        return replace(section, draw=partial(_dim, section.draw)) if self.stale else section
-
-    def boxes(self) -> list[Section]:
-        if not any(box in self.snapshot.observation.boxes for box in Box):
-            return []
-        rows = 8 + bool(self.snapshot.observation.suppressed)
-        return [self._section(Section("boxes", self._draw_boxes, rows, rows))]
-
-    def _draw_boxes(self, width: int, rows: int) -> list[Line]:
-        lines = box_table(self.snapshot, width, now=self.now) + flow_lines(self.snapshot, width, now=self.now)
-        return lines + percentile_line(self.snapshot, width) + suppressed_line(self.snapshot, width)
-
-    def flow(self, most: int) -> list[Section]:
-        if Box.NEW not in self.snapshot.observation.boxes:
-            return []
-        draw = partial(flow_graphs, self.snapshot)
-        return [self._section(Section("depth and flow", draw, 5, most, note=flow_note(self.snapshot)))]
-
-    def cursors(self) -> list[Section]:
-        draw = partial(cursor_glance, self.snapshot, now=self.now)
-        return [self._section(Section("cursors", draw, 5, 8, "5"))] if self.snapshot.cursors else []
-
-    def locks(self) -> list[Section]:
-        draw = partial(lock_lines, self.snapshot, now=self.now)
-        return [self._section(Section("locks", draw, 3, 5, "6", last=True))] if self.snapshot.observation.locks else []
-
-    def claims(self, least: int, most: int) -> list[Section]:
-        return self._listed(Box.CUR, "claims, dead ones first", "3", least, most)
-
-    def tmp(self) -> list[Section]:
-        return self._listed(Box.TMP, "tmp, abandoned ones first", "4", 3, 6, last=True)
-
-    def _listed(self, box: Box, title: str, key: str, least: int, most: int, *, last: bool = False) -> list[Section]:
-        if box not in self.snapshot.observation.boxes:
-            return []
-        draw = partial(ranked_rows, self.snapshot, box, now=self.now, zone=self.zone)
-        return [self._section(Section(title, draw, least, most, key, last=last))]
-
-    def ages(self) -> list[Section]:
-        if self.snapshot.observation.ages is None:
-            return []
-        draw, rows = partial(age_histogram, self.snapshot), HISTOGRAM_LINES
-        return [self._section(Section("new by age and source", draw, rows, rows, "2", histogram_note(self.snapshot), last=True))]
-
-    def happened(self) -> Section:
-        draw = partial(happened_lines, self.snapshot, self.events, zone=self.zone)
-        return self._section(Section("what happened, newest first", draw, 3, _MANY))
+    happened = partial(happened_lines, snapshot, events, zone=zone)
+    panels = {"happened": Section("what happened, newest first", happened, 3, _MANY)}
+    if any(box in observation.boxes for box in Box):
+        rows = 8 + bool(observation.suppressed)
+        panels["boxes"] = Section("boxes", boxes, rows, rows)
+    if Box.NEW in observation.boxes:
+        note = flow_note(snapshot)
+        panels["flow"] = Section("depth and flow", partial(flow_graphs, snapshot), 5, flow_most, note=note)
+    if snapshot.cursors:
+        panels["cursors"] = Section("cursors", partial(cursor_glance, snapshot), 5, 8, "5")
+    if observation.locks:
+        panels["locks"] = Section("locks", partial(lock_lines, snapshot), 3, 5, "6", last=True)
+    if Box.CUR in observation.boxes:
+        claims = partial(ranked_rows, snapshot, Box.CUR, zone=zone)
+        panels["claims"] = Section("claims, dead ones first", claims, 3, claims_most, "3")
+    if Box.TMP in observation.boxes:
+        tmp = partial(ranked_rows, snapshot, Box.TMP, zone=zone)
+        panels["tmp"] = Section("tmp, abandoned ones first", tmp, 3, 6, "4", last=True)
+    if observation.ages is not None:
+        ages, rows, note = partial(age_histogram, snapshot), HISTOGRAM_LINES, histogram_note(snapshot)
+        panels["ages"] = Section("new by age and source", ages, rows, rows, "2", note, last=True)
+    return panels
 
 
-def _dim(draw: Callable[[int, int], Sequence[Line]], width: int, rows: int) -> list[Line]:
-    return [restyle(line, Style.DIM) for line in draw(width, rows)]
+def _dimmed(section: Section) -> Section:
+    return replace(section, draw=lambda width, rows: [restyle(line, Style.DIM) for line in section.draw(width, rows)])
 
 
 _TINY = 14
@@ -128,8 +105,6 @@ _TINY = 14
 _HIGH = 30
 """Lines from which on a narrow window shows claims and a graph below."""
 
-"""Layouts that are not spools: a cursor file, tickets or lock files alone."""
-
 
 def problem_rows(height: int) -> int:
     """The number of problems that fit. It depends on the height alone, so that nothing moves while one reads."""
@@ -137,45 +112,38 @@ def problem_rows(height: int) -> int:
 
 
 def overview(
-    snapshot: Snapshot | None,
-    width: int,
-    height: int,
-    *,
-    now: float,
-    chosen: int = 0,
-    freshness: Freshness = Freshness(),  # noqa: B008  frozen
-    zone: datetime.tzinfo | None = None,
-    events: Sequence[LoggedEvent] = (),
-) -> list[Line]:
+    snapshot: Snapshot | None, width: int, height: int, *, chosen: int = 0, freshness: Freshness = FRESH,
+    zone: Zone = None, events: Sequence[LoggedEvent] = (),
+) -> Lines:  # fmt: skip
     """At most ``height`` lines. Where space is short, panels are omitted from the bottom up; the problems stay. A large window
     has panels with borders, in which ``events`` are shown, newest first; a high and narrow one shows some of their contents
     below."""
     if snapshot is None:
-        return [BLANK, crop(join(" ", Span("looking for the first time…", Style.DIM)), width)][:height]
+        return [BLANK, fitted(width, " ", Style.DIM("looking for the first time…"))][:height]
     if is_mail(snapshot):
         return _mail(snapshot, width)[:height]
     if width >= PANELS_WIDE and height >= PANELS_HIGH:
         return overview_panels(
-            snapshot, events, width, height, now=now, chosen=chosen, problem_rows=problem_rows(height),
+            snapshot, events, width, height, chosen=chosen, problem_rows=problem_rows(height),
             stale=freshness.stale_for is not None, zone=zone,
         )  # fmt: skip
     lines = top_problems(snapshot, width, problem_rows(height), chosen=chosen)
     while height < _TINY and lines and lines[-1] == BLANK:
         lines.pop()
     room = height - len(lines)
-    below: list[Line] = []
-    boxes = box_table(snapshot, width, now=now) if snapshot.observation.has_boxes else []
+    below: Lines = []
+    boxes = box_table(snapshot, width) if snapshot.observation.has_boxes else []
     if boxes:
         if room > len(boxes):
             below.append(BLANK)
         below += boxes[:room] if room >= 2 else [boxes_in_a_line(snapshot, width)][:room]
-        flow = flow_lines(snapshot, width, now=now)
+        flow = flow_lines(snapshot, width)
         if room - len(below) >= len(flow):
             below += flow
             below += suppressed_line(snapshot, width)[: room - len(below)]
-    glance = cursor_glance(snapshot, width, room - len(below), now=now)
+    glance = cursor_glance(snapshot, width, room - len(below))
     left = room - len(below) - len(glance)
-    locks = lock_lines(snapshot, width, left, now=now) if height >= _TINY else []
+    locks = lock_lines(snapshot, width, left) if height >= _TINY else []
     if glance and room - len(below) - len(glance) - len(locks) >= 2:
         below.append(BLANK)
         if locks:
@@ -183,7 +151,7 @@ def overview(
     below += glance + locks
     if height >= _HIGH:
         below.append(BLANK)
-        below += side_claims(snapshot, width, height - len(lines) - len(below), now=now, zone=zone)
+        below += side_claims(snapshot, width, height - len(lines) - len(below), zone=zone)
         chart = depth_chart(snapshot, width, height - len(lines) - len(below))
         below += [BLANK] * (height - len(lines) - len(below) - len(chart)) + chart
     if freshness.stale_for is not None:
@@ -191,7 +159,7 @@ def overview(
     return [crop(line, width) for line in (lines + below)[:height]]
 
 
-def _mail(snapshot: Snapshot, width: int) -> list[Line]:
+def _mail(snapshot: Snapshot, width: int) -> Lines:
     override = f"spooltop --as spool {safe(snapshot.observation.target)}"
     why = shown(snapshot.observation.capabilities.why_not(Action.REQUEUE) or "")
     text = [
@@ -203,8 +171,8 @@ def _mail(snapshot: Snapshot, width: int) -> list[Line]:
         text = [f"{why}.", f"If it is{how}"]
     elif "--as spool" not in text[0]:
         text.append(f"If it is a job spool all the same: {override}")
-    lines: list[Line] = []
-    for paragraph in text:
-        lines += [crop((Span(f" {line}"),), width) for line in wrap(paragraph, max(1, width - 2))]
-    table = box_table(snapshot, width, now=snapshot.taken_at)
+    lines: Lines = []
+    for words in text:
+        lines += paragraph(words, width, margin=" ")
+    table = box_table(snapshot, width)
     return [*lines, BLANK, *(restyle(line, Style.NORMAL) for line in table)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
@@ -16,13 +15,14 @@ from spooltop.model.vocabulary import ASIDE, Box, Owner, Verdict
 
 from ..event_log import LoggedEvent
 from .cursors import written
-from .detail import detail, labelled
-from .frame import Section, frame, stack
+from .detail import detail, fact_line
+from .frame import Section, frame
 from .graphs import HISTOGRAM_LINES, age_bars, age_histogram, columns_of, flow_graphs, flow_note, histogram_note, new_age_bars
-from .header import when
+from .header import Zone, when
 from .lists import columns_for, owner_text, row_line, short_id, title_line, verdict_span
 from .problems import SIGNS
-from .spans import BLANK, Line, Span, Style, clip_left, crop, join, merge, pad, pad_left, plain, safe, shown
+from .spans import BLANK, Line, Lines, Span, Style, fitted, join, merge, plain
+from .text import clip_left, pad, pad_left, safe, shown
 
 # Draws what happened, newest first: problems that began and ended, operations, reverted cursors, consumers that exited.
 
@@ -31,18 +31,18 @@ _VALUE = 16
 
 
 def happened_lines(
-    snapshot: Snapshot, events: Sequence[LoggedEvent], width: int, rows: int, *, zone: datetime.tzinfo | None = None
-) -> list[Line]:
+    snapshot: Snapshot, events: Sequence[LoggedEvent], width: int, rows: int, *, zone: Zone = None
+) -> Lines:
     """At most ``rows`` lines. ``events`` are newest first."""
     found = [(event.at, _event(event)) for event in events[:rows]] + _reverts(snapshot)[:rows]
     found.sort(key=lambda one: one[0], reverse=True)
     if not found:
         return [plain(f" nothing since watching began {units.span(snapshot.watched_for)} ago", width, Style.DIM)][:rows]
-    return [crop(join(Span(f" {when(at, zone)} ", Style.DIM), line), width) for at, line in found[:rows]]
+    return [fitted(width, Style.DIM(f" {when(at, zone)} "), line) for at, line in found[:rows]]
 
 
 def _event(event: LoggedEvent) -> Line:
-    sign = Span("✓", Style.GOOD) if event.ended else Span("·", Style.DIM) if event.severity is None else SIGNS[event.severity]
+    sign = Style.GOOD("✓") if event.ended else Style.DIM("·") if event.severity is None else SIGNS[event.severity]
     return join(sign, f" {shown(event.words)}")
 
 
@@ -59,7 +59,7 @@ def _reverts(snapshot: Snapshot) -> list[tuple[float, Line]]:
     return found
 
 
-_REVERTED = Span("↓", Style.BAD)
+_REVERTED = Style.BAD("↓")
 
 
 # Draws the most important messages of a box, and the depth of ``new`` as a graph, for windows with room for them.
@@ -72,9 +72,7 @@ RANK = {Verdict.DEAD: 0, Verdict.ABANDONED: 0, Verdict.UNKNOWN: 1, Verdict.WRITI
 """The order of verdicts where the ones with problems come first."""
 
 
-def ranked_rows(
-    snapshot: Snapshot, box: Box, width: int, rows: int, *, now: float, zone: datetime.tzinfo | None = None
-) -> list[Line]:
+def ranked_rows(snapshot: Snapshot, box: Box, width: int, rows: int, *, zone: Zone = None) -> Lines:
     """The titles of the columns, the most important claims or files in ``tmp``, and the number of those left out."""
     state = snapshot.observation.boxes[box]
     found = snapshot.observation.claims if box is Box.CUR else snapshot.observation.tmp
@@ -85,26 +83,24 @@ def ranked_rows(
     count = max(state.count or 0, len(found))
     fits = rows - 1 if count <= rows - 1 else rows - 2
     lines = [title_line(columns, width, sort=Sort(""))]
-    lines += [row_line(row, columns, width, now=now, zone=zone) for row in ranked[: max(0, fits)]]
+    lines += [row_line(row, columns, width, now=snapshot.taken_at, zone=zone) for row in ranked[: max(0, fits)]]
     more = count - min(fits, len(found))
     if more > 0:
         lines.append(plain(f"   {units.count(more, complete=state.complete)} more", width, Style.DIM))
     return lines[:rows]
 
 
-def side_claims(
-    snapshot: Snapshot, width: int, height: int, *, now: float, zone: datetime.tzinfo | None = None
-) -> list[Line]:
+def side_claims(snapshot: Snapshot, width: int, height: int, *, zone: Zone = None) -> Lines:
     """The most important claims under a title, in at most ``height`` lines, always as many; none where that is too few."""
     rows = min(_CLAIMS, height - 4) + 2
     if Box.CUR not in snapshot.observation.boxes or rows < 3:
         return []
-    title = join(Span(" claims, dead ones first", Style.TITLE), Span(" · ", Style.DIM), Span("3", Style.KEY), " shows all")
-    lines = [title, *ranked_rows(snapshot, Box.CUR, width, rows, now=now, zone=zone)]
+    title = join(Style.TITLE(" claims, dead ones first"), Style.DIM(" · "), Style.KEY("3"), " shows all")
+    lines = [title, *ranked_rows(snapshot, Box.CUR, width, rows, zone=zone)]
     return lines + [BLANK] * (rows + 2 - len(lines))
 
 
-def depth_chart(snapshot: Snapshot, width: int, height: int) -> list[Line]:
+def depth_chart(snapshot: Snapshot, width: int, height: int) -> Lines:
     """The depth of ``new`` as a graph that begins at 0; empty where ``height`` is too small."""
     values = list(snapshot.history.get(Box.NEW, ()))
     if not values or height < _CHART + 2:
@@ -113,14 +109,14 @@ def depth_chart(snapshot: Snapshot, width: int, height: int) -> list[Line]:
     wide = max(1, min(4, (width - 14) // len(values)))
     top = max((value for value in values if value is not None), default=0.0)
     over = units.duration(snapshot.cell * len(values))
-    lines: list[Line] = [
-        join(Span(" depth of new", Style.TITLE), Span(f" · {over}, a cell is {units.duration(snapshot.cell)}", Style.DIM))
+    lines: Lines = [
+        join(Style.TITLE(" depth of new"), Style.DIM(f" · {over}, a cell is {units.duration(snapshot.cell)}"))
     ]
     for at, cells in enumerate(columns_of(values, top, high, wide)):
         label = f"{top:,.0f}" if at == 0 else "0" if at == high - 1 else ""
-        lines.append(crop(join(Span(f" {pad_left(label, 10)} ", Style.DIM), Span(cells, Style.BAR)), width))
+        lines.append(fitted(width, Style.DIM(f" {pad_left(label, 10)} "), Style.BAR(cells)))
     scale = f"{over} ago".ljust(wide * len(values) - 3) + "now"
-    lines.append(crop((Span(f"{' ' * 12}{scale}", Style.DIM),), width))
+    lines.append(plain(f"{' ' * 12}{scale}", width, Style.DIM))
     return lines
 
 
@@ -151,10 +147,11 @@ def rows_below(box: Box | None, width: int, height: int) -> int:
 
 
 def beside_list(
-    row: Row | None, payload: Payload | None, snapshot: Snapshot, box: Box, width: int, height: int, *, now: float,
-    zone: datetime.tzinfo | None = None, error: str = "", roomy: bool = False,
-) -> list[Line]:  # fmt: skip
+    row: Row | None, payload: Payload | None, snapshot: Snapshot, box: Box, width: int, height: int, *,
+    zone: Zone = None, error: str = "", roomy: bool = False,
+) -> Lines:  # fmt: skip
     """The row under the cursor and, for a claim, its holder; in New how long messages wait, or how they flow if ``roomy``."""
+    now = snapshot.taken_at
     worked = snapshot.rates.worked
     if height < _BESIDE_HIGH:
         return detail(row, payload, width, height, now=now, zone=zone, error=error, worked=worked)
@@ -166,26 +163,27 @@ def beside_list(
     size = payload.size if payload is not None else row.size if row is not None else None
     note = "" if row is None else f"{units.size(size)}{f' {safe(row.source)}' if row.source else ''}"
     title = "no message" if row is None else clip_left(safe(row.id), max(8, inside - len(note) - 8))
-    sections = [Section(title, message, 8, _MANY, note=merge((Span(note, Style.DIM),)))]
+    sections = [Section(title, message, 8, _MANY, note=merge((Style.DIM(note),)))]
     if box is Box.CUR:
-        sections.append(Section("its holder", partial(_holder, row, snapshot, now=now, zone=zone), 6, 9, last=True))
+        sections.append(Section("its holder", partial(_holder, row, snapshot, zone=zone), 6, 9, last=True))
     elif box is Box.NEW and roomy:
         sections.append(Section("depth and flow", partial(flow_graphs, snapshot), 9, 13, note=flow_note(snapshot), last=True))
     elif box is Box.NEW and snapshot.observation.ages is not None:
         draw, rows = partial(new_age_bars, snapshot), len(AGE_BOUNDS) + 1
         sections.append(Section("new by age", draw, rows, rows, note=histogram_note(snapshot), last=True))
-    return frame([(inside, stack(sections, inside, height))])
+    return frame(height, (inside, sections))
 
 
-def below_list(snapshot: Snapshot, box: Box, width: int, height: int, *, now: float) -> list[Line]:
+def below_list(snapshot: Snapshot, box: Box, width: int, height: int) -> Lines:
     """The panels below a list: who works, how long it takes, how long messages wait. Exactly ``height`` lines."""
+    now = snapshot.taken_at
     inside = width - 2
     if box is Box.NEW:
         title, rows = "new by age and source", HISTOGRAM_LINES
         draw = partial(age_histogram, snapshot)
-        return frame([(inside, stack([Section(title, draw, rows, rows, note=histogram_note(snapshot))], inside, height))])
+        return frame(height, (inside, [Section(title, draw, rows, rows, note=histogram_note(snapshot))]))
     if box in ASIDE:
-        return frame([(inside, stack([Section("set aside", partial(_aside, snapshot, now=now), 1, _MANY)], inside, height))])
+        return frame(height, (inside, [Section("set aside", partial(_aside, snapshot), 1, _MANY)]))
     right = 34 if width >= _ROOMY_WIDE else 28
     left = width - 3 - right
     if box is Box.TMP:
@@ -200,13 +198,12 @@ def below_list(snapshot: Snapshot, box: Box, width: int, height: int, *, now: fl
         ]
         if snapshot.observation.flow.holders_counted:  # else nobody tells how long a message waited and was processed
             ages.append(Section("waited and worked", partial(_times, snapshot), 4, _MANY, last=True))
-    return frame([(left, stack(first, left, height)), (right, stack(ages, right, height))])
+    return frame(height, (left, first), (right, ages))
 
 
-def _holder(
-    row: Row | None, snapshot: Snapshot, width: int, rows: int, *, now: float, zone: datetime.tzinfo | None
-) -> list[Line]:
+def _holder(row: Row | None, snapshot: Snapshot, width: int, rows: int, *, zone: Zone) -> Lines:
     """The process that holds a claim, as far as it is known, and its other claims."""
+    now = snapshot.taken_at
     owner = row.owner if row is not None else None
     if row is None or owner is None:
         return [plain(" not known: the message does not name it", width, Style.DIM)]
@@ -217,17 +214,17 @@ def _holder(
     many = f"{len(held):,}{'' if snapshot.observation.judged_all else ' or more'}"
     host = f" on {safe(owner.host)}" if owner.host else ""
     named = [
-        labelled("consumer", safe(owner.name), width),
-        *([labelled("process", f"pid {owner.pid}{host}", width)] if owner.pid is not None else []),
+        fact_line("consumer", safe(owner.name), width),
+        *([fact_line("process", f"pid {owner.pid}{host}", width)] if owner.pid is not None else []),
     ] if owner.name else [
-        labelled("process", f"{owner.pid if owner.pid is not None else '?'} {safe(owner.command or '')}", width),
-        labelled("user", where, width),
-        labelled("started", started, width),
+        fact_line("process", f"{owner.pid if owner.pid is not None else '?'} {safe(owner.command or '')}", width),
+        fact_line("user", where, width),
+        fact_line("started", started, width),
     ]  # fmt: skip
     lines = [
         *named,
-        crop(join(labelled("state", "", width), _state(row)), width),
-        labelled("claims", f"{many}{', the others:' if others else ''}", width),
+        fitted(width, fact_line("state", "", width), _state(row)),
+        fact_line("claims", f"{many}{', the others:' if others else ''}", width),
     ]
     for one in others[: max(0, rows - len(lines))]:
         attempt = f", attempt {one.attempt}" if one.attempt else ""
@@ -239,7 +236,7 @@ def _state(row: Row) -> Line:
     return join(verdict_span(row), f": {shown(row.evidence)}" if row.evidence else "")
 
 
-def _owners(found: Sequence[Row], width: int, rows: int, *, now: float) -> list[Line]:
+def _owners(found: Sequence[Row], width: int, rows: int, *, now: float) -> Lines:
     """The processes that hold the rows, with their number and the oldest of each."""
     groups: dict[Owner | None, list[Row]] = {}
     for row in found:
@@ -262,7 +259,7 @@ def _owners(found: Sequence[Row], width: int, rows: int, *, now: float) -> list[
         verdict = verdict_span(worst)
         figures = f"{len(held):>7,}{pad_left(units.age(max(0.0, now - _since(held))), 8)}"
         text = f"{pad(owner_text(worst.owner), name)}{figures}{f'  {shown(worst.evidence)}' if why else ''}"
-        lines.append(crop(join(" ", Span(pad(verdict.text, 10), verdict.style), text), width))
+        lines.append(fitted(width, " ", Span(pad(verdict.text, 10), verdict.style), text))
     if fits < len(ordered):
         lines.append(plain(f"   {len(ordered) - fits:,} more", width, Style.DIM))
     return lines[:rows]
@@ -272,7 +269,7 @@ def _since(held: Sequence[Row]) -> float:
     return min((row.in_box_since for row in held if row.in_box_since is not None), default=0.0)
 
 
-def _row_ages(found: Sequence[Row], width: int, rows: int, *, now: float) -> list[Line]:
+def _row_ages(found: Sequence[Row], width: int, rows: int, *, now: float) -> Lines:
     """The rows by their time in the box; the dead and abandoned ones are counted behind."""
     counts, bad = [0] * (len(AGE_BOUNDS) + 1), [0] * (len(AGE_BOUNDS) + 1)
     for row in found:
@@ -284,7 +281,7 @@ def _row_ages(found: Sequence[Row], width: int, rows: int, *, now: float) -> lis
     return age_bars(AGE_BOUNDS, [f"{n:,}" for n in counts], counts, width, notes)[:rows]
 
 
-def _times(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
+def _times(snapshot: Snapshot, width: int, rows: int) -> Lines:
     rates = snapshot.rates
     lines = [plain(f" {'':<8}{'p50':>6}{'p95':>6}{'p99':>6}", width, Style.DIM)]
     lines += [_percentiles("waited", rates.waited, width), _percentiles("worked", rates.worked, width)]
@@ -296,7 +293,7 @@ def _percentiles(name: str, found: Percentiles, width: int) -> Line:
     return plain(f" {name:<8}" + "".join(f"{units.duration(value):>6}" for value in (found.p50, found.p95, found.p99)), width)
 
 
-def _aside(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list[Line]:
+def _aside(snapshot: Snapshot, width: int, rows: int) -> Lines:
     """The boxes of what was set aside."""
     lines = [plain(f" {'box':<10}{'number':>8}{'bytes':>8}{'oldest':>8}  kept", width, Style.DIM)]
     for box in ASIDE:
@@ -305,9 +302,9 @@ def _aside(snapshot: Snapshot, width: int, rows: int, *, now: float) -> list[Lin
             continue
         kept = "for ever" if state.retention is None else units.age(state.retention)
         expired = f", {'≥' if state.expired_is_bound else ''}{state.expired:,} expired" if state.expired else ""
-        oldest = units.age(None if state.oldest_at is None else max(0.0, now - state.oldest_at))
+        oldest = units.age(None if state.oldest_at is None else max(0.0, snapshot.taken_at - state.oldest_at))
         bytes = ("~" if state.bytes_estimated else "") + units.size(state.bytes if state.count is not None else None)
         figures = (units.count(state.count, complete=state.complete), bytes, oldest)
         text = f" {box:<10}{''.join(pad_left(figure, 8) for figure in figures)}  {kept}"
-        lines.append(crop(join(text, Span(expired, Style.WARN)), width))
+        lines.append(fitted(width, text, Style.WARN(expired)))
     return lines[:rows]

@@ -7,12 +7,13 @@ from spooltop.model.backend import Capabilities
 from spooltop.model.look.snapshot import Problem, Severity, Snapshot
 from spooltop.model.vocabulary import Action, Box, Verdict
 
-from .spans import BLANK, Line, Span, Style, clip, crop, join, safe, select, shown, spread, text_width, wrap
+from .spans import BLANK, Line, Lines, Span, Style, crop, join, select, spread
+from .text import clip, safe, shown, text_width, wrap
 
 SIGNS = {
-    Severity.CRITICAL: Span("✗", Style.BAD),
-    Severity.WARNING: Span("!", Style.WARN),
-    Severity.NOTE: Span("·", Style.DIM),
+    Severity.CRITICAL: Style.BAD("✗"),
+    Severity.WARNING: Style.WARN("!"),
+    Severity.NOTE: Style.DIM("·"),
 }
 
 
@@ -38,7 +39,7 @@ def problem_hint(problem: Problem, capabilities: Capabilities) -> tuple[str, str
     return ("Enter", "") if box is not None or problem.view else ("", "")
 
 
-def problem_lines(snapshot: Snapshot, width: int, height: int, *, chosen: int = 0) -> list[Line]:
+def problem_lines(snapshot: Snapshot, width: int, height: int, *, chosen: int = 0) -> Lines:
     """All problems, as many as fit around the chosen one."""
     problems = snapshot.problems
     if not problems:
@@ -50,11 +51,11 @@ def problem_lines(snapshot: Snapshot, width: int, height: int, *, chosen: int = 
     ]
 
 
-def top_problems(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) -> list[Line]:
+def top_problems(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) -> Lines:
     """The top of the Overview, with a title: always ``rows`` + 2 lines."""
     if not snapshot.problems:
         return problem_block(snapshot, width, rows + 2)
-    title = (Span(f" {problem_title(snapshot)}", Style.TITLE),)
+    title = (Style.TITLE(f" {problem_title(snapshot)}"),)
     return [_ends(title, problem_keys(snapshot), width), *problem_block(snapshot, width, rows + 1, chosen=chosen)]
 
 
@@ -69,7 +70,7 @@ def problem_keys(snapshot: Snapshot) -> str:
     return ("", "Enter shows it", "↑↓ choose · Enter shows them")[min(2, len(snapshot.problems))]
 
 
-def problem_block(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) -> list[Line]:
+def problem_block(snapshot: Snapshot, width: int, rows: int, *, chosen: int = 0) -> Lines:
     """The problems around the chosen one and, on the last line, how many others there are: always ``rows`` lines, so that
     nothing below moves when problems appear or end."""
     problems = snapshot.problems
@@ -90,18 +91,18 @@ def _ends(left: Line, right: str, width: int) -> Line:
     """Both ends of the line where they fit, else the left one."""
     if sum(text_width(span.text) for span in left) + text_width(right) + 3 > width:
         return crop(left, width)
-    return spread(left, (Span(right, Style.DIM),), width - 1)
+    return spread(left, (Style.DIM(right),), width - 1)
 
 
 def _line(problem: Problem, width: int, capabilities: Capabilities, *, chosen: bool) -> Line:
     key, words = problem_hint(problem, capabilities)
-    hint: Line = join(Span(key, Style.KEY), f" {words}" if words else "")
+    hint: Line = join(Style.KEY(key), f" {words}" if words else "")
     room = width - 5 - sum(text_width(span.text) for span in hint)
     if width < 50 and words:  # the problem is more important than its command
-        hint = (Span(key, Style.KEY),)
+        hint = (Style.KEY(key),)
         room = width - 5 - text_width(key)
     text = clip(shown(problem.text), max(1, room))
-    left = (Span("▌" if chosen else " ", Style.KEY), SIGNS[problem.severity], Span(f" {text}"))
+    left = (Style.KEY("▌" if chosen else " "), SIGNS[problem.severity], Span(f" {text}"))
     line = crop(spread(left, hint, width - 1), width)
     if chosen:  # the sign keeps its colour under the cursor
         line = (*line[:2], *select(line[2:], width - 2))
@@ -117,10 +118,10 @@ def _more(rest: list[Problem], width: int) -> Line:
     if not rest:
         return BLANK
     brief = " · ".join(_brief(problem) for problem in rest)
-    return crop((Span(f"   {len(rest)} more, "), Span("!", Style.KEY), Span(f" shows all: {brief}")), width)
+    return crop((Span(f"   {len(rest)} more, "), Style.KEY("!"), Span(f" shows all: {brief}")), width)
 
 
-def _nothing(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
+def _nothing(snapshot: Snapshot, width: int, rows: int) -> Lines:
     """Says since when no problem was seen, and what cannot be judged or seen; never a bare "OK"."""
     sentences = (
         f"no problems detected (watched for {units.span(snapshot.watched_for)}).",
@@ -131,9 +132,9 @@ def _nothing(snapshot: Snapshot, width: int, rows: int) -> list[Line]:
     parts = [part for sentence in sentences for part in wrap(shown(sentence), room)]
     if len(parts) > rows:  # a line for each only where they fit
         parts = wrap(shown(" ".join(sentences)), room)
-    lines: list[Line] = []
+    lines: Lines = []
     for i, part in enumerate(parts):
-        start = (Span(" "), Span("✓", Style.GOOD), Span(" ")) if i == 0 else (Span("   "),)
+        start = (Span(" "), Style.GOOD("✓"), Span(" ")) if i == 0 else (Span("   "),)
         lines.append(crop((*start, Span(part)), width))
     if len(lines) > rows and rows > 0:
         lines = [*lines[: rows - 1], crop((*lines[rows - 1], Span(" …")), width)]

@@ -1,23 +1,16 @@
-"""The elements of every drawing: lines of styled spans, measured in cells, and the signs that a terminal can show.
-
-Nothing here knows Textual. Text from a spool passes through ``safe`` once; text of the program does not need it.
-"""
+"""The elements of every drawing: lines of styled spans, and the signs that a terminal can show. Nothing here knows Textual."""
 
 from __future__ import annotations
 
-import codecs
-import os
 import re
-import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from msgspec import Struct, field
-from rich.cells import cell_len, get_character_cell_size
+from msgspec import Struct
+from rich.cells import cell_len
 
-from spooltop.model.text import escape
+from .text import _ELLIPSIS, clip, wrap
 
 
 class Style(StrEnum):
@@ -43,6 +36,10 @@ class Style(StrEnum):
     SELECTED_MATCH = "selected match"
     MARKED = "marked"
 
+    def __call__(self, text: str) -> Span:
+        """A piece of text in this style: ``Style.KEY("q")``."""
+        return Span(text, self)
+
 
 class Span(NamedTuple):
     """A piece of a line; ``text`` holds printable characters only."""
@@ -52,21 +49,11 @@ class Span(NamedTuple):
 
 
 Line: TypeAlias = tuple[Span, ...]
-
+Lines: TypeAlias = list[Line]
 BLANK: Line = ()
-_ELLIPSIS = "…"
-_LONGEST = 2048
-"""Maximum number of characters that are drawn of a text."""
-_CHUNK = 512
-"""Bytes of a payload that are decoded at once."""
 
 
-def text_width(text: str) -> int:
-    """Width in cells."""
-    return cell_len(text)
-
-
-def line_width(line: Line) -> int:
+def line_width(line: Sequence[Span]) -> int:
     """Width in cells."""
     return sum(cell_len(span.text) for span in line)
 
@@ -74,169 +61,6 @@ def line_width(line: Line) -> int:
 def line_text(line: Line) -> str:
     """The text of a line without its styles."""
     return "".join(span.text for span in line)
-
-
-def safe(name: str) -> str:
-    r"""Escapes a raw name or value from a spool for display: ``escape``, and what ``shown`` escapes in addition. ``unescape``
-    reverses it, unless the text is longer than any file name: then its middle is left out."""
-    return _safe(_elided(name))
-
-
-@lru_cache(maxsize=256)
-def _safe(name: str) -> str:
-    return _unstack(escape(name))
-
-
-def shown(words: str) -> str:
-    r"""Escapes what no terminal should get in text of the program whose names are escaped already. Besides non-printable
-    characters, that is every mark without a cell of its own beyond the first on a character: terminals disagree about their
-    width, and a thousand of them on one letter cover the lines around it. A letter without a cell of its own (a Hangul
-    vowel), and a mark next to its letter (a vowel of Devanagari), takes a cell in some terminals and none in others."""
-    words = _elided(words)
-    return words if words.isascii() and words.isprintable() else _shown(words)
-
-
-@lru_cache(maxsize=256)
-def _shown(words: str) -> str:
-    return _unstack("".join(char if char.isprintable() else _hex(char) for char in words))
-
-
-def _elided(text: str) -> str:
-    """As much of a text as any screen shows: text from a spool may have any length."""
-    if len(text) <= _LONGEST:
-        return text
-    left_out = len(text) - _LONGEST
-    return f"{text[: _LONGEST // 2]} …{left_out:,} characters… {text[-_LONGEST // 2 :]}"
-
-
-def _hex(char: str) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(char)) if char not in "\n\r\t" else " "
-
-
-class _Form(NamedTuple):
-    """The drawing of a character. ``mark``: it may combine with the one before it, and ``text`` is drawn where it may not.
-    ``cells``: the drawing has cells of its own that a mark may combine with."""
-
-    text: str
-    mark: bool
-    cells: bool
-
-
-@lru_cache(maxsize=8192)
-def _form(char: str) -> _Form:
-    if "\U0001f1e6" <= char <= "\U0001f1ff":  # half a flag: one cell for Rich, two for most terminals
-        return _Form(_hex(char), False, True)
-    if cell_len(char):
-        return _Form(char, False, True)
-    return _Form(_hex(char), char != "\ufe0f" and unicodedata.category(char) in ("Mn", "Me"), False)
-
-
-def _unstack(text: str) -> str:
-    return _unstacked(text, True)[0]
-
-
-def _unstacked(text: str, stacked: bool) -> tuple[str, bool]:
-    """``stacked``: a mark at the beginning may not combine with the text before; the new value is returned for the text that
-    follows."""
-    if text.isascii():
-        return text, stacked and not text
-    out: list[str] = []
-    for char in text:
-        form = _form(char)
-        if form.cells:
-            stacked = False
-        elif form.mark and not stacked:
-            out.append(char)
-            stacked = True
-            continue
-        out.append(form.text)
-    return "".join(out), stacked
-
-
-def cut(text: str, width: int) -> tuple[str, str]:
-    """Splits a text into the longest beginning of at most ``width`` cells, and the rest. Nothing is lost: a wide character is not
-    halved, a mark stays with its letter. (Rich halves into spaces.) ``text`` is ``safe``, so that widths add up. The time does
-    not depend on the length of the rest."""
-    at = _cut_at(text, 0, width)
-    return text[:at], text[at:]
-
-
-def _cut_at(text: str, start: int, width: int) -> int:
-    """The end of a piece of at most ``width`` cells that begins at ``start``."""
-    stop = start + max(0, width)
-    if text[start : stop + 1].isascii():
-        return min(stop, len(text))
-    for at in range(start, len(text)):
-        width -= get_character_cell_size(text[at])
-        if width < 0:
-            return at
-    return len(text)
-
-
-def pieces(text: str, width: int) -> Iterator[str]:
-    """All of a ``safe`` text in pieces of at most ``width`` cells (at least one character)."""
-    at = 0
-    while at < len(text):
-        stop = max(at + 1, _cut_at(text, at, width))
-        yield text[at:stop]
-        at = stop
-
-
-def safe_pieces(data: bytes, width: int, chunk: int = _CHUNK) -> Iterator[tuple[str, int]]:
-    """Lines of a payload, escaped like ``safe`` but with four blanks for a tab, in pieces of at most ``width`` cells; each with
-    the number of bytes that were drawn up to its end, at most. Reads no further than it is iterated."""
-    at, size = 0, len(data) - data.endswith(b"\n")
-    while at <= size:
-        end = data.find(b"\n", at, size)
-        end = size if end < 0 else end
-        decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
-        rest, stacked = "", True
-        while at < end:
-            part = data[at : min(at + chunk, end)]
-            at += len(part)
-            words = "    ".join(escape(word) for word in decode(part, at == end).split("\t"))
-            words, stacked = _unstacked(words, stacked)
-            *whole, rest = [*pieces(rest + words, width)] or [""]
-            for piece in whole:
-                yield piece, at
-        yield rest, min(end + 1, len(data))
-        at = end + 1
-
-
-def clip(text: str, width: int) -> str:
-    """At most ``width`` cells, cut at the right with ``…``."""
-    if not cut(text, width)[1]:
-        return text
-    return cut(text, width - 1)[0] + _ELLIPSIS if width > 0 else ""
-
-
-def clip_left(text: str, width: int) -> str:
-    """At most ``width`` cells, cut at the left with ``…``: names differ at their end."""
-    if width <= 0:
-        return ""
-    room, at = width, len(text)
-    while at and (room := room - get_character_cell_size(text[at - 1])) >= 0:
-        at -= 1
-    if not at:
-        return text
-    room, at = width - 1, len(text)
-    while (size := get_character_cell_size(text[at - 1])) <= room:
-        room, at = room - size, at - 1
-    while at < len(text) and not get_character_cell_size(text[at]):  # a mark stays or goes with its letter
-        at += 1
-    return _ELLIPSIS + text[at:]
-
-
-def pad(text: str, width: int) -> str:
-    """Exactly ``width`` cells, aligned left, cut at the right."""
-    text = clip(text, width)
-    return text + " " * (width - cell_len(text))
-
-
-def pad_left(text: str, width: int) -> str:
-    """Exactly ``width`` cells, aligned right, for numbers."""
-    text = clip(text, width)
-    return " " * (width - cell_len(text)) + text
 
 
 def merge(spans: Iterable[Span]) -> Line:
@@ -270,7 +94,7 @@ def plain(text: str, width: int, style: Style = Style.NORMAL) -> Line:
     return merge((Span(clip(text, width), style),))
 
 
-def crop(line: Line, width: int) -> Line:
+def crop(line: Sequence[Span], width: int) -> Line:
     """At most ``width`` cells; a cut line ends in ``…``."""
     if line_width(line) <= width:
         return merge(line)
@@ -284,6 +108,11 @@ def crop(line: Line, width: int) -> Line:
         out.append(span)
         room -= size
     return merge(out)
+
+
+def fitted(width: int, *parts: str | Span | Line) -> Line:
+    """The parts as one line of at most ``width`` cells."""
+    return crop(join(*parts), width)
 
 
 def spread(left: Line, right: Line, width: int) -> Line:
@@ -310,7 +139,7 @@ def select(line: Line, width: int) -> Line:
     """The same text as the row under the cursor, exactly ``width`` cells. A verdict keeps its colour, a mark and a key their
     weight."""
     line = crop(line, width)
-    gap = Span(" " * (width - line_width(line)), Style.SELECTED)
+    gap = Style.SELECTED(" " * (width - line_width(line)))
     return merge((*(Span(span.text, _SELECTED.get(span.style, Style.SELECTED)) for span in line), gap))
 
 
@@ -334,139 +163,30 @@ def point_out(line: Line, texts: Sequence[str]) -> Line:
 _APART = frozenset({Style.KEY, Style.TITLE, Style.DIM, Style.RULE, Style.BAR, Style.SELECTED_KEY})
 
 
-def wrap(text: str, width: int, *, indent: int = 0) -> list[str]:
-    """Wraps words over lines of at most ``width`` cells, the second and later ones indented. Too long words are broken."""
-    lines: list[str] = []
-    room = max(1, width)
-    current = ""
-    for word in text.split(" "):
-        candidate = f"{current} {word}" if current.strip() else current + word
-        if cell_len(candidate) <= room:
-            current = candidate
-            continue
-        if current.strip():
-            lines.append(current)
-        margin = " " * min(indent, room - 1)
-        *whole, rest = pieces(word, room - len(margin)) if word else ("",)
-        lines += [margin + piece for piece in whole]
-        current = margin + rest
-    lines.append(current)
-    return lines
+def paragraph(text: str, width: int, style: Style = Style.NORMAL, *, margin: str = "", indent: int = 0) -> Lines:
+    """A text over as many lines of one style as it needs."""
+    parts = wrap(text, width - 2 if margin else width, indent=indent)
+    return [plain(f"{margin}{part}", width, style) for part in parts]
 
 
-# Cuts the names of a list so that the part in which they differ is seen. Pure: names are ``safe`` already.
-
-class Ends(NamedTuple):
-    """The beginning and the end that all names of a list share, each up to a sign between words: ``/srv/`` and ``-web.json``.
-    ``whole``: the names in full are shared, because there is only one."""
-
-    head: str = ""
-    tail: str = ""
-    whole: bool = False
-
-    def narrowed(self, names: Collection[str]) -> Ends:
-        """The ends that these names share, too. They never grow, so that a list that is scrolled does not change to and fro."""
-        if self.whole:
-            return common_ends([self.head, *names] if self.head else names)
-        head = _prefix([self.head, *names])
-        tail = _prefix([self.tail[::-1], *(name[len(head) :][::-1] for name in names)])[::-1]
-        return _between_words(head, tail)
+def headed(head: Span, text: str, width: int, *, indent: int = 3) -> Lines:
+    """A text that begins with a head that stands out, over as many lines as it needs, the later ones indented."""
+    first, *more = wrap(f"{head.text}{text}", width, indent=indent)
+    return [fitted(width, head, first.removeprefix(head.text)), *(plain(part, width) for part in more)]
 
 
-ALONE = Ends(whole=True)
-"""The ends of no names at all."""
-
-
-def common_ends(names: Iterable[str]) -> Ends:
-    """The longest beginning and end that all ``names`` share; words are not divided.
-
-    >>> common_ends(["job-0117-web.json", "job-0217-web.json"])
-    Ends(head='job-', tail='-web.json', whole=False)
-    >>> common_ends(["/srv/a/spool", "/srv/b/spool", "/srv/c"])
-    Ends(head='/srv/', tail='', whole=False)
-    """
-    distinct = set(names)
-    if len(distinct) < 2:
-        return Ends(head=distinct.pop(), whole=True) if distinct else ALONE
-    head = _prefix(distinct)
-    return _between_words(head, _prefix(name[len(head) :][::-1] for name in distinct)[::-1])
-
-
-def _prefix(texts: Iterable[str]) -> str:
-    """The beginning that all of ``texts`` share: that of the first and the last in their order."""
-    every = list(texts)
-    first, last = min(every), max(every)
-    return next((first[:at] for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), first)
-
-
-def _between_words(head: str, tail: str) -> Ends:
-    """The ends without the part of a word that differs."""
-    start = max((at for at, char in enumerate(head, start=1) if not char.isalnum()), default=0)
-    stop = min((at for at, char in enumerate(tail) if not char.isalnum()), default=len(tail))
-    return Ends(head[:start], tail[stop:])
-
-
-def cut_apart(name: str, width: int, ends: Ends) -> str:
-    """At most ``width`` cells of a name: first the shared beginning is left out, then as much of the shared end as necessary, and
-    only then the beginning of what differs.
-
-    >>> ends = common_ends(["job-0117-web.json", "job-0217-web.json"])
-    >>> [cut_apart("job-0117-web.json", width, ends) for width in (17, 14, 9, 5)]
-    ['job-0117-web.json', '…0117-web.json', '…0117-we…', '0117…']
-    """
-    if text_width(name) <= width:
-        return name
-    if ends.whole or not (name.startswith(ends.head) and name[len(ends.head) :].endswith(ends.tail)):
-        return clip_left(name, width)
-    own = name[len(ends.head) : len(name) - len(ends.tail)]
-    before = "…" if ends.head else ""
-    if text_width(before + own + ends.tail) <= width:
-        return before + own + ends.tail
-    if not ends.tail:
-        return clip_left(own, width)
-    room = width - text_width(before + own)
-    if room >= 1:
-        return before + own + clip(ends.tail, room)
-    return clip_left(own, max(1, width - 1)) + "…" if width > 2 else clip_left(own, width)
-
-
-# Finds the part of a line that must be painted again. A terminal is written from the left edge of a widget up to a region's
-# right edge, so only that right edge matters.
-
-def _cells(line: Line) -> list[tuple[str, Style]]:
-    return [(char, span.style) for span in line for char in span.text]
-
-
-def changed_until(old: Line | None, new: Line) -> int:
-    """The right edge in cells of the last cell that differs; 0 where none does. ``old`` None: nothing was painted before."""
-    if old == new:
-        return 0
-    width = max(line_width(old or ()), line_width(new), 1)
-    if old is None or line_width(old) != line_width(new):
-        return width
-    before, after = _cells(old), _cells(new)
-    same = 0
-    while same < min(len(before), len(after)) and before[-1 - same] == after[-1 - same]:
-        same += 1
-    tail = "".join(char for char, _ in after[len(after) - same :])
-    # A zero-width mark at the beginning of the tail belongs to the cell before it, which is painted with it.
-    return max(1, width - text_width(tail))
-
-
-def changed_rows(old: Sequence[Line], new: Sequence[Line], height: int) -> list[tuple[int, int]]:
-    """(row, right edge in cells) of each of the first ``height`` rows that differ; missing rows are blank."""
-    out = []
-    for y in range(min(height, max(len(old), len(new)))):
-        before = old[y] if y < len(old) else ()
-        after = new[y] if y < len(new) else ()
-        if edge := changed_until(before, after):
-            out.append((y, edge))
-    return out
+def labelled(label: Span, text: str, width: int, style: Style = Style.NORMAL, *, most: int = 1000) -> Lines:
+    """A label, and next to it a text over as many lines as it needs, ``most`` at most."""
+    room = max(8, width - len(label.text))
+    parts = wrap(text, room)
+    if len(parts) > most:
+        parts = [*parts[: most - 1], clip(f"{parts[most - 1]} …", room)]
+    after = Span(" " * len(label.text), label.style)
+    return [fitted(width, after if i else label, Span(part, style)) for i, part in enumerate(parts)]
 
 
 BARS = "▁▂▃▄▅▆▇█"
 UNWATCHED = "·"
-
 _SIGNS = {
     "✗": "x", "✓": "+", "▌": ">", "→": ">", "←": "<", "↑": "^", "↓": "v", "↩": "<", "›": ">", "×": "x", "—": "-", "–": "-",
     "‖": "=", "·": ".", "…": "*", "≥": ">", "≤": "<", "µ": "u", "◆": "*", "’": "'", "‘": "'", "“": '"', "”": '"',
@@ -478,21 +198,18 @@ _SIGNS = {
 class Glyphs(Struct, frozen=True):
     """The signs that a terminal can show. Lines are drawn with all signs and converted last, so that widths stay the same."""
 
-    name: str
-    ascii: bool = False
-    signs: Mapping[str, str] = field(default_factory=dict)
+    ascii: bool
 
     def text(self, text: str) -> str:
         """The same text in the same width; a character without a replacement becomes one ``?`` per cell."""
         if not self.ascii or text.isascii():
             return text
         text = text.replace(" ≥", ">=")  # two characters for one sign, where they fit
-        return "".join(c if c.isascii() else self.signs.get(c, "?" * cell_len(c)) for c in text)
+        return "".join(c if c.isascii() else _SIGNS.get(c, "?" * cell_len(c)) for c in text)
 
     def line(self, line: Line) -> Line:
         """The same line in the same width."""
         return merge(Span(self.text(span.text), span.style) for span in line) if self.ascii else line
 
 
-UNICODE = Glyphs("unicode")
-ASCII = Glyphs("ascii", True, _SIGNS)
+UNICODE, ASCII = Glyphs(False), Glyphs(True)

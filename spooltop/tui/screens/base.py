@@ -16,10 +16,23 @@ from textual.message import Message
 from textual.screen import Screen, ScreenResultType
 from textual.strip import Strip
 
-from ..commands import GOES, VIEW_COMMANDS, KeyCommand, by_id, character_of, command_for, commands_in, footer, named, shown, tabs
+from ..commands import (
+    GOES,
+    VIEW_COMMANDS,
+    KeyCommand,
+    by_id,
+    character_of,
+    command_for,
+    commands_in,
+    footer,
+    named,
+    only_in,
+    shown,
+    tabs,
+)
 from ..context import CommandContext, View
 from ..draw.header import notice_lines
-from ..draw.spans import Line, Span, Style, join, line_text, line_width, plain, wrap
+from ..draw.spans import Line, Lines, Span, Style, join, line_text, line_width, paragraph
 from ..session import AppSession
 from ..widgets import WHEEL, LinesView
 
@@ -76,14 +89,14 @@ def footer_line(entries: list[tuple[str, str]], width: int) -> Line:
 
 def _part(entry: tuple[str, str], *, first: bool = False) -> Line:
     key, words = entry
-    return join("" if first else " · ", Span(key, Style.KEY), f" {words}")
+    return join("" if first else " · ", Style.KEY(key), f" {words}")
 
 
 def tab_line(root: View, entries: list[tuple[str, str]], width: int, absent: Container[str] = ()) -> Line:
     """The views by number, the one in front reversed, and the keys that are always shown. Where space is short, labels of views
     are shortened first, then Esc goes, then keys lose theirs from the right on."""
     keys = [(key, words) for key, words in entries if key in ALWAYS]
-    rest = [join(" ", Span(key, Style.KEY), f" {words}") for key, words in keys]
+    rest = [join(" ", Style.KEY(key), f" {words}") for key, words in keys]
     views = _tabs(root, width, absent, short=False)
     if line_width(views) + sum(map(line_width, rest)) > width:
         views = _tabs(root, width, absent, short=True)
@@ -129,16 +142,18 @@ def early_words(key: str) -> str:
     return f"{key} came before the plan was painted; press it again"
 
 
-def too_small(width: int, height: int) -> list[Line]:
+def too_small(width: int, height: int) -> Lines:
     """The text of a window that is too small."""
     words = f"spooltop needs {LEAST[0]}×{LEAST[1]}, this is {width}×{height}. q leaves."
-    return [plain(line, width) for line in wrap(words, max(1, width))][:height]
+    return paragraph(words, max(1, width))[:height]
 
 
 class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_bindings=False):
     """A screen whose keys come from the table of commands; ``handler`` finds the method that a command names."""
 
     AUTO_FOCUS = ""
+    VIEW: View
+    """The view of a panel that needs no other facts about its commands."""
     PINNED = False
     """True where keys typed at another screen do not count here, nor keys typed here at another screen."""
 
@@ -163,11 +178,14 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
 
     def body(self) -> ComposeResult:
         """The widgets of this screen; by default one of lines."""
-        yield LinesView(glyphs=self.session.glyphs, colour=self.session.options.colour, id="panel")
+        yield LinesView(self.session.options, "panel")
 
     def compose(self) -> ComposeResult:
         yield from self.body()
-        yield LinesView(too_small, glyphs=self.session.glyphs, colour=self.session.options.colour, id="small")
+        yield LinesView(self.session.options, "small", too_small)
+
+    def on_mount(self) -> None:
+        self.paint()
 
     def unwanted(self) -> Callable[[], bool]:
         """Returns a function for worker threads that tells whether the screen was left and its result is not needed any more."""
@@ -194,10 +212,15 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         return self.is_mounted and any(isinstance(widget, LinesView) for widget in self.children)
 
     def context(self) -> CommandContext:
+        return CommandContext(self.VIEW, snapshot=self.session.snapshot, rows=1, depth=1)
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        """The lines of this screen above the keys or the notice."""
         raise NotImplementedError
 
     def paint(self) -> None:
-        raise NotImplementedError
+        if self.ready:
+            self.show_panel(self.draw(self.window_size[0], self.panel_height))
 
     def typed(self, event: Key) -> bool:
         """Handles a key while text is typed; True where it did."""
@@ -237,7 +260,7 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
         """Lines of a panel above the keys or the notice."""
         return max(1, self.window_size[1] - len(self._notice_or_keys()))
 
-    def _notice_or_keys(self) -> list[Line]:
+    def _notice_or_keys(self) -> Lines:
         width = self.window_size[0]
         return notice_lines(self.message, width) if self.message else [self.keys_line(width)]
 
@@ -312,20 +335,20 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
             if not self._left_to_typing("enter"):
                 self.command("enter")
         elif steps is not None:
-            self.scrolled(steps)
+            self.do_step(steps)
 
-    def scrolled(self, lines: int) -> None:
-        """Scrolls this many lines down, up where negative."""
+    def do_step(self, lines: int) -> None:
+        """Moves this many lines down, up where negative. The number may be larger than the number of lines."""
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         event.stop()
         if self._touchable:
-            self.scrolled(WHEEL)
+            self.do_step(WHEEL)
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         event.stop()
         if self._touchable:
-            self.scrolled(-WHEEL)
+            self.do_step(-WHEEL)
 
     def _pass_on(self, event: Key, front: object) -> None:
         """Hands on a key that was typed while another screen came to the front, to that screen. No key is handed to a plan or
@@ -370,10 +393,21 @@ class TableScreen(Screen[ScreenResultType], Generic[ScreenResultType], inherit_b
     def run_command(self, id: str) -> None:
         self.handler(by_id(id))()
 
+    def choose(self, id: str | None) -> None:
+        """Runs a command chosen in the palette, or says why it is not available; does nothing where none was chosen."""
+        if id is None:
+            return
+        command, context = by_id(id), self.context()
+        reason = command.why_not(context) if context.view in command.views else only_in(command, context)
+        if reason is not None:
+            self.show_notice(reason)
+        else:
+            self.run_command(id)
+
     def handler(self, command: KeyCommand) -> Callable[[], object]:
         """Returns the handler of a command: the method that the table names; for a command that shows another view, leaving this
-        screen for it."""
-        if command.id in VIEW_COMMANDS:
+        screen for it, where it is a panel."""
+        if command.id in VIEW_COMMANDS and not hasattr(self, command.handler):
             return partial(self._leave_for, command.id)
         return partial(getattr(self, command.handler), *command.args)
 
@@ -442,10 +476,6 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
     FIXED_LINES = 4
     """Lines of the screen that do not move when it is paged."""
 
-    def step(self, lines: int) -> None:
-        """Moves this many lines down, up where negative. The number may be larger than the number of lines."""
-        raise NotImplementedError
-
     @property
     def length(self) -> int:
         """The number of lines."""
@@ -498,25 +528,19 @@ class SteppingScreen(TableScreen[ScreenResultType], Generic[ScreenResultType]):
         if found is None:
             self.show_notice(f"no line has {text}" if text else "no text to search for")
         else:
-            self.step(found - place)
-
-    def scrolled(self, lines: int) -> None:
-        self.step(lines)
-
-    def do_step(self, lines: int) -> None:
-        self.step(lines)
+            self.do_step(found - place)
 
     def do_page(self, pages: float) -> None:
         """Moves a page or half a page down, up where negative."""
         height = self.window_size[1]
         lines = height - self.FIXED_LINES if abs(pages) == 1 else height // 2
-        self.step(lines if pages > 0 else -lines)
+        self.do_step(lines if pages > 0 else -lines)
 
     def do_first(self) -> None:
-        self.step(-self.length)
+        self.do_step(-self.length)
 
     def do_last(self) -> None:
-        self.step(self.length)
+        self.do_step(self.length)
 
 
 class ChoosingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]):
@@ -530,7 +554,7 @@ class ChoosingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType]
     def place(self) -> int:
         return self.chosen
 
-    def step(self, lines: int) -> None:
+    def do_step(self, lines: int) -> None:
         # It is clamped as it is painted: a key may be typed before the entries are known.
         self.chosen += lines
         self.paint()
@@ -551,7 +575,7 @@ class ScrollingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType
     def place(self) -> int:
         return self.scroll_at
 
-    def step(self, lines: int) -> None:
+    def do_step(self, lines: int) -> None:
         self.scroll_at = max(0, min(self.scroll_at + lines, self.length))
         self.paint()
 
@@ -562,16 +586,14 @@ class ScrollingScreen(SteppingScreen[ScreenResultType], Generic[ScreenResultType
 class TextScreen(ScrollingScreen[ScreenResultType], Generic[ScreenResultType]):
     """Subclasses give the text; this class scrolls it."""
 
-    def text(self, width: int) -> list[Line]:
+    def text(self, width: int) -> Lines:
         """The whole text, wrapped to ``width`` cells."""
         raise NotImplementedError
 
-    def paint(self) -> None:
-        if not self.ready:
-            return
-        whole = self.text(self.window_size[0])
-        self.scroll_at = max(0, min(self.scroll_at, len(whole) - self.panel_height))
-        self.show_panel(whole[self.scroll_at :])
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        whole = self.text(width)
+        self.scroll_at = max(0, min(self.scroll_at, len(whole) - height))
+        return whole[self.scroll_at :]
 
     @property
     def texts(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -15,8 +14,9 @@ from spooltop.model.vocabulary import Box, Verdict
 
 from ..context import CommandContext, View
 from ..draw.frame import WIDEST, inner_width, panel_frame
-from ..draw.header import when
-from ..draw.spans import BLANK, Line, Span, Style, clip_left, crop, join, line_text, pad, plain, safe, shown, wrap
+from ..draw.header import Zone, when
+from ..draw.spans import BLANK, Lines, Span, Style, crop, fitted, join, line_text, plain
+from ..draw.text import clip_left, pad, safe, shown, wrap
 from ..messages import Found, MessagesTracked
 from ..session import Session
 from .base import ScrollingScreen
@@ -152,9 +152,9 @@ def follow_lines(
     height: int,
     *,
     since: float | None,
-    zone: datetime.tzinfo | None = None,
+    zone: Zone = None,
     scroll: int = 0,
-) -> list[Line]:
+) -> Lines:
     """A panel of at most ``height`` lines: the current place, and below it the steps, oldest first, the newest visible;
     ``scroll`` lines back from there. ``since`` is when following began (None: not yet). With several messages the end of its
     id precedes each step."""
@@ -176,25 +176,25 @@ def follow_lines(
     return panel_frame(title, right, [*head, BLANK, *seen], width)[:height]
 
 
-def _places(ids: Sequence[str], now: Mapping[str, str], inner: int, most: int) -> list[Line]:
+def _places(ids: Sequence[str], now: Mapping[str, str], inner: int, most: int) -> Lines:
     """The places of the messages. Where there are many: those that still exist, as far as they fit, and their number."""
     if len(ids) == 1:
-        return [crop(join(Span("now  ", Style.DIM), Span(shown(now.get(ids[0], "not found")), Style.STRONG)), inner)]
+        return [fitted(inner, Style.DIM("now  "), Style.STRONG(shown(now.get(ids[0], "not found"))))]
     left = [id for id in ids if now.get(id, "gone") != "gone"]
     gone = sum(1 for id in ids if now.get(id) == "gone")
-    lines = [crop(join(Span("now  ", Style.DIM), Span(f"{gone:,} gone, {len(left):,} left", Style.STRONG)), inner)]
+    lines = [fitted(inner, Style.DIM("now  "), Style.STRONG(f"{gone:,} gone, {len(left):,} left"))]
     lines += [plain(f"     {pad(clip_left(safe(id), _ID), _ID)} {shown(now[id])}", inner) for id in left[:most]]
     if len(left) > most:
         lines.append(plain(f"     … {len(left) - most:,} more", inner, Style.DIM))
     return lines
 
 
-def _step(step: TimelineStep, inner: int, several: bool, zone: datetime.tzinfo | None) -> list[Line]:
+def _step(step: TimelineStep, inner: int, several: bool, zone: Zone) -> Lines:
     who = f"{pad(clip_left(safe(step.id), _ID), _ID)} " if several else ""
     indent = _TIME + len(who)
     parts = wrap(shown(step.words), max(8, inner - indent))
     style = Style.BAD if step.bad else Style.NORMAL
-    first = join(Span(pad(when(step.at, zone), _TIME), Style.DIM), who, Span(parts[0], style))
+    first = join(Style.DIM(pad(when(step.at, zone), _TIME)), who, Span(parts[0], style))
     return [crop(first, inner), *(plain(f"{' ' * indent}{part}", inner, style) for part in parts[1:])]
 
 
@@ -219,7 +219,6 @@ class FollowScreen(ScrollingScreen[None]):
         if not self.keep:
             self.session.snapshot_thread.follow(self.timeline.ids, self.since)
         self.session.snapshot_thread.look_again()
-        self.paint()
 
     def on_unmount(self) -> None:
         if not self.keep:
@@ -240,12 +239,7 @@ class FollowScreen(ScrollingScreen[None]):
     def context(self) -> CommandContext:
         return CommandContext(View.FOLLOW, snapshot=self.session.snapshot, rows=1, depth=1, tracked=len(self.timeline.ids))
 
-    def paint(self) -> None:
-        if not self.ready:
-            return
-        self.show_panel(self._lines(self.window_size[0], self.panel_height))
-
-    def _lines(self, width: int, height: int, scroll: int | None = None) -> list[Line]:
+    def draw(self, width: int, height: int, scroll: int | None = None) -> Lines:
         seen = self.timeline
         return follow_lines(
             seen.ids, seen.steps, seen.now, width, height, since=seen.began, zone=self.session.zone(),
@@ -260,11 +254,11 @@ class FollowScreen(ScrollingScreen[None]):
     def texts(self) -> list[str]:
         return [f"{step.id} {step.words}" for step in self.timeline.steps]
 
-    def step(self, lines: int) -> None:
+    def do_step(self, lines: int) -> None:
         # The newest step is last and stays visible: moving up scrolls back from there.
-        super().step(-lines)
+        super().do_step(-lines)
 
     def do_copy_panel(self) -> None:
-        lines = self._lines(200, len(self.timeline.steps) + len(self.timeline.ids) + 50, scroll=0)
+        lines = self.draw(200, len(self.timeline.steps) + len(self.timeline.ids) + 50, scroll=0)
         self.copy_text("\n".join(line_text(line).rstrip() for line in lines))
         self.show_notice(f"copied: {len(self.timeline.steps):,} steps")

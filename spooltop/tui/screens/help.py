@@ -10,23 +10,8 @@ from textual.events import Key
 from ..commands import help_lines
 from ..context import CommandContext, View
 from ..draw.header import notice_lines
-from ..draw.spans import (
-    BLANK,
-    Line,
-    Span,
-    Style,
-    clip,
-    crop,
-    join,
-    line_text,
-    line_width,
-    merge,
-    pad,
-    plain,
-    shown,
-    text_width,
-    wrap,
-)
+from ..draw.spans import BLANK, Line, Lines, Span, Style, fitted, join, line_text, line_width, merge, plain
+from ..draw.text import clip, pad, shown, text_width, wrap
 from ..messages import Found
 from ..session import AppSession
 from ..widgets import LinesView
@@ -93,12 +78,12 @@ MOUSE = HelpSection("Mouse", (HelpEntry("Shift", "selects text: mouse on (off: -
 """The help where the mouse is on."""
 
 
-def draw_help(sections: Sequence[HelpSection], width: int, height: int, *, scroll: int = 0) -> list[Line]:
+def draw_help(sections: Sequence[HelpSection], width: int, height: int, *, scroll: int = 0) -> Lines:
     """At most ``height`` lines from ``scroll`` on, in two columns where they fit. Commands that are not available are dim and say
     why."""
     every = [text_width(entry.keys) for section in sections for entry in section.entries]
     keys = min(max(every, default=0), 18, max(8, width // 4))
-    lines: list[Line] = []
+    lines: Lines = []
     for section in sections:
         if lines:
             lines.append(BLANK)
@@ -113,9 +98,9 @@ def draw_help(sections: Sequence[HelpSection], width: int, height: int, *, scrol
     return seen
 
 
-def _entries(entries: Sequence[HelpEntry], keys: int, width: int) -> list[Line]:
+def _entries(entries: Sequence[HelpEntry], keys: int, width: int) -> Lines:
     half = width // 2
-    lines: list[Line] = []
+    lines: Lines = []
     waiting: Line | None = None
     for entry in entries:
         short = _entry(entry, keys)
@@ -127,7 +112,7 @@ def _entries(entries: Sequence[HelpEntry], keys: int, width: int) -> list[Line]:
         elif waiting is None:
             waiting = short
         else:
-            lines.append(crop(join(waiting, " " * (half - line_width(waiting)), short), width))
+            lines.append(fitted(width, waiting, " " * (half - line_width(waiting)), short))
             waiting = None
     if waiting is not None:
         lines.append(waiting)
@@ -136,8 +121,8 @@ def _entries(entries: Sequence[HelpEntry], keys: int, width: int) -> list[Line]:
 
 def _entry(entry: HelpEntry, keys: int) -> Line:
     if entry.why_not:
-        return (Span(f"   {pad(_keys(shown(entry.keys), keys), keys)}  {_words(entry)}", Style.DIM),)
-    return merge((Span(f"   {pad(_keys(shown(entry.keys), keys), keys)}", Style.KEY), Span(f"  {shown(entry.words)}")))
+        return (Style.DIM(f"   {pad(_keys(shown(entry.keys), keys), keys)}  {_words(entry)}"),)
+    return merge((Style.KEY(f"   {pad(_keys(shown(entry.keys), keys), keys)}"), Span(f"  {shown(entry.words)}")))
 
 
 def _words(entry: HelpEntry) -> str:
@@ -156,11 +141,11 @@ def _keys(names: str, room: int) -> str:
     return clip(names, room)
 
 
-def _long(entry: HelpEntry, keys: int, width: int) -> list[Line]:
+def _long(entry: HelpEntry, keys: int, width: int) -> Lines:
     parts = wrap(_words(entry), max(8, width - keys - 6))
     style = Style.DIM if entry.why_not else Style.NORMAL
     first = join(Span(f"   {pad(_keys(shown(entry.keys), keys), keys)}", Style.DIM if entry.why_not else Style.KEY))
-    lines = [crop(join(first, Span(f"  {parts[0]}", style)), width)]
+    lines = [fitted(width, first, Span(f"  {parts[0]}", style))]
     lines += [plain(f"{' ' * (keys + 5)}{part}", width, style) for part in parts[1:]]
     return lines
 
@@ -192,9 +177,6 @@ class HelpScreen(ScrollingScreen[None]):
 
     def _sections(self) -> list[HelpSection]:
         return sections(self.about(), mouse=self.session.options.mouse)
-
-    def on_mount(self) -> None:
-        self.paint()
 
     def context(self) -> CommandContext:
         return CommandContext(View.HELP, snapshot=self.about().snapshot, depth=1, rows=1)

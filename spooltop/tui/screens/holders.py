@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 from functools import partial
-
-from textual.message import Message
 
 from spooltop.errors import SpooltopError
 from spooltop.model import units
@@ -13,10 +10,11 @@ from spooltop.model.look.locks import Holders, Holding
 from spooltop.model.text import program
 from spooltop.model.vocabulary import Key
 
-from ..context import CommandContext, View
+from ..context import View
 from ..draw.frame import WIDEST, inner_width, panel_frame
-from ..draw.header import when
-from ..draw.spans import BLANK, Line, Span, Style, clip_left, crop, join, line_text, pad, pad_left, plain, safe, shown, wrap
+from ..draw.header import Zone, when
+from ..draw.spans import BLANK, Lines, Span, Style, crop, join, labelled, line_text, paragraph, plain
+from ..draw.text import clip_left, pad, pad_left, safe, shown
 from ..session import Session
 from ..snapshot_thread import deliver
 from .base import TextScreen
@@ -33,15 +31,15 @@ def holders_lines(
     at: float | None,
     error: str = "",
     who: str = "who has",
-    zone: datetime.tzinfo | None = None,
-) -> list[Line]:
+    zone: Zone = None,
+) -> Lines:
     """A panel of as many lines as are needed. ``name`` is the raw name that was asked about; ``holders`` None: not answered yet,
     or ``error`` says why there is no answer. ``at``: the time of the answer; ``who``: the first words of the title."""
     width = min(width, WIDEST)
     inner = inner_width(width)
-    body: list[Line]
+    body: Lines
     if error:
-        body = [plain(part, inner, Style.WARN) for part in wrap(shown(error), inner)]
+        body = paragraph(shown(error), inner, Style.WARN)
     elif holders is None or at is None:
         body = [plain("looking at all visible processes…", inner, Style.DIM)]
     else:
@@ -50,8 +48,8 @@ def holders_lines(
     return panel_frame(f"{who.capitalize()} {clip_left(safe(name), max(8, width - 27 - len(who)))}", looked, body, width)
 
 
-def _answer(holders: Holders, inner: int, at: float) -> list[Line]:
-    lines: list[Line] = []
+def _answer(holders: Holders, inner: int, at: float) -> Lines:
+    lines: Lines = []
     if holders.processes:
         user = f"{'user':<9}" if inner >= _NARROW else ""
         dated = any(one.since is not None for one in holders.processes)  # the kernel gives no time for most locks
@@ -60,18 +58,16 @@ def _answer(holders: Holders, inner: int, at: float) -> list[Line]:
         lines += [line for one in holders.processes for line in _holder_line(one, inner, at if dated else None)]
     else:
         nobody = "no process has it open or locked" if holders.complete else "no process visible from here has it open or locked"
-        lines += [plain(part, inner) for part in wrap(nobody, inner)]
+        lines += paragraph(nobody, inner)
     if holders.notes or not holders.complete:
         lines.append(BLANK)
     notes = holders.notes or (() if holders.complete else ("there may be others, not visible from here",))
     for note in notes:
-        parts = wrap(shown(note), max(1, inner - 2))
-        lines.append(crop(join(Span("! " if not holders.complete else "  ", Style.WARN), parts[0]), inner))
-        lines += [plain(f"  {part}", inner) for part in parts[1:]]
+        lines += labelled(Style.WARN("! " if not holders.complete else "  "), shown(note), inner)
     return lines
 
 
-def _holder_line(one: Holding, inner: int, at: float | None) -> list[Line]:
+def _holder_line(one: Holding, inner: int, at: float | None) -> Lines:
     """``at`` None: without the column of durations."""
     pid = "?" if one.pid is None else str(one.pid)
     held = "—" if at is None or one.since is None else units.age(max(0.0, at - one.since))
@@ -89,15 +85,8 @@ def _holder_line(one: Holding, inner: int, at: float | None) -> list[Line]:
 class HoldersScreen(TextScreen[None]):
     """``key`` is a row's key, or the path of a lock or cursor file; ``name`` is what users call it."""
 
-    class Answered(Message):
-        """The holders, or why they are not known; ``at`` is the time of the answer, epoch seconds."""
-
-        def __init__(self, holders: Holders | SpooltopError, at: float) -> None:
-            super().__init__()
-            self.holders = holders
-            self.at = at
-
     session: Session
+    VIEW = View.HOLDERS
 
     def __init__(self, session: Session, key: Key, name: str) -> None:
         super().__init__(session)
@@ -109,27 +98,24 @@ class HoldersScreen(TextScreen[None]):
 
     def on_mount(self) -> None:
         self.ask()
-        self.paint()
 
     def ask(self) -> None:
         """Looks at all processes, in the snapshot thread."""
-        session = self.session
-        session.snapshot_thread.run(
-            partial(session.control.holders, self.key), lambda found: deliver(self, self.Answered(found, session.control.now()))
+        control = self.session.control
+        self.session.snapshot_thread.run(
+            partial(control.holders, self.key), lambda found: deliver(self, self._answered, found, control.now())
         )
 
-    def on_holders_screen_answered(self, message: Answered) -> None:
-        if isinstance(message.holders, SpooltopError):
-            self.holders, self.failed = None, str(message.holders)
+    def _answered(self, holders: Holders | SpooltopError, at: float) -> None:
+        """Takes the holders, or why they are not known, and the time of the answer (epoch seconds)."""
+        if isinstance(holders, SpooltopError):
+            self.holders, self.failed = None, str(holders)
         else:
-            self.holders, self.failed = message.holders, ""
-        self.looked_at = message.at
+            self.holders, self.failed = holders, ""
+        self.looked_at = at
         self.paint()
 
-    def context(self) -> CommandContext:
-        return CommandContext(View.HOLDERS, snapshot=self.session.snapshot, rows=1, depth=1)
-
-    def text(self, width: int) -> list[Line]:
+    def text(self, width: int) -> Lines:
         return holders_lines(
             self.about, self.holders, width, at=self.looked_at, error=self.failed, who=self.session.control.labels.who,
             zone=self.session.zone(),

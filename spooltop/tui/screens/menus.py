@@ -8,7 +8,8 @@ from textual.events import Key
 
 from ..commands import KeyCommand, palette
 from ..context import CommandContext, View
-from ..draw.spans import Line, Span, Style, crop, join, pad, plain, restyle, shown
+from ..draw.spans import Lines, Style, crop, fitted, join, plain, restyle
+from ..draw.text import pad, shown
 from ..session import AppSession
 from ..widgets import LinesView
 from .base import ChoosingScreen, LineEdit
@@ -16,15 +17,15 @@ from .base import ChoosingScreen, LineEdit
 
 def palette_lines(
     typed: str, found: Sequence[tuple[str, str, str, str]], width: int, height: int, *, chosen: int = 0, message: str = ""
-) -> list[Line]:
+) -> Lines:
     """``found`` holds (id, keys, help, why it is not available or "") of each command that matches the words ``typed``."""
-    lines: list[Line] = [crop(join(Span(" :", Style.KEY), shown(typed), Span("█", Style.KEY)), width)]
+    lines: Lines = [fitted(width, Style.KEY(" :"), shown(typed), Style.KEY("█"))]
     room = height - 2
     top = max(0, chosen - room + 1)
     for i, (id, keys, words, reason) in enumerate(found[top : top + room], start=top):
         sign = "▌" if i == chosen else " "
         line = join(
-            Span(sign, Style.KEY), Span(pad(id, 17), Style.STRONG), Span(pad(keys, 12), Style.KEY), shown(reason or words)
+            Style.KEY(sign), Style.STRONG(pad(id, 17)), Style.KEY(pad(keys, 12)), shown(reason or words)
         )
         lines.append(crop(restyle(line, Style.DIM) if reason else line, width))
     if not found:
@@ -43,9 +44,6 @@ class PaletteScreen(ChoosingScreen[str | None]):
         super().__init__(session)
         self.about = about
         self.edit = LineEdit()
-
-    def on_mount(self) -> None:
-        self.paint()
 
     @property
     def found(self) -> list[tuple[KeyCommand, str]]:
@@ -96,22 +94,16 @@ class SortScreen(ChoosingScreen[str | None]):
         self.columns = columns
         self.chosen = next((at for at, (word, _) in enumerate(columns) if word == present), 0)
 
-    def on_mount(self) -> None:
-        self.paint()
-
     def context(self) -> CommandContext:
         return CommandContext(View.SORT, snapshot=self.session.snapshot, rows=len(self.columns), depth=1)
 
-    def paint(self) -> None:
-        if not self.ready:
-            return
+    def draw(self, width: int, height: int) -> Lines:
         self.clamp()
-        width = self.window_size[0]
-        lines: list[Line] = [plain(" Sort by", width, Style.TITLE), ()]
+        lines: Lines = [plain(" Sort by", width, Style.TITLE), ()]
         for at, (word, title) in enumerate(self.columns):
-            line = join(Span("▌" if at == self.chosen else " ", Style.KEY), plain(title or word, width - 2))
+            line = join(Style.KEY("▌" if at == self.chosen else " "), plain(title or word, width - 2))
             lines.append(restyle(line, Style.STRONG) if at == self.chosen else line)
-        self.show_panel(lines)
+        return lines
 
     def do_choose_sort(self) -> None:
         self.dismiss(self.columns[self.chosen][0])

@@ -3,12 +3,10 @@ An operation can be undone through a plan like any other change."""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from functools import partial
 
 from textual.events import Key
-from textual.message import Message
 
 from spooltop.errors import SpooltopError
 from spooltop.model import units
@@ -21,28 +19,27 @@ from spooltop.model.vocabulary import Action
 
 from ..commands import by_id
 from ..context import CommandContext, View
-from ..draw.frame import WIDEST, inner_width, panel_frame
-from ..draw.header import when
+from ..draw.frame import WIDEST, inner_width, note_lines, panel_frame
+from ..draw.header import Zone, when
 from ..draw.spans import (
     BLANK,
     Line,
+    Lines,
     Span,
     Style,
-    clip_left,
     crop,
+    fitted,
+    headed,
     join,
+    labelled,
     line_text,
     merge,
-    pad,
-    pad_left,
+    paragraph,
     plain,
     point_out,
-    safe,
     select,
-    shown,
-    text_width,
-    wrap,
 )
+from ..draw.text import clip_left, pad, pad_left, safe, shown, text_width
 from ..session import Session
 from ..snapshot_thread import deliver
 from ..terminal.lifecycle import shell
@@ -60,8 +57,8 @@ def operations_lines(
     now: float,
     chosen: int = 0,
     older: bool = False,
-    zone: datetime.tzinfo | None = None,
-) -> list[Line]:
+    zone: Zone = None,
+) -> Lines:
     """A title and one line per operation, at most ``height`` lines, with the chosen one visible; the last lines say why it cannot
     be undone. ``older``: there are older ones."""
     if not records:
@@ -69,7 +66,7 @@ def operations_lines(
     chosen = max(0, min(chosen, len(records) - 1))
     record = records[chosen]
     words = f"{shown(record.operation)}: {line_text(_outcome(record))}"
-    outcome_lines = [plain(f" {part}", width) for part in wrap(words, max(1, width - 2))]
+    outcome_lines = paragraph(words, width, margin=" ")
     below = len(outcome_lines) + 1 if height >= len(outcome_lines) + 6 else 0  # in full, where it fits
     head = [_head(records, width, older)] if height >= 8 else []
     fits = max(1, height - 1 - below - len(head))
@@ -85,11 +82,11 @@ def operations_lines(
 
 
 def _head(records: Sequence[OperationRecord], width: int, older: bool) -> Line:
-    name = Span(f" Operations {len(records):,}", Style.TITLE)
-    return crop(join(name, " · newest first", " · all: spooltop ops --all" if older else ""), width)
+    name = Style.TITLE(f" Operations {len(records):,}")
+    return fitted(width, name, " · newest first", " · all: spooltop ops --all" if older else "")
 
 
-def _record(record: OperationRecord, width: int, now: float, zone: datetime.tzinfo | None, *, chosen: bool) -> Line:
+def _record(record: OperationRecord, width: int, now: float, zone: Zone, *, chosen: bool) -> Line:
     done = f"{record.done:,} of {record.count:,}" if record.done != record.count else f"{record.count:,}"
     by = pad(safe(record.user), 8)
     name = pad(shown(record.operation), 10)
@@ -98,7 +95,7 @@ def _record(record: OperationRecord, width: int, now: float, zone: datetime.tzin
         f"{'▌' if chosen else ' '}  {pad_left(units.age(max(0.0, now - record.at)), 5)}  "
         f"{at}{pad(record.action.value, 10)} {pad_left(done, 11)}  {by}  {name}  "
     )
-    line = crop(join(text, _outcome(record)), width)
+    line = fitted(width, text, _outcome(record))
     if chosen:
         line = select(line, width)
     return line
@@ -108,10 +105,10 @@ def _outcome(record: OperationRecord) -> Line:
     """The failures of an operation, and whether it can be undone."""
     parts: list[Span] = []
     if record.open:
-        parts.append(Span("NOT FINISHED · ", Style.BAD))
+        parts.append(Style.BAD("NOT FINISHED · "))
     if record.failed or record.skipped:
         counts = ((record.skipped, "skipped"), (record.failed, "failed"))
-        parts.append(Span(f"{', '.join(f'{n:,} {word}' for n, word in counts if n)} · ", Style.WARN))
+        parts.append(Style.WARN(f"{', '.join(f'{n:,} {word}' for n, word in counts if n)} · "))
     if record.undone_by is not None:
         parts.append(Span(f"undone by {shown(record.undone_by)}"))
     elif record.why_not_undo is not None:
@@ -123,7 +120,6 @@ def _outcome(record: OperationRecord) -> Line:
     return merge(parts)
 
 
-_LABEL = 9
 _BOX = 9
 
 
@@ -135,9 +131,9 @@ def operation_lines(
     width: int,
     *,
     now: float,
-    zone: datetime.tzinfo | None = None,
+    zone: Zone = None,
     trail: AuditTrail | None = None,
-) -> list[Line]:
+) -> Lines:
     """A panel of as many lines as are needed. ``plan`` is the plan to undo it (None: being made, or ``why_not`` says why there is
     none); ``command`` is the same as a shell command; ``trail`` holds the steps in the journal (None: not read yet)."""
     width = min(width, WIDEST)
@@ -146,9 +142,9 @@ def operation_lines(
     body.append(BLANK)
     if plan is not None:
         body += _messages(plan.items, plan.refused, inner)
-        body += [plain(part, inner) for note in plan.notes for part in wrap(shown(note), inner)]
+        body += note_lines(plan.notes, inner)
         if command:
-            body += [BLANK, *_labelled("undo", shown(command), inner)]
+            body += [BLANK, *labelled(Style.DIM("undo     "), shown(command), inner)]
     elif not why_not:
         body.append(plain("looking up its messages…", inner, Style.DIM))
     if trail is not None:
@@ -156,60 +152,50 @@ def operation_lines(
     return panel_frame(f"Operation {shown(record.operation)}", "", body, width)
 
 
-def _facts(record: OperationRecord, why_not: str, inner: int, now: float, zone: datetime.tzinfo | None) -> list[Line]:
+def _facts(record: OperationRecord, why_not: str, inner: int, now: float, zone: Zone) -> Lines:
     done = f"{record.done:,} of {record.count:,} done"
     done += f" · skipped {record.skipped:,} · failed {record.failed:,}" if record.skipped or record.failed else ""
     ago = units.age(max(0.0, now - record.at))
-    lines = _labelled("action", f"{record.action.value}{f': {shown(record.words)}' if record.words else ''}", inner)
-    lines += _labelled("when", f"{when(record.at, zone)}, {ago} ago, by {safe(record.user)}", inner)
-    lines += _labelled("outcome", done, inner)
+    lines = labelled(Style.DIM("action   "), f"{record.action.value}{f': {shown(record.words)}' if record.words else ''}", inner)
+    lines += labelled(Style.DIM("when     "), f"{when(record.at, zone)}, {ago} ago, by {safe(record.user)}", inner)
+    lines += labelled(Style.DIM("outcome  "), done, inner)
     if record.open:
-        lines += _labelled("", "NOT FINISHED: it was stopped or killed", inner, Style.BAD)
+        lines += labelled(Style.DIM("         "), "NOT FINISHED: it was stopped or killed", inner, Style.BAD)
     if why_not:
-        lines += _labelled("undo", f"no: {shown(why_not)}", inner)
+        lines += labelled(Style.DIM("undo     "), f"no: {shown(why_not)}", inner)
     return lines
 
 
-def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> list[Line]:
+def _messages(items: Sequence[Item], refused: Sequence[Refusal], inner: int) -> Lines:
     """The messages that an undo can move, then those that it cannot, by reason."""
     lines = [plain(f"{len(items):,} can be undone" if items else "nothing can be undone now", inner, Style.STRONG)]
     for item in items:
         if item.words:
-            lines += [plain(f"  {part}", inner) for part in wrap(shown(item.words), max(1, inner - 2))]
+            lines += paragraph(shown(item.words), inner, margin="  ")
         else:
             where = pad(item.row.box.value, _BOX)
-            lines.append(crop(join(f"  {where}{clip_left(safe(item.row.id), max(4, inner - 2 - _BOX))}"), inner))
+            lines.append(fitted(inner, f"  {where}{clip_left(safe(item.row.id), max(4, inner - 2 - _BOX))}"))
     reasons: dict[str, list[str]] = {}
     for one in refused:
         reasons.setdefault(one.reason, []).append(one.row.id)
     for reason, ids in reasons.items():
-        head = f"{len(ids):,} not: "
-        parts = wrap(f"{head}{shown(reason)}", inner, indent=2)
-        lines.append(crop(join(Span(head, Style.WARN), parts[0].removeprefix(head)), inner))
-        lines += [plain(part, inner) for part in parts[1:]]
+        lines += headed(Style.WARN(f"{len(ids):,} not: "), shown(reason), inner, indent=2)
         lines += [plain(f"  {clip_left(safe(id), max(4, inner - 2))}", inner, Style.DIM) for id in ids]
     return lines
 
 
-def _audit(trail: AuditTrail, inner: int, zone: datetime.tzinfo | None) -> list[Line]:
+def _audit(trail: AuditTrail, inner: int, zone: Zone) -> Lines:
     """The steps in the journal, each with the items that were not done."""
     head = "The journal" if trail.lines else "The journal has no line about it"
     lines = [BLANK, plain(head, inner, Style.STRONG)]
     for line in trail.lines:
         text = f"{when(line.at, zone)} {line.event}: {said(line)}"
-        lines += [plain(part, inner, Style.NORMAL if line.trusted else Style.WARN) for part in wrap(shown(text), inner, indent=2)]
+        lines += paragraph(shown(text), inner, Style.NORMAL if line.trusted else Style.WARN, indent=2)
         for one in line.results:
             if one.outcome is not Outcome.DONE or one.reason:
                 words = f"{one.outcome.value}{f': {shown(one.reason)}' if one.reason else ''} "
                 lines.append(plain(f"  {words}{clip_left(safe(one.name), max(4, inner - 2 - text_width(words)))}", inner))
-    return [*lines, *(plain(part, inner, Style.WARN) for problem in trail.problems for part in wrap(shown(problem), inner))]
-
-
-def _labelled(label: str, text: str, inner: int, style: Style = Style.NORMAL) -> list[Line]:
-    parts = wrap(text, max(8, inner - _LABEL))
-    return [
-        crop(join(Span(f"{'' if i else label:<{_LABEL}}", Style.DIM), Span(part, style)), inner) for i, part in enumerate(parts)
-    ]
+    return [*lines, *(line for problem in trail.problems for line in paragraph(shown(problem), inner, Style.WARN))]
 
 
 NO_PLAN = "no plan is open; z opens the one that undoes this operation"
@@ -224,20 +210,6 @@ def why_not_undo(record: OperationRecord) -> str:
 class OperationScreen(TextScreen[bool]):
     """Returns True where it is to be undone. Its messages are those of a plan to undo it; making that plan changes nothing."""
 
-    class UndoPlanned(Message):
-        """The plan to undo it, or why there is none."""
-
-        def __init__(self, plan: Plan | SpooltopError) -> None:
-            super().__init__()
-            self.plan = plan
-
-    class Audited(Message):
-        """The journal was read, or could not be."""
-
-        def __init__(self, trail: AuditTrail | SpooltopError) -> None:
-            super().__init__()
-            self.trail = trail
-
     session: Session
 
     def __init__(self, session: Session, record: OperationRecord) -> None:
@@ -249,22 +221,20 @@ class OperationScreen(TextScreen[bool]):
 
     def on_mount(self) -> None:
         audit = partial(self.session.control.audit, self.record.operation)
-        self.session.worker.submit(audit, lambda trail: deliver(self, self.Audited(trail)))
+        self.session.worker.submit(audit, partial(deliver, self, self._audited))
         if not self.failed:
             options = {"undoes": self.record.operation}
             job = partial(self.session.control.plan, Action.UNDO, Selection(), options=options, stop=self.unwanted())
-            self.session.worker.submit(job, lambda plan: deliver(self, self.UndoPlanned(plan)))
-        self.paint()
+            self.session.worker.submit(job, partial(deliver, self, self._planned))
 
-    def on_operation_screen_undo_planned(self, message: UndoPlanned) -> None:
-        if isinstance(message.plan, SpooltopError):
-            self.failed = str(message.plan)
+    def _planned(self, plan: Plan | SpooltopError) -> None:
+        if isinstance(plan, SpooltopError):
+            self.failed = str(plan)
         else:
-            self.plan = message.plan
+            self.plan = plan
         self.paint()
 
-    def on_operation_screen_audited(self, message: Audited) -> None:
-        trail = message.trail
+    def _audited(self, trail: AuditTrail | SpooltopError) -> None:
         self.trail = AuditTrail(problems=(str(trail),)) if isinstance(trail, SpooltopError) else trail
         self.paint()
 
@@ -276,7 +246,7 @@ class OperationScreen(TextScreen[bool]):
         """The command that undoes it."""
         return shell(self.plan.command) if self.plan is not None else ""
 
-    def text(self, width: int) -> list[Line]:
+    def text(self, width: int) -> Lines:
         return operation_lines(
             self.record, self.plan, self.failed, self.undoing, width, now=self.session.now(), zone=self.session.zone(),
             trail=self.trail,
@@ -302,13 +272,6 @@ _MOST = 1000
 
 
 class OperationsScreen(ChoosingScreen[None]):
-    class Listed(Message):
-        """The journal was read, or could not be."""
-
-        def __init__(self, records: list[OperationRecord] | SpooltopError) -> None:
-            super().__init__()
-            self.records = records
-
     session: Session
 
     def __init__(self, session: Session) -> None:
@@ -320,18 +283,17 @@ class OperationsScreen(ChoosingScreen[None]):
 
     def on_mount(self) -> None:
         self.read()
-        self.paint()
 
     def read(self) -> None:
         job = partial(self.session.control.operations, self.unwanted(), most=_MOST + 1)
-        self.session.worker.submit(job, lambda records: deliver(self, self.Listed(records)))
+        self.session.worker.submit(job, partial(deliver, self, self._listed))
 
-    def on_operations_screen_listed(self, message: Listed) -> None:
-        if isinstance(message.records, SpooltopError):
-            self.failed = str(message.records)
+    def _listed(self, records: list[OperationRecord] | SpooltopError) -> None:
+        if isinstance(records, SpooltopError):
+            self.failed = str(records)
         else:
-            first, self.records = self.records is None, message.records[:_MOST]
-            self.older = len(message.records) > _MOST
+            first, self.records = self.records is None, records[:_MOST]
+            self.older = len(records) > _MOST
             if first and self._follows_change:
                 self.do_undo()
         self.paint()
@@ -366,30 +328,21 @@ class OperationsScreen(ChoosingScreen[None]):
             reading=self.records is None and not self.failed,
         )  # fmt: skip
 
-    def paint(self) -> None:
-        if not self.ready:
-            return
-        width = self.window_size[0]
-        lines: list[Line]
+    def draw(self, width: int, height: int) -> Lines:
         if self.failed:
-            lines = [plain(f" {shown(self.failed)}", width, Style.BAD)]
-        elif self.records is None:
-            lines = [plain(" reading the journal…", width)]
-        else:
-            self.clamp()
-            found = self.found
-            lines = operations_lines(
-                found, width, self.panel_height, now=self.session.now(), chosen=self.chosen, older=self.older
-            )
-            if self.filter:
-                lines = self._filtered(lines, bool(found), width)
-        self.show_panel(lines)
+            return [plain(f" {shown(self.failed)}", width, Style.BAD)]
+        if self.records is None:
+            return [plain(" reading the journal…", width)]
+        self.clamp()
+        found = self.found
+        lines = operations_lines(found, width, height, now=self.session.now(), chosen=self.chosen, older=self.older)
+        return self._filtered(lines, bool(found), width) if self.filter else lines
 
-    def _filtered(self, lines: list[Line], any_found: bool, width: int) -> list[Line]:
+    def _filtered(self, lines: Lines, any_found: bool, width: int) -> Lines:
         if not any_found:
             return [plain(f" no operation matches {shown(self.filter)}; Esc clears the filter", width)]
         texts = query.parse(self.filter, lenient=True).texts
-        head = join(lines[0], Span(" match "), Span(shown(self.filter), Style.KEY))
+        head = join(lines[0], Span(" match "), Style.KEY(shown(self.filter)))
         return [crop(head, width), *(point_out(line, texts) for line in lines[1:])]
 
     def ignores(self, event: Key) -> bool:

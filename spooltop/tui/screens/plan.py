@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -25,26 +24,10 @@ from ..availability import WHOLE, plan_words
 from ..commands import command_for
 from ..context import CommandContext, View
 from ..draw.frame import WIDEST, inner_width, note_lines, panel_frame
-from ..draw.header import when
+from ..draw.header import Zone, when
 from ..draw.lists import owner_text
-from ..draw.spans import (
-    BLANK,
-    Line,
-    Span,
-    Style,
-    clip,
-    clip_left,
-    crop,
-    join,
-    line_width,
-    merge,
-    pad,
-    pad_left,
-    plain,
-    safe,
-    shown,
-    wrap,
-)
+from ..draw.spans import BLANK, Line, Lines, Span, Style, crop, fitted, headed, join, labelled, line_width, paragraph, plain
+from ..draw.text import clip, clip_left, pad, pad_left, safe, shown, wrap
 from ..session import Session
 from ..snapshot_thread import deliver, now_and_then
 from ..terminal.lifecycle import printable
@@ -101,18 +84,18 @@ def plan_lines(
     *,
     now: float,
     typed: str = "",
-    zone: datetime.tzinfo | None = None,
+    zone: Zone = None,
     scroll: int = 0,
     busy: str = "",
     rate: str | None = None,
     early: bool = False,
-) -> list[Line]:
+) -> Lines:
     """A panel of at most ``height`` lines. The way to confirm is always at the bottom; the items are shortened first, shown from
     ``scroll`` on. ``typed`` is the number typed so far; ``busy`` says how far the work is, once confirmed; ``rate`` is the
     text of a rate being typed, else None. ``early``: no key confirms yet."""
     width = min(width, WIDEST)
     inner = inner_width(width)
-    head = [plain(part, inner) for part in wrap(safe(effect_of(plan)), inner)] if plan.count else []
+    head = paragraph(safe(effect_of(plan)), inner) if plan.count else []
     # What has words is none of many; a note says them again, for who reads notes alone.
     listed = {f"{item.words}." for item in plan.items} if plan.items and plan.items[0].words else set[str]()
     notes = [note for note in plan.notes if note not in listed]
@@ -130,7 +113,7 @@ def plan_lines(
 
 def making_lines(
     action: Action, words: str, items: Sequence[Item], width: int, height: int, *, now: float, scroll: int = 0
-) -> list[Line]:
+) -> Lines:
     """The panel of a plan that is being made: how far it is, in ``words``, and its first items."""
     width = min(width, WIDEST)
     inner = inner_width(width)
@@ -139,50 +122,50 @@ def making_lines(
     return panel_frame(f"{action.value.capitalize()}: making the plan…", "", [*head, *table], width)[:height]
 
 
-def _foot(plan: Plan, inner: int, typed: str, busy: str, rate: str | None, early: bool) -> list[Line]:
-    lines: list[Line] = [BLANK]
+def _foot(plan: Plan, inner: int, typed: str, busy: str, rate: str | None, early: bool) -> Lines:
+    lines: Lines = [BLANK]
     if plan.command and plan.count:
         ids = f", with its {plan.count:,} ids" if plan.command[-1] == "-" else ""
         without = ", without force" if plan.force else ""
         parts = wrap(f"copy as command{ids}{without}: {shown(shlex.join(plan.command))}", max(8, inner - 2))
         if len(parts) > _COMMAND_LINES:
             parts = [*parts[: _COMMAND_LINES - 1], clip(f"{parts[_COMMAND_LINES - 1]} {parts[_COMMAND_LINES]}", inner - 2)]
-        lines += [crop(join(Span("  " if i else "c ", Style.KEY), part), inner) for i, part in enumerate(parts)]
+        lines += [fitted(inner, Style.KEY("  " if i else "c "), part) for i, part in enumerate(parts)]
     if rate is not None:
-        asked = join("rate limit: ", Span(f"{shown(rate)}_", Style.STRONG))
-        lines.append(crop(join(asked, Span("   50, 50/s, 1000/m; empty: no limit", Style.DIM)), inner))
+        asked = join("rate limit: ", Style.STRONG(f"{shown(rate)}_"))
+        lines.append(fitted(inner, asked, Style.DIM("   50, 50/s, 1000/m; empty: no limit")))
         return lines
     if plan.rate_text:
-        lines.append(crop(join(Span("s ", Style.KEY), plan.rate_text), inner))
+        lines.append(fitted(inner, Style.KEY("s "), plan.rate_text))
     if busy:
-        lines.append(crop(join(Span("working: ", Style.WARN), shown(busy)), inner))
+        lines.append(fitted(inner, Style.WARN("working: "), shown(busy)))
         return lines
     lines.append(crop(_confirm(plan, typed, inner, early), inner))
     return lines
 
 
 def _confirm(plan: Plan, typed: str, inner: int, early: bool) -> Line:
-    cancel = Span("[Esc Cancel]", Style.KEY)
+    cancel = Style.KEY("[Esc Cancel]")
     words = plan_words(plan)
     if plan.confirm is Confirm.NUMBER and not (early and not typed):
-        number, so_far = Span(str(plan.count), Style.KEY), Span(f"{shown(typed)}_", Style.STRONG)
+        number, so_far = Style.KEY(str(plan.count)), Style.STRONG(f"{shown(typed)}_")
         line = join("type ", number, f" to {words}: ", so_far)
         whole = join(cancel, "   ", line)
         return whole if line_width(whole) <= inner else line  # the typed text is more important than how to leave
     if plan.confirm is Confirm.NOTHING or not plan.count:
-        return join(Span("[Esc Close]", Style.KEY), "   nothing to do")
+        return join(Style.KEY("[Esc Close]"), "   nothing to do")
     if early:
         return join(cancel, "   …")
     offered = plan.poison and not holds_poison(plan)
-    hold = join("   ", Span("h", Style.KEY), f" {poison_words(plan)}") if offered else BLANK
-    return join(cancel, "   ", Span(plan.confirm.value, Style.KEY), f" {words}", hold)
+    hold = join("   ", Style.KEY("h"), f" {poison_words(plan)}") if offered else BLANK
+    return join(cancel, "   ", Style.KEY(plan.confirm.value), f" {words}", hold)
 
 
-def _table(items: Sequence[Item], inner: int, rows: int, now: float, scroll: int, *, undoes: bool) -> list[Line]:
+def _table(items: Sequence[Item], inner: int, rows: int, now: float, scroll: int, *, undoes: bool) -> Lines:
     """A title and as many items as fit, from ``scroll`` on; the others are counted. Items that are not messages show their
     description. ``undoes``: with the box that each item moves back to."""
     if items[0].words:
-        return [plain(part, inner, Style.STRONG) for item in items for part in wrap(shown(item.words), inner)][:rows]
+        return [line for item in items for line in paragraph(shown(item.words), inner, Style.STRONG)][:rows]
     in_cur = items[0].row.box is Box.CUR and not undoes
     with_owner = in_cur and inner >= 56
     title = f"  {'held' if in_cur else 'age':>5}  {'tries':>5}  "
@@ -210,7 +193,7 @@ def _item_line(item: Item, inner: int, now: float, with_owner: bool, undoes: boo
     in_cur = row.box is Box.CUR and not undoes
     age = (units.at_most if in_cur and row.since_is_bound else units.age)(row.in_box_age(now) if in_cur else row.age(now))
     tries = "—" if row.attempt is None else str(row.attempt)
-    sign = Span("! " if item.warning else "  ", Style.WARN)
+    sign = Style.WARN("! " if item.warning else "  ")
     text = f"{pad_left(age, 5)}  {pad_left(tries, 5)}  "
     if with_owner:
         text += pad(clip(owner_text(row.owner), 17), 18)
@@ -225,7 +208,7 @@ def _item_line(item: Item, inner: int, now: float, with_owner: bool, undoes: boo
         parts.append(Span(f"{units.size(row.size):>7}  "))
     used = sum(len(part.text) for part in parts)
     parts.append(Span(clip_left(safe(row.id), max(4, inner - used))))
-    return crop(merge(parts), inner)
+    return crop(parts, inner)
 
 
 def _verdict(row: Row) -> Span:
@@ -234,37 +217,32 @@ def _verdict(row: Row) -> Span:
     return Span(pad(word.upper() if dead else word, 11), Style.BAD if dead else Style.NORMAL)
 
 
-def _warnings(plan: Plan, inner: int) -> list[Line]:
+def _warnings(plan: Plan, inner: int) -> Lines:
     counted = warnings_of(plan.items)
-    lines: list[Line] = []
+    lines: Lines = []
     for warning, n in list(counted.items())[:_MOST_REFUSALS]:
         times = f"{n:,}: " if n > 1 else ""
-        parts = wrap(f"{times}{shown(warning)}", max(1, inner - 2))
-        lines.append(crop(join(Span("! ", Style.WARN), parts[0]), inner))
-        lines += [plain(f"  {part}", inner) for part in parts[1:]]
+        lines += labelled(Style.WARN("! "), f"{times}{shown(warning)}", inner)
     return lines
 
 
-def _refusals(plan: Plan, inner: int) -> list[Line]:
+def _refusals(plan: Plan, inner: int) -> Lines:
     """The refused items, grouped by reason, with a name from each group."""
     groups: dict[str, list[Refusal]] = {}
     for refusal in plan.refused:
         groups.setdefault(refusal.reason, []).append(refusal)
-    lines: list[Line] = []
+    lines: Lines = []
     for reason, refused in list(groups.items())[:_MOST_REFUSALS]:
         holds = ", holds" if refused[0].row.verdict is Verdict.ALIVE else ""
         name = safe(refused[0].row.id)
         more = f" and {len(refused) - 1:,} more" if len(refused) > 1 else ""
-        start = f"Refused {len(refused):,}: "
-        parts = wrap(f"{start}{shown(reason)}{holds}", inner, indent=3)
-        lines.append(crop(join(Span(start, Style.WARN), parts[0].removeprefix(start)), inner))
-        lines += [plain(part, inner) for part in parts[1:]]
+        lines += headed(Style.WARN(f"Refused {len(refused):,}: "), f"{shown(reason)}{holds}", inner)
         lines.append(plain(f"   {clip_left(name, max(4, inner - 3 - len(more)))}{more}", inner, Style.DIM))
     if len(groups) > _MOST_REFUSALS:
         lines.append(plain(f"Refused for {len(groups) - _MOST_REFUSALS} more reasons", inner))
     forceable = [refusal.row for refusal in plan.refused if refusal.forceable]
     if forceable and not plan.force:
-        lines.append(crop(join("   ", _how_else(forceable), Span("f", Style.KEY), f" takes {_from_whom(forceable)}"), inner))
+        lines.append(fitted(inner, "   ", _how_else(forceable), Style.KEY("f"), f" takes {_from_whom(forceable)}"))
     return lines
 
 
@@ -294,41 +272,6 @@ class PlanScreen(ScrollingScreen[Result | None]):
 
     PINNED = True
 
-    class Planned(Message):
-        """The plan was made, or could not be."""
-
-        def __init__(self, plan: Plan | SpooltopError) -> None:
-            super().__init__()
-            self.plan = plan
-
-    class Planning(Message):
-        """The progress of making the plan."""
-
-        def __init__(self, words: str) -> None:
-            super().__init__()
-            self.words = words
-
-    class Found(Message):
-        """The first items of a large plan."""
-
-        def __init__(self, items: Sequence[Item]) -> None:
-            super().__init__()
-            self.items = items
-
-    class Advanced(Message):
-        """This many items were tried."""
-
-        def __init__(self, tried: int) -> None:
-            super().__init__()
-            self.tried = tried
-
-    class Applied(Message):
-        """It was applied, or refused before anything was changed."""
-
-        def __init__(self, result: Result | SpooltopError) -> None:
-            super().__init__()
-            self.result = result
-
     session: Session
 
     def __init__(self, session: Session, action: Action, selection: Selection, options: Mapping[str, Json] | None = None) -> None:
@@ -355,42 +298,41 @@ class PlanScreen(ScrollingScreen[Result | None]):
         self.stop = threading.Event()
 
     def body(self) -> ComposeResult:
-        panel = Panel(glyphs=self.session.glyphs, colour=self.session.options.colour, id="panel")
+        panel = Panel(self.session.options, "panel")
         panel.readable = lambda: not self.small
         yield panel
 
     def on_mount(self) -> None:
         self.make()
-        self.paint()
 
     def make(self) -> None:
         self._ask(partial(
             self.session.control.plan, self.action, self.selection, force=self.force, options=dict(self.options),
-            on_progress=now_and_then(self, self.Planning),
-            on_first=lambda items: deliver(self, self.Found(items)),
+            on_progress=now_and_then(self, self._planning),
+            on_first=partial(deliver, self, self._found),
             stop=self.unwanted(),  # otherwise the next plan would wait for this one
         ))  # fmt: skip
 
     def _ask(self, job: Callable[[], Plan]) -> None:
         """Replaces the plan by the one that ``job`` makes; the one shown before cannot be confirmed any more."""
         self.plan, self.edit.text, self.planning, self.first = None, "", "", ()
-        self.session.worker.submit(job, lambda plan: deliver(self, self.Planned(plan)))
+        self.session.worker.submit(job, partial(deliver, self, self._planned))
 
-    def on_plan_screen_planning(self, message: Planning) -> None:
+    def _planning(self, words: str) -> None:
         if self.plan is None:
-            self.planning = message.words
+            self.planning = words
             self.paint()
 
-    def on_plan_screen_found(self, message: Found) -> None:
+    def _found(self, items: Sequence[Item]) -> None:
         if self.plan is None:
-            self.first = message.items
+            self.first = items
             self.paint()
 
-    def on_plan_screen_planned(self, message: Planned) -> None:
-        if isinstance(message.plan, SpooltopError):
-            self.refused = str(message.plan)
+    def _planned(self, plan: Plan | SpooltopError) -> None:
+        if isinstance(plan, SpooltopError):
+            self.refused = str(plan)
         else:
-            self.plan = message.plan
+            self.plan = plan
         self.query_one(Panel).renew()
         self.paint()
 
@@ -520,9 +462,9 @@ class PlanScreen(ScrollingScreen[Result | None]):
         )  # fmt: skip
         self.show_panel(lines)
 
-    def _without_plan(self, width: int, height: int) -> list[Line]:
+    def _without_plan(self, width: int, height: int) -> Lines:
         if self.refused:
-            lines = [plain(f" {line}", width) for line in wrap(shown(self.refused), width - 2)]
+            lines = paragraph(shown(self.refused), width, margin=" ")
             return [(), *lines[: height - 3], (), plain(" Esc leaves; nothing was changed", width)]
         how_far = [(), plain(f" {self.planning}", width)] if self.planning else []
         if self.first:
@@ -561,19 +503,18 @@ class PlanScreen(ScrollingScreen[Result | None]):
             # Kept here and not in the message: on leaving, messages are not taken any more.
             if isinstance(result, Result):
                 session.state.results.append(result)
-            deliver(self, self.Applied(result))
+            deliver(self, self._applied, result)
 
-        advanced = now_and_then(self, self.Advanced)
+        advanced = now_and_then(self, self._advanced)
         session.worker.submit(lambda: session.control.apply(plan, on_progress=advanced, stop=stopped), applied)
         self.paint()
 
-    def on_plan_screen_advanced(self, message: Advanced) -> None:
-        self.tried = message.tried
+    def _advanced(self, tried: int) -> None:
+        self.tried = tried
         self.paint()
 
-    def on_plan_screen_applied(self, message: Applied) -> None:
+    def _applied(self, result: Result | SpooltopError) -> None:
         self.applying = False
-        result = message.result
         if isinstance(result, SpooltopError):
             self.session.snapshot_thread.follow(())
             self.refused = str(result)

@@ -3,7 +3,6 @@ what the cursor is now."""
 
 from __future__ import annotations
 
-import datetime
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -20,8 +19,9 @@ from spooltop.model.vocabulary import ASIDE, Action, Box, Json, Verdict
 
 from ..context import CommandContext, View
 from ..draw.frame import WIDEST, inner_width, note_lines, panel_frame
-from ..draw.header import when
-from ..draw.spans import BLANK, Line, Span, Style, clip_left, crop, join, line_text, plain, safe, shown, wrap
+from ..draw.header import Zone, when
+from ..draw.spans import BLANK, Line, Lines, Span, Style, crop, fitted, headed, join, labelled, line_text, plain
+from ..draw.text import clip_left, safe, shown
 from ..messages import Found, MessagesTracked, SnapshotTaken
 from ..session import Session
 from .base import ScrollingScreen
@@ -183,9 +183,9 @@ def result_lines(
     *,
     since: Sequence[str] = (),
     waiting: int | None = None,
-    zone: datetime.tzinfo | None = None,
+    zone: Zone = None,
     scroll: int = 0,
-) -> list[Line]:
+) -> Lines:
     """A panel of at most ``height`` lines: how many items were done, skipped and failed, and the reasons and names of the last
     two. ``since`` tells what happened to the messages since, of which an undo can move ``waiting``. ``scroll`` skips lines in
     the middle."""
@@ -199,18 +199,17 @@ def result_lines(
     )
     middle: list[Line | int] = []  # names are looked up and drawn when they are shown: there may be a million
     for i, words in enumerate(since):
-        for j, part in enumerate(wrap(shown(words), max(1, inner - 12))):
-            middle.append(crop(join(Span("since then  " if i == j == 0 else " " * 12, Style.DIM), part), inner))
+        middle += labelled(Style.DIM(" " * 12 if i else "since then  "), shown(words), inner)
     middle += _not_done(result, inner)
     middle += note_lines(result.notes, inner)
-    foot: list[Line] = [BLANK]
-    keys: list[Span | str] = [Span("[Esc Close]", Style.KEY)]
+    foot: Lines = [BLANK]
+    keys: list[Span | str] = [Style.KEY("[Esc Close]")]
     if result.undo:
         foot.append(plain(f"undo: {shown(shlex.join(result.undo))}", inner))
         which = "" if waiting is None else f" (the {waiting:,} that wait{'s' if waiting == 1 else ''})"
-        keys += ["   ", Span("z", Style.KEY), f" undo{which}"]
-    keys += ["   ", Span("c", Style.KEY), " copy as text"]
-    foot.append(crop(join(*keys), inner))
+        keys += ["   ", Style.KEY("z"), f" undo{which}"]
+    keys += ["   ", Style.KEY("c"), " copy as text"]
+    foot.append(fitted(inner, *keys))
     room = max(1, height - 3 - len(foot))
     scroll = max(0, min(scroll, len(middle) - room))
     seen = [_name(result.items[one].id, inner) if isinstance(one, int) else one for one in middle[scroll : scroll + room]]
@@ -230,11 +229,8 @@ def _not_done(result: Result, inner: int) -> list[Line | int]:
     """The skipped and failed items by place, grouped by reason; failures first."""
     lines: list[Line | int] = []
     for (outcome, reason), places in sorted(result.not_done.items(), key=lambda group: group[0][0] is not Outcome.FAILED):
-        start = f"{outcome.value} {len(places):,}: "
-        parts = wrap(f"{start}{shown(reason) or 'no reason given'}", inner, indent=3)
-        style = Style.BAD if outcome is Outcome.FAILED else Style.WARN
-        lines.append(crop(join(Span(start, style), parts[0].removeprefix(start)), inner))
-        lines += [plain(part, inner) for part in parts[1:]]
+        head = Span(f"{outcome.value} {len(places):,}: ", Style.BAD if outcome is Outcome.FAILED else Style.WARN)
+        lines += headed(head, shown(reason) or "no reason given", inner)
         lines += places
     return lines
 
@@ -256,7 +252,6 @@ class ResultScreen(ScrollingScreen[bool]):
     def on_mount(self) -> None:
         if self.ids:
             self.session.snapshot_thread.follow(self.ids, self.since)
-        self.paint()
 
     def on_unmount(self) -> None:
         self.session.snapshot_thread.follow(())
@@ -273,11 +268,7 @@ class ResultScreen(ScrollingScreen[bool]):
         elif self.cursor is not None and isinstance(found, SnapshotTaken):
             self.paint()
 
-    def paint(self) -> None:
-        if self.ready:
-            self.show_panel(self._lines(self.window_size[0], self.panel_height))
-
-    def _lines(self, width: int, height: int) -> list[Line]:
+    def draw(self, width: int, height: int) -> Lines:
         since = since_then(self.result, self.tracked, self.ids)
         if self.cursor is not None:
             since = cursor_since(self.result, self.cursor, self.session.snapshot)
@@ -291,7 +282,7 @@ class ResultScreen(ScrollingScreen[bool]):
         self.open_screen(FollowScreen(self.session, self.ids, self.since, keep=True, seen=self.tracked))
 
     def do_copy_result(self) -> None:
-        lines = self._lines(200, len(self.result.items) + 50)
+        lines = self.draw(200, len(self.result.items) + 50)
         text = "\n".join(line_text(line).rstrip() for line in lines)
         self.copy_text(text)
         self.show_notice(f"copied: the result of {self.result.operation}, {self.result.count(Outcome.DONE):,} done")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from msgspec import Struct
@@ -14,43 +13,25 @@ from spooltop.model.target import full_name, without_secrets
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import ASIDE, Box
 from spooltop.monitor.glance import Glance, Level, natural, worst_first
+from spooltop.monitor.spools_watch import SpoolsWatch
 
-from ..commands import by_id, footer, only_in
+from ..commands import by_id, footer
 from ..context import CommandContext, View
-from ..control_protocol import SpoolsProtocol
 from ..draw.boxes import spark
-from ..draw.header import notice_lines, when
-from ..draw.spans import (
-    BLANK,
-    Line,
-    Span,
-    Style,
-    clip,
-    clip_left,
-    crop,
-    join,
-    line_width,
-    merge,
-    pad,
-    pad_left,
-    plain,
-    restyle,
-    select,
-    shown,
-    spread,
-    text_width,
-)
+from ..draw.header import Zone, notice_lines, when
+from ..draw.spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, line_width, plain, restyle, select, spread
+from ..draw.text import clip, clip_left, pad, pad_left, shown, text_width
 from ..session import AppSession
 from ..widgets import LinesView, VirtualList
 from .base import ANYWHERE, LineEdit, TableScreen, footer_line
 from .menus import SortScreen
 
 _SIGNS = {
-    Level.SILENT: Span("✗", Style.BAD), Level.CRITICAL: Span("✗", Style.BAD), Level.UNKNOWN: Span("?", Style.WARN),
-    Level.WARNING: Span("!", Style.WARN), Level.NOTE: Span("·", Style.DIM), Level.FINE: Span("✓", Style.GOOD),
+    Level.SILENT: Style.BAD("✗"), Level.CRITICAL: Style.BAD("✗"), Level.UNKNOWN: Style.WARN("?"),
+    Level.WARNING: Style.WARN("!"), Level.NOTE: Style.DIM("·"), Level.FINE: Style.GOOD("✓"),
     Level.PENDING: Span(" "),
 }  # fmt: skip
-_PAUSED = Span("‖", Style.WARN)
+_PAUSED = Style.WARN("‖")
 _MARGIN = 3
 _PROBLEM_LEAST = 16
 """Cells of the problem for which other columns make room."""
@@ -227,22 +208,22 @@ def matching(
 
 def spools_header(
     glances: Sequence[Glance], length: int, width: int, *, place: str, now: float, filter: str = "", troubled: bool = False,
-    frozen: bool = False, zone: datetime.tzinfo | None = None,
+    frozen: bool = False, zone: Zone = None,
 ) -> Line:
     """``spooltop /var/spool/  30 spools · 2 with problems … as of 02:41:09``; with a filter how many match it."""
     bad = sum(one.troubled for one in glances)
     pending = sum(one.level is Level.PENDING for one in glances)
     at = when(now, zone)
-    right = join(Span("FROZEN", Style.WARN), f" · {at}") if frozen else join(Span("live", Style.GOOD), f" · as of {at}")
+    right = join(Style.WARN("FROZEN"), f" · {at}") if frozen else join(Style.GOOD("live"), f" · as of {at}")
     problems = Span(f"{bad} with problems", Style.BAD if bad else Style.NORMAL)
     found: list[str | Span] = [f"{len(glances)} spools · ", problems]
     if pending:
         found.append(f" · {pending} not judged yet")
     if filter or troubled:
         found = [f"{length} of {len(glances)} spools"]
-        found += [" match ", Span(shown(filter), Style.KEY)] if filter else []
+        found += [" match ", Style.KEY(shown(filter))] if filter else []
         found += [" · problems only"] if troubled else []
-    title = Span(" spooltop ", Style.TITLE)
+    title = Style.TITLE(" spooltop ")
     rest = join(*found)
     taken = text_width(title.text) + line_width(rest) + 3
     fits = (line for line in (right, right[:1] if frozen else join(at)) if taken + line_width(line) <= width)
@@ -259,7 +240,7 @@ def title_line(layout: Frame, width: int, *, sort: str, descending: bool) -> Lin
         arrow = ("↓" if descending else "↑") if key == sort else ""
         text = title + arrow if text_width(title + arrow) <= cells else clip(title, cells - 1) + arrow
         parts += [Span(pad_left(text, cells) if right else pad(text, cells), Style.KEY if arrow else Style.DIM), Span(" ")]
-    return crop(merge(parts), width)
+    return crop(parts, width)
 
 
 def _titles(layout: Frame) -> list[tuple[str, int, str, bool]]:
@@ -282,19 +263,19 @@ def column_at(layout: Frame, x: int) -> str:
 def spool_line(one: Glance, layout: Frame, width: int, *, now: float, chosen: bool = False) -> Line:
     """The line of a target; exactly ``width`` cells where it is chosen."""
     style = Style.DIM if one.level in (Level.SILENT, Level.PENDING) else Style.NORMAL
-    parts = [Span("▌" if chosen else " ", Style.KEY), _sign(one), Span(" ")]
+    parts = [Style.KEY("▌" if chosen else " "), _sign(one), Span(" ")]
     parts += [Span(pad(layout.names.get(one.target, shown(escape(one.target))), layout.name_width)), Span(" ")]
     for column in layout.columns:
         text, own = column.value(one, now)
         parts += [Span(pad_left(clip(text, column.width), column.width), own if style is Style.NORMAL else style), Span(" ")]
     if layout.cells:
-        parts += [Span(_bars(one, layout.cells), Style.BAR), Span(" ")]
+        parts += [Style.BAR(_bars(one, layout.cells)), Span(" ")]
     words = shown(one.says)
     more = len(one.snapshot.problems) - 1 if one.snapshot is not None and one.silent_for is None else 0
     end = f" +{more}" if more > 0 else ""
     text = clip(words, max(0, layout.problem - len(end))) + end
     parts += [Span(" "), Span(text)]
-    line = crop(merge(parts), width)
+    line = crop(parts, width)
     return select(line, width) if chosen else line
 
 
@@ -317,9 +298,9 @@ def chosen_line(one: Glance | None, width: int) -> Line:
     if one is None:
         return ()
     path = escape(full_name(without_secrets(one.target)))
-    left = join(" ", _sign(one), " ", Span(clip_left(shown(path), max(12, width // 2)), Style.STRONG), "  ")
+    left = join(" ", _sign(one), " ", Style.STRONG(clip_left(shown(path), max(12, width // 2))), "  ")
     says = shown(one.says) or ("no problems detected" if one.snapshot is not None else "")
-    return crop(join(left, restyle((Span(says),), Style.NORMAL)), width)
+    return fitted(width, left, restyle((Span(says),), Style.NORMAL))
 
 
 _ASCENDING = ("name",)
@@ -342,7 +323,7 @@ class SpoolsState(Struct):
 class SpoolsScreen(TableScreen[None]):
     """``open_target`` begins to open a target, which takes its time; "" gives up the one that is being opened."""
 
-    def __init__(self, session: AppSession, spools: SpoolsProtocol, open_target: Callable[[str], object]) -> None:
+    def __init__(self, session: AppSession, spools: SpoolsWatch, open_target: Callable[[str], object]) -> None:
         super().__init__(session)
         self.spools = spools
         self.open_target = open_target
@@ -356,12 +337,10 @@ class SpoolsScreen(TableScreen[None]):
         self._frame: tuple[tuple[str, ...], int, Frame] | None = None
 
     def body(self) -> ComposeResult:
-        glyphs, colour = self.session.glyphs, self.session.options.colour
-        yield LinesView(glyphs=glyphs, colour=colour, id="top")
-        rows: VirtualList[Glance] = VirtualList(self._draw, lambda one: one.target, glyphs=glyphs, colour=colour, id="spools")
-        rows.can_focus = False
-        yield rows
-        yield LinesView(glyphs=glyphs, colour=colour, id="bottom", classes="-two")
+        options = self.session.options
+        yield LinesView(options, "top")
+        yield VirtualList(self._draw, lambda one: one.target, options, "spools")
+        yield LinesView(options, "bottom")
 
     @property
     def rows(self) -> VirtualList[Glance]:
@@ -428,16 +407,12 @@ class SpoolsScreen(TableScreen[None]):
             troubled=state.troubled, frozen=state.frozen_at is not None,
         )  # fmt: skip
         self.query_one("#top", LinesView).show([head, title_line(layout, width, sort=state.sort, descending=state.descending)])
-        bottom = self._bottom(width)
-        foot = self.query_one("#bottom", LinesView)
-        if foot.styles.height is None or foot.styles.height.value != len(bottom):
-            foot.styles.height = len(bottom)
-        foot.show(bottom)
+        self.query_one("#bottom", LinesView).show_all(self._bottom(width))
 
-    def _bottom(self, width: int) -> list[Line]:
+    def _bottom(self, width: int) -> Lines:
         if self.typing is not None:
-            words = join(Span(" /", Style.KEY), shown(self.typing.text), Span("█", Style.KEY))
-            keys = crop(join(words, f"  {len(self.rows):,} match · Enter keeps · Esc clears"), width)
+            words = join(Style.KEY(" /"), shown(self.typing.text), Style.KEY("█"))
+            keys = fitted(width, words, f"  {len(self.rows):,} match · Enter keeps · Esc clears")
         elif self.message:
             lines = notice_lines(self.message, width)
             return [*([BLANK] * (2 - len(lines))), *lines]
@@ -481,9 +456,6 @@ class SpoolsScreen(TableScreen[None]):
     def pasted(self) -> None:
         self.state.filter = self.typing.text.strip() if self.typing is not None else self.state.filter
         self.update()
-
-    def scrolled(self, lines: int) -> None:
-        self.rows.move_by(lines)
 
     def clicked(self, widget: LinesView, x: int, y: int) -> None:
         """Sorts by the column whose title was clicked on; inverts the order where that is the column already."""
@@ -583,14 +555,4 @@ class SpoolsScreen(TableScreen[None]):
     def do_palette(self) -> None:
         from .menus import PaletteScreen
 
-        self.open_screen(PaletteScreen(self.session, self.context()), self._choose)
-
-    def _choose(self, id: str | None) -> None:
-        if id is None:
-            return
-        command, context = by_id(id), self.context()
-        reason = command.why_not(context) if context.view in command.views else only_in(command, context)
-        if reason is not None:
-            self.show_notice(reason)
-        else:
-            self.run_command(id)
+        self.open_screen(PaletteScreen(self.session, self.context()), self.choose)

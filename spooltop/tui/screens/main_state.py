@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 from datetime import UTC
 from functools import lru_cache
@@ -21,16 +20,16 @@ from spooltop.model.protocols import FIRST_SORT, KeptView, ListQuery, Sort
 from spooltop.model.row import Payload, Row
 from spooltop.model.vocabulary import Box, Verdict
 
-from ...context import BOX_OF, LISTS, CommandContext, ListState, View
-from ...draw.consumers import COLUMNS as CONSUMER_COLUMNS
-from ...draw.consumers import ranked as consumers_ranked
-from ...draw.header import Freshness, Times
-from ...draw.lists import COLUMNS
-from ...draw.locks import ranked
-from ...draw.spans import ALONE, Ends, common_ends, safe
-from ...event_log import EventLog
-from ...messages import ListAdvanced, ListRequest, Page, PayloadRead, Search
-from ..base import LineEdit
+from ..context import BOX_OF, LISTS, CommandContext, ListState, View
+from ..draw.consumers import COLUMNS as CONSUMER_COLUMNS
+from ..draw.consumers import ranked as consumers_ranked
+from ..draw.header import Freshness, Times, Zone
+from ..draw.lists import COLUMNS
+from ..draw.locks import ranked
+from ..draw.text import ALONE, Ends, common_ends, safe
+from ..event_log import EventLog
+from ..messages import ListAdvanced, ListRequest, Page, PayloadRead, Search
+from .base import LineEdit
 
 # The findings of the snapshot thread that the main screen shows.
 
@@ -102,7 +101,7 @@ class TimeDisplay(Struct):
         return FORMATS[self._format][1]
 
     @property
-    def zone(self) -> datetime.tzinfo | None:
+    def zone(self) -> Zone:
         """The zone that times are shown in; None: the local one."""
         return FORMATS[self._format][2]
 
@@ -207,6 +206,11 @@ class MainState(Struct):
     _ordered: tuple[ConsumerList, tuple[Sort, str], tuple[ConsumerRow, ...]] | None = None
 
     @property
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot on the screen."""
+        return self.received.snapshot
+
+    @property
     def front(self) -> View:
         return self.overlay or self.root
 
@@ -245,7 +249,7 @@ class MainState(Struct):
     @property
     def filtered(self) -> Snapshot | None:
         """The snapshot on the screen; where Cursors or Locks are in front, with only those that their filter matches."""
-        snapshot, text = self.received.snapshot, self.texts.get(self.root, "")
+        snapshot, text = self.snapshot, self.texts.get(self.root, "")
         if snapshot is None or not text:
             return snapshot
         wanted, now = self.parse(text), self.now
@@ -266,13 +270,13 @@ class MainState(Struct):
 
     @property
     def cursors(self) -> tuple[Cursor, ...]:
-        snapshot = self.filtered if self.root is View.CURSORS else self.received.snapshot
+        snapshot = self.filtered if self.root is View.CURSORS else self.snapshot
         return snapshot.cursors if snapshot is not None else ()
 
     @property
     def locks(self) -> tuple[Lock, ...]:
         """The locks in the order that they are shown in: stale ones first."""
-        snapshot = self.filtered if self.root is View.LOCKS else self.received.snapshot
+        snapshot = self.filtered if self.root is View.LOCKS else self.snapshot
         return ranked(snapshot) if snapshot is not None else ()
 
     @property
@@ -298,7 +302,7 @@ class MainState(Struct):
     @property
     def now(self) -> float:
         """The time that ages refer to: that of the snapshot on the screen."""
-        return self.received.snapshot.taken_at if self.received.snapshot is not None else self.clock()
+        return self.snapshot.taken_at if self.snapshot is not None else self.clock()
 
     def chosen_in(self, view: View, length: int) -> int:
         return max(0, min(self.chosen.get(view, 0), length - 1))
@@ -346,7 +350,7 @@ class MainState(Struct):
 
     def context(self, row: Row | None, length: int) -> CommandContext:
         """The context of a command. ``row`` is the one under the cursor of the list in front, ``length`` that of the list."""
-        snapshot, chosen = self.received.snapshot, self.list_state
+        snapshot, chosen = self.snapshot, self.list_state
         problems = snapshot.problems if snapshot is not None else ()
         cursors = self.cursors
         problem = cursor = lock = consumer = None

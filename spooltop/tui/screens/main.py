@@ -1,0 +1,751 @@
+"""The main screen: its commands, and what the threads found for it.
+
+The screens that it opens are imported when one is opened, or once the first look is on the screen (``OPENED``): the first
+screen does not wait for them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+
+from msgspec.structs import replace
+from textual.events import Key, Resize
+from textual.message import Message
+
+from spooltop.errors import SpooltopError
+from spooltop.model.filters.selection import Selection
+from spooltop.model.look.snapshot import Snapshot
+from spooltop.model.operations.plan import Result
+from spooltop.model.protocols import Sort
+from spooltop.model.text import escape, escape_text
+from spooltop.model.vocabulary import ASIDE, Action, Box
+
+from ..availability import READING, own_command
+from ..commands import TABS, KeyCommand, by_id
+from ..context import BOX_OF, LISTS, View
+from ..draw.consumers import columns_of
+from ..draw.header import when
+from ..draw.lists import COLUMNS
+from ..messages import (
+    ClockMoved,
+    ConsumersRead,
+    Found,
+    KeysRead,
+    ListAdvanced,
+    LookFailed,
+    MatchFound,
+    Page,
+    PayloadRead,
+    RowsRead,
+    SnapshotTaken,
+)
+from ..session import Session
+from ..snapshot_thread import deliver
+from ..widgets import LinesView, VirtualList
+from .base import LineEdit
+from .main_layout import MainLayout
+from .main_state import FilterInput, MainState
+
+OPENED = ("follow", "forms", "holders", "menus", "operations", "plan")
+"""The modules of ``screens`` that hold those screens."""
+MUTED_FOR = 3600.0
+"""Seconds for which m mutes a source."""
+
+
+class MainScreen(MainLayout):
+    """Takes what the threads found into ``state``, requests what is shown next, and has the handlers of the commands. None of
+    them changes the spool."""
+
+    def __init__(self, session: Session, state: MainState) -> None:
+        super().__init__(session, state)
+        self._answered_at = 0.0
+        """The time (of the event clock) at which the reason was painted why the last plan was not opened."""
+
+    def on_mount(self) -> None:
+        self.do_show(self.state.root)
+
+    # What the threads found
+
+    def take(self, found: Found) -> None:
+        """Takes what a thread found. Counts and lists on the screen come from one look: they are taken together."""
+        received = self.state.received
+        if isinstance(found, SnapshotTaken):
+            received.log.take(found.snapshot, self.session.state.results)
+        if not self.ready:  # not composed yet, or removed already: there is no list for rows
+            if isinstance(found, SnapshotTaken):
+                received.newest = received.snapshot = found.snapshot
+            return
+        match found:
+            case SnapshotTaken():
+                self._take_snapshot(found)
+            case ClockMoved():
+                if self.state.times.frozen_at is None:
+                    self.move_clock(found.at)
+            case RowsRead() if _same(received.page, found.page):
+                received.page = found.page  # the cursor moved to rows that are shown already
+            case RowsRead():
+                self._take_page(found.page)
+                self.paint()
+            case ListAdvanced():
+                received.advanced = found
+                self.paint(rows=False)
+            case KeysRead():
+                self._take_keys(found)
+            case ConsumersRead():
+                self._take_consumers(found)
+            case MatchFound():
+                self._take_match(found)
+            case PayloadRead():
+                received.payload = found
+                self.paint(rows=False)
+            case LookFailed():
+                received.failed = found.error
+                self.paint()
+                self.settle()
+
+    def _take_snapshot(self, found: SnapshotTaken) -> None:
+        received, page = self.state.received, found.page
+        received.newest = found.snapshot
+        received.failed = ""
+        if self.state.times.frozen_at is None:
+            self._keep_write(found.snapshot)
+            received.snapshot, self.state.times.moved_to = found.snapshot, 0.0
+        elif page is None or _whole(received.page, page):
+            return  # the page was not requested since the display was frozen
+        if page is not None:
+            self._take_page(page)
+        self.paint()
+
+    def _keep_write(self, snapshot: Snapshot) -> None:
+        """Keeps the chosen write of a cursor's history chosen when newer ones are added above; at the top the newest is chosen.
+        """
+        place = self.state.chosen.get(View.CURSOR, 0)
+        old = self.context().cursor if self.state.overlay is View.CURSOR else None
+        if old is None or not 0 < place < len(old.history):
+            return
+        new = next((one for one in snapshot.cursors if (one.source, one.file) == (old.source, old.file)), None)
+        if new is None:
+            return
+        at = old.history[place].at
+        self.state.chosen[View.CURSOR] = next((i for i, write in enumerate(new.history) if write.at == at), len(new.history) - 1)
+
+    def _take_page(self, page: Page) -> None:
+        if page.query != self.state.query:
+            return  # for a view or a filter that was left meanwhile
+        if page.share is None and self._overtaken(page):
+            return  # the page around the row chosen meanwhile is requested already
+        self.state.received.advanced = None
+        self.state.received.take_page(page)
+        self.settle()
+        if page.share is not None:
+            self.rows.set_passing(page.length, page.generation, cursor=page.anchor_at or 0, items=page.rows)
+            return
+        self.rows.set_list(
+            page.length, page.generation, cursor=page.anchor_at, anchor=page.anchor, start=page.start, items=page.rows
+        )
+        if (once_read := self.state.wanted.once_read) and self.in_front:
+            self.state.wanted.once_read = ""
+            self.choose(once_read)
+
+    def _overtaken(self, page: Page) -> bool:
+        """True where the cursor was moved, while the list was incomplete, to a row that the complete list's ``page`` lacks."""
+        chosen, shown, key = self.state.list_state, self.state.received.page, self.rows.cursor_key
+        if chosen is None or shown is None or shown.share is None or key is None or key != chosen.cursor:
+            return False
+        return key != page.anchor and all(row.key != key for row in page.rows)
+
+    def _take_keys(self, found: KeysRead) -> None:
+        marks, wanted = self.state.lists[found.query.box].marks, self.state.wanted
+        then, wanted.marking, wanted.then = wanted.then, None, ""
+        if found.query == self.state.query and self.state.times.frozen_at is None:
+            marks.update(dict.fromkeys(found.keys))
+            self.rows.set_marks(marks)
+            self.show_notice(f"{len(marks):,} marked")
+            if then and self.in_front:
+                self.choose(then)
+
+    def _take_consumers(self, found: ConsumersRead) -> None:
+        state = self.state
+        if state.times.frozen_at is not None and state.received.consumers is not None:
+            return
+        state.chosen[View.CONSUMERS] = state.consumer_place
+        state.received.consumers = found.found
+        if state.root is View.CONSUMERS:
+            self.paint()
+            self.settle()
+
+    def _take_match(self, found: MatchFound) -> None:
+        if found.query != self.state.query or found.search is not self.state.wanted.search:
+            return  # for a list that was left meanwhile, or not the last search
+        if found.index is None:
+            self.show_notice(f"nothing {'below' if found.search.step > 0 else 'above'} matches {found.search.text}")
+        else:
+            self.rows.go_to(found.index)
+
+    def do_next_match(self, step: int) -> None:
+        """Goes to the next row that matches the last filter (``step`` -1: the previous one)."""
+        state, chosen = self.state, self.state.list_state
+        if chosen is None:
+            return
+        if not chosen.filter:
+            state.wanted.seek(state.last_filter, step)
+            self.request()
+            return
+        self._move(step, f"match of {chosen.filter}")
+
+    def _move(self, step: int, what: str) -> bool:
+        """Moves the cursor of the list; False where it cannot, which is said: this is the first or last of ``what``."""
+        here = self.rows.cursor_index
+        self.rows.move_by(step)
+        if self.rows.cursor_index != here:
+            return True
+        self.show_notice(f"this is the {'last' if step > 0 else 'first'} {what}")
+        return False
+
+    def refine(self, box: Box, **changes: object) -> None:
+        """Sets another filter, order or selection of a list: marks stay, the cursor keeps its key."""
+        self.state.lists[box] = replace(self.state.lists[box], **changes)
+        self.request()
+        self.paint()
+
+    def set_filter(self, text: str) -> None:
+        """Filters the list of the view in front."""
+        chosen = self.state.list_state
+        if chosen is not None:
+            self.refine(chosen.box, filter=text)
+            return
+        self.state.texts[self.state.root] = text
+        self.paint()
+
+    def set_sort(self, sort: Sort) -> None:
+        """Sorts the list of the view in front."""
+        chosen = self.state.list_state
+        if chosen is not None:
+            self.refine(chosen.box, sort=sort)
+            return
+        self.state.consumer_sort = sort
+        self.paint()
+
+    def request(self) -> None:
+        """Requests the list in front from the snapshot thread, with the place of the cursor in it (the last one, in a list just
+        returned to)."""
+        state = self.state
+        wanted = state.wanted.request(state.query, state.list_state, self.row, consumers=state.root is View.CONSUMERS)
+        self.session.snapshot_thread.request(wanted)
+
+    def stale(self, waited: float | None, at: str = "") -> None:
+        """Shows that a look has not finished for this many seconds (None: it has); ``at`` is what it waits for."""
+        if self.state.times.set_stale(waited, f"{at or 'a look'} does not answer"):
+            self.paint()
+
+    # Keys and the mouse
+
+    def ignores(self, event: Key) -> bool:
+        """True for a key that confirms a plan and was typed with the key that opens one: it is meant for that plan, even where
+        none has come, and copies nothing."""
+        wanted = self.state.wanted
+        if wanted.then or wanted.once_read:
+            return self.refuse_confirming(event, "no plan is open yet")
+        return event.time < self._answered_at and self.refuse_confirming(event, f"no plan was opened; {self.message}")
+
+    def command(self, key: str) -> None:
+        self.state.wanted.once_read = ""
+        super().command(key)
+
+    def _answered(self) -> None:
+        self._answered_at = Message().time
+
+    def say_why_not(self, command: KeyCommand, reason: str) -> None:
+        if command.dangerous:
+            self._answered_at = inf  # until it is painted
+            self.call_after_refresh(self._answered)
+            if reason.endswith(READING):
+                self.state.wanted.once_read = command.id
+                reason = f"{reason}; the plan opens then"
+        own = own_command(self.context(), Action(str(command.args[0]))) if command.handler == "do_plan" else ""
+        if own:
+            self.copy_text(own)
+        super().say_why_not(command, f"{reason} (copied)" if own else reason)
+
+    @property
+    def edited(self) -> LineEdit | None:
+        return self.state.filter_input.edit if self.state.filter_input is not None else None
+
+    def clicked(self, widget: LinesView, x: int, y: int) -> None:
+        if widget.id != "top":
+            super().clicked(widget, x, y)
+        elif y == 1 and self.state.sort is not None and self.state.overlay is None:
+            self._sort_at(x)
+
+    def _sort_at(self, x: int) -> None:
+        """Sorts by the column whose title is at cell ``x``; inverts the order where that is the column already."""
+        width = self.rows.size.width if self.state.listed else self.window_size[0]
+        present, column = self.state.sort, self._sort_column_at(x, width)
+        if present is None or column is None:
+            return
+        if column == present.column:
+            self.command("I")
+        else:
+            self.sort_by(column)
+
+    def on_virtual_list_rows_wanted(self, message: VirtualList.RowsWanted) -> None:
+        self.state.wanted.window = (message.start, message.end)
+        self.request()
+
+    def on_virtual_list_activated(self, message: VirtualList.Activated) -> None:
+        self.command("enter")
+
+    def on_virtual_list_resized(self, message: VirtualList.Resized) -> None:
+        self.paint()
+
+    def on_virtual_list_cursor_moved(self, message: VirtualList.CursorMoved) -> None:
+        chosen = self.state.list_state
+        if chosen is None or self.rows.generation < 0:
+            return  # a list that was left, or one that was not read yet
+        chosen.cursor, chosen.index = message.key, message.index
+        self.request()
+        self.paint(rows=False)  # the list has painted itself
+
+    def on_resize(self, event: Resize) -> None:
+        self.shape()  # the rest is done by the base, whose handler Textual calls as well
+
+    # The filter, while it is typed
+
+    def typed(self, event: Key) -> bool:
+        """Handles every key but those that leave the dashboard or move in the list; False where no filter is being typed. As in
+        less and vi, Enter keeps the filter and Esc clears it; Backspace in an empty filter leaves it, too."""
+        state, typing = self.state, self.state.filter_input
+        if typing is None or event.key in ("ctrl+c", "f10", "ctrl+z", "up", "down", "pageup", "pagedown", "f1"):
+            return False
+        if event.key == "escape":
+            state.filter_input = None
+            self.set_filter("")
+        elif event.key == "enter" or (event.key in ("backspace", "ctrl+h") and not typing.edit.text):
+            state.filter_input = None
+            if typing.error:
+                self.show_notice(f"not filtered by all of it: {typing.error}")
+            self.paint()
+        elif typing.edit.key(event.key, event.character):
+            self.pasted()
+        return True
+
+    def pasted(self) -> None:
+        """Filters by the part of the text that can be parsed; the error names the rest. ``n`` uses this filter, even after Esc
+        cleared it."""
+        state, typing = self.state, self.state.filter_input
+        if typing is None:
+            return
+        found = state.parse(typing.edit.text)
+        typing.error = found.hint
+        if state.list_state is not None:
+            state.last_filter = str(found) or state.last_filter
+        self.set_filter(str(found))
+
+    # Commands that show something else: moving, opening, going back, the views
+
+    def do_show(self, root: View) -> None:
+        """Shows one of the eight views; its list is as the user left it."""
+        state = self.state
+        state.root, state.overlay, state.scroll = root, None, 0
+        state.filter_input = None
+        self.shape()
+        chosen = state.list_state
+        if chosen is None:
+            self.settle()
+        else:
+            self.hold()
+            self.rows.set_list(0, -1)
+            self.rows.set_marks(chosen.marks)
+            state.received.page = None
+            state.wanted.window = (max(0, chosen.index - 60), chosen.index + 60)
+        self.request()
+        self.paint()
+
+    def do_step(self, lines: int) -> None:
+        state = self.state
+        if state.overlay is View.MESSAGE:
+            state.scroll = max(0, state.scroll + lines)
+            self.paint()
+        elif state.listed:
+            self.rows.move_by(lines)
+        else:
+            here = state.consumer_place if state.front is View.CONSUMERS else state.chosen.get(state.front, 0)
+            state.chosen[state.front] = there = max(0, min(here + lines, self._length() - 1))
+            if state.front is View.CONSUMERS and state.consumers:
+                state.consumer_key = state.consumers[there].key
+            self.paint()
+
+    def _length(self) -> int:
+        context = self.context()
+        if context.view is View.CURSOR:
+            return len(context.cursor.history) if context.cursor is not None else 0
+        return context.rows
+
+    def do_page(self, pages: float) -> None:
+        """Moves this many pages down, up where negative. A list is paged; half a page moves its cursor."""
+        listed = self.state.listed
+        if listed and abs(pages) == 1:
+            self.rows.page(int(pages))
+        else:
+            height = self.rows.size.height if listed else self.window_size[1] - 4
+            self.do_step(int(max(1, height) * pages))
+
+    def do_first(self) -> None:
+        if self.state.listed:
+            self.rows.home()
+        else:
+            self.do_step(-1_000_000)
+
+    def do_last(self) -> None:
+        if self.state.listed:
+            self.rows.end()
+        else:
+            self.do_step(1_000_000)
+
+    def do_step_message(self, step: int) -> None:
+        """Opens the next message of the list (-1: the previous one)."""
+        if self._move(step, "one in the list"):
+            self.state.scroll = 0
+            self.paint()
+
+    def do_open(self) -> None:
+        state = self.state
+        if state.root is View.OVERVIEW and self.context().problem is not None:
+            self._open_problem()
+        elif state.root in LISTS and self.row is not None:
+            state.overlay, state.scroll = View.MESSAGE, 0
+            self.shape()
+            self.paint()
+        elif state.root is View.LOCKS:
+            self.run_command("who")
+        elif state.root is View.CURSORS:
+            state.overlay = View.CURSOR
+            state.chosen[View.CURSOR] = 0
+            self.paint()
+        elif (consumer := self.context().consumer) is not None:
+            chosen = state.lists[Box.CUR]
+            chosen.consumer, chosen.problem, chosen.filter, chosen.problems_only = consumer, None, "", False
+            state.consumer_key = consumer.key
+            self.do_show(View.CLAIMS)
+
+    def _open_problem(self) -> None:
+        """Shows what the chosen problem is about."""
+        state, problem = self.state, self.context().problem
+        if problem is None:
+            return
+        root = next((root for root, box in BOX_OF.items() if box is problem.box), None)
+        if problem.selection is not None and problem.box is not None and root is not None:
+            chosen = state.lists[problem.box]
+            chosen.problem, chosen.consumer, chosen.filter, chosen.problems_only = problem, None, "", False
+            self.do_show(root)
+        elif problem.view in tuple(View):
+            target = View(problem.view)
+            if target is View.CURSORS and problem.subject is not None:
+                sources = [cursor.source for cursor in state.cursors]
+                state.texts.clear()
+                if problem.subject in sources:
+                    state.chosen[View.CURSORS] = sources.index(problem.subject)
+            self.do_show(target)
+
+    def do_back(self) -> None:
+        """Goes back one step: from what was opened, from the problem, the filter, the view."""
+        state, chosen = self.state, self.state.list_state
+        if state.overlay is not None:
+            state.overlay = None
+            self.shape()
+            self.paint()
+        elif chosen is not None and chosen.problem is not None:
+            chosen.problem = None
+            self.do_show(View.OVERVIEW)
+        elif chosen is not None and chosen.consumer is not None:
+            chosen.consumer = None
+            self.do_show(View.CONSUMERS)
+        elif state.filter:
+            self.set_filter("")
+        elif chosen is not None and chosen.problems_only:
+            self.refine(chosen.box, problems_only=False)
+        elif state.root is not View.OVERVIEW:
+            self.do_show(View.OVERVIEW)
+        elif state.all_problems or self.session.to_spools is None:
+            state.all_problems = False
+            self.paint()
+        else:
+            self.session.to_spools()
+
+    def do_spools(self) -> None:
+        """Leaves the target for the Spools view that it was opened from."""
+        if self.session.to_spools is not None:
+            self.session.to_spools()
+        elif (reason := by_id("spools").why_not(self.context())) is not None:
+            self.show_notice(reason)
+
+    def do_show_aside(self) -> None:
+        """Shows the messages set aside: the first of its boxes that is not empty; in the Aside view the next box."""
+        state = self.state
+        snapshot = state.snapshot
+        counts = snapshot.observation.boxes if snapshot is not None else {}
+        boxes = (*ASIDE, Box.DELIVERED) if Box.DELIVERED in counts else ASIDE
+        if state.root is View.ASIDE:
+            state.aside_box = boxes[(boxes.index(state.aside_box) + 1) % len(boxes)]
+        else:
+            state.aside_box = next((box for box in boxes if box in counts and counts[box].count), state.aside_box)
+        self.do_show(View.ASIDE)
+
+    def do_show_next(self, step: int) -> None:
+        """Shows the view ``step`` places further right."""
+        snapshot = self.state.snapshot
+        absent = snapshot.observation.absent if snapshot is not None else {}
+        there = [tab for tab in TABS if tab not in absent or tab == self.state.root]
+        self.do_show(View(there[(there.index(self.state.root) + step) % len(there)]))
+
+    # Commands that mark, filter, sort, copy, and open plans
+
+    def do_plan(self, action: Action) -> None:
+        """Opens the plan of an action on the selected messages; those that ``a`` is about to mark are awaited first."""
+        wanted = self.state.wanted
+        if wanted.marking is not None and wanted.marking == self.state.query and not wanted.then:
+            wanted.then = action.value
+            self.show_notice("marking all; the plan opens then")
+            return
+        wanted.marking, wanted.then = None, ""
+        selection = self.selected()
+        if selection is not None:
+            if action is Action.PURGE and not selection.named and selection.older_than is None:
+                # A problem is about all messages that it counts: with an explicit age none is left out because it is recent.
+                selection = replace(selection, older_than=0.0)
+            self.open_plan(action, selection)
+
+    def open_plan(self, action: Action, selection: Selection) -> None:
+        from .plan import PlanScreen
+
+        self.open_screen(PlanScreen(self.session, action, selection), self.after_plan)
+
+    def selected(self) -> Selection | None:
+        """The messages that an operation would act on: those of a problem, the marked ones, or the row under the cursor."""
+        context, state, chosen = self.context(), self.state, self.state.list_state
+        if state.root is View.OVERVIEW:
+            return context.problem.selection if context.problem is not None else None
+        if context.consumer is not None:
+            return context.consumer.selection
+        if chosen is None:
+            return None
+        if chosen.marks and state.overlay is None:
+            return Selection(box=chosen.box, keys=tuple(chosen.marks))
+        row = self.row
+        return Selection(box=chosen.box, keys=(row.key,)) if row is not None else None
+
+    def do_empty_expired(self) -> None:
+        """Opens the plan to delete the messages whose retention in the trash is over, whatever is marked."""
+        trash = self.context().trash
+        if trash is not None and trash.retention is not None:
+            self.open_plan(Action.EMPTY, Selection(box=Box.TRASH, older_than=trash.retention))
+
+    def do_unlock(self) -> None:
+        """Opens the plan to remove the chosen lock; for a problem, all locks that it is about."""
+        context = self.context()
+        paths = [context.lock.path] if context.lock is not None else []
+        if context.problem is not None:
+            code, subject = context.problem.code, context.problem.subject
+            about = context.snapshot.lock_problems if context.snapshot is not None else {}
+            paths = [path for path, found in about.items() if found == code]
+            if code == "ticket-orphan" and subject in paths:
+                paths = [subject]
+        self.open_plan(Action.UNLOCK, Selection(keys=tuple(paths)))
+
+    def do_who(self) -> None:
+        from .holders import HoldersScreen
+
+        context = self.context()
+        file = context.lock.path if context.lock is not None else context.cursor.file if context.cursor is not None else None
+        if context.row is not None:
+            self.open_screen(HoldersScreen(self.session, context.row.key, context.row.id))
+        elif file is not None:
+            self.open_screen(HoldersScreen(self.session, file, file))
+
+    def do_follow(self) -> None:
+        from .follow import FollowScreen
+
+        if self.row is not None:
+            self.open_screen(FollowScreen(self.session, [self.row.id]))
+
+    def do_save(self) -> None:
+        from .forms import SaveScreen
+
+        if (row := self.row) is not None:
+            self.open_screen(SaveScreen(self.session, row.key, row.id), lambda words: self.show_notice(words) if words else None)
+
+    def do_set_cursor(self) -> None:
+        from .forms import SetCursorScreen
+
+        if (cursor := self.context().cursor) is not None:
+            self.open_screen(SetCursorScreen(self.session, cursor))
+
+    def do_inject(self) -> None:
+        from .forms import InjectScreen
+
+        self.open_screen(InjectScreen(self.session))
+
+    def do_operations(self) -> None:
+        from .operations import OperationsScreen
+
+        self.open_screen(OperationsScreen(self.session))
+
+    def do_palette(self) -> None:
+        from .menus import PaletteScreen
+
+        self.open_screen(PaletteScreen(self.session, self.context()), self.choose)
+
+    def do_mute(self) -> None:
+        context = self.context()
+        if context.cursor is None:
+            return
+        source, control, mutes = context.cursor.source, self.session.control, context.muted is None
+
+        def done(end: float | SpooltopError) -> None:
+            words = f"{escape(source)} is no longer muted"
+            if isinstance(end, SpooltopError):
+                words = str(end)
+            elif mutes:
+                until = when(end, self.state.times.zone)
+                words = f"{escape(source)} is muted until {until}: its problems are not shown; m unmutes it"
+            self.show_notice(words)
+
+        job = partial(control.mute, source, MUTED_FOR) if mutes else partial(control.unmute, source)
+        self.session.worker.submit(job, partial(deliver, self, done))
+
+    def do_mark(self) -> None:
+        chosen, row = self.state.list_state, self.row
+        if chosen is None or row is None:
+            return
+        if row.key in chosen.marks:
+            del chosen.marks[row.key]
+        else:
+            chosen.marks[row.key] = None
+        self.rows.set_marks(chosen.marks)
+        self.rows.move_by(1)
+        self.paint()
+
+    def do_mark_all(self) -> None:
+        wanted = self.state.wanted
+        wanted.all_keys += 1
+        wanted.marking, wanted.then = self.state.query, ""
+        self.request()
+
+    def do_unmark_all(self) -> None:
+        if (chosen := self.state.list_state) is not None:
+            chosen.marks.clear()
+            self.rows.set_marks(chosen.marks)
+            self.paint()
+
+    def do_filter(self) -> None:
+        """Opens the filter of the list in front; on the Overview that of New."""
+        if self.state.root is View.OVERVIEW:
+            self.do_show(View.NEW)
+        elif self.state.overlay is not None:
+            self.state.overlay = None
+            self.shape()
+        self.state.filter_input = FilterInput(LineEdit(self.state.filter))
+        self.paint()
+
+    def sort_columns(self) -> dict[str, str]:
+        """The columns that the list in front can be sorted by: their ids and their titles, left to right."""
+        box = self.state.box
+        of_consumers = columns_of(self.state.received.consumers)
+        columns = of_consumers if self.state.root is View.CONSUMERS else COLUMNS[box] if box is not None else ()
+        titles = {column.sort: column.title for column in reversed(columns) if column.sort}
+        return dict(reversed(titles.items()))
+
+    def do_sort_menu(self) -> None:
+        from .menus import SortScreen
+
+        if (present := self.state.sort) is not None:
+            self.open_screen(SortScreen(self.session, tuple(self.sort_columns().items()), present.column), self.sort_by)
+
+    def do_sort(self, step: int) -> None:
+        """Sorts by the column ``step`` places further right."""
+        if (present := self.state.sort) is not None:
+            columns = list(self.sort_columns())
+            at = columns.index(present.column) if present.column in columns else 0
+            self.sort_by(columns[(at + step) % len(columns)])
+
+    def do_sort_invert(self) -> None:
+        if (present := self.state.sort) is not None:
+            self.set_sort(replace(present, descending=not present.descending))
+
+    def sort_by(self, column: str | None) -> None:
+        """Sorts the list in front by another column; None: as it is."""
+        if (present := self.state.sort) is not None and column is not None:
+            self.set_sort(replace(present, column=column))
+
+    def do_problems(self) -> None:
+        state, chosen = self.state, self.state.list_state
+        if chosen is None:
+            state.all_problems = not state.all_problems
+            self.paint()
+        else:
+            self.refine(chosen.box, problems_only=not chosen.problems_only, problem=None)
+
+    def do_freeze(self) -> None:
+        times, received = self.state.times, self.state.received
+        if times.frozen_at is None:
+            times.frozen_at = self.state.now
+        else:
+            times.frozen_at = None
+            received.snapshot = received.newest or received.snapshot
+            self.session.snapshot_thread.look_again()
+        self.paint()
+
+    def do_times(self) -> None:
+        times = self.state.times
+        times.next_format()
+        self.show_notice(f"times are shown as {times.name}")
+
+    def do_copy(self) -> None:
+        context, row, text = self.context(), self.row, ""
+        if context.view is View.MESSAGE and row is not None:
+            payload, _ = self.state.received.payload_of(row)
+            text = escape_text(payload.data) if payload is not None else ""
+        elif row is not None:
+            text = escape(row.id)
+        elif context.problem is not None:
+            text = context.problem.text
+        elif context.cursor is not None:
+            cursor = context.cursor
+            text = f"{escape(cursor.source)} {escape(cursor.shown)} {cursor.verdict}: {cursor.evidence}"
+        elif context.lock is not None:
+            text = escape(context.lock.path)
+        elif context.consumer is not None:
+            text = str(context.consumer.owner.pid or context.consumer.owner.name or context.consumer.token)
+        if not text:
+            self.show_notice("copy: it has not been read yet")
+            return
+        self.copy_text(text)
+        first, _, rest = text.partition("\n")
+        self.show_notice(f"copied: {first}" + (f" … ({len(text):,} characters)" if rest else ""))
+
+    def do_look_again(self) -> None:
+        self.session.snapshot_thread.look_again()
+        self.show_notice("looking again at everything")
+
+    def after_plan(self, result: Result | None) -> None:
+        """Called after a plan was left. With a result, the marked messages are done."""
+        state = self.state
+        if result is not None:
+            for one in state.lists.values():
+                one.marks.clear()
+            self.rows.set_marks(frozenset())
+            if state.overlay is View.MESSAGE:  # it is elsewhere now
+                state.overlay = None
+                self.shape()
+        self.paint()
+
+
+def _whole(old: Page | None, page: Page) -> bool:
+    """True where the list of ``page`` is shown completely already."""
+    return old is not None and old.query == page.query and old.share is None
+
+
+def _same(old: Page | None, page: Page) -> bool:
+    """True where two pages differ only in the key that the cursor was searched by."""
+    return old is not None and replace(page, anchor=old.anchor, anchor_at=old.anchor_at) == old
