@@ -424,18 +424,16 @@ def tabs(absent: Container[str] = ()) -> list[tuple[str, str, str]]:
     return [(id, by_id(id).key, by_id(id).label) for id in TABS if id not in absent]
 
 
-def help_lines(context: CommandContext) -> list[tuple[str, str, str]]:
-    """(keys, help, why not) of this view by groups; a line with no keys is the title of a group."""
-    out: list[tuple[str, str, str]] = []
-    for group, title in GROUPS.items():
-        lines = [
+def help_entries(context: CommandContext) -> dict[str, list[tuple[str, str, str]]]:
+    """(keys, help, why not) of the commands of this view, by the titles of their groups."""
+    return {
+        title: [
             (command.shown_keys, command.help, command.why_not(context) or "")
             for command in commands_in(context.view)
             if command.group == group
         ]
-        if lines:
-            out += [("", title, ""), *lines]
-    return out
+        for group, title in GROUPS.items()
+    }
 
 
 def palette(context: CommandContext, text: str) -> list[tuple[KeyCommand, str]]:

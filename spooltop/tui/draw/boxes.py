@@ -10,6 +10,7 @@ from spooltop.model.look.snapshot import Percentiles, Snapshot
 from spooltop.model.text import suppressed_words
 from spooltop.model.vocabulary import ASIDE, LIVE, Box
 
+from .header import ago
 from .spans import BARS, UNWATCHED, Line, Lines, Span, Style, fitted, join, line_width, merge, plain
 from .text import clip, pad, pad_left, shown, text_width
 
@@ -152,7 +153,7 @@ def _aside_line(states: Sequence[BoxState], width: int, now: float, with_bytes: 
     text = _figures(
         "aside",
         units.count(sum(known) if known else None, complete=len(known) == len(counts) and all(s.complete for s in states)),
-        units.age(None if oldest is None else max(0.0, now - oldest)),
+        ago(oldest, now),
         ("~" if any(state.bytes_estimated for state in states) else "") + units.size(total),
         with_bytes,
     )
@@ -182,7 +183,7 @@ def flow_lines(snapshot: Snapshot, width: int) -> Lines:
         f"  retried {pad_left(retried, 6)}"
     )
     observation = snapshot.observation
-    taken = "not known" if observation.last_claim_at is None else f"{units.age(max(0.0, now - observation.last_claim_at))} ago"
+    taken = "not known" if observation.last_claim_at is None else f"{ago(observation.last_claim_at, now)} ago"
     who = f"≥{observation.consumers_seen:,}" if observation.consumers_seen else "?"
     if observation.consumers is not None:
         who = f"{observation.consumers:,}"

@@ -13,7 +13,7 @@ from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.protocols import Sort
 from spooltop.model.vocabulary import Box
 
-from .header import FRESH, Freshness, Times, Zone, freshness_line, when
+from .header import FRESH, Freshness, Times, Zone, ago, freshness_line, when
 from .lists import Column, Moment, age_text, fitting, row_line, short_id, sort_title, title_line
 from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, labelled, line_width, merge, plain, restyle, spread
 from .text import clip, safe, shown, wrap
@@ -257,7 +257,7 @@ def _facts(
     if not one.gone and found.measured:
         fact("rates", _rates(one, found))
     if one.asked_at is not None:
-        fact("asked", f"for a message {units.age(max(0.0, now - one.asked_at))} ago")
+        fact("asked", f"for a message {ago(one.asked_at, now)} ago")
     ids = [short_id(safe(id), max(12, width - _LABEL - 2)) for id in one.ids[:_MOST_IDS]]
     for at, id in enumerate(ids):
         fact("" if at else "claims", id)
@@ -267,7 +267,7 @@ def _facts(
 
 
 def _holds(one: ConsumerRow, now: float, zone: Zone) -> str:
-    last = "" if one.last_claim_at is None else f" · last claim {units.age(max(0.0, now - one.last_claim_at))} ago"
+    last = "" if one.last_claim_at is None else f" · last claim {ago(one.last_claim_at, now)} ago"
     if not one.claims:
         return f"no claim{last}"
     held = (units.at_most if one.claimed_is_bound else units.age)(one.held(now))
@@ -282,7 +282,7 @@ def _process(one: ConsumerRow, now: float, zone: Zone) -> str:
     words[0] += f" of {safe(owner.user)}" if owner.user else ""
     words[0] += f" on {safe(owner.host)}" if owner.host else ""
     if owner.start is not None:
-        words.append(f"started {when(owner.start, zone)}, {units.age(max(0.0, now - owner.start))} ago")
+        words.append(f"started {when(owner.start, zone)}, {ago(owner.start, now)} ago")
     if usage is not None:
         cpu = "" if usage.cpu is None else f"cpu {round(100 * usage.cpu)}%, "
         words.append(f"{cpu}memory {units.size(usage.memory)}")

@@ -70,6 +70,11 @@ def when(at: float | None, zone: Zone = None, *, offset: bool = False) -> str:
     return units.clock_time(at, zone, offset=offset)
 
 
+def ago(at: float | None, now: float) -> str:
+    """The time that has passed since ``at``; ``—`` where that is not known."""
+    return units.age(None if at is None else max(0.0, now - at))
+
+
 def freshness_line(
     snapshot: Snapshot | None, *, freshness: Freshness, zone: Zone = None, short: bool = False,
     offset: bool = True,
@@ -167,7 +172,7 @@ def _paused(snapshot: Snapshot | None) -> tuple[Line, Line]:
     if snapshot is None or (pause := snapshot.observation.paused) is None:
         return (), ()
     by = "" if pause.by is None else f" by {clip(safe(pause.by), _WHO)}"
-    length = units.age(max(0.0, snapshot.taken_at - pause.at))
+    length = ago(pause.at, snapshot.taken_at)
     words = (f"PAUSED{by} for {length}", f"PAUSED {length}")
     return join(Style.WARN(words[0]), " · "), join(Style.WARN(words[1]), " · ")
 

@@ -11,6 +11,7 @@ from spooltop.model.look.snapshot import Snapshot
 from spooltop.model.text import program
 
 from .frame import Section, frame
+from .header import ago
 from .spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, labelled, plain, select
 from .text import Ends, clip, clip_left, common_ends, cut_apart, pad, pad_left, safe, shown, text_width
 
@@ -46,7 +47,7 @@ def _verdict(lock: Lock, snapshot: Snapshot) -> Span:
 
 def _held(lock: Lock, now: float) -> str:
     since = min((one.since for one in lock.holders if one.since is not None), default=None)
-    return "—" if since is None else units.age(max(0.0, now - since))
+    return ago(since, now)
 
 
 def lock_lines(snapshot: Snapshot, width: int, rows: int, *, chosen: int | None = None) -> Lines:

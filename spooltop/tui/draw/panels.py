@@ -18,7 +18,7 @@ from .cursors import written
 from .detail import detail, fact_line
 from .frame import Section, frame
 from .graphs import HISTOGRAM_LINES, age_bars, age_histogram, columns_of, flow_graphs, flow_note, histogram_note, new_age_bars
-from .header import Zone, when
+from .header import Zone, ago, when
 from .lists import columns_for, owner_text, row_line, short_id, title_line, verdict_span
 from .problems import SIGNS
 from .spans import BLANK, Line, Lines, Span, Style, fitted, join, merge, plain
@@ -207,7 +207,7 @@ def _holder(row: Row | None, snapshot: Snapshot, width: int, rows: int, *, zone:
     owner = row.owner if row is not None else None
     if row is None or owner is None:
         return [plain(" not known: the message does not name it", width, Style.DIM)]
-    started = "not known" if owner.start is None else f"{when(owner.start, zone)}, {units.age(max(0.0, now - owner.start))} ago"
+    started = "not known" if owner.start is None else f"{when(owner.start, zone)}, {ago(owner.start, now)} ago"
     where = f"{safe(owner.user) if owner.user else '?'} on {safe(owner.host) if owner.host else '?'}"
     held = [one for one in snapshot.observation.claims if one.owner == owner]
     others = sorted((one for one in held if one.key != row.key), key=lambda one: one.in_box_since or 0.0)
@@ -257,7 +257,7 @@ def _owners(found: Sequence[Row], width: int, rows: int, *, now: float) -> Lines
     for held in ordered[: max(0, fits)]:
         worst = min(held, key=lambda row: RANK.get(row.verdict, 1) if row.verdict else 1)
         verdict = verdict_span(worst)
-        figures = f"{len(held):>7,}{pad_left(units.age(max(0.0, now - _since(held))), 8)}"
+        figures = f"{len(held):>7,}{pad_left(ago(_since(held), now), 8)}"
         text = f"{pad(owner_text(worst.owner), name)}{figures}{f'  {shown(worst.evidence)}' if why else ''}"
         lines.append(fitted(width, " ", Span(pad(verdict.text, 10), verdict.style), text))
     if fits < len(ordered):
@@ -302,7 +302,7 @@ def _aside(snapshot: Snapshot, width: int, rows: int) -> Lines:
             continue
         kept = "for ever" if state.retention is None else units.age(state.retention)
         expired = f", {'≥' if state.expired_is_bound else ''}{state.expired:,} expired" if state.expired else ""
-        oldest = units.age(None if state.oldest_at is None else max(0.0, snapshot.taken_at - state.oldest_at))
+        oldest = ago(state.oldest_at, snapshot.taken_at)
         bytes = ("~" if state.bytes_estimated else "") + units.size(state.bytes if state.count is not None else None)
         figures = (units.count(state.count, complete=state.complete), bytes, oldest)
         text = f" {box:<10}{''.join(pad_left(figure, 8) for figure in figures)}  {kept}"

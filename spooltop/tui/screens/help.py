@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from textual.events import Key
 
-from ..commands import help_lines
+from ..commands import help_entries
 from ..context import CommandContext, View
 from ..draw.header import notice_lines
 from ..draw.spans import BLANK, Line, Lines, Span, Style, fitted, join, line_text, line_width, merge, plain
@@ -152,18 +152,11 @@ def _long(entry: HelpEntry, keys: int, width: int) -> Lines:
 
 def sections(context: CommandContext, *, mouse: bool) -> list[HelpSection]:
     """The table's help of one view, as sections to draw; ``mouse``: the mouse is on."""
-    out: list[HelpSection] = []
-    title, entries = "", list[HelpEntry]()
-    for keys, words, reason in [*help_lines(context), ("", "", "")]:
-        if keys:
-            entries.append(HelpEntry(keys, words, reason))
-            continue
-        if entries:
-            out.append(HelpSection(title, tuple(entries)))
-        title, entries = words, []
+    titled = help_entries(context).items()
+    commands = [HelpSection(title, tuple(HelpEntry(*entry) for entry in entries)) for title, entries in titled if entries]
     # a view that this kind of queue does not have needs no legend
     legend = [section for section in LEGEND if section.title.lower() not in context.absent]
-    return [*out, *((MOUSE,) if mouse else ()), *legend]
+    return [*commands, *((MOUSE,) if mouse else ()), *legend]
 
 
 class HelpScreen(ScrollingScreen[None]):

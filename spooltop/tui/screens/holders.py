@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from spooltop.errors import SpooltopError
-from spooltop.model import units
 from spooltop.model.look.locks import Holders, Holding
 from spooltop.model.text import program
 from spooltop.model.vocabulary import Key
 
 from ..context import View
 from ..draw.frame import WIDEST, inner_width, panel_frame
-from ..draw.header import Zone, when
+from ..draw.header import Zone, ago, when
 from ..draw.spans import BLANK, Lines, Span, Style, crop, join, labelled, line_text, paragraph, plain
 from ..draw.text import clip_left, pad, pad_left, safe, shown
 from ..session import Session
@@ -70,7 +69,7 @@ def _answer(holders: Holders, inner: int, at: float) -> Lines:
 def _holder_line(one: Holding, inner: int, at: float | None) -> Lines:
     """``at`` None: without the column of durations."""
     pid = "?" if one.pid is None else str(one.pid)
-    held = "—" if at is None or one.since is None else units.age(max(0.0, at - one.since))
+    held = "—" if at is None else ago(one.since, at)
     since = "" if at is None else f"{pad_left(held, 6)}  "
     user = pad(safe(one.user or "?"), 8) + " " if inner >= _NARROW else ""
     style = Style.WARN if "waits" in one.how else Style.NORMAL

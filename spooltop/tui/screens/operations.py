@@ -9,7 +9,6 @@ from functools import partial
 from textual.events import Key
 
 from spooltop.errors import SpooltopError
-from spooltop.model import units
 from spooltop.model.filters import query
 from spooltop.model.filters.query import operation_facts
 from spooltop.model.filters.selection import Selection
@@ -20,7 +19,7 @@ from spooltop.model.vocabulary import Action
 from ..commands import by_id
 from ..context import CommandContext, View
 from ..draw.frame import WIDEST, inner_width, note_lines, panel_frame
-from ..draw.header import Zone, when
+from ..draw.header import Zone, ago, when
 from ..draw.spans import (
     BLANK,
     Line,
@@ -92,7 +91,7 @@ def _record(record: OperationRecord, width: int, now: float, zone: Zone, *, chos
     name = pad(shown(record.operation), 10)
     at = f"{when(record.at, zone)}  " if width >= _WITH_TIME else ""
     text = (
-        f"{'▌' if chosen else ' '}  {pad_left(units.age(max(0.0, now - record.at)), 5)}  "
+        f"{'▌' if chosen else ' '}  {pad_left(ago(record.at, now), 5)}  "
         f"{at}{pad(record.action.value, 10)} {pad_left(done, 11)}  {by}  {name}  "
     )
     line = fitted(width, text, _outcome(record))
@@ -144,7 +143,7 @@ def operation_lines(
         body += _messages(plan.items, plan.refused, inner)
         body += note_lines(plan.notes, inner)
         if command:
-            body += [BLANK, *labelled(Style.DIM("undo     "), shown(command), inner)]
+            body += [BLANK, *_fact("undo", shown(command), inner)]
     elif not why_not:
         body.append(plain("looking up its messages…", inner, Style.DIM))
     if trail is not None:
@@ -152,17 +151,21 @@ def operation_lines(
     return panel_frame(f"Operation {shown(record.operation)}", "", body, width)
 
 
+def _fact(label: str, text: str, inner: int, style: Style = Style.NORMAL) -> Lines:
+    return labelled(Style.DIM(f"{label:<9}"), text, inner, style)
+
+
 def _facts(record: OperationRecord, why_not: str, inner: int, now: float, zone: Zone) -> Lines:
     done = f"{record.done:,} of {record.count:,} done"
     done += f" · skipped {record.skipped:,} · failed {record.failed:,}" if record.skipped or record.failed else ""
-    ago = units.age(max(0.0, now - record.at))
-    lines = labelled(Style.DIM("action   "), f"{record.action.value}{f': {shown(record.words)}' if record.words else ''}", inner)
-    lines += labelled(Style.DIM("when     "), f"{when(record.at, zone)}, {ago} ago, by {safe(record.user)}", inner)
-    lines += labelled(Style.DIM("outcome  "), done, inner)
+    words = f": {shown(record.words)}" if record.words else ""
+    lines = _fact("action", f"{record.action.value}{words}", inner)
+    lines += _fact("when", f"{when(record.at, zone)}, {ago(record.at, now)} ago, by {safe(record.user)}", inner)
+    lines += _fact("outcome", done, inner)
     if record.open:
-        lines += labelled(Style.DIM("         "), "NOT FINISHED: it was stopped or killed", inner, Style.BAD)
+        lines += _fact("", "NOT FINISHED: it was stopped or killed", inner, Style.BAD)
     if why_not:
-        lines += labelled(Style.DIM("undo     "), f"no: {shown(why_not)}", inner)
+        lines += _fact("undo", f"no: {shown(why_not)}", inner)
     return lines
 
 

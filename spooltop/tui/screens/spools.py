@@ -18,7 +18,7 @@ from spooltop.monitor.spools_watch import SpoolsWatch
 from ..commands import by_id, footer
 from ..context import CommandContext, View
 from ..draw.boxes import spark
-from ..draw.header import Zone, notice_lines, when
+from ..draw.header import Zone, ago, notice_lines, when
 from ..draw.spans import BLANK, Line, Lines, Span, Style, crop, fitted, join, line_width, plain, restyle, select, spread
 from ..draw.text import clip, clip_left, pad, pad_left, shown, text_width
 from ..session import AppSession
@@ -60,7 +60,7 @@ def _dead(one: Glance, now: float) -> Span:
 def _oldest(one: Glance, now: float) -> Span:
     if one.snapshot is None or one.count(Box.NEW) is None:
         return Span("?")
-    return Span(units.age(None if one.oldest_at is None else max(0.0, now - one.oldest_at)))
+    return Span(ago(one.oldest_at, now))
 
 
 def _rate(place: int) -> Callable[[Glance, float], Span]:
