@@ -45,7 +45,7 @@ def _ago(at: float | None, moment: Moment) -> str:
 
 
 def _used(one: ConsumerRow, words: Callable[[Usage], str]) -> str:
-    """What a consumer uses, where that was measured."""
+    """Words for the usage of a consumer, where that was measured."""
     return words(one.usage) if one.usage is not None else "—" if one.gone else "?"
 
 
