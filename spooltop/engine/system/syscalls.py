@@ -11,7 +11,7 @@ import errno
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from errno import ENOSYS
 
 from spooltop.errors import Refused, SpoolFull, SpooltopError
@@ -85,7 +85,6 @@ def _as_owner(path: str) -> str:
 _libc = ctypes.CDLL(None, use_errno=True)
 
 _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
-_renameat2 = getattr(_libc, "renameat2", None)
 # Keeping errno for Python costs a call half as much again, so the quick one goes first and only what it refuses is asked again.
 _quick_renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)
 
@@ -102,132 +101,85 @@ _HANDLE_MAX = 128
 _HANDLE_HEAD = 2 * ctypes.sizeof(ctypes.c_int)
 """Bytes of ``struct file_handle`` before the handle: its size and its type."""
 
-_syncfs = getattr(_libc, "syncfs", None)
-_inotify_init1 = getattr(_libc, "inotify_init1", None)
-_fanotify_init = getattr(_libc, "fanotify_init", None)
-_adjtimex = getattr(_libc, "adjtimex", None)
-_prctl = getattr(_libc, "prctl", None)
-_fallocate = getattr(_libc, "fallocate", None)
-if _fallocate is not None:
-    _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
-_name_to_handle_at = getattr(_libc, "name_to_handle_at", None)
-_fanotify_mark = getattr(_libc, "fanotify_mark", None)
-if _fanotify_mark is not None:
-    _fanotify_mark.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p]
-_statx = getattr(_libc, "statx", None)
-
-HAS_INOTIFY = _inotify_init1 is not None
+HAS_INOTIFY = hasattr(_libc, "inotify_init1")
 """True if this system has inotify(7)."""
-HAS_RENAMEAT2 = _renameat2 is not None
+HAS_RENAMEAT2 = _quick_renameat2 is not None
 """True if this C library has renameat2(2)."""
 
 
-def _failed(*names: str | None) -> OSError:
-    """The error of the call that has just failed, with the one or two names that it was about."""
-    code = ctypes.get_errno()
-    return OSError(code, os.strerror(code), *names)
-
-
-def _missing(*names: str | None) -> OSError:
-    return OSError(ENOSYS, os.strerror(ENOSYS), *names)
+def _call(function: str, *arguments: object, names: tuple[str | None, ...] = ()) -> int:
+    """Calls a function of the C library that returns a negative number for an error. ``names``: the files that the error is
+    about."""
+    call = getattr(_libc, function, None)
+    result: int = -1 if call is None else call(*arguments)
+    if result < 0:
+        code = ENOSYS if call is None else ctypes.get_errno()
+        raise OSError(code, os.strerror(code), *names)
+    return result
 
 
 def rename_noreplace(name: str, dir_fd: int, to: str, to_fd: int) -> None:
     """``renameat2(2)`` with RENAME_NOREPLACE; EINVAL if the file system has no such thing."""
-    if _quick_renameat2 is None or _renameat2 is None:
-        raise _missing(name, None, to)
     old = name.encode() if name.isascii() else os.fsencode(name)
     new = old if to is name else to.encode() if to.isascii() else os.fsencode(to)
-    if (
-        _quick_renameat2(dir_fd, old, to_fd, new, _RENAME_NOREPLACE) != 0
-        and _renameat2(dir_fd, old, to_fd, new, _RENAME_NOREPLACE) != 0
-    ):
-        raise _failed(name, None, to)
+    if _quick_renameat2 is None or _quick_renameat2(dir_fd, old, to_fd, new, _RENAME_NOREPLACE) != 0:
+        _call("renameat2", dir_fd, old, to_fd, new, _RENAME_NOREPLACE, names=(name, None, to))
 
 
 def rename_exchange(name: str, dir_fd: int, to: str, to_fd: int) -> None:
     """``renameat2(2)`` with RENAME_EXCHANGE; EINVAL if the file system has no such thing."""
-    if _renameat2 is None:
-        raise _missing(name, None, to)
-    if _renameat2(dir_fd, os.fsencode(name), to_fd, os.fsencode(to), _RENAME_EXCHANGE) != 0:
-        raise _failed(name, None, to)
+    _call("renameat2", dir_fd, os.fsencode(name), to_fd, os.fsencode(to), _RENAME_EXCHANGE, names=(name, None, to))
 
 
 def syncfs(fd: int) -> None:
     """``syncfs(2)``: everything on the file system of ``fd``. Reports write errors from Linux 5.8 on."""
-    if _syncfs is None:
-        raise _missing()
-    if _syncfs(fd) != 0:
-        raise _failed()
+    _call("syncfs", fd)
 
 
 def fallocate(fd: int, offset: int, length: int) -> None:
     """``fallocate(2)`` of ``length`` bytes from ``offset`` on; the size of the file stays as it is."""
-    if _fallocate is None:
-        raise _missing()
-    if _fallocate(fd, _FALLOC_FL_KEEP_SIZE, offset, length) != 0:
-        raise _failed()
+    _call("fallocate", fd, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(offset), ctypes.c_int64(length))
 
 
 def cached_file_id(path: str) -> tuple[int, int]:
     """``statx(2)`` with AT_STATX_DONT_SYNC: device and inode of the file at ``path``, as the kernel has them. Where
     the server of a file system does not answer and stat(2) waits for ever, this does not wait."""
-    if _statx is None:
-        raise _missing(path)
     found = _Statx()
-    if _statx(_AT_FDCWD, os.fsencode(path), _AT_STATX_DONT_SYNC, _STATX_INO, found) != 0:
-        raise _failed(path)
+    _call("statx", _AT_FDCWD, os.fsencode(path), _AT_STATX_DONT_SYNC, _STATX_INO, found, names=(path,))
     inode, major, minor = _STATX_FILE.unpack_from(found)
     return os.makedev(major, minor), inode
 
 
 def inotify_init() -> int:
     """``inotify_init1(2)``: a descriptor that does not block and is closed on exec."""
-    if _inotify_init1 is None:
+    if not HAS_INOTIFY:
         raise OSError(ENOSYS, "this system has no inotify")
-    fd: int = _inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-    if fd < 0:
-        raise _failed()
-    return fd
+    return _call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def inotify_add_watch(fd: int, path: str, mask: int) -> int:
     """``inotify_add_watch(2)``: the watch descriptor for ``path``."""
-    watch: int = _libc.inotify_add_watch(fd, os.fsencode(path), mask)
-    if watch < 0:
-        raise _failed(path)
-    return watch
+    return _call("inotify_add_watch", fd, os.fsencode(path), mask, names=(path,))
 
 
 def fanotify_init(flags: int) -> int:
     """``fanotify_init(2)``: a descriptor whose event files would be opened for reading."""
-    if _fanotify_init is None:
-        raise _missing()
-    fd: int = _fanotify_init(flags, os.O_RDONLY)
-    if fd < 0:
-        raise _failed()
-    return fd
+    return _call("fanotify_init", flags, os.O_RDONLY)
 
 
 def fanotify_mark(fd: int, flags: int, mask: int, folder: int) -> None:
     """``fanotify_mark(2)`` of the open directory ``folder``."""
-    if _fanotify_mark is None:
-        raise _missing()
-    if _fanotify_mark(fd, flags, mask, folder, None) != 0:
-        raise _failed()
+    _call("fanotify_mark", fd, flags, ctypes.c_uint64(mask), folder, None)
 
 
 def file_handle(fd: int) -> tuple[int, bytes]:
     """``name_to_handle_at(2)`` of an open file: the type of its handle and the handle. EOPNOTSUPP if its file system has
     none."""
-    if _name_to_handle_at is None:
-        raise _missing()
     buffer = ctypes.create_string_buffer(_HANDLE_HEAD + _HANDLE_MAX)
     head = (ctypes.c_int * 2).from_buffer(buffer)
     head[0] = _HANDLE_MAX
     mount = ctypes.c_int()
-    if _name_to_handle_at(fd, b"", buffer, ctypes.byref(mount), _AT_EMPTY_PATH) != 0:
-        raise _failed()
+    _call("name_to_handle_at", fd, b"", buffer, ctypes.byref(mount), _AT_EMPTY_PATH)
     return head[1], buffer.raw[_HANDLE_HEAD : _HANDLE_HEAD + head[0]]
 
 
@@ -243,12 +195,8 @@ class _Timex(ctypes.Structure):
 def clock_state() -> tuple[bool, float]:
     """``adjtimex(2)``, which changes nothing here: whether the clock is synchronised, and its largest possible error in
     seconds."""
-    if _adjtimex is None:
-        raise _missing()
     state = _Timex()
-    code = _adjtimex(ctypes.byref(state))
-    if code < 0:
-        raise _failed()
+    code = _call("adjtimex", ctypes.byref(state))
     return code != _TIME_ERROR and not state.status & _STA_UNSYNC, state.maxerror / 1e6
 
 
@@ -256,15 +204,18 @@ def end_with_parent(number: int) -> None:
     """``prctl(2)`` PR_SET_PDEATHSIG: the kernel sends the signal ``number`` to this process when its parent ends. A parent that
     ended before the call sends none: the caller compares ``os.getppid()`` afterwards. Does nothing if there is no such
     call."""
-    if _prctl is not None:
-        _prctl(_PR_SET_PDEATHSIG, number)
+    _prctl(_PR_SET_PDEATHSIG, number)
 
 
 def set_process_name(name: bytes) -> None:
     """``prctl(2)`` PR_SET_NAME: the first 15 bytes are what ``comm`` of proc(5) gives. Does nothing if there is no such
     call."""
-    if _prctl is not None:
-        _prctl(_PR_SET_NAME, name[:15])
+    _prctl(_PR_SET_NAME, name[:15])
+
+
+def _prctl(option: int, argument: int | bytes) -> None:
+    with suppress(OSError):
+        _call("prctl", option, argument)
 
 
 def overwrite_memory(start: int, data: bytes) -> None:
