@@ -10,7 +10,7 @@ import stat
 from spooltop.errors import Refused, SpoolFull
 
 from .arguments import check_bytes, check_text
-from .system.files import Files, is_inode
+from .system.files import Files, closing, is_inode, remove_name, status_of
 from .system.syscalls import translate
 
 
@@ -38,23 +38,18 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | bytearray | memoryv
     data = bytes(data)
     files = files or Files()
     folder_path, name = os.path.split(os.path.abspath(os.fsdecode(path)))
-    folder = files.open_dir(folder_path, follow=True)
-    try:
+    with closing(files, files.open_dir(folder_path, follow=True)) as folder:
         try:
-            like: os.stat_result | None = files.stat(name, folder)
-        except FileNotFoundError:
-            like = None
-        if like is not None and not stat.S_ISREG(like.st_mode):
-            link = stat.S_ISLNK(like.st_mode)
-            what, advice = ("a symbolic link", "give the path that it leads to") if link else ("not a regular file", "")
-            raise Refused(what, path=path, advice=advice)
-        publish(files, folder, name, data, like)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise SpoolFull("write: no space, no inodes or no quota left", path=path, advice="free some") from error
-        raise translate(error, folder_path, "write") from error
-    finally:
-        files.close(folder)
+            like = status_of(files, name, folder)
+            if like is not None and not stat.S_ISREG(like.st_mode):
+                link = stat.S_ISLNK(like.st_mode)
+                what, advice = ("a symbolic link", "give the path that it leads to") if link else ("not a regular file", "")
+                raise Refused(what, path=path, advice=advice)
+            publish(files, folder, name, data, like)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise SpoolFull("write: no space, no inodes or no quota left", path=path, advice="free some") from error
+            raise translate(error, folder_path, "write") from error
 
 
 def write_atomic_text(
@@ -153,7 +148,7 @@ def write_new(
     ``FileExistsError`` if the name is taken."""
     fd = files.create(name, folder, create_mode)
     try:
-        try:
+        with closing(files, fd):
             inode = files.fstat(fd).st_ino
             if like is not None:
                 files.copy_owner(fd, like, mode)
@@ -165,8 +160,6 @@ def write_new(
                 files.set_mtime(fd, mtime)
             if durable:
                 files.sync(fd)
-        finally:
-            files.close(fd)
     except BaseException:
         discard(files, name, folder)
         raise
@@ -185,9 +178,7 @@ def make_file(
 def open_shared(files: Files, name: str, dir_fd: int, like: os.stat_result, *, append: bool = False) -> int:
     """Opens a file as ``Files.open_lasting`` does; if it is missing, ``make_file`` creates it for everyone who may write the
     spool."""
-    try:
-        files.stat(name, dir_fd)
-    except FileNotFoundError:
+    if status_of(files, name, dir_fd) is None:
         make_file(files, dir_fd, name, like)
     return files.open_lasting(name, dir_fd, append=append)
 
@@ -200,12 +191,9 @@ def _draft(begin: str) -> str:
 def discard(files: Files, name: str, folder: int) -> bool:
     """Removes a draft, if that is possible; False if it is already gone."""
     try:
-        files.unlink(name, folder)
-    except FileNotFoundError:
-        return False
+        return remove_name(files, name, folder)
     except OSError:
         return True  # the first error is the one to report
-    return True
 
 
 def drafts_of(files: Files, found: os.stat_result, dir_fd: int, name: str) -> list[str]:

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from .atomic import drop_drafts, open_shared
 from .cursors import timeouts_since
-from .system.files import Files, lock_within, read_small
+from .system.files import Files, closing, lock_within, read_small
 
 COUNTERS = "counters"
 """The counter file of a spool, in ``.spooltop``."""
@@ -47,16 +47,13 @@ def add(files: Files, folder: int, name: str, like: os.stat_result, counts: Iter
     already happened."""
     lines = b"".join(_line(count) for count in counts)
     try:
-        fd = open_shared(files, name, folder, like, append=True)
-        try:
+        with closing(files, open_shared(files, name, folder, like, append=True)) as fd:
             found = drop_drafts(files, fd, folder, name)
             if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or not lock_within(files, fd, _PATIENCE, write=True):
                 return
             if found.st_size > MAX:
                 _sum_up(files, fd)
             files.write_all(fd, lines)
-        finally:
-            files.close(fd)
     except OSError:
         return  # counts on a full or read-only disk are lost, as said above
 
@@ -98,10 +95,8 @@ def _below(files: Files, folder: int, since: float) -> Iterator[bool]:
         cursors = files.open_dir("cursors", folder)
     except OSError:
         return  # there is none, or it is not ours to look into
-    try:
+    with closing(files, cursors):
         yield from timeouts_since(files, cursors, since)
-    finally:
-        files.close(cursors)
 
 
 def _sum_up(files: Files, fd: int) -> None:

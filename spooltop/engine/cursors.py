@@ -19,7 +19,7 @@ from spooltop.model.vocabulary import Json
 
 from .arguments import OwnedDescriptor, absolute_path, check_seconds, check_text, closed
 from .atomic import drop_drafts, make_file, publish
-from .system.files import IRREGULAR, Files, lock_within, open_regular, read_small
+from .system.files import IRREGULAR, Files, closing, lock_within, open_regular, read_small, status_of
 from .system.host import command_line, command_of, flock_holders
 from .system.syscalls import translating
 
@@ -64,53 +64,33 @@ def with_value(text: str, source: str | None, field: str | None, encoded: str) -
     >>> with_value('{"a": 1, "b": {"id": 2}}', "b", "id", "3")
     '{"a": 1, "b": {"id": 3}}'
     """
-    if source is None:
-        section = text.strip(_BLANK)
-    else:
-        start, end = _only_span(text, source) if text else (0, 0)
-        section = text[start:end]
     if field is not None:
-        section = "" if section == "null" else section
-        if section:
-            _only_span(section, field)
-        encoded = _with_section(section, field, encoded)
+        section = text.strip(_BLANK) if source is None else _value(text, source)
+        encoded = _with_section("" if section == "null" else section, field, encoded)
     if source is None:
         return encoded + "\n"
     return _with_section(text, source, encoded) + ("" if text else "\n")
 
 
-def _only_span(text: str, key: str) -> tuple[int, int]:
-    """Span of the value of ``key``; (0, 0) if there is none. Raises ``RepeatedKey``."""
-    spans, _ = _spans(text, key)
-    if len(spans) > 1:
-        raise RepeatedKey(key, len(spans))
-    return spans[0] if spans else (0, 0)
+def _value(text: str, key: str) -> str:
+    spans = _spans(text, key)[0] if text else []
+    return text[slice(*spans[0])] if spans else ""
 
 
-def _with_section(text: str, source: str, encoded: str) -> str:
+def _with_section(text: str, key: str, encoded: str) -> str:
     if not text:
-        return f"{{{json.dumps(source)}: {encoded}}}"
-    start, end, found = section_span(text, source)
-    if found:
-        return text[:start] + encoded + text[end:]
-    body = text[:start].rstrip(_BLANK)
+        return f"{{{json.dumps(key)}: {encoded}}}"
+    spans, end = _spans(text, key)
+    if spans:
+        return text[: spans[0][0]] + encoded + text[spans[0][1] :]
+    body = text[:end].rstrip(_BLANK)
     comma = "" if body.endswith("{") else ", "
-    return f"{body}{comma}{json.dumps(source)}: {encoded}{text[len(body):]}"
-
-
-def section_span(text: str, source: str) -> tuple[int, int, bool]:
-    """Span of the value of ``source`` in the text of a JSON object, which must parse: (start, end, True). If the key occurs
-    twice, the last value counts. If it does not occur: (position of the closing brace, same, False).
-
-    >>> section_span('{"a": 1, "b": [2]}', "b")
-    (14, 17, True)
-    """
-    spans, end = _spans(text, source)
-    return (*spans[-1], True) if spans else (end, end, False)
+    return f"{body}{comma}{json.dumps(key)}: {encoded}{text[len(body):]}"
 
 
 def _spans(text: str, wanted: str) -> tuple[list[tuple[int, int]], int]:
-    """Returns the spans of the values of the key ``wanted`` and the position of the closing brace."""
+    """Returns the span of the value of the key ``wanted``, if it has one, and the position of the closing brace of the object,
+    which must parse. Raises ``RepeatedKey``."""
     spans = []
     at = _skip(text, text.index("{") + 1)
     while text[at] != "}":
@@ -122,6 +102,8 @@ def _spans(text: str, wanted: str) -> tuple[list[tuple[int, int]], int]:
         at = _skip(text, at)
         if text[at] == ",":
             at = _skip(text, at + 1)
+    if len(spans) > 1:
+        raise RepeatedKey(wanted, len(spans))
     return spans, at
 
 
@@ -152,8 +134,7 @@ def note(
     if len(line) > _LINE_MAX:
         line = _encode({**who, "cut": True})
     try:
-        fd = files.open_lasting(JOURNAL, folder, append=True)
-        try:
+        with closing(files, files.open_lasting(JOURNAL, folder, append=True)) as fd:
             now = files.fstat(fd)
             if not stat.S_ISREG(now.st_mode) or now.st_nlink != 1:
                 return  # something else was put there, to be written to
@@ -165,8 +146,6 @@ def note(
                 newest = files.read(fd, 2 * JOURNAL_MAX)[-JOURNAL_MAX // 2 :]
                 kept = newest[newest.find(b"\n") + 1 :] + line
                 publish(files, folder, JOURNAL, kept, now, draft=JOURNAL, durable=False)
-        finally:
-            files.close(fd)
     except OSError:
         return  # as said above
 
@@ -180,10 +159,8 @@ def timeouts_since(files: Files, folder: int, since: float) -> Iterator[bool]:
     part of a long journal is read."""
     try:
         fd, found = open_regular(JOURNAL, folder, files=files)
-        try:
+        with closing(files, fd):
             data = os.pread(fd, _NEWEST, max(0, found.st_size - _NEWEST))
-        finally:
-            files.close(fd)
     except OSError:
         return  # there is none, or it is not ours to look into
     for line in reversed(data.splitlines()):
@@ -362,11 +339,8 @@ class CursorFile(Closing):
         if kept is not None:
             yield kept.number
             return
-        fd = self._files.open_dir(self._folder, follow=True)
-        try:
+        with closing(self._files, self._files.open_dir(self._folder, follow=True)) as fd:
             yield fd
-        finally:
-            self._files.close(fd)
 
     @contextmanager
     def _locked(self, folder: int, source: str, timeout: float | None) -> Iterator[None]:
@@ -377,7 +351,7 @@ class CursorFile(Closing):
             if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
                 raise
             raise CursorUnreadable(f"{LOCK} beside it is no regular file", path=self.path, advice="remove it") from None
-        try:
+        with closing(files, fd):
             now = drop_drafts(files, fd, folder, LOCK)
             if not stat.S_ISREG(now.st_mode):
                 raise CursorUnreadable(f"{LOCK} beside it is no regular file", path=self.path, advice="remove it")
@@ -389,8 +363,6 @@ class CursorFile(Closing):
                 what = f"{LOCK} beside it was not free within {timeout:g} s: {who}"
                 raise LockTimedOut(what, path=self.path, advice="end that process, or try again; nothing was stored")
             yield
-        finally:
-            files.close(fd)
 
     def _open_lock(self, folder: int) -> int:
         files = self._files
@@ -448,10 +420,7 @@ class CursorFile(Closing):
         return CursorUnreadable(f"does not parse ({why})", path=self.path, advice="mend it by hand; nothing was written over it")
 
     def _like(self, folder: int) -> os.stat_result:
-        try:
-            return self._files.stat(self._name, folder)
-        except FileNotFoundError:
-            return self._files.fstat(folder)
+        return status_of(self._files, self._name, folder) or self._files.fstat(folder)
 
 
 def _access(like: os.stat_result, folder: os.stat_result) -> tuple[os.stat_result, int]:

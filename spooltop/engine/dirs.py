@@ -15,7 +15,7 @@ from spooltop.model.closing import Closing
 from spooltop.model.vocabulary import LIVE, Box
 
 from .atomic import write_new
-from .system.files import Files, close_all, read_small
+from .system.files import Files, close_all, closing, read_small
 from .system.host import file_system, mount_number
 
 OWN = ".spooltop"
@@ -136,6 +136,12 @@ class SpoolDirs(Closing):
             self.files.close(fd)  # another thread was quicker
         return kept
 
+    def own_dir(self, *parts: str) -> int:
+        """Opens a directory below ``.spooltop`` as ``private_dir`` does, and makes it where it is missing."""
+        opened = self.private_dir(*parts, create=True)
+        assert opened is not None
+        return opened
+
     def _check_format(self) -> None:
         """Raises ``Refused`` if the number in ``format`` is higher than that of this version."""
         own = self.private_dir()
@@ -221,14 +227,11 @@ def make_dir(
     # Under another name until it has its owner: cut off in between, root would leave a directory that locks others out.
     draft = f".{name.lstrip('.')[:200]}.{os.urandom(8).hex()}"
     files.mkdir(draft, parent, 0o700)
-    fd = files.open_dir(draft, parent)
-    try:
+    with closing(files, files.open_dir(draft, parent)) as fd:
         if first is not None:
             write_new(files, fd, *first, like)
             files.sync_dir(fd)
         files.copy_owner(fd, like)
-    finally:
-        files.close(fd)
     try:
         files.move(draft, parent, name, parent)
     except OSError as error:
@@ -245,11 +248,8 @@ def make_dir(
 
 def _discard(files: Files, draft: str, parent: int, first: tuple[str, bytes] | None) -> None:
     if first is not None:
-        fd = files.open_dir(draft, parent)
-        try:
+        with closing(files, files.open_dir(draft, parent)) as fd:
             files.unlink(first[0], fd)
-        finally:
-            files.close(fd)
     files.rmdir(draft, parent)
 
 

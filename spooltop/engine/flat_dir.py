@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 
 from spooltop.errors import Unreadable
 
-from .system.files import Files, close_all, lock_within, open_regular
+from .system.files import Files, close_all, closing, lock_within, open_regular
 from .system.host import this_machine
 
 _LOCK = ".lock"
@@ -69,11 +69,8 @@ def read_and_delete(
 
 def _taken(files: Files, folder: int, name: str, mine: str, path: str | os.PathLike[str]) -> bytes:
     try:
-        fd = files.open_read(mine, folder)
-        try:
+        with closing(files, files.open_read(mine, folder)) as fd:
             data = files.content(fd)
-        finally:
-            files.close(fd)
     except OSError as error:
         files.move(mine, folder, name, folder)  # raises if a new file has come meanwhile: then both exist
         if error.errno in (errno.EINVAL, errno.ELOOP, errno.ESPIPE, errno.EISDIR):
@@ -107,8 +104,7 @@ def available(directory: str | os.PathLike[str], pattern: str = "*", *, files: F
     """
     files = files or Files()
     folder_path = os.path.abspath(os.fsdecode(directory))
-    folder = files.open_dir(folder_path, follow=True)
-    try:
+    with closing(files, files.open_dir(folder_path, follow=True)) as folder:
         names = sorted(
             name
             for found in files.regular(folder)
@@ -118,8 +114,6 @@ def available(directory: str | os.PathLike[str], pattern: str = "*", *, files: F
         for name in names:
             if not _held(files, folder, name + _LOCK) and _exists(files, folder, name):
                 yield os.path.join(folder_path, name)
-    finally:
-        files.close(folder)
 
 
 def _exists(files: Files, folder: int, name: str) -> bool:
@@ -136,12 +130,10 @@ def _held(files: Files, folder: int, lock: str) -> bool:
         return False
     except OSError:
         return True  # it cannot be read, so it is not known to be free
-    try:
+    with closing(files, fd):
         if not files.lock(fd, shared=True) or files.write_locked(fd, or_read=True):
             return True
         return _soft(files.read(fd, _SOFT_CAP)) if found.st_size else False
-    finally:
-        files.close(fd)
 
 
 def _soft(said: bytes) -> bool:

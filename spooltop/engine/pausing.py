@@ -6,15 +6,14 @@ While a file of that name exists, whatever is in it, no consumer takes a claim. 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from spooltop.model.look.observation import REASON_AT_MOST, Pause
 from spooltop.model.text import finite, json_object
 from spooltop.model.vocabulary import Json
 
 from .dirs import SpoolDirs
-from .system.files import read_small
+from .system.files import read_small, status_of
 
 PAUSED = "paused"
 CHECK_EVERY = 0.25
@@ -23,41 +22,10 @@ _CAP = 4096
 _WHO_AT_MOST = 64
 
 
-class PauseCheck:
-    """Checks for a consumer if its spool is paused, at most once in ``CHECK_EVERY`` seconds of ``tick``, a monotonic clock."""
-
-    __slots__ = ("_paused", "_tick", "_until", "looks")
-
-    def __init__(self, tick: Callable[[], float] = time.monotonic) -> None:
-        self._tick = tick
-        self._until = float("-inf")
-        self._paused = False
-        self.looks = 0
-        """Number of times that the spool was looked at."""
-
-    def paused(self, dirs: SpoolDirs) -> bool:
-        """True if the spool is paused. Raises ``OSError`` if the system does not say."""
-        now = self._tick()
-        if now >= self._until:
-            self._paused = _is_paused(dirs)
-            self._until = now + CHECK_EVERY
-            self.looks += 1
-        return self._paused
-
-    def due_in(self) -> float | None:
-        """Seconds until the next check of a spool that is paused; None if it was not paused at the last one."""
-        return max(0.0, self._until - self._tick()) if self._paused else None
-
-
-def _is_paused(dirs: SpoolDirs) -> bool:
+def is_paused(dirs: SpoolDirs) -> bool:
+    """True if the spool is paused. Raises ``OSError`` if the system does not say."""
     own = dirs.private_dir()
-    if own is None:
-        return False
-    try:
-        dirs.files.stat(PAUSED, own)
-    except FileNotFoundError:
-        return False
-    return True
+    return own is not None and status_of(dirs.files, PAUSED, own) is not None
 
 
 def read_pause(dirs: SpoolDirs) -> Pause | None:
@@ -69,9 +37,8 @@ def read_pause(dirs: SpoolDirs) -> Pause | None:
 def pause_of(dirs: SpoolDirs, own: int) -> Pause | None:
     """``read_pause`` with ``.spooltop`` open as ``own``. Anybody may have written the file, so what it does not say in the
     expected form is unknown; when it was written is then when the spool was paused."""
-    try:
-        found = dirs.files.stat(PAUSED, own)
-    except FileNotFoundError:
+    found = status_of(dirs.files, PAUSED, own)
+    if found is None:
         return None
     try:
         value = json_object(read_small(PAUSED, own, files=dirs.files, limit=_CAP).data)

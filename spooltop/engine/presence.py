@@ -23,7 +23,7 @@ from spooltop.model.vocabulary import Owner, Verdict
 from .dirs import SpoolDirs
 from .names import in_cur
 from .system.file_locks import OFD_LOCKS
-from .system.files import Files, mode_like, open_regular
+from .system.files import Files, closing, mode_like, open_regular, remove_name
 from .system.host import MOUNTED_ONCE, Machine, command_line, is_network, process_start, this_machine
 
 CONSUMERS = "consumers"
@@ -33,6 +33,9 @@ THIS_MACHINE = "this-machine"
 _CAP = 32_768
 _COMMAND_CAP = 200
 _TRIES = 16
+_NOT_READ = {
+    "missing": "is missing", "busy": "is in use on another machine; look again", "unreadable": "cannot be read",
+}  # fmt: skip
 _TYPES = {
     "host": str, "boot_id": str, "pid_ns": str, "machine_id": str, "pid": int, "start": int, "command": str, "device": int,
     "file_system": str,
@@ -115,11 +118,9 @@ def look(dirs: SpoolDirs, token: str) -> Presence:
     except OSError:
         return Presence("unreadable")
     try:
-        try:
+        with closing(files, fd):
             record = json_object(files.read(fd, min(found.st_size, _CAP)))
             return _presence(_lock_state(files, fd, record), record, found, dirs.kind)
-        finally:
-            files.close(fd)
     except OSError:
         return Presence("unreadable")
 
@@ -135,12 +136,11 @@ def _lock_state(files: Files, fd: int, record: dict[str, Any]) -> str:
 
 
 def _presence(state: str, record: dict[str, Any], found: os.stat_result, kind: str) -> Presence:
-    values = zip(map(record.get, _TYPES), _TYPES.values(), strict=True)
-    fields: list[Any] = [value if type(value) is wanted else None for value, wanted in values]
-    host, boot_id, pid_ns, machine_id, pid, start, command, device, file_system = fields
+    fields: dict[str, Any] = {name: value for name, wanted in _TYPES.items() if type(value := record.get(name)) is wanted}
+    same_mount = _same_mount(fields.pop("device", None), fields.pop("file_system", None), found.st_dev, kind)
     return Presence(
-        state, host, boot_id, pid_ns, machine_id, pid, start, command, finite(record.get("since")),
-        _same_mount(device, file_system, found.st_dev, kind), (found.st_dev, found.st_ino), found.st_size, _moves_to(record),
+        state, **fields, since=finite(record.get("since")), same_mount=same_mount, file=(found.st_dev, found.st_ino),
+        size=found.st_size, moves_to=_moves_to(record),
     )  # fmt: skip
 
 
@@ -174,14 +174,10 @@ def judge(presence: Presence, vantage: HostView) -> tuple[Verdict, str]:
     who = _who(presence)
     if presence.state == "held":
         return Verdict.ALIVE, f"{who} holds its presence lock"
-    if presence.state == "missing":
-        return Verdict.UNKNOWN, "its presence file is missing"
-    if presence.state == "busy":
-        return Verdict.UNKNOWN, "its presence file is in use on another machine; look again"
     if presence.state == "unsupported":
         return Verdict.UNKNOWN, f"this system cannot tell whether {who} holds its presence lock"
     if presence.state != "free":
-        return Verdict.UNKNOWN, "its presence file cannot be read"
+        return Verdict.UNKNOWN, f"its presence file {_NOT_READ[presence.state]}"
     here = vantage.machine
     if not presence.boot_id or not here.boot_id:
         if vantage.only_here and vantage.local:
@@ -225,8 +221,7 @@ class PresenceLock:
         """
         files = dirs.files
         machine = machine or this_machine()
-        consumers = dirs.private_dir(CONSUMERS, create=True)
-        assert consumers is not None  # create=True makes it or raises
+        consumers = dirs.own_dir(CONSUMERS)
         token, fd = _locked_draft(files, consumers)
         name = f".{token}"
         try:
@@ -257,7 +252,7 @@ class PresenceLock:
                 files.sync_dir(consumers)
         except BaseException:
             files.close(fd)
-            _remove(files, name, consumers)
+            remove_name(files, name, consumers)
             raise
         return cls(token, fd)
 
@@ -267,11 +262,9 @@ class PresenceLock:
         fd, self.fd = self.fd, -1
         if fd < 0:
             return
-        try:
+        with closing(dirs.files, fd):
             if remove and (consumers := dirs.private_dir(CONSUMERS)) is not None:
-                _remove(dirs.files, self.token, consumers)
-        finally:
-            dirs.files.close(fd)
+                remove_name(dirs.files, self.token, consumers)
 
     def abandon(self) -> None:
         """Closes the copy of the descriptor in a forked child, so that the lock ends with the parent. Touches nothing else."""
@@ -290,15 +283,8 @@ def _locked_draft(files: Files, consumers: int) -> tuple[str, int]:
                 return token, fd
         except BaseException:
             files.close(fd)
-            _remove(files, f".{token}", consumers)
+            remove_name(files, f".{token}", consumers)
             raise
         files.close(fd)
-        _remove(files, f".{token}", consumers)
+        remove_name(files, f".{token}", consumers)
     raise OSError(errno.EAGAIN, "every new presence file is locked by another process", CONSUMERS)
-
-
-def _remove(files: Files, name: str, dir_fd: int) -> None:
-    try:
-        files.unlink(name, dir_fd)
-    except FileNotFoundError:
-        return  # somebody cleaned up before us

@@ -15,17 +15,17 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
 from spooltop.model.text import json_object
 from spooltop.model.vocabulary import ASIDE, Box, Json
 
-from .atomic import write_new
+from .atomic import discard, write_new
 from .dirs import SpoolDirs
 from .names import MAX_NAME, encode_value, parse
-from .system.files import Files, read_small
+from .system.files import Files, closing, read_small
 
 _META_CAP = 64 * 1024
 
@@ -48,13 +48,6 @@ def meta_name(name: str) -> str:
     return f".{sha256(os.fsencode(name)).hexdigest()}.meta"
 
 
-def folder(dirs: SpoolDirs, box: Box, operation: str, *, create: bool = False) -> int | None:
-    """Opens an operation's directory (kept open by ``dirs``); None if it is missing and ``create`` is False."""
-    if box not in ASIDE:
-        raise ValueError(f"nothing is set aside in {box}")
-    return dirs.private_dir(box.value, operation, create=create)
-
-
 def set_aside(
     dirs: SpoolDirs,
     box: Box,
@@ -73,14 +66,13 @@ def set_aside(
     ``durable`` the metadata are synced before the move; the two directories are left to the caller, once a batch.
     """
     files = dirs.files
-    target = folder(dirs, box, operation, create=True)
-    assert target is not None  # create=True makes it or raises
+    target = dirs.own_dir(box.value, operation)
     meta_file = meta_name(name)
     write_new(files, target, meta_file, json.dumps({**meta, "name": name}).encode() + b"\n", dirs.owner_model, durable=durable)
     try:
         files.move(name, dir_fd, name, target, inode=inode)
     except OSError:
-        _drop(dirs, meta_file, target)
+        discard(files, meta_file, target)  # metadata without a message are never shown
         raise
 
 
@@ -107,26 +99,14 @@ def reject(
         dirs.files.sync_dir(dirs.box(Box.NEW))
     set_aside(dirs, Box.REJECTED, operation, name, dirs.box(Box.CUR), meta, inode=inode, durable=durable)
     if durable:
-        target = folder(dirs, Box.REJECTED, operation)
-        assert target is not None  # the message is in it
-        dirs.files.sync_dir(target)
+        dirs.files.sync_dir(dirs.own_dir(Box.REJECTED.value, operation))
         dirs.files.sync_dir(dirs.box(Box.CUR))
-
-
-def _drop(dirs: SpoolDirs, name: str, dir_fd: int) -> None:
-    try:
-        dirs.files.unlink(name, dir_fd)
-    except OSError:
-        return  # metadata without a message are never shown; the first error is the one to report
 
 
 def remove_meta(dirs: SpoolDirs, entry: Entry) -> None:
     """Takes away the metadata of a message that went back or was deleted. None there is no error."""
-    try:
-        with _looking(dirs, entry.box, entry.operation) as target:
-            dirs.files.unlink(meta_name(entry.name), target)
-    except FileNotFoundError:
-        return  # already gone
+    with suppress(FileNotFoundError), _looking(dirs, entry.box, entry.operation) as target:
+        dirs.files.unlink(meta_name(entry.name), target)
 
 
 def read_meta(dirs: SpoolDirs, entry: Entry) -> dict[str, Json]:
@@ -194,11 +174,8 @@ def _looking(dirs: SpoolDirs, box: Box, operation: str) -> Iterator[int]:
     above = dirs.private_dir(box.value)
     if above is None or "/" in operation:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), box.value)
-    fd = dirs.files.open_dir(operation, above)
-    try:
+    with closing(dirs.files, dirs.files.open_dir(operation, above)) as fd:
         yield fd
-    finally:
-        dirs.files.close(fd)
 
 
 def find(dirs: SpoolDirs, id: str) -> tuple[Box, str] | None:

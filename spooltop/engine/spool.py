@@ -26,7 +26,7 @@ from .pausing import read_pause
 from .presence import ANY_MACHINE, check_hosts
 from .producing.producer import MessageId, Producer
 from .producing.tmp_writer import Data
-from .system.files import Files
+from .system.files import Files, closing
 from .system.host import iterated_by, tell_in_children, this_machine
 from .system.syscalls import advice, translate, translating
 
@@ -42,23 +42,17 @@ def make(root: str, files: Files, *, durable: bool) -> None:
     ``SpooltopError``."""
     with translating(root, "create"):
         _make_root(root)
-        fd = files.open_dir(root, follow=True)
-        try:
+        with closing(files, files.open_dir(root, follow=True)) as fd:
             like = files.fstat(fd)
             for box in LIVE:
                 try:
                     files.mkdir(box.value, fd)
                 except FileExistsError:
                     continue
-                inside = files.open_dir(box.value, fd)
-                try:
+                with closing(files, files.open_dir(box.value, fd)) as inside:
                     files.copy_owner(inside, like)
-                finally:
-                    files.close(inside)
             if durable:
                 files.sync_dir(fd)
-        finally:
-            files.close(fd)
 
 
 def _make_root(root: str) -> None:

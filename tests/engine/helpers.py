@@ -28,7 +28,7 @@ LOOKING = frozenset(
     }
 )  # fmt: skip
 """Operations that change nothing."""
-COMPOSED = frozenset({"has_moved", "move", "ordered", "reuses_inodes_late", "spread_directories", "write_all", "write_rest"})
+COMPOSED = frozenset({"has_moved", "move", "ordered", "reuses_inodes_late", "spread_directories", "write_all"})
 """Operations composed of the others, and those that cannot fail: ``ordered`` and ``reuses_inodes_late`` report the kind of file
 system, ``spread_directories`` is a hint to it."""
 OPERATIONS = CHANGING | SYNCING | LOOKING

@@ -61,7 +61,7 @@ def test_a_lock_that_cannot_be_asked_for_is_no_proof(tmp_path: Path, left: Path)
     class Recalled(Files):
         """An NFS server that has to call the file back from a client that holds a delegation."""
 
-        def open_read(self, name: str, dir_fd: int) -> int:
+        def open_read(self, name: str, dir_fd: int | None, *, follow: bool = False) -> int:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), name)
 
     class NoLocks(Files):

@@ -12,7 +12,7 @@ from .cuts import CHANGES, Site
 
 __all__ = ["UNREACHABLE", "call_sites"]
 
-METHODS = CHANGES | {"move", "write_all", "write_rest"}
+METHODS = CHANGES | {"move", "write_all"}
 
 UNREACHABLE = {
     ("moving/mover.py", "unlink"): "the repair that precedes each operation has removed the second name",

@@ -83,8 +83,8 @@ class SyncAgain:
 
 
 class ShortWriteIgnored:
-    def write_rest(self, fd: int, data: bytes, written: int) -> None:
-        return
+    def write_all(self: Any, fd: int, data: bytes) -> None:
+        self.write(fd, data)
 
 
 class PosixLock:
@@ -157,7 +157,7 @@ FAULTS = (
     Fault("the ack of a claim that was taken away", MissingIsGone, taken_away),
     Fault(
         "the record of a key on the disk before its message",
-        Change("engine/producing/producer.py", "                    self._writer.sync_names()\n", "                    pass\n"),
+        Change("engine/producing/producer.py", "                self._writer.sync_names()\n", "                pass\n"),
         power_cut,
     ),
     Fault(
@@ -193,9 +193,10 @@ FAULTS = (
         "the lock file removed",
         Change(
             "engine/cursors.py",
-            "            yield\n        finally:\n            files.close(fd)\n\n    def _open_lock",
-            "            yield\n        finally:\n            if os.path.exists(f'{self._folder}/{LOCK}'):\n"
-            "                files.unlink(LOCK, folder)\n            files.close(fd)\n\n    def _open_lock",
+            "            yield\n\n    def _open_lock",
+            "            try:\n                yield\n            finally:\n"
+            "                if os.path.exists(f'{self._folder}/{LOCK}'):\n"
+            "                    files.unlink(LOCK, folder)\n\n    def _open_lock",
         ),
         three_pollers,
     ),

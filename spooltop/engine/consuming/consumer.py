@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import threading
+import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import BinaryIO, NoReturn, cast
+from typing import BinaryIO, NoReturn, TypeVar, cast
 from weakref import ref
 
-from spooltop.errors import ClaimLost, Closed, SpooltopError, Unreadable, UsageError
+from spooltop.errors import ClaimLost, Closed, SpooltopError, UsageError
 from spooltop.model.queue import QueueClaim, QueueIdentity
 
 from ..arguments import AfterClose, check_seconds, check_text, closed
 from ..dirs import OpenBoxes, SpoolDirs
 from ..mail import refuse_mail
 from ..names import LATEST, Name, in_cur, is_mail_name, parse, requeued_name
-from ..pausing import PauseCheck
+from ..pausing import CHECK_EVERY, is_paused
 from ..presence import PresenceLock
 from ..producing.producer import IdGenerator
 from ..producing.tmp_writer import Data, SourceFailed, TmpWriter, check_data, not_regular
 from ..set_aside import reject
+from ..system.files import is_inode, open_regular, status_of
 from ..system.host import is_its_child, tell_in_children
 from ..system.syscalls import translate
 from .backlog import Backlog
+
+_T = TypeVar("_T")
+_IRREGULAR = frozenset((errno.EINVAL, errno.ESPIPE, errno.EISDIR, errno.ELOOP, errno.ENXIO))
+"""Errors of reading anything other than a regular file."""
 
 # A claimed message, held by this process.
 
@@ -75,17 +80,16 @@ class Claim:
     ('back in new, for 2 seconds', 1, None)
     """
 
-    __slots__ = ("__weakref__", "_consumer", "_keep", "_parsed", "base", "done", "failed", "name", "token")
+    __slots__ = ("__weakref__", "_consumer", "_failed", "_keep", "_parsed", "base", "ended", "name")
 
-    def __init__(self, consumer: Consumer, base: str, name: str, token: str, failed: int, keep: object) -> None:
-        self.done = True  # until its consumer knows it
+    def __init__(self, consumer: Consumer, base: str, name: str, failed: int, keep: object) -> None:
+        self.ended = True  # until its consumer knows it
         self._consumer = consumer
         self._keep = keep  # a spool that its owner lets go of stays open for the claims that he holds
         self._parsed: Name | None = None
         self.base = base
         self.name = name
-        self.token = token
-        self.failed = failed
+        self._failed = failed
 
     @property
     def parsed(self) -> Name:
@@ -94,6 +98,11 @@ class Claim:
         if parsed is None:
             parsed = self._parsed = parse(self.name, claimed=True)
         return parsed
+
+    @property
+    def token(self) -> str | None:
+        """Token of the consumer that holds it."""
+        return self.parsed.token
 
     @property
     def id(self) -> str:
@@ -109,29 +118,13 @@ class Claim:
     def attempt(self) -> int:
         """Number of this attempt, from 1. For a foreign message only the attempts of this process are known."""
         attempts = self.parsed.attempts
-        return 1 + (self.failed if attempts is None else attempts)
+        return 1 + (self._failed if attempts is None else attempts)
 
     @property
     def data(self) -> bytes:
         """Content of the whole message, read at each access. Raises ``ClaimLost``, and ``Unreadable`` if it is not a regular
         file."""
-        consumer = self._consumer
-        if self.done:
-            consumer.check(self)
-        boxes, name = consumer.boxes, self.name
-        files = boxes.files
-        try:
-            fd = files.open_read(name, boxes.cur)
-            try:
-                return files.content(fd)
-            finally:
-                files.close(fd)
-        except FileNotFoundError:
-            if consumer.has_moved_on(self, name):
-                return self.data
-            raise consumer.lost(self) from None
-        except OSError as error:
-            raise consumer.unreadable(error) from None
+        return self._consumer.step(self, "read", _content)
 
     def open(self) -> BinaryIO:
         """Opens the message as a file for reading, for large messages. Raises ``ClaimLost`` if it is gone, ``Unreadable`` if it
@@ -145,7 +138,7 @@ class Claim:
         ...         file.read(4)
         b'head'
         """
-        return self._consumer.open(self)
+        return self._consumer.step(self, "read", _open)
 
     def ack(self) -> None:
         """Acknowledges the message: it is gone when this returns (durable: also after power loss)."""
@@ -175,6 +168,7 @@ class Claim:
         consumer = self._consumer
         if data is not None:
             check_seconds("delay", delay, or_none=False)
+            check_data(data)
             consumer.rewrite(self, data)
         consumer.release(self, delay, ended)
 
@@ -191,24 +185,18 @@ class Claim:
         """
         self._consumer.reject(self, reason, ended)
 
-    def move_on(self, name: str, token: str) -> None:
-        """Takes another name in ``cur``, with the ``token`` that the consumer has now."""
+    def move_on(self, name: str) -> None:
+        """Takes another name in ``cur``, with the token that the consumer has now."""
         self._parsed = None
         self.name = name
-        self.token = token
 
     def of(self, consumer: Consumer) -> bool:
         """True for a claim of this consumer."""
         return self._consumer is consumer
 
-    @property
-    def ended(self) -> bool:
-        """True after ack, release, reject, or after it was found lost."""
-        return self.done
-
     def end(self) -> None:
         """Marks the claim as no longer held; touches no file."""
-        self.done = True
+        self.ended = True
 
     def __enter__(self) -> Claim:
         return self
@@ -216,9 +204,9 @@ class Claim:
     def __exit__(
         self, kind: type[BaseException] | None, exception: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        if self.done:
+        if self.ended:
             if exception is None and self._consumer.gave_back(self):
-                self._consumer.check(self)  # says that the spool was closed before this could be acked
+                self._consumer.raise_ended(self)  # says that the spool was closed before this could be acked
             return
         end_block(self, exception)
 
@@ -237,74 +225,45 @@ class Claim:
         await asyncio.shield(asyncio.to_thread(self.__exit__, kind, exception, traceback))
 
     def __repr__(self) -> str:
-        return f"<Claim {self.id!r} attempt {self.attempt}{' ended' if self.done else ''}>"
+        return f"<Claim {self.id!r} attempt {self.attempt}{' ended' if self.ended else ''}>"
 
     def __del__(self) -> None:
-        if not getattr(self, "done", True) and self._consumer.holds(self):  # an interrupt may have kept it from being made
+        if not getattr(self, "ended", True) and not self._consumer.is_closed:  # an interrupt may have kept it from being made
             self._consumer.drop(self)  # before the warning, which may be made an error
             warn_dropped(self.id)
 
 
-def as_file(fd: int, path: str) -> BinaryIO:
-    """Returns a file object over ``fd``, which it closes. Raises ``Unreadable`` if it is not a regular file."""
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise Unreadable("not a regular file", path=path)
-    return os.fdopen(fd, "rb")
+def _content(boxes: OpenBoxes, name: str) -> bytes:
+    files = boxes.files
+    fd = files.open_read(name, boxes.cur)
+    try:
+        return files.content(fd)
+    finally:
+        files.close(fd)
+
+
+def _open(boxes: OpenBoxes, name: str) -> BinaryIO:
+    return os.fdopen(open_regular(name, boxes.cur, files=boxes.files)[0], "rb")
+
+
+def _remove(boxes: OpenBoxes, name: str) -> None:
+    try:
+        boxes.files.unlink(name, boxes.cur)
+    except OSError as error:
+        # A server may have done it and yet report an error.
+        if isinstance(error, FileNotFoundError) or is_inode(boxes.files, name, boxes.cur, None, unseen=True):
+            raise
+
+
+def _move_back(boxes: OpenBoxes, name: str, to: str) -> OpenBoxes:
+    boxes.files.move(name, boxes.cur, to, boxes.new, inode=boxes.files.stat(name, boxes.cur).st_ino)
+    return boxes
 
 
 def warn_dropped(*ids: str) -> None:
     """Warns about claims that were given back because their owner did not end them."""
     what = f"claim on {', '.join(map(repr, ids[:10]))} was dropped without ack, release or reject"
     warnings.warn(what, ResourceWarning, stacklevel=3)
-
-
-# Claims that may have been made: a server did the rename and reported an error, or the rename was interrupted.
-
-class UncertainClaims:
-    """The claims of one consumer that may have been made. A name is added before its rename and removed when somebody has the
-    claim, so that an interrupt in between (Ctrl-C) leaves no claim that its own process does not know. A message that turns out
-    not to be claimed goes back to ``backlog``; ``path`` is that of the spool."""
-
-    def __init__(self, backlog: Backlog, path: str) -> None:
-        self._backlog = backlog
-        self._path = path
-        self.names: dict[str, str] = {}
-        """Name in ``cur`` → name in ``new``."""
-
-    def was_made(self, error: OSError, name: str, claimed: str, boxes: OpenBoxes) -> bool:
-        """True if a rename from ``name`` to ``claimed`` that reported ``error`` made the claim; False if the race was lost.
-
-        Raises if the claim was not made, or if that cannot be determined: ``settled`` then checks again, as nobody puts back what
-        a living process holds.
-        """
-        try:
-            boxes.files.stat(claimed, boxes.cur)
-            return True
-        except FileNotFoundError:
-            del self.names[claimed]
-            if isinstance(error, FileNotFoundError):
-                return False
-            self._backlog.add(name)
-        except OSError:
-            pass  # still unknown
-        raise translate(error, self._path, "claim") from error
-
-    def settled(self, boxes: OpenBoxes, held: Mapping[str, ref[Claim]]) -> tuple[str, str] | None:
-        """Returns the names in ``new`` and in ``cur`` of a message whose claim has turned out to exist and is not ``held``."""
-        for claimed, name in list(self.names.items()):
-            if claimed in held and (claim := held[claimed]()) is not None and not claim.done:
-                continue
-            try:
-                boxes.files.stat(claimed, boxes.cur)
-            except FileNotFoundError:
-                self._backlog.add(name)
-                del self.names[claimed]
-                continue
-            except OSError:
-                continue  # still unknown
-            return name, claimed
-        return None
 
 
 class Consumer:
@@ -333,17 +292,21 @@ class Consumer:
         self._takes_mail_names = as_spool
         self._sync_new: bool | None = None
         self.backlog = Backlog(self.boxes.new, dirs.files, clock)
-        self.pause = PauseCheck()
+        self._paused = False
+        self._look_at = float("-inf")
         self._lock = threading.RLock()
         self._hold: PresenceLock | None = None
         self._lost_hold: PresenceLock | None = None
         """Presence whose file was removed, until all claims have the token of its successor."""
-        self._looks = 0
         self._open: dict[str, ref[Claim]] = {}
         self._failures: dict[str, int] = {}
         self._last_us = 0
-        self._uncertain = UncertainClaims(self.backlog, self._path)
-        self._closed = False
+        # Claims that may have been made: a server did the rename and reported an error, or the rename was interrupted. A name is
+        # added before its rename and removed when somebody has the claim, so that an interrupt in between (Ctrl-C) leaves no
+        # claim that its own process does not know.
+        self._uncertain: dict[str, str] = {}
+        """Name in ``cur`` → name in ``new``."""
+        self.is_closed = False
         self._given_back: frozenset[str] = frozenset()
         self.forks = 0
         """Number of forks between the process that opened the spool and this one."""
@@ -360,7 +323,7 @@ class Consumer:
                     hold = PresenceLock.take(boxes.dirs, now=self._clock(), durable=self._durable, moves_to=self._moves_to)
                 except OSError as error:
                     raise translate(error, self._path, "claim") from error
-                if self._closed:  # by a signal handler, since this call began
+                if self.is_closed:  # by a signal handler, since this call began
                     hold.drop(boxes.dirs, remove=True)
                     raise closed(self._path)
                 self._hold = hold
@@ -382,18 +345,18 @@ class Consumer:
                 hold.abandon()
         self._hold = self._lost_hold = None
         self._open.clear()
-        self._uncertain.names.clear()
+        self._uncertain.clear()
         self.backlog.clear()
 
     def close(self) -> None:
         """Releases the claims that are still held, with a warning, and frees the presence and the descriptors. Claims of which an
         interrupt kept the caller from hearing go back without."""
         with self._lock:
-            self._closed = True
+            self.is_closed = True
             boxes = self.boxes
             # A mover's may have been put into the target by the claim before: the next move asks.
-            while self._moves_to is None and (found := self._uncertain.settled(boxes, self._open)) is not None:
-                del self._uncertain.names[found[1]]
+            while self._moves_to is None and (found := self._settled_claim(boxes)) is not None:
+                del self._uncertain[found[1]]
                 self._put_back(boxes, *found)
             held = () if self._moves_to is not None else list(self._open.values())
             dropped = [claim for reference in held if (claim := reference()) is not None]
@@ -431,19 +394,19 @@ class Consumer:
             if self._hold is None or boxes.files.is_linked(self._hold.fd):
                 return
             self._lost_hold, self._hold = self._hold, None
-        token, uncertain = self.hold().token, self._uncertain.names
+        token, uncertain = self.hold().token, self._uncertain
         for name, base in list(uncertain.items()):
             to = self._with_token(name, base, token)
             uncertain[to] = base
             del uncertain[name if to == name or self._moved_on(boxes, name, to) else to]
         for reference in list(self._open.values()):
             claim = reference()
-            if claim is None or claim.done or claim.token == token:
+            if claim is None or claim.ended or claim.token == token:
                 continue
             before, to = claim.name, self._with_token(claim.name, claim.base, token)
             if self._moved_on(boxes, before, to):
                 self._open[to] = reference
-                claim.move_on(to, token)
+                claim.move_on(to)
                 self._open.pop(before, None)
         if self._durable:
             boxes.files.sync_dir(boxes.cur)
@@ -458,16 +421,8 @@ class Consumer:
         try:
             boxes.files.rename(name, boxes.cur, to, boxes.cur)
         except FileNotFoundError:
-            try:
-                boxes.files.stat(to, boxes.cur)  # renamed by a call that was interrupted
-            except FileNotFoundError:
-                return False
+            return status_of(boxes.files, to, boxes.cur) is not None  # renamed by a call that was interrupted
         return True
-
-    def has_moved_on(self, claim: Claim, name: str) -> bool:
-        """True if ``claim`` has another name than ``name`` by now, which was not found: its consumer took a new token."""
-        with self._lock:  # until all claims are renamed
-            return claim.name != name
 
     def _put_back(self, boxes: OpenBoxes, name: str, claimed: str) -> None:
         try:
@@ -475,13 +430,17 @@ class Consumer:
         except OSError:
             return  # it stays in cur, where recover finds it when the lock of this consumer is free
 
+    def pause_due_in(self) -> float | None:
+        """Seconds until a spool that is paused is looked at again; None if it was not paused at the last look."""
+        return max(0.0, self._look_at - time.monotonic()) if self._paused else None
+
     # Claims
 
     def take(self, keep: object = None) -> Claim | None:
         """Claims the oldest message that may be claimed; None if there is none, or the spool is paused. After a lost race it
         tries the next message. ``keep`` is an object that must live as long as the claim."""
         with self._lock:
-            if self._closed:
+            if self.is_closed:
                 raise closed(self._path)
             try:
                 return self._take(keep)
@@ -494,14 +453,14 @@ class Consumer:
                 raise
 
     def _take(self, keep: object) -> Claim | None:
-        boxes, uncertain = self.boxes, self._uncertain.names
-        if uncertain and self._hold is not None and (found := self._uncertain.settled(boxes, self._open)) is not None:
-            return self._begin(*found, self._hold, keep)
-        paused = self.pause.paused(boxes.dirs)
-        if self._looks != self.pause.looks:
+        boxes, uncertain = self.boxes, self._uncertain
+        if uncertain and self._hold is not None and (found := self._settled_claim(boxes)) is not None:
+            return self._begin(*found, keep)
+        if (now := time.monotonic()) >= self._look_at:
+            self._paused = is_paused(boxes.dirs)
             self._keep_presence(boxes)
-            self._looks = self.pause.looks
-        while not paused and (name := self.backlog.pop()) is not None:
+            self._look_at = now + CHECK_EVERY
+        while not self._paused and (name := self.backlog.pop()) is not None:
             if name[10:11] == "." and not self._takes_mail_names and is_mail_name(name):
                 self._refuse_mail(name)
             hold = self._hold or self.hold()
@@ -514,13 +473,47 @@ class Consumer:
                 # So there is nothing to replace, and plain rename(2) is as safe as RENAME_NOREPLACE, and quicker.
                 boxes.files.rename(name, boxes.new, claimed, boxes.cur)
             except OSError as error:
-                if not self._uncertain.was_made(error, name, claimed, boxes):
+                if not self._was_made(error, name, claimed, boxes):
                     continue
-            if self._closed:  # by a signal handler meanwhile: this holder would not be seen as alive
+            if self.is_closed:  # by a signal handler meanwhile: this holder would not be seen as alive
                 self._put_back(boxes, name, claimed)
                 raise closed(self._path)
             if claimed in uncertain:  # else a signal handler that claims was handed this message
-                return self._begin(name, claimed, hold, keep)
+                return self._begin(name, claimed, keep)
+        return None
+
+    def _was_made(self, error: OSError, name: str, claimed: str, boxes: OpenBoxes) -> bool:
+        """True if a rename from ``name`` to ``claimed`` that reported ``error`` made the claim; False if the race was lost.
+
+        Raises if the claim was not made, or if that cannot be determined: ``_settled_claim`` then checks again, as nobody puts
+        back what a living process holds.
+        """
+        try:
+            if status_of(boxes.files, claimed, boxes.cur) is not None:
+                return True
+        except OSError:
+            pass  # still unknown
+        else:
+            del self._uncertain[claimed]
+            if isinstance(error, FileNotFoundError):
+                return False
+            self.backlog.add(name)
+        raise translate(error, self._path, "claim") from error
+
+    def _settled_claim(self, boxes: OpenBoxes) -> tuple[str, str] | None:
+        """Returns the names in ``new`` and in ``cur`` of a message whose claim has turned out to exist and is not held. A message
+        that turns out not to be claimed goes back to the backlog."""
+        for claimed, name in list(self._uncertain.items()):
+            if claimed in self._open and (claim := self._open[claimed]()) is not None and not claim.ended:
+                continue
+            try:
+                found = status_of(boxes.files, claimed, boxes.cur)
+            except OSError:
+                continue  # still unknown
+            if found is not None:
+                return name, claimed
+            self.backlog.add(name)
+            del self._uncertain[claimed]
         return None
 
     def adopt(self, other: str) -> Claim | None:
@@ -530,19 +523,19 @@ class Consumer:
             base = parse(other, claimed=True).base
             self._last_us = us = max(int(self._clock() * 1e6), self._last_us + 1)
             claimed = f"{base}{hold.before_us}{us}{hold.after_us}"
-            self._uncertain.names[claimed] = base
+            self._uncertain[claimed] = base
             try:
                 boxes.files.rename(other, boxes.cur, claimed, boxes.cur)
             except FileNotFoundError:
-                del self._uncertain.names[claimed]
+                del self._uncertain[claimed]
                 return None
-            return self._begin(base, claimed, hold, None)
+            return self._begin(base, claimed, None)
 
-    def _begin(self, name: str, claimed: str, hold: PresenceLock, keep: object) -> Claim:
-        claim = Claim(self, name, claimed, hold.token, self._failures.get(name, 0), keep)
+    def _begin(self, name: str, claimed: str, keep: object) -> Claim:
+        claim = Claim(self, name, claimed, self._failures.get(name, 0), keep)
         self._open[claimed] = ref(claim)
-        claim.done = False  # in this order: after an interrupt the claim is either uncertain or given back by its finaliser
-        del self._uncertain.names[claimed]
+        claim.ended = False  # in this order: after an interrupt the claim is either uncertain or given back by its finaliser
+        del self._uncertain[claimed]
         return claim
 
     def _refuse_mail(self, name: str) -> None:
@@ -559,42 +552,46 @@ class Consumer:
         with self._lock:
             boxes = self.boxes
             while (name := self.backlog.pop()) is not None:
-                try:
-                    boxes.files.stat(name, boxes.new)
-                except FileNotFoundError:
-                    continue
-                self.backlog.add(name)
-                return parse(name, claimed=False).id
+                if status_of(boxes.files, name, boxes.new) is not None:
+                    self.backlog.add(name)
+                    return parse(name, claimed=False).id
             return None
 
-    def holds(self, claim: Claim) -> bool:
-        """True while the claim is this process's to end: not after closing."""
-        return not self._closed
+    def step(self, claim: Claim, doing: str, act: Callable[[OpenBoxes, str], _T]) -> _T:
+        """Calls ``act`` with the boxes and the name of a claim that is held, and again if this consumer took a new token
+        meanwhile and renamed the claim. Raises ``ClaimLost`` if the claim is gone, and the errors of ``doing``."""
+        while True:
+            if claim.ended:
+                self.raise_ended(claim)
+            boxes, name = self.boxes, claim.name  # kept open by this, where another thread closes the spool meanwhile
+            try:
+                return act(boxes, name)
+            except FileNotFoundError:
+                self._follow(claim, name)
+            except OSError as error:
+                if doing == "release" and isinstance(error, FileExistsError):
+                    what = f"{claim.id!r} cannot go back: another message of that name is in new"
+                    advice = "it stays in cur; requeue it when the other one is gone"
+                    raise SpooltopError(what, path=self._path, advice=advice) from None
+                if doing == "read" and error.errno in _IRREGULAR:
+                    raise not_regular(self._path) from None
+                raise translate(error, self._path, doing) from error
 
-    def open(self, claim: Claim) -> BinaryIO:
-        self.check(claim)
-        boxes, name = self.boxes, claim.name
-        try:
-            fd = boxes.files.open_read(name, boxes.cur)
-        except FileNotFoundError:
-            if self.has_moved_on(claim, name):
-                return self.open(claim)
-            raise self.lost(claim) from None
-        except OSError as error:
-            raise self.unreadable(error) from None
-        return as_file(fd, self._path)
-
-    def unreadable(self, error: OSError) -> Exception:
-        """Builds the error to raise when the content could not be read."""
-        if error.errno not in (errno.EINVAL, errno.ESPIPE, errno.EISDIR, errno.ELOOP, errno.ENXIO):
-            return translate(error, self._path, "read")
-        return not_regular(self._path)
+    def _follow(self, claim: Claim, name: str) -> None:
+        """Returns if ``claim`` has another name than ``name`` by now, which was not found: this consumer took a new token. Else
+        the claim is lost."""
+        with self._lock:  # until all claims are renamed
+            if claim.name != name:
+                return
+        self._forget(claim)
+        what, advice = f"the claim on {claim.id!r} was taken away", "drop what was done for it"
+        raise ClaimLost(what, names=[claim.name], path=self._path, advice=advice) from None
 
     # Ends
 
     def ack(self, claim: Claim) -> None:
-        boxes = self.boxes  # kept open by this, where another thread closes the spool meanwhile
-        self._unlink(boxes, claim)
+        boxes = self.boxes
+        self._unlink(claim)
         if self._durable:
             self._settle(boxes)
 
@@ -609,7 +606,7 @@ class Consumer:
         boxes = self.boxes
         for claim in claims:
             try:
-                self._unlink(boxes, claim)
+                self._unlink(claim)
             except ClaimLost:
                 lost.append(claim)
         if self._durable:
@@ -622,16 +619,10 @@ class Consumer:
                 path=self._path,
             )
 
-    def _unlink(self, boxes: OpenBoxes, claim: Claim) -> None:
-        if claim.done:
-            self._ended(claim)
-        name = claim.name
-        try:
-            boxes.files.unlink(name, boxes.cur)
-        except OSError as error:
-            self._must_be_gone(boxes, claim, name, error)
-        claim.done = True
-        self._open.pop(name, None)
+    def _unlink(self, claim: Claim) -> None:
+        self.step(claim, "ack", _remove)
+        claim.ended = True
+        self._open.pop(claim.name, None)
         if self._failures:
             self._failures.pop(claim.base, None)
 
@@ -642,35 +633,19 @@ class Consumer:
             what = f"ack: done, but its sync failed ({os.strerror(error.errno or 0)})"
             raise SpooltopError(what, path=self._path, advice="after a power cut it may come again") from error
 
-    def _must_be_gone(self, boxes: OpenBoxes, claim: Claim, name: str, error: OSError) -> None:
-        if isinstance(error, FileNotFoundError):
-            if self.has_moved_on(claim, name):
-                self._unlink(boxes, claim)
-                return
-            raise self.lost(claim) from None
-        # A server may have done it and yet report an error.
-        try:
-            boxes.files.stat(name, boxes.cur)
-        except FileNotFoundError:
-            return
-        except OSError:
-            pass  # the first error is the one to report
-        raise translate(error, self._path, "ack") from error
-
     def rewrite(self, claim: Claim, data: Data) -> None:
         """Puts ``data`` in place of the content of a claim that is held, in one step."""
-        check_data(data)
-        self.check(claim)
+        if claim.ended:
+            self.raise_ended(claim)
         boxes, name, draft = self.boxes, claim.name, IdGenerator(self._host).next(self._clock)
         try:
             TmpWriter(boxes.dirs).swap_in(draft, data, name, boxes.cur, durable=self._durable)
         except SourceFailed as failed:
             raise failed.error from None
         except FileNotFoundError:
-            if self.has_moved_on(claim, name):  # but a file that gave the data has been read
-                what = "release: the claim was renamed meanwhile, as .spooltop was removed"
-                raise SpooltopError(what, path=self._path, advice="it is still held; release it again") from None
-            raise self.lost(claim) from None
+            self._follow(claim, name)  # but a file that gave the data has been read
+            what = "release: the claim was renamed meanwhile, as .spooltop was removed"
+            raise SpooltopError(what, path=self._path, advice="it is still held; release it again") from None
         except OSError as error:
             raise translate(error, self._path, "release") from error
 
@@ -679,8 +654,8 @@ class Consumer:
         if claim.attempt >= self._max_attempts:
             self.reject(claim, f"given back after {claim.attempt} attempts", ended)
             return
-        self.check(claim)
-        boxes, held_as = self.boxes, claim.name
+        if claim.ended:
+            self.raise_ended(claim)
         parsed = claim.parsed
         until = int(min((self._clock() + delay) * 1e6, LATEST)) if delay > 0 else None
         name = requeued_name(parsed, not_before=until, ended=ended)
@@ -688,20 +663,7 @@ class Consumer:
             self._count_failure(parsed.base)
             if until is not None:
                 self.backlog.delay(name, until)
-        try:
-            boxes.files.move(held_as, boxes.cur, name, boxes.new, inode=boxes.files.stat(held_as, boxes.cur).st_ino)
-        except FileNotFoundError:
-            if self.has_moved_on(claim, held_as):
-                self.release(claim, delay, ended)
-                return
-            raise self.lost(claim) from None
-        except FileExistsError:
-            raise SpooltopError(
-                f"{parsed.id!r} cannot go back: another message of that name is in new", path=self._path,
-                advice="it stays in cur; requeue it when the other one is gone",
-            ) from None  # fmt: skip
-        except OSError as error:
-            raise translate(error, self._path, "release") from error
+        boxes = self.step(claim, "release", lambda boxes, held_as: _move_back(boxes, held_as, name))
         self._forget(claim)
         try:
             with self._lock:
@@ -714,29 +676,19 @@ class Consumer:
 
     def reject(self, claim: Claim, reason: str, ended: str | None = None) -> None:
         check_text("reason", reason)
-        self.check(claim)
-        boxes, name = self.boxes, claim.name
-        try:
-            reject(
-                boxes.dirs, name, boxes.files.stat(name, boxes.cur).st_ino, reason,
-                operation=f"engine.{claim.token}", at=self._clock(),
-                who=f"pid {os.getpid()} on {self._host}", attempt=claim.attempt, durable=self._durable,
-                ended=ended,
-            )  # fmt: skip
-        except FileNotFoundError:
-            if self.has_moved_on(claim, name):
-                self.reject(claim, reason, ended)
-                return
-            raise self.lost(claim) from None
-        except OSError as error:
-            raise translate(error, self._path, "reject") from error
+        who = f"pid {os.getpid()} on {self._host}"
+        self.step(
+            claim, "reject",
+            lambda boxes, name: reject(
+                boxes.dirs, name, boxes.files.stat(name, boxes.cur).st_ino, reason, operation=f"engine.{claim.token}",
+                at=self._clock(), who=who, attempt=claim.attempt, durable=self._durable, ended=ended,
+            ),
+        )  # fmt: skip
         self._forget(claim)
 
     def give_back(self, claim: Claim) -> None:
         """Moves a claim back to the name that it had in ``new``: nothing was tried, and no attempt is counted."""
-        boxes = self.boxes
-        inode = boxes.files.stat(claim.name, boxes.cur).st_ino
-        boxes.files.move(claim.name, boxes.cur, claim.base, boxes.new, inode=inode)
+        boxes = _move_back(self.boxes, claim.name, claim.base)
         self._forget(claim)
         self._sync(boxes)
 
@@ -759,26 +711,18 @@ class Consumer:
         except (ClaimLost, SpooltopError, OSError):
             self._forget(claim)  # it stays in cur and is visible there; a finaliser cannot report it
 
-    def check(self, claim: Claim) -> None:
-        if claim.done:
-            self._ended(claim)
-
     def gave_back(self, claim: Claim) -> bool:
         """True for a claim that was held when the spool was closed."""
         return claim.name in self._given_back
 
-    def _ended(self, claim: Claim) -> NoReturn:
+    def raise_ended(self, claim: Claim) -> NoReturn:
+        """Says how a claim ended that is used after its end."""
         if self.gave_back(claim):
             what = f"the Spool was closed while the claim on {claim.id!r} was held"
             raise Closed(what, path=self._path, advice="the message went back to new and will be claimed again")
         if whose := _whose(claim):
             raise ClaimLost(f"{claim.id!r} was {whose}", names=[claim.name], path=self._path, advice="leave it to that process")
         raise ClaimLost(f"the claim on {claim.id!r} has ended already", names=[claim.name], path=self._path)
-
-    def lost(self, claim: Claim) -> ClaimLost:
-        self._forget(claim)
-        what, advice = f"the claim on {claim.id!r} was taken away", "drop what was done for it"
-        return ClaimLost(what, names=[claim.name], path=self._path, advice=advice)
 
     def _forget(self, claim: Claim) -> None:
         claim.end()

@@ -12,7 +12,7 @@ from spooltop.model.vocabulary import ASIDE, DIED, Box, Verdict
 from ..dirs import SpoolDirs
 from ..names import Name, parse, requeued_name
 from ..presence import ANY_MACHINE, CONSUMERS, HostView, Presence, judge, look
-from ..set_aside import entries, folder, reject
+from ..set_aside import entries, reject
 from ..system.files import is_inode
 
 _GOING = ".gone-"
@@ -99,7 +99,7 @@ def has_other_name(dirs: SpoolDirs, claim: Name, inode: int) -> bool:
     for box in ASIDE:
         for entry in entries(dirs, box):
             if _begins_alike(entry.name, claim):
-                target = folder(dirs, box, entry.operation)
+                target = dirs.private_dir(box.value, entry.operation)
                 if target is not None and is_inode(dirs.files, entry.name, target, inode):
                     return True
     return False

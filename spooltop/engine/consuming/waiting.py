@@ -224,7 +224,7 @@ class ClaimWaiter:
     def due_in(self) -> float | None:
         """Returns the seconds until a delayed message may be claimed, None if there is none; if the spool is paused, those until
         it is checked again."""
-        paused = self._consumer.pause.due_in()
+        paused = self._consumer.pause_due_in()
         if paused is not None:
             return paused
         due = self._consumer.backlog.due()

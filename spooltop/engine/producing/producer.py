@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain, islice
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, MsgspecError, Struct, json
 
 from spooltop.errors import LockTimedOut, PutUnknown, SpooltopError, UsageError
 from spooltop.model.queue import mover_of
-from spooltop.model.text import finite, json_object
+from spooltop.model.vocabulary import Box
 
 from ..arguments import check_text
 from ..atomic import open_shared, publish_new
@@ -22,8 +22,8 @@ from ..counters import ACQUIRED, COUNTERS, DUPLICATE, TIMED_OUT, Count, add
 from ..dirs import SpoolDirs
 from ..names import GROWTH, MAX_NEW, encode_host, in_new, is_own_id, parse
 from ..set_aside import find
-from ..system.files import Files, NotRegular, lock_within, read_small
-from ..system.syscalls import translate
+from ..system.files import NotRegular, closing, lock_within, read_small, remove_name
+from ..system.syscalls import translate, translating
 from .tmp_writer import Data, DraftDir, SourceFailed, TmpWriter, check_data
 
 # Ids, and the times in them, which are never used twice in a process, so that messages sort in the order in which they were
@@ -98,7 +98,7 @@ _SWEPT_AT_ONCE = 1000
 class Record(Struct, frozen=True):
     """The final name of a message, and when it was put (epoch seconds)."""
 
-    name: str
+    name: Annotated[str, Meta(pattern=r"\A[^./][^/]*\Z")]  # whoever may write the spool wrote it: no name may lead out of tmp
     at: float
 
     @property
@@ -121,28 +121,22 @@ class KeyRecords:
         return self._find(_called(key))
 
     def _find(self, called: str) -> Record | None:
-        record = self._read(called)
-        if record is None or self._valid(record):
-            return record if record and record.name else None
-        # Under a lock, and read again: else a slow process would remove the record that a quick one has just renewed.
-        files, keys = self._dirs.files, self._keys()
-        fd = open_shared(files, ".lock", keys, self._dirs.owner_model)
         try:
-            files.lock_write(fd, wait=True)
-            record = self._read(called)
-            if record is None or self._valid(record):
+            if (record := self._read(called)) is not None:
                 return record
-            _remove(files, called, keys)
+            # Under a lock, and read again: else a slow process would remove the record that a quick one has just renewed.
+            files, keys = self._dirs.files, self._keys()
+            with closing(files, open_shared(files, ".lock", keys, self._dirs.owner_model)) as fd:
+                files.lock_write(fd, wait=True)
+                if (record := self._read(called)) is None:
+                    remove_name(files, called, keys)
+                return record
+        except FileNotFoundError:
             return None
-        finally:
-            files.close(fd)
-
-    def _valid(self, record: Record) -> bool:
-        return bool(record.name) and (self._window is None or record.at > self._clock() - self._window)
 
     def create(self, key: str, name: str, *, durable: bool) -> bool:
         """Records that ``key`` is the message ``name``. False if the key already has a record."""
-        data = json.dumps({"name": name, "at": self._clock()}).encode() + b"\n"
+        data = json.encode(Record(name, self._clock())) + b"\n"
         if not publish_new(self._dirs.files, self._keys(), _called(key), data, self._dirs.owner_model, durable=durable):
             return False
         self._sweep()
@@ -150,14 +144,14 @@ class KeyRecords:
 
     def forget(self, key: str) -> None:
         """Removes the record of ``key``: another put with it makes another message."""
-        _remove(self._dirs.files, _called(key), self._keys())
+        remove_name(self._dirs.files, _called(key), self._keys())
 
     def forget_mover(self, mover: str) -> None:
         """Removes the records of all keys of one mover (``model.moves``), also one that it had only begun to write."""
         keys, begin = self._keys(), _called_by(mover)
         for called in self._dirs.files.list(keys):
             if called.removeprefix(".").startswith(begin):
-                _remove(self._dirs.files, called, keys)
+                remove_name(self._dirs.files, called, keys)
 
     def _sweep(self) -> None:
         now = self._clock()
@@ -165,27 +159,20 @@ class KeyRecords:
             return
         self._swept_at = now
         names = (name for name in self._dirs.files.list(self._keys()) if not name.startswith("."))
-        for _, called in zip(range(_SWEPT_AT_ONCE), names, strict=False):
+        for called in islice(names, _SWEPT_AT_ONCE):
             self._find(called)
 
     def _keys(self) -> int:
-        keys = self._dirs.private_dir(KEYS, create=True)
-        assert keys is not None  # create=True makes it or raises
-        return keys
+        return self._dirs.own_dir(KEYS)
 
     def _read(self, called: str) -> Record | None:
-        """Reads the record; its name is empty if the content is of no use."""
+        """Reads a record; None if it has expired or is of no use. Raises ``FileNotFoundError`` if there is none."""
         try:
-            record = json_object(read_small(called, self._keys(), files=self._dirs.files, limit=_CAP).data)
-        except FileNotFoundError:
+            data = read_small(called, self._keys(), files=self._dirs.files, limit=_CAP).data
+            record = json.decode(data, type=Record)
+        except (NotRegular, MsgspecError, RecursionError):
             return None
-        except NotRegular:
-            record = {}
-        name, at = record.get("name"), finite(record.get("at"))
-        # Whoever may write the spool wrote it: no name may lead out of tmp.
-        if not isinstance(name, str) or not name or "/" in name or name.startswith(".") or at is None:
-            return Record("", 0.0)
-        return Record(name, at)
+        return record if self._window is None or record.at > self._clock() - self._window else None
 
 
 def _called(key: str) -> str:
@@ -201,13 +188,6 @@ def _called_by(mover: str) -> str:
     from hashlib import sha256  # as above
 
     return f"move-{sha256(os.fsencode(mover)).hexdigest()[:32]}-"
-
-
-def _remove(files: Files, called: str, keys: int) -> None:
-    try:
-        files.unlink(called, keys)
-    except FileNotFoundError:
-        return  # somebody was quicker; gone is what we want
 
 
 GROUP = 32
@@ -254,8 +234,7 @@ class Producer:
         self._dirs = dirs
         self._files = dirs.files
         self._clock = clock
-        self._tmp = dirs.tmp if dirs.tmp is not None else -1
-        self._new = dirs.new if dirs.new is not None else -1
+        self._tmp, self._new = dirs.box(Box.TMP), dirs.box(Box.NEW)
         self._lock_timeout = lock_timeout
         self.keys = KeyRecords(dirs, clock, key_window)
         self._ids = IdGenerator(host)
@@ -313,54 +292,38 @@ class Producer:
         check_data(data)
         chosen = self._ids.next(self._clock) if id is None else id
         name = self._name(chosen, source, not_before, canary)
-        try:
-            if id is None:
-                return self._put(data, chosen, name, key, source, durable, fresh=True)
-            with self._id_locked(id):
-                if (known := self._known(key)) is not None:
-                    return self._finish(known, source, durable)
+        with self._translating(), nullcontext() if id is None else self._id_locked(id):
+            if key is not None and (known := self.keys.find(key)) is not None:
+                return self._finish(known, source, durable)
+            if id is not None:
                 if find(self._dirs, id) is not None:
                     self._count(DUPLICATE, source or "")
                     return MessageId(id, duplicate=True)
                 self._clear(name)
-                return self._put(data, chosen, name, key, source, durable, fresh=False)
+            inode = self._writer.write(name, data, durable, id is None)
+            if key is not None and (known := self._record(key, name, durable)) is not None:
+                return self._finish(known, source, durable)
+            try:
+                self._writer.deliver(name, inode, keep=key is not None)
+            except FileExistsError:
+                if parse(name, claimed=False).id != chosen:
+                    raise
+                return MessageId(chosen, duplicate=True)  # the same id arrived in between, from someone who does not lock
+            except FileNotFoundError:
+                if key is None:
+                    raise self._taken_away() from None
+                # another put with this key finished the move
+            if durable:
+                self._writer.settle(chosen, emptied=key is not None)
+            return MessageId(chosen, duplicate=False)
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            with translating(self._dirs.path, "put"):
+                yield
         except SourceFailed as failed:
             raise failed.error from None
-        except OSError as error:
-            raise translate(error, self._dirs.path, "put") from error
-
-    def _put(
-        self, data: Data, id: str, name: str, key: str | None, source: str | None, durable: bool, *, fresh: bool
-    ) -> MessageId:
-        if (known := self._known(key)) is not None:
-            return self._finish(known, source, durable)
-        inode = self._writer.write(name, data, durable, fresh)
-        if key is not None:
-            try:
-                if durable:
-                    self._writer.sync_names()
-                while not self.keys.create(key, name, durable=durable):
-                    if (known := self._known(key)) is not None:
-                        self._writer.discard(name)
-                        return self._finish(known, source, durable)
-            except OSError:
-                if self._recorded(key, name):
-                    raise  # the record exists, so the file stays too: a retry completes the move
-                self._writer.discard(name)
-                raise
-        try:
-            self._writer.deliver(name, inode, keep=key is not None)
-        except FileExistsError:
-            if parse(name, claimed=False).id != id:
-                raise
-            return MessageId(id, duplicate=True)  # the same id arrived in between, from someone who does not lock
-        except FileNotFoundError:
-            if key is None:
-                raise self._taken_away() from None
-            # another put with this key finished the move
-        if durable:
-            self._writer.settle(id, emptied=key is not None)
-        return MessageId(id, duplicate=False)
 
     def put_many(self, messages: Iterable[Data], *, source: str | None, durable: bool) -> list[str]:
         """Enqueues messages in one group commit and returns their ids. See ``Spool.put_many``."""
@@ -372,7 +335,7 @@ class Producer:
         together = durable and len(first) == GROUP and _syncfs_tells()
         drafts: list[tuple[str, str, DraftDir]] = []
         moved = 0
-        try:
+        with self._translating():
             try:
                 for data in chain(first, rest):
                     check_data(data)
@@ -384,12 +347,14 @@ class Producer:
                 for _, name, folder in drafts:
                     self._writer.deliver(name, None, keep=False, folder=folder.fd)
                     moved += 1
+                if drafts and durable:
+                    self._writer.settle(drafts[0][0])
             except PutUnknown as unknown:
-                moved += 1
+                moved += 1  # the one that may have arrived
                 unknown.ids = tuple(id for id, _, _ in drafts[:moved])
                 raise
-            except BaseException as error:
-                if moved and isinstance(error, OSError):
+            except OSError as error:
+                if moved:
                     raise PutUnknown(
                         f"{moved} of {len(drafts)} messages were delivered, then: {error.strerror}",
                         id=drafts[0][0], ids=tuple(id for id, _, _ in drafts[:moved]), path=self._dirs.path,
@@ -399,16 +364,6 @@ class Producer:
             finally:
                 for _, name, folder in drafts[moved:]:
                     self._writer.discard(name, folder.fd)
-            if drafts and durable:
-                try:
-                    self._writer.settle(drafts[0][0])
-                except PutUnknown as unknown:
-                    unknown.ids = tuple(id for id, _, _ in drafts)
-                    raise
-        except SourceFailed as failed:
-            raise failed.error from None
-        except OSError as error:
-            raise translate(error, self._dirs.path, "put") from error
         return [id for id, _, _ in drafts]
 
     # Steps
@@ -429,15 +384,25 @@ class Producer:
 
     # Keys and ids
 
-    def _known(self, key: str | None) -> Record | None:
-        return None if key is None else self.keys.find(key)
-
-    def _recorded(self, key: str, name: str) -> bool:
+    def _record(self, key: str, name: str, durable: bool) -> Record | None:
+        """Records ``key`` for the draft ``name``. If somebody else has recorded it meanwhile, removes the draft and returns that
+        record."""
         try:
-            known = self.keys.find(key)
+            if durable:
+                self._writer.sync_names()
+            while not self.keys.create(key, name, durable=durable):
+                if (known := self.keys.find(key)) is not None:
+                    self._writer.discard(name)
+                    return known
         except OSError:
-            return True  # not known to be absent
-        return known is not None and known.name == name
+            try:
+                ours = (known := self.keys.find(key)) is not None and known.name == name
+            except OSError:
+                ours = True  # not known to be absent
+            if not ours:  # else the file stays too: a retry completes the move
+                self._writer.discard(name)
+            raise
+        return None
 
     def was_put(self, key: str, durable: bool) -> bool:
         """Returns whether ``key`` has a message; completes its put if that was cut off."""
@@ -462,8 +427,7 @@ class Producer:
             self._writer.settle(known.id, emptied=True)  # whoever moved it may not have synced it yet
 
     def _count(self, what: str, of: str) -> None:
-        own = self._dirs.private_dir(create=True)
-        assert own is not None  # create=True makes it or raises
+        own = self._dirs.own_dir()
         add(self._files, own, COUNTERS, self._dirs.owner_model, (Count(self._clock(), what, of, 1),))
 
     @contextmanager
@@ -472,18 +436,14 @@ class Producer:
         from hashlib import sha256  # loads OpenSSL: only for those who choose ids
 
         files = self._files
-        ids = self._dirs.private_dir("ids", create=True)
-        assert ids is not None  # create=True makes it or raises
-        fd = open_shared(files, sha256(os.fsencode(id)).hexdigest()[:2], ids, self._dirs.owner_model)
-        try:
+        ids = self._dirs.own_dir("ids")
+        with closing(files, open_shared(files, sha256(os.fsencode(id)).hexdigest()[:2], ids, self._dirs.owner_model)) as fd:
             if not lock_within(files, fd, self._lock_timeout, write=True):
                 self._count(TIMED_OUT, "ids")
                 what = f"the lock of the id {id!r} was not free within {self._lock_timeout:g} s"
                 raise LockTimedOut(what, path=self._dirs.path, advice="try again: somebody puts the same id")
             yield
             self._count(ACQUIRED, "ids")
-        finally:
-            files.close(fd)
 
     def _clear(self, name: str) -> None:
         """Removes what an interrupted put of this id left in ``tmp``. No other put of this id can be running, as it would hold
@@ -498,11 +458,9 @@ class Producer:
                 raise
             self._writer.discard(name)  # a link or a socket: removing the name touches nothing else
             return
-        try:
+        with closing(files, fd):
             if not files.write_locked(fd):
                 self._writer.discard(name)
-        finally:
-            files.close(fd)
 
 
 def _syncfs_tells() -> bool:

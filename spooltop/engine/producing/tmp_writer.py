@@ -11,6 +11,7 @@ from typing import BinaryIO, TypeAlias
 from weakref import WeakSet
 
 from spooltop.errors import PutUnknown, Refused, SpooltopError, Unreadable
+from spooltop.model.vocabulary import Box
 
 from ..atomic import discard
 from ..dirs import STAGE, SpoolDirs
@@ -60,7 +61,7 @@ class Staging:
 
     def __init__(self, dirs: SpoolDirs) -> None:
         self._dirs = dirs
-        self._tmp = dirs.tmp if dirs.tmp is not None else -1
+        self._tmp = dirs.box(Box.TMP)
         self._current = DraftDir(self._tmp, _IN_TMP)
         self._opened: WeakSet[DraftDir] = WeakSet()
         self._wanted: bool | None = None
@@ -93,8 +94,7 @@ class Staging:
 
     def _open(self) -> DraftDir:
         dirs, files = self._dirs, self._dirs.files
-        above = dirs.private_dir(STAGE, create=True)
-        assert above is not None  # create=True makes it or raises
+        above = dirs.own_dir(STAGE)
         self._number = (self._number + 1) % _FOLDERS
         name = f"{self._number:02x}"
         try:
@@ -120,8 +120,7 @@ class TmpWriter:
     def __init__(self, dirs: SpoolDirs) -> None:
         self._files = dirs.files
         self._path = dirs.path
-        self._tmp = dirs.tmp if dirs.tmp is not None else -1
-        self._new = dirs.new if dirs.new is not None else -1
+        self._tmp, self._new = dirs.box(Box.TMP), dirs.box(Box.NEW)
         self._staging = Staging(dirs)
         self._like = like = dirs.owner_model
         # What this process makes belongs to another than the spool does, and is given to its owner.
@@ -153,8 +152,7 @@ class TmpWriter:
                 if self._gives_away:
                     files.copy_owner(fd, self._like, self._like.st_mode & 0o664)
                 if type(data) is bytes:
-                    if (written := files.write(fd, data)) != len(data):
-                        files.write_rest(fd, data, written)
+                    files.write_all(fd, data)
                 elif isinstance(data, (bytes, bytearray, memoryview)):
                     files.write_all(fd, bytes(data))
                 else:

@@ -14,6 +14,7 @@ import stat
 import struct
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
 
@@ -88,10 +89,8 @@ class Files(FileLocks):
 
     def write_all(self, fd: int, data: bytes) -> None:
         """Writes all of ``data``, in as many writes as necessary."""
-        self.write_rest(fd, data, self.write(fd, data))
-
-    def write_rest(self, fd: int, data: bytes, written: int) -> None:
-        """Writes the rest of ``data`` after a first write of ``written`` bytes."""
+        if (written := self.write(fd, data)) == len(data):
+            return
         rest = memoryview(data)[written:]
         while rest:
             if not (written := self.write(fd, rest)):
@@ -124,32 +123,26 @@ class Files(FileLocks):
             at += len(part)
         return b"".join(parts)
 
-    def pwrite(self, fd: int, data: bytes, offset: int) -> int:
-        return os.pwrite(fd, data, offset)
+    pwrite = staticmethod(os.pwrite)
 
-    def truncate(self, fd: int, length: int) -> None:
-        os.ftruncate(fd, length)
+    truncate = staticmethod(os.ftruncate)
 
     # Syncs. One that failed is never tried again and trusted: the kernel forgets the error with the first report.
 
-    def sync(self, fd: int) -> None:
-        os.fsync(fd)
+    sync = staticmethod(os.fsync)
 
-    def sync_dir(self, fd: int) -> None:
-        os.fsync(fd)
+    sync_dir = staticmethod(os.fsync)
 
     def ordered(self, fd: int) -> bool:
         """True if a sync of one directory makes all earlier changes of names durable, including those in other directories."""
         return file_system(fd) in ORDERED
 
-    def reuses_inodes_late(self, fd: int) -> bool:
-        """True if creating a file takes longer the more files were deleted lately in the same block group: on an ext4 without a
-        journal."""
-        return lacks_journal(fd)
+    reuses_inodes_late = staticmethod(lacks_journal)
+    """True if creating a file takes longer the more files were deleted lately in the same block group: on an ext4 without a
+    journal."""
 
-    def sync_fs(self, fd: int) -> None:
-        """Calls ``syncfs(2)``, which syncs everything on the file system of ``fd``. Reports write errors from Linux 5.8 on."""
-        syscalls.syncfs(fd)
+    sync_fs = staticmethod(syscalls.syncfs)
+    """Calls ``syncfs(2)``, which syncs everything on the file system of ``fd``. Reports write errors from Linux 5.8 on."""
 
     # Looking
 
@@ -169,46 +162,27 @@ class Files(FileLocks):
 
     def list(self, dir_fd: int) -> list[str]:
         """Lists all names of a directory, in no order."""
-        fd = self._again(dir_fd)
-        try:
+        with _opened_again(dir_fd) as fd:
             return os.listdir(fd)
-        finally:
-            os.close(fd)
 
     def scan(self, dir_fd: int) -> Iterator[str]:
         """Yields the names one by one, without holding all of them."""
-        fd = self._again(dir_fd)
-        try:
-            with os.scandir(fd) as entries:
-                for entry in entries:
-                    yield entry.name
-        finally:
-            os.close(fd)
+        with _opened_again(dir_fd) as fd, os.scandir(fd) as entries:
+            for entry in entries:
+                yield entry.name
 
     def inodes(self, dir_fd: int) -> Generator[tuple[str, int], None, None]:
         """Yields the names one by one, each with the inode that the directory contains, without a ``stat``."""
-        fd = self._again(dir_fd)
-        try:
-            with os.scandir(fd) as entries:
-                for entry in entries:
-                    yield entry.name, entry.inode()
-        finally:
-            os.close(fd)
+        with _opened_again(dir_fd) as fd, os.scandir(fd) as entries:
+            for entry in entries:
+                yield entry.name, entry.inode()
 
     def regular(self, dir_fd: int) -> Iterator[Sequence[str]]:
         """Yields the names of regular files, some hundreds at a time; the file type comes with the listing, without a
         ``stat``."""
-        fd = self._again(dir_fd)
-        try:
-            with os.scandir(fd) as entries:
-                while found := list(islice(entries, _LISTED)):
-                    yield [entry.name for entry in found if entry.is_file(follow_symlinks=False)]
-        finally:
-            os.close(fd)
-
-    def _again(self, dir_fd: int) -> int:
-        # An open file of its own: copies of a descriptor share the place in the directory, and two scans would mix.
-        return os.open(".", _DIRECTORY, dir_fd=dir_fd)
+        with _opened_again(dir_fd) as fd, os.scandir(fd) as entries:
+            while found := list(islice(entries, _LISTED)):
+                yield [entry.name for entry in found if entry.is_file(follow_symlinks=False)]
 
     # Changing names
 
@@ -367,8 +341,44 @@ class Files(FileLocks):
                 return  # no longer ours to change
 
 
+@contextmanager
+def _opened_again(dir_fd: int) -> Iterator[int]:
+    # An open file of its own: copies of a descriptor share the place in the directory, and two scans would mix.
+    fd = os.open(".", _DIRECTORY, dir_fd=dir_fd)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 REAL_FILES = Files()
 """Default for callers that pass no ``Files``."""
+
+
+@contextmanager
+def closing(files: Files, fd: int) -> Iterator[int]:
+    """Closes the descriptor ``fd``, which is the value of the ``with`` statement, at the end of the block."""
+    try:
+        yield fd
+    finally:
+        files.close(fd)
+
+
+def remove_name(files: Files, name: str, dir_fd: int) -> bool:
+    """Removes a name; False if it was gone already. Raises any other ``OSError``."""
+    try:
+        files.unlink(name, dir_fd)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def status_of(files: Files, name: str, dir_fd: int) -> os.stat_result | None:
+    """Returns the status of a name, which is not followed; None if there is none. Raises any other ``OSError``."""
+    try:
+        return files.stat(name, dir_fd)
+    except FileNotFoundError:
+        return None
 
 
 def mode_like(like: os.stat_result, directory: bool) -> int:
@@ -447,7 +457,7 @@ def open_regular(
 
     Raises ``OSError`` as open(2) does, ``NotRegular`` for anything else that can be opened.
     """
-    fd = files.open_read(name, dir_fd, follow=True) if follow else files.open_read(name, dir_fd)
+    fd = files.open_read(name, dir_fd, follow=follow)
     try:
         status = files.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
@@ -472,10 +482,8 @@ def read_small(
     Raises ``OSError`` as ``open_regular`` and read(2) do.
     """
     fd, status = open_regular(name, dir_fd, files=files, follow=follow)
-    try:
+    with closing(files, fd):
         data = files.read(fd, limit + whole)
-    finally:
-        files.close(fd)
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"larger than {limit} bytes", name)
     return Content(data, status)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ..atomic import write_new
-from ..system.files import Files
+from ..system.files import Files, closing
 from ..system.host import file_system, is_network, sees_all_pids
 
 # Interface of all ticket queues.
@@ -189,19 +189,13 @@ class FileTicketQueue(BaseTicketQueue):
     def _counting(self) -> Iterator[tuple[int, int]]:
         """Opens the directory and the counter, with an exclusive lock."""
         files = self._files
-        folder = files.open_dir(self.queue_dir, follow=True)
-        try:
+        with closing(files, files.open_dir(self.queue_dir, follow=True)) as folder:
             while True:
-                seq = files.open_lasting(_SEQ, folder)
-                try:
+                with closing(files, files.open_lasting(_SEQ, folder)) as seq:
                     files.lock(seq, wait=True)
                     if self._is_current(seq, folder):
                         yield folder, seq
                         return
-                finally:
-                    files.close(seq)
-        finally:
-            files.close(folder)
 
     def _is_current(self, seq: int, folder: int) -> bool:
         # A cleanup may have removed the file while this process waited for its lock: then that lock excludes nobody.
@@ -224,10 +218,8 @@ class FileTicketQueue(BaseTicketQueue):
         except FileNotFoundError:
             yield None
             return
-        try:
+        with closing(self._files, folder):
             yield folder
-        finally:
-            self._files.close(folder)
 
     def is_head(self, ticket: int) -> bool:
         with self._opened() as folder:
