@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from spooltop.errors import Closed, UsageError
 
@@ -61,11 +61,15 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
     return os.path.abspath(decoded)
 
 
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def check_clock(clock: Callable[[], float]) -> None:
     """Raises ``TypeError`` unless ``clock`` gives a number, and ``UsageError`` for a time before 1970 or past the year 5000: no
     name can carry it."""
     now = clock()
-    if isinstance(now, bool) or not isinstance(now, (int, float)):
+    if not _is_number(now):
         raise TypeError(f"clock gives epoch seconds, not {type(now).__name__}: {now!r:.80}")
     if not 0 <= now <= LATEST / 1e6:
         raise UsageError(f"clock gives epoch seconds, not {now}", advice="a name carries times from 1970 to 5000")
@@ -92,9 +96,9 @@ def check_bytes(what: str, value: object, for_text: str) -> None:
 def check_seconds(what: str, value: object, *, or_none: bool = True) -> None:
     """Raises ``TypeError`` unless the value is a number of seconds, and ``UsageError`` for NaN."""
     wanted = "seconds or None" if or_none else "seconds"
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        if value is None and or_none:
-            return
+    if value is None and or_none:
+        return
+    if not _is_number(value):
         raise TypeError(f"{what} takes {wanted}, not {type(value).__name__}: {value!r:.80}")
     if math.isnan(value):
         raise UsageError(f"{what} takes {wanted}, not NaN")
@@ -114,7 +118,7 @@ def microseconds(what: str, value: object) -> int:
     >>> microseconds("not_before", 1.5)
     1500000
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if not _is_number(value):
         hint = ": give its timestamp()" if hasattr(value, "timestamp") else f": {value!r:.80}"
         raise TypeError(f"{what} takes epoch seconds, not {type(value).__name__}{hint}")
     if not math.isfinite(value):

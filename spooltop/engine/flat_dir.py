@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 
 from spooltop.errors import Unreadable
 
-from .system.files import Files, close_all, closing, lock_within, open_regular
-from .system.host import this_machine
+from .system.files import Files, close_all, closing, lock_within, open_regular, status_of
+from .system.host import is_gone, this_machine
 
 _LOCK = ".lock"
 _SOFT_CAP = 1024
@@ -112,15 +112,11 @@ def available(directory: str | os.PathLike[str], pattern: str = "*", *, files: F
             if name[0] != "." and not name.endswith(_LOCK) and fnmatchcase(name, pattern)
         )
         for name in names:
-            if not _held(files, folder, name + _LOCK) and _exists(files, folder, name):
+            if _held(files, folder, name + _LOCK):
+                continue
+            found = status_of(files, name, folder)
+            if found is not None and stat.S_ISREG(found.st_mode):
                 yield os.path.join(folder_path, name)
-
-
-def _exists(files: Files, folder: int, name: str) -> bool:
-    try:
-        return stat.S_ISREG(files.stat(name, folder).st_mode)
-    except FileNotFoundError:
-        return False
 
 
 def _held(files: Files, folder: int, lock: str) -> bool:
@@ -143,10 +139,4 @@ def _soft(said: bytes) -> bool:
         return False
     if len(lines) > 1 and lines[1].strip() and lines[1].strip() != os.fsencode(this_machine().host):
         return True  # on another machine: cannot be checked from here
-    try:
-        os.kill(int(lines[0]), 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
+    return not is_gone(int(lines[0]))

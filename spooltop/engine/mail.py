@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from spooltop.model.vocabulary import LIVE, Box
 
 from .dirs import OWN, SpoolDirs
 from .names import has_own_tail, is_mail_name, may_be_mail_name, parse
+from .system.files import closing, is_inode
 
 LOOKED_AT = 4096
 """Maximum number of names of a directory that are examined."""
@@ -129,27 +131,15 @@ def _sign_in(dirs: SpoolDirs) -> MailSign | None:
 
     def names_in(folder: str) -> list[str] | None:
         if (known := opened.get(folder)) is not None:
-            try:
+            with suppress(PermissionError):
                 return list(islice(files.scan(known), LOOKED_AT))
-            except PermissionError:
-                return None
-        try:
-            fd = files.open_dir(folder, dirs.root)
-        except OSError:
-            return None  # a file, a link, or not ours to look into
-        try:
-            return list(islice(files.scan(fd), LOOKED_AT))
-        except OSError:
             return None
-        finally:
-            files.close(fd)
+        with suppress(OSError), closing(files, files.open_dir(folder, dirs.root)) as fd:
+            return list(islice(files.scan(fd), LOOKED_AT))
+        return None  # a file, a link, or not ours to look into
 
     def exists(name: str) -> bool:
-        try:
-            files.stat(name, dirs.root)
-        except OSError:
-            return False
-        return True
+        return is_inode(files, name, dirs.root, None, unseen=False)
 
     return looks_like_mail(names_in, exists)
 

@@ -101,10 +101,7 @@ def encode_value(value: str) -> str:
     """
     if _PLAIN.match(value):
         return value
-    return "".join(chr(b) if chr(b) in _PLAIN_CHARS else f"%{b:02X}" for b in os.fsencode(value))
-
-
-_PLAIN_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+    return re.sub(rb"[^A-Za-z0-9._-]", lambda found: b"%%%02X" % found[0][0], os.fsencode(value)).decode()
 
 
 def decode_value(encoded: str) -> str:
@@ -128,8 +125,13 @@ def ended_value(ended: str) -> str:
     >>> ended_value("exit-1"), ended_value("ConnectionResetByPeerError")
     ('exit-1', 'ConnectionResetByPeerErr')
     """
-    encoded = encode_value(ended)
-    return encoded if len(encoded) <= MAX_ENDED else re.sub(r"%[0-9A-F]?\Z", "", encoded[:MAX_ENDED])
+    return _encode_start(ended, MAX_ENDED)
+
+
+def _encode_start(value: str, most: int) -> str:
+    """Encodes ``value``, cut to ``most`` bytes, and not within a ``%XX``."""
+    encoded = encode_value(value)
+    return encoded if len(encoded) <= most else re.sub(r"%[0-9A-F]?\Z", "", encoded[:most])
 
 
 def new_id(us: int, pid: int, host: str) -> str:
@@ -140,10 +142,7 @@ def new_id(us: int, pid: int, host: str) -> str:
 @lru_cache(maxsize=8)
 def encode_host(host: str) -> str:
     """Encodes ``host`` for an id, cut to ``MAX_HOST`` bytes."""
-    encoded = encode_value(host)
-    if len(encoded) <= MAX_HOST:
-        return encoded or "-"
-    return re.sub(r"%[0-9A-F]?\Z", "", encoded[:MAX_HOST]) or "-"
+    return _encode_start(host, MAX_HOST) or "-"
 
 
 def is_own_id(id: str) -> bool:
@@ -233,10 +232,14 @@ def requeued_name(name: Name, *, not_before: int | None = None, ended: str | Non
     """
     if not name.own:
         return name.base
+    back = _build(_encoded_id(name), name.source, (name.attempts or 0) + 1, not_before, name.canary, ended)
+    return back if claimable(back) else name.base
+
+
+def _encoded_id(name: Name) -> str:
     found = _ATTRIBUTES.match(name.base)
     assert found is not None  # own names are those that match
-    back = _build(found["id"], name.source, (name.attempts or 0) + 1, not_before, name.canary, ended)
-    return back if claimable(back) else name.base
+    return found["id"]
 
 
 def reset_attempts(name: Name) -> str:
@@ -248,9 +251,7 @@ def reset_attempts(name: Name) -> str:
     """
     if not name.own:
         return name.base
-    found = _ATTRIBUTES.match(name.base)
-    assert found is not None  # own names are those that match
-    return _build(found["id"], name.source, None, None, name.canary)
+    return _build(_encoded_id(name), name.source, None, None, name.canary)
 
 
 def parse(raw: str, *, claimed: bool) -> Name:

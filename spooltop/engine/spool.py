@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
 from queue import Empty
 from typing import TYPE_CHECKING, Any, cast, overload
 
@@ -117,7 +118,7 @@ class SpoolLifetime(Closing):
         self._host = host if host is not None else this_machine().host
         self._max_attempts = max_attempts
         self._hosts = check_hosts(hosts)
-        self._options = {  # as they were given: what a pickled Spool is opened with again
+        self._options: dict[str, Any] = {  # as they were given: what a pickled Spool is opened with again
             "durable": durable, "max_attempts": max_attempts, "key_window": key_window, "lock_timeout": lock_timeout,
             "as_spool": as_spool, "hosts": hosts, "files": files, "clock": clock, "host": host,
         }  # fmt: skip
@@ -144,7 +145,7 @@ class SpoolLifetime(Closing):
     def _new_consumer(self, moves_to: QueueIdentity | None = None) -> Consumer:
         return Consumer(
             self._dirs, self._clock, self._host, durable=self.durable, max_attempts=self._max_attempts,
-            as_spool=bool(self._options["as_spool"]), moves_to=moves_to,
+            as_spool=self._options["as_spool"], moves_to=moves_to,
         )  # fmt: skip
 
     @property
@@ -188,9 +189,7 @@ class SpoolLifetime(Closing):
     def __reduce__(self) -> tuple[object, ...]:
         """Pickles the arguments with which the spool was opened; another process opens the directory again, with its own
         presence."""
-        default = self.__init__.__kwdefaults__  # type: ignore[misc]  # of the class
-        options = {name: value for name, value in self._options.items() if name not in default or value is not default[name]}
-        return _opened_again, (type(self), self.path, options)
+        return partial(type(self), **self._options), (self.path,)
 
     def __del__(self) -> None:
         self.close()
@@ -203,10 +202,6 @@ class SpoolLifetime(Closing):
             self._producer.forked()
             self._waiter.forked()
             self._recovering = threading.Lock()  # a thread of the parent may hold it
-
-
-def _opened_again(kind: type[SpoolLifetime], path: str, options: dict[str, Any]) -> SpoolLifetime:
-    return kind(path, **options)
 
 
 class Spool(SpoolLifetime):

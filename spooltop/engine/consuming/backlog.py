@@ -11,9 +11,10 @@ import stat
 import time
 from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import Any
 
 from ..names import MAX_NEW, claimable, enqueued_us, not_before
-from ..system.files import Files
+from ..system.files import Files, status_of
 
 LIMIT = 200_000
 """Maximum number of names that are kept; about 25 MB; half as many for names that do not begin with a time."""
@@ -116,7 +117,7 @@ class Backlog:
                     continue
                 if name in known:
                     self._times[name] = known[name]
-                self._place(name, now, heap=False)
+                self._place(name, now, list.append)
             if len(names) >= most:
                 names.sort()
                 cut = names[self._limit]
@@ -142,7 +143,7 @@ class Backlog:
         self._listed_at = started
         self.listings += 1
 
-    def _place(self, name: str, now: int, *, heap: bool = True) -> None:
+    def _place(self, name: str, now: int, put: Callable[[list[Any], Any], None] = heappush) -> None:
         us = enqueued_us(name)
         if us is None or us > now + _FUTURE:
             us = self._by_mtime(name, now)
@@ -150,23 +151,15 @@ class Backlog:
                 return
         until = not_before(name) or self._delays.get(name, 0)
         if until > now:
-            if heap:
-                heappush(self._later, (until, us, name))
-            else:
-                self._later.append((until, us, name))
-        elif heap:
-            heappush(self._heap, (us, name))
+            put(self._later, (until, us, name))
         else:
-            self._heap.append((us, name))
+            put(self._heap, (us, name))
 
     def _by_mtime(self, name: str, now: int) -> int | None:
         us = self._times.get(name)
         if us is None:
-            try:
-                found = self._files.stat(name, self._new)
-            except FileNotFoundError:
-                return None
-            if not stat.S_ISREG(found.st_mode):
+            found = status_of(self._files, name, self._new)
+            if found is None or not stat.S_ISREG(found.st_mode):
                 return None
             # Never later than when it was first seen: a time in the future would keep it last for ever.
             us = self._times[name] = min(found.st_mtime_ns // 1000, now)

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 
 from spooltop.errors import Unreadable
 from spooltop.model.closing import Closing
-from spooltop.model.queue import InterruptedMove, QueueCounts, QueueIdentity
+from spooltop.model.queue import InterruptedMove, QueueCounts
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box, Verdict
 
 from ..dirs import SpoolDirs
 from ..names import Name, claimable, not_before, parse
-from ..presence import CONSUMERS, HostView, Presence, judge, look
+from ..presence import CONSUMERS, HostView, judge, look
+from ..system.files import remove_name, status_of
 from ..system.syscalls import translating
 from .consumer import Claim, Consumer
 from .recovery import has_other_name
@@ -65,19 +66,18 @@ class SpoolMover(Closing):
             if consumers is None:
                 return ()
             vantage = HostView.of(self._dirs, self._hosts)
-            looked = [(token, look(self._dirs, token)) for token in self._dirs.files.list(consumers) if token[0] != "."]
-            dead = [(token, found) for token, found in looked if _was_moving(found, vantage)]
-            unreadable = {token for token, found in looked if found.state == "unreadable"}
-            claims: dict[str, list[Name]] = {token: [] for token, _ in dead}
+            looked = {token: look(self._dirs, token) for token in self._dirs.files.list(consumers) if token[0] != "."}
+            movers = {token: found.moves_to for token, found in looked.items() if found.moves_to is not None}
+            dead = [token for token in movers if judge(looked[token], vantage)[0] is Verdict.DEAD]
+            unreadable = {token for token, found in looked.items() if found.state == "unreadable"}
+            claims: dict[str, list[tuple[str, str]]] = {token: [] for token in dead}
             for name in self._dirs.files.list(self._dirs.box(Box.CUR)) if dead or unreadable else ():
                 parsed = parse(name, claimed=True)
                 if parsed.token in unreadable:  # perhaps a killed move has put it already
                     raise Unreadable(f"who holds {escape(name)} cannot be read", path=self._dirs.path, advice="try again")
                 if parsed.token in claims:
-                    claims[parsed.token].append(parsed)
-            return [
-                InterruptedMove(_mover(token), found.moves_to or QueueIdentity(""), _keys(claims[token])) for token, found in dead
-            ]
+                    claims[parsed.token].append((name, _key(parsed)))
+            return [InterruptedMove(f"move:{token}", movers[token], claims[token]) for token in dead]
 
     def claim(self) -> Claim | None:
         claim = self._consumer.take()
@@ -102,9 +102,8 @@ class SpoolMover(Closing):
     def _is_back(self, name: str) -> bool:
         """Completes a way back to ``new`` that was cut off between two names of the file."""
         files, cur = self._dirs.files, self._dirs.box(Box.CUR)
-        try:
-            found = files.stat(name, cur)
-        except FileNotFoundError:
+        found = status_of(files, name, cur)
+        if found is None:
             return True
         parsed = parse(name, claimed=True)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink < 2 or not has_other_name(self._dirs, parsed, found.st_ino):
@@ -114,11 +113,8 @@ class SpoolMover(Closing):
 
     def discard(self, name: str) -> None:
         with translating(self._dirs.path, "move"):
-            try:
-                self._dirs.files.unlink(name, self._dirs.box(Box.CUR))
-            except FileNotFoundError:
-                return  # somebody was quicker, and found the same
-            self._consumer.sync_claims()
+            if remove_name(self._dirs.files, name, self._dirs.box(Box.CUR)):  # else somebody was quicker, and found the same
+                self._consumer.sync_claims()
 
     def key(self, claim: Claim) -> str:
         return _key(claim.parsed)
@@ -138,29 +134,13 @@ class SpoolMover(Closing):
         with translating(self._dirs.path, "move"):
             consumers = self._dirs.private_dir(CONSUMERS)
             held = any(f",c={token}." in name for name in self._dirs.files.list(self._dirs.box(Box.CUR)))
-            if consumers is None or held:
-                return
-            try:
-                self._dirs.files.unlink(token, consumers)
-            except FileNotFoundError:
-                return  # another move was quicker
+            if consumers is not None and not held:
+                remove_name(self._dirs.files, token, consumers)
 
     def close(self) -> None:
         with translating(self._dirs.path, "close"):
             self._consumer.close()
 
 
-def _was_moving(presence: Presence, vantage: HostView) -> bool:
-    return presence.moves_to is not None and judge(presence, vantage)[0] is Verdict.DEAD
-
-
-def _keys(claims: Sequence[Name]) -> list[tuple[str, str]]:
-    return [(claim.raw, _key(claim)) for claim in claims]
-
-
-def _mover(token: str | None) -> str:
-    return f"move:{token}"
-
-
 def _key(claim: Name) -> str:
-    return f"{_mover(claim.token)}.{claim.claimed_us}"
+    return f"move:{claim.token}.{claim.claimed_us}"

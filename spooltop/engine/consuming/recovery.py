@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from spooltop.model.vocabulary import ASIDE, DIED, Box, Verdict
 
@@ -44,7 +45,7 @@ def recover(
     back: list[str] = []
     set_aside = False
     for claim in sorted((claim for claim in claims if claim.token in dead), key=lambda claim: claim.enqueued_us or 0):
-        try:
+        with _losing_races():
             found = files.stat(claim.raw, cur)
             if not stat.S_ISREG(found.st_mode):
                 continue
@@ -61,14 +62,7 @@ def recover(
                 set_aside = True
                 continue
             files.move(claim.raw, cur, requeued_name(claim, ended=DIED), new, inode=found.st_ino)
-        except FileNotFoundError:
-            continue  # another recover, or an operator, was quicker
-        except FileExistsError:
-            continue  # a conflict: both stay and are shown
-        except PermissionError as error:
-            _must_be_sticky(error)
-            continue
-        back.append(claim.id)
+            back.append(claim.id)
     if durable and back:
         files.sync_dir(new)
         files.sync_dir(cur)
@@ -84,11 +78,18 @@ def _is_dead(presence: Presence, vantage: HostView) -> bool:
     return presence.moves_to is None and judge(presence, vantage)[0] is Verdict.DEAD
 
 
-def _must_be_sticky(error: OSError) -> None:
-    """Accepts EPERM, which a sticky directory causes for another user's file: the file is left for its owner or the owner of the
-    spool. Raises any other ``error``, including the one that says that nothing may be moved at all."""
-    if error.errno != errno.EPERM:
-        raise error
+@contextmanager
+def _losing_races() -> Iterator[None]:
+    """Ends the block, and raises nothing, where another recover or an operator was quicker, and at a conflict: both files stay
+    and are shown. So does EPERM, which a sticky directory causes for another user's file: the file is left for its owner or the
+    owner of the spool."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        pass
+    except OSError as error:
+        if error.errno != errno.EPERM:  # any other says that nothing may be moved at all
+            raise
 
 
 def has_other_name(dirs: SpoolDirs, claim: Name, inode: int) -> bool:
@@ -116,7 +117,7 @@ def _finish_puts(dirs: SpoolDirs) -> None:
         return
     files, claimed = dirs.files, None
     for name in files.list(dirs.tmp):
-        try:
+        with _losing_races():  # to its writer, which may finish meanwhile
             found = files.stat(name, dirs.tmp)
             if found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
                 continue
@@ -128,10 +129,6 @@ def _finish_puts(dirs: SpoolDirs) -> None:
                 )
             if delivered:
                 files.unlink(name, dirs.tmp)
-        except FileNotFoundError:
-            continue  # its writer finished meanwhile
-        except PermissionError as error:
-            _must_be_sticky(error)
 
 
 def _tidy_presence(dirs: SpoolDirs, mine: str | None, vantage: HostView) -> None:
@@ -151,25 +148,16 @@ def _tidy_presence(dirs: SpoolDirs, mine: str | None, vantage: HostView) -> None
     if not dead and not going:
         return
     for token in dead - _holding(dirs):
-        try:
+        with _losing_races():
             files.rename(token, consumers, _GOING + token, consumers)
-        except FileNotFoundError:
-            continue  # another recover was quicker
-        except PermissionError as error:
-            _must_be_sticky(error)
-            continue
-        going.add(token)
+            going.add(token)
     held = _holding(dirs) if going else set()
     for token in going:
-        try:
+        with _losing_races():
             if token in held:
                 files.move(_GOING + token, consumers, token, consumers)
             else:
                 files.unlink(_GOING + token, consumers)
-        except (FileNotFoundError, FileExistsError):
-            continue  # another recover was quicker
-        except PermissionError as error:
-            _must_be_sticky(error)
 
 
 def _holding(dirs: SpoolDirs) -> set[str | None]:

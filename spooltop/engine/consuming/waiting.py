@@ -150,6 +150,10 @@ def _inotify(dir_fd: int) -> int | None:
     return fd
 
 
+def _end_of(timeout: float | None) -> float:
+    return float("inf") if timeout is None else time.monotonic() + timeout
+
+
 # Waiting for a claim: in threads, in event loops, and until somebody calls ``wake``.
 
 class ClaimWaiter:
@@ -175,18 +179,17 @@ class ClaimWaiter:
             if watch is None:
                 watch = self._shared = ArrivalWatch(self._dirs.box(Box.NEW))
         wakes = watch.wakes
-        deadline = None if timeout is None else time.monotonic() + timeout
+        ends = _end_of(timeout)
         while True:
             events = watch.events
             found = self._consumer.take(keep)  # after the watch began: what came before it is seen here
             if found is not None or watch.wakes != wakes:
                 return found
-            left = float("inf") if deadline is None else deadline - time.monotonic()
+            left = ends - time.monotonic()
             if left <= 0:
                 self.check_boxes()
                 return None
-            due = self.due_in()
-            watch.wait(left if due is None else min(left, due), events)
+            watch.wait(min(left, self.due_in()), events)
             self.check_boxes()
 
     def iterate(self, timeout: float | None, keep: object) -> AsyncIterator[Claim]:
@@ -205,30 +208,29 @@ class ClaimWaiter:
         # A generator that is never iterated holds nothing: its watch begins at the first step, and is freed with the generator.
         watch = ArrivalWatch(self._dirs.box(Box.NEW))
         self._own.add(watch)
-        ends = None if timeout is None else time.monotonic() + timeout
+        ends = _end_of(timeout)
         wakes = watch.wakes
         while True:
             claim = take()
             if claim is not None:
                 yield claim
                 del claim  # one that the caller has dropped is not kept alive here
-                ends = None if timeout is None else time.monotonic() + timeout
+                ends = _end_of(timeout)
                 continue
-            left = float("inf") if ends is None else ends - time.monotonic()
+            left = ends - time.monotonic()
             if left <= 0 or watch.wakes != wakes:
                 return
-            due = self.due_in()
-            await watch.wait_in_loop(left if due is None else min(left, due))
+            await watch.wait_in_loop(min(left, self.due_in()))
             self.check_boxes()
 
-    def due_in(self) -> float | None:
-        """Returns the seconds until a delayed message may be claimed, None if there is none; if the spool is paused, those until
-        it is checked again."""
+    def due_in(self) -> float:
+        """Returns the seconds until a delayed message may be claimed, infinity if there is none; if the spool is paused, those
+        until it is checked again."""
         paused = self._consumer.pause_due_in()
         if paused is not None:
             return paused
         due = self._consumer.backlog.due()
-        return None if due is None else max(0.0, due - self._clock())
+        return float("inf") if due is None else max(0.0, due - self._clock())
 
     def check_boxes(self) -> None:
         """Raises ``Unreadable`` if a box was replaced by another directory."""

@@ -62,23 +62,19 @@ class Staging:
     def __init__(self, dirs: SpoolDirs) -> None:
         self._dirs = dirs
         self._tmp = dirs.box(Box.TMP)
-        self._current = DraftDir(self._tmp, _IN_TMP)
+        self.current = DraftDir(self._tmp, _IN_TMP)
+        """The directory for the next draft, unless it has none left."""
         self._opened: WeakSet[DraftDir] = WeakSet()
         self._wanted: bool | None = None
         self._number = int.from_bytes(os.urandom(2))  # not the same for all producers
 
-    def take(self) -> DraftDir:
-        """Returns the directory for the next draft."""
-        current = self._current
-        current.left -= 1
-        return current if current.left >= 0 else self._next(current)
-
     def use_tmp(self) -> DraftDir:
         """Goes back to ``tmp`` for a while: a staging directory was removed, or may not be written any more."""
-        self._current = DraftDir(self._tmp, _IN_TMP)
-        return self._current
+        self.current = DraftDir(self._tmp, _IN_TMP)
+        return self.current
 
-    def _next(self, current: DraftDir) -> DraftDir:
+    def next(self, current: DraftDir) -> DraftDir:
+        """Returns the directory for the next draft, when ``current`` has none left."""
         if self._wanted is None:
             self._wanted = self._dirs.files.reuses_inodes_late(self._tmp)
         if not self._wanted:
@@ -87,7 +83,7 @@ class Staging:
             current.left = _EACH
         else:
             try:
-                self._current = current = self._open()
+                self.current = current = self._open()
             except (OSError, SpooltopError):
                 return self.use_tmp()  # a put needs no staging directory
         return current
@@ -129,7 +125,10 @@ class TmpWriter:
     def write_fresh(self, name: str, data: Data, sync: bool) -> DraftDir:
         """Writes the complete file under a name that was made of random bits just now. Returns the directory that it is in,
         which stays open as long as the caller keeps it."""
-        drafts = self._staging.take()
+        drafts = self._staging.current
+        drafts.left -= 1
+        if drafts.left < 0:
+            drafts = self._staging.next(drafts)
         try:
             self.write(name, data, sync, True, drafts.fd)
         except (FileNotFoundError, PermissionError):

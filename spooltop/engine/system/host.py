@@ -130,6 +130,17 @@ def flock_holders(fd: int) -> list[int]:
     return [line.pid for line in here if line.pid > 0]
 
 
+def is_gone(pid: int) -> bool:
+    """True if no process has this pid here; one that may not be sent a signal is there."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        pass
+    return False
+
+
 def process_start(pid: int) -> int | None:
     """Returns the start time of a process, in clock ticks since boot (proc(5) ``stat`` field 22); None if unknown."""
     try:

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ..atomic import write_new
-from ..system.files import Files, closing
-from ..system.host import file_system, is_network, sees_all_pids
+from ..system.files import Files, closing, remove_name, status_of
+from ..system.host import file_system, is_gone, is_network, sees_all_pids
 
 # Interface of all ticket queues.
 
@@ -150,25 +150,23 @@ class FileTicketQueue(BaseTicketQueue):
         _make(self.queue_dir)
 
     def register(self) -> tuple[int, str]:
-        files = self._files
+        return self._take(enter=True)
+
+    def get_ticket(self) -> int:
+        """Takes the next number without entering the queue, for callers that wait in another way. The number is not given
+        again."""
+        return self._take(enter=False)[0]
+
+    def _take(self, *, enter: bool) -> tuple[int, str]:
         while True:
             try:
                 with self._counting() as (folder, seq):
                     ticket = self._next(folder, seq)
                     member = f"{ticket:020d}.{os.getpid()}.{os.urandom(16).hex()}"
-                    # Still under the lock: nobody gets a later ticket, or finds the queue empty, before this one exists.
-                    write_new(files, folder, member, repr(self._clock()).encode(), None, durable=False)
+                    if enter:
+                        # Still under the lock: nobody gets a later ticket, or finds the queue empty, before this one exists.
+                        write_new(self._files, folder, member, repr(self._clock()).encode(), None, durable=False)
                     return ticket, member
-            except FileNotFoundError:
-                _make(self.queue_dir)  # an empty queue was cleaned up meanwhile
-
-    def get_ticket(self) -> int:
-        """Takes the next number without entering the queue, for callers that wait in another way. The number is not given
-        again."""
-        while True:
-            try:
-                with self._counting() as (folder, seq):
-                    return self._next(folder, seq)
             except FileNotFoundError:
                 _make(self.queue_dir)  # an empty queue was cleaned up meanwhile
 
@@ -199,10 +197,8 @@ class FileTicketQueue(BaseTicketQueue):
 
     def _is_current(self, seq: int, folder: int) -> bool:
         # A cleanup may have removed the file while this process waited for its lock: then that lock excludes nobody.
-        try:
-            return os.path.samestat(self._files.stat(_SEQ, folder), self._files.fstat(seq))
-        except FileNotFoundError:
-            return False
+        found = status_of(self._files, _SEQ, folder)
+        return found is not None and os.path.samestat(found, self._files.fstat(seq))
 
     def _tickets(self, folder: int) -> list[FileTicket]:
         try:
@@ -232,20 +228,14 @@ class FileTicketQueue(BaseTicketQueue):
         try:
             with self._opened() as folder:
                 if folder is not None:
-                    self._freshen(member, folder)
-                    self._unlink(member, folder)
+                    self._evict(member, folder)
         except OSError as error:
             log(f"{self.queue_dir}: {member} could not be removed: {error.strerror or error}")
 
-    def _freshen(self, head: str, folder: int) -> None:
+    def _evict(self, name: str, folder: int) -> None:
         if self.stale_timeout is not None:
-            freshen_next(self._tickets(folder), head, folder, self._clock())
-
-    def _unlink(self, name: str, folder: int) -> None:
-        try:
-            self._files.unlink(name, folder)
-        except FileNotFoundError:
-            return  # gone is what was wanted
+            freshen_next(self._tickets(folder), name, folder, self._clock())
+        remove_name(self._files, name, folder)
 
     def cleanup_stale(self) -> None:
         with self._opened() as folder:
@@ -254,19 +244,14 @@ class FileTicketQueue(BaseTicketQueue):
                 return
             number, name, pid = tickets[0]
             if self._judges and self._gone(pid) and self._local(folder):
-                self._freshen(name, folder)
-                self._unlink(name, folder)
+                self._evict(name, folder)
                 return
-            if self.stale_timeout is None:
+            if self.stale_timeout is None or (found := status_of(self._files, name, folder)) is None:
                 return
-            try:
-                age = self._clock() - self._files.stat(name, folder).st_mtime
-            except FileNotFoundError:
-                return
+            age = self._clock() - found.st_mtime
             if age >= self.stale_timeout:
                 log(f"{self.queue_dir}: ticket {number} evicted after {age:.0f} s; pid {pid} may still be at work")
-                self._freshen(name, folder)
-                self._unlink(name, folder)
+                self._evict(name, folder)
 
     def is_empty(self) -> bool:
         with self._opened() as folder:
@@ -277,7 +262,7 @@ class FileTicketQueue(BaseTicketQueue):
             with self._counting() as (folder, _):
                 if self._tickets(folder):
                     return
-                self._unlink(_SEQ, folder)
+                remove_name(self._files, _SEQ, folder)
             os.rmdir(self.queue_dir)
         except FileNotFoundError:
             return  # somebody else cleaned up
@@ -321,12 +306,4 @@ def _local(fd: int) -> bool:
 
 
 def _gone(pid: int) -> bool:
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        return False
-    return False
+    return pid > 0 and is_gone(pid)
