@@ -11,7 +11,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, compress
-from random import Random
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -101,6 +100,8 @@ def ordered(
     if count <= _PIECE:
         return array("I", sorted(range(count), key=value))
     pieces = count // _PIECE + 1
+    from random import Random  # only for long lists
+
     anywhere = Random(0)
     sample = sorted(keys[int(anywhere.random() * count)] for _ in range(_SAMPLES * pieces))
     edges = sorted(set(sample[_SAMPLES // 2 :: _SAMPLES]))

@@ -16,7 +16,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import islice
-from random import Random
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -622,6 +621,8 @@ def age_counter(scan: BoxScan, times: Mapping[str, int]) -> AgeCounter:
 
 def _even_sample(count: int) -> Iterator[int]:
     """Yields a random place in each step of ``count`` places, because a fixed one would favour a source that puts in turn."""
+    from random import Random  # only for large boxes
+
     within = Random(0)
     step = count / _LOOKED_AT
     return (int((turn + within.random()) * step) for turn in range(_LOOKED_AT))
