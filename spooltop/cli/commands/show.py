@@ -116,7 +116,10 @@ def show(args: Namespace, context: Context) -> int:
             if place and not args.json:
                 terminal.out("")
             now = control.now()
-            terminal.show(args.json, [as_json.message(row, payload, now)], as_text.message(row, payload, now))
+            if args.json:
+                terminal.out_json(as_json.message(row, payload, now))
+            else:
+                terminal.out_each(as_text.message(row, payload, now))
     return 0
 
 
