@@ -14,9 +14,9 @@ from spooltop.backends.directory.surroundings import LocalSurroundings
 from spooltop.backends.layouts.definition import Layout
 from spooltop.backends.layouts.load import SHIPPED, find_layout, layout_files, read_layout
 from spooltop.backends.layouts.queue_dirs import MOST
-from spooltop.backends.layouts.reader import RowMaker
+from spooltop.backends.layouts.reader import held_files, read_some, row_of
 from spooltop.backends.layouts.sort_files import Conditions, fact_of, open_root, sort_files, why_not
-from spooltop.backends.layouts.verdicts import judged_rows
+from spooltop.backends.layouts.verdicts import judge
 from spooltop.model.row import Row
 
 from .errors import NotASpool, Unreadable
@@ -98,13 +98,15 @@ def try_layout(file: str, path: str, environ: Mapping[str, str], most: int = MOS
         around = LocalSurroundings(Processes())
         files = sort_files(layout, root, most, Conditions(root, lambda: around.locks(root)))[0]
         messages = [file for file in files if file.match is not None]
-        judged = judged_rows(layout, root, messages, RowMaker(layout, root).rows(messages, {}), around, time.time())
-        rows = dict(zip((file.path for file in messages), judged, strict=True))
+        read_some(root, messages)
+        verdicts = judge(layout, root, held_files(messages), around, time.time())
+        rows = {file.path: row_of(file, judged=verdicts.get(file.path)) for file in messages}
         for found in files:
             if found.match is None:
                 yield SortedFile(found.path, "", "", found.role or "nothing matches it", {})
                 continue
-            facts = {name: value for name, fact in found.match.facts.items() if (value := fact_of(fact, root, found)) is not None}
+            rules, pieces = found.match.facts, found.pieces
+            facts = {name: value for name, fact in rules.items() if (value := fact_of(fact, root, pieces)) is not None}
             yield SortedFile(found.path, found.match.box, found.id, found.match.template.text, facts, rows[found.path])
     except OSError as error:
         raise _unreadable(path, error) from None

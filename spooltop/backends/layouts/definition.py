@@ -344,15 +344,14 @@ class VerdictRule(Struct, frozen=True):
 
 
 class Match(Struct, frozen=True):
-    """Files that lie in ``box``. ``order`` names the piece, or ``name``, that the queue takes them by."""
+    """Files that lie in ``box``. ``is_read``: facts about them stand in files."""
 
     box: str
     template: Template
     when: FileCondition | None = None
     facts: Mapping[str, Fact] = {}
     verdict: VerdictRule | None = None
-    order: str = ""
-    note_if_locked: str = ""
+    is_read: bool = False
 
 
 class CrossCheck(Struct, frozen=True):

@@ -170,6 +170,8 @@ VERBS = {"rename": 2, "link": 2, "unlink": 1, "rmdir": 1, "mkdir": 1, "write": 2
 ACTIONS = ("requeue", "purge", "hold")
 COMMANDS = ("requeue", "purge", "hold", "release")
 CODES = ("conflict", "lock-stale", "failing")
+_READ = ("json", "file", "tail", "record")
+"""Kinds of facts that stand in a file."""
 _MANY = 64
 """Maximum number of entries of a list: each may be tried with every name of the queue."""
 _JSON = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)(?:\+([0-9]+))?\Z")
@@ -359,13 +361,13 @@ def _match(table: _Table) -> Match:
     if box == "new" and "enqueued_at" not in found:
         table.warn("path", f"{template.text} says no time of the put, so that of the file (mtime) counts: name enqueued_at")
         found["enqueued_at"] = Fact("mtime")
-    order = table.take("order", str, "")
-    if order:
+    if order := table.take("order", str, ""):
         table.one_of("order", order, ("name", *pieces))
+    table.take("note_if_locked", str, "")
     verdict = table.table("verdict")
     match = Match(
         box, template, _condition(table, when, pieces) if when else None, found,
-        _verdict(verdict, template) if verdict.values else None, order, table.take("note_if_locked", str, ""),
+        _verdict(verdict, template) if verdict.values else None, any(fact.kind in _READ for fact in found.values()),
     )  # fmt: skip
     table.done()
     return match

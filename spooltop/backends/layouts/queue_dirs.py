@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import NamedTuple
-
-from msgspec import Struct
 
 from spooltop.engine.atomic import publish
 from spooltop.engine.dirs import make_dir
@@ -32,11 +30,14 @@ DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_N
 _LOOK_UP: int = getattr(os, "O_PATH", os.O_RDONLY)
 
 
-class PathEntry(Struct, frozen=True):
-    """A name below the root: ``path`` relative to it; ``directory``: it is one."""
+class QueueFolder(NamedTuple):
+    """A directory of the queue and its ``names`` in order. ``prefix`` begins their paths; ``directories`` are those of them that
+    are one. ``fd`` is its descriptor, which is open until the next directory is asked for."""
 
-    path: str
-    directory: bool
+    prefix: str
+    fd: int
+    names: Sequence[str]
+    directories: Collection[str]
 
 
 @contextmanager
@@ -44,12 +45,16 @@ def parent(root: int, path: str) -> Iterator[tuple[int, str]]:
     """The descriptor of the directory in which ``path`` lies, and its last name. Raises ``OSError``, also for a link on the
     way."""
     *folders, name = path.removesuffix("/").split("/")
-    with ExitStack() as stack:
-        at = root
+    at = root
+    try:
         for folder in folders:
-            at = os.open(folder, _LOOK_UP | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-            stack.callback(os.close, at)
+            above, at = at, os.open(folder, _LOOK_UP | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            if above != root:
+                os.close(above)
         yield at, name
+    finally:
+        if at != root:
+            os.close(at)
 
 
 def status(root: int, path: str) -> os.stat_result:
@@ -85,52 +90,35 @@ def read_end(root: int, path: str, limit: int) -> bytes:
 
 def walk(
     root: int, depth: int, most: int = MOST, *, without: str = "", unread: Callable[[str, OSError], object] = lambda *_: None
-) -> Iterator[PathEntry]:
-    """Yields at most ``most`` names of the first ``depth`` levels, each directory before what lies in it, and leaves out the name
-    ``without`` in the root. A directory that cannot be read is passed over and given to ``unread``, one that has gone is not; the
-    root raises ``OSError``."""
-    left = most
+) -> Iterator[QueueFolder]:
+    """Yields the directories of the first ``depth`` levels with at most ``most`` names, each before those in it, and leaves out
+    the name ``without`` in the root. A directory that cannot be read is passed over and given to ``unread``, one that has gone
+    is not; the root raises ``OSError``."""
     waiting: list[tuple[str, int]] = [("", depth)]
-    while waiting and left > 0:
-        folder, levels = waiting.pop()
+    while waiting and most > 0:
+        path, levels = waiting.pop()
+        prefix = f"{path}/" if path else ""
+        names: list[str] = []
+        directories: set[str] = set()
         try:
-            entries = _entries(root, folder, left)
+            with parent(root, path or ".") as (above, name), _opened(above, name) as fd:
+                with os.scandir(fd) as entries:
+                    for entry in islice(entries, most):
+                        if path or entry.name != without:
+                            names.append(entry.name)
+                            if entry.is_dir(follow_symlinks=False):
+                                directories.add(entry.name)
+                names.sort()
+                yield QueueFolder(prefix, fd, names, directories)
         except OSError as error:
-            if not folder:
+            if not path:
                 raise
             if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-                unread(folder, error)
+                unread(path, error)
             continue
-        if not folder:
-            entries = [entry for entry in entries if entry[0] != without]
-        left -= len(entries)
-        prefix = f"{folder}/" if folder else ""
-        deeper = []
-        for name, directory in sorted(entries):
-            yield PathEntry(prefix + name, directory)
-            if directory and levels > 1:
-                deeper.append((prefix + name, levels - 1))
-        waiting += reversed(deeper)
-
-
-def _entries(root: int, folder: str, most: int) -> list[tuple[str, bool]]:
-    if not folder:
-        return _names(os.open(".", DIRECTORY, dir_fd=root), most)
-    with parent(root, folder) as (at, name):
-        return _names(os.open(name, DIRECTORY, dir_fd=at), most)
-
-
-def _names(fd: int, most: int) -> list[tuple[str, bool]]:
-    try:
-        with os.scandir(fd) as entries:
-            found = []
-            for entry in entries:
-                found.append((entry.name, entry.is_dir(follow_symlinks=False)))
-                if len(found) >= most:
-                    break
-            return found
-    finally:
-        os.close(fd)
+        most -= len(names)
+        if levels > 1:
+            waiting += [(prefix + name, levels - 1) for name in reversed(names) if name in directories]
 
 
 # The bytes of a message: of its file, or of the files of its directory, where a program keeps a file for each part, as dirq

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import overload
 
 from msgspec.structs import replace
 
@@ -27,11 +28,33 @@ from spooltop.model.vocabulary import ASIDE, Action, Box, Key, Owner, Verdict
 from ..access import closed_words
 from ..row_listing import AgeCounter, RowListing
 from ..surroundings import Surroundings, Users
-from .definition import Layout, is_time
-from .queue_dirs import MOST, QueueDirs, parent, read_message, shown_location, size_of_directory, status
+from .definition import Layout
+from .queue_dirs import MOST, QueueDirs, parent, read_message, shown_location, status
 from .sort_files import BOXES as ASIDE_BOXES
-from .sort_files import Conditions, QueueFile, fact_of, messages_aside, open_root, sort_files
-from .verdicts import JUDGED_AT_MOST, LOCK_STALE, LostEntries, findings, judged_rows, locks_alone, lost_ids, notes_of, read_states
+from .sort_files import (
+    AsideMessage,
+    Conditions,
+    Facts,
+    QueueFile,
+    fact_of,
+    messages_aside,
+    open_root,
+    pieces_of,
+    read_facts,
+    sort_files,
+)
+from .verdicts import (
+    JUDGED_AT_MOST,
+    LOCK_STALE,
+    HolderVerdict,
+    LostEntries,
+    findings,
+    judge,
+    locks_alone,
+    lost_ids,
+    notes_of,
+    read_states,
+)
 
 # Tells which actions this user may do in a queue of another program, and why not the others.
 
@@ -149,132 +172,79 @@ def _consumer(name: str, verdict: Verdict, rows: Sequence[Row]) -> ConsumerRow:
     )  # fmt: skip
 
 
-# Makes rows of the files of a queue. What stands inside a file is read once, until the file changes.
-
 _READ_AT_MOST = 5_000
 """Files that are read for one look, an even sample of those that were not read yet; the rest are read at the following looks."""
-_READS = ("json", "file", "tail", "record")
-_SIZE = "size"
-"""Fact that no layout gives: the bytes of a message that is a directory."""
-_LONGEST = 1000
-"""Characters of a text that are kept."""
 _PID_DIGITS = 10
-_State = tuple[int, int, int]
-Facts = dict[str, float | int | str | None]
 
 
-def box_of(name: str) -> Box:
-    """The box that a layout names."""
-    return Box(name)
+def read_some(root: int, files: list[QueueFile]) -> None:
+    """Reads the facts of files that were not read since they changed."""
+    unread = [place for place, file in enumerate(files) if file.facts is None and file.ino]
+    for turn in range(most := min(_READ_AT_MOST, len(unread))):
+        place = unread[turn * len(unread) // most]
+        files[place] = read_facts(root, files[place])
 
 
-class RowMaker:
-    """Makes the rows of one queue, look after look. ``root`` is the descriptor of its directory."""
+def row_of(file: QueueFile, note: str = "", judged: HolderVerdict | None = None) -> Row:
+    """Makes the row of a message, with the verdict on its holder."""
+    box = Box.TRASH if file.match is None else Box(file.match.box)
+    fields, facts = file.fields, file.facts or Facts()
+    command = fields.get("owner")
+    pid = int(pid) if 0 < len(pid := fields.get("pid", "")) <= _PID_DIGITS else None
+    owner = Owner(pid=pid, command=command) if command or pid is not None else None
+    if owner is not None and judged is not None and judged.pid is not None:
+        owner = owner._replace(pid=judged.pid)
+    return Row(
+        key=(box.value, file.path), box=box, id=file.id, name=file.path, size=file.size, enqueued_at=facts.enqueued_at,
+        in_box_since=file.in_box_since, since_is_bound=facts.since is None and box is not Box.NEW,
+        source=facts.source or fields.get("source"), attempt=facts.attempts,
+        verdict=None if judged is None else judged.verdict, evidence="" if judged is None else judged.evidence, owner=owner,
+        note=note, not_before=facts.not_before, written_at=file.mtime, reason=facts.reason or "", expires_at=facts.expires,
+    )  # fmt: skip
 
-    def __init__(self, layout: Layout, root: int) -> None:
-        self._layout = layout
-        self._root = root
-        self._known: dict[str, tuple[_State, Facts]] = {}
 
-    def rows(self, files: Sequence[QueueFile], notes: Mapping[str, str]) -> list[Row]:
-        """Makes a row of each file, in the same order. ``notes`` are notes by path."""
-        known, self._known = self._known, {}
-        found = [self._status(file.path) for file in files]
-        states = [None if one is None else (one.st_ino, one.st_mtime_ns, one.st_ctime_ns) for one in found]
-        unread = []
-        for place, (file, state) in enumerate(zip(files, states, strict=True)):
-            before = known.get(file.path)
-            if before is not None and before[0] == state and not _may_grow(file, found[place]):
-                self._known[file.path] = before
-            elif state is not None:
-                unread.append(place)
-        reading = [place for place in unread if _is_read(files[place]) or _is_directory(found[place])]
-        left_out = set(reading) - set(_evenly(reading, _READ_AT_MOST)) if len(reading) > _READ_AT_MOST else ()
-        for place in unread:
-            state = states[place]
-            if state is not None and place not in left_out:
-                self._known[files[place].path] = state, self._facts(files[place], _is_directory(found[place]))
-        return [
-            self._row(file, one, self._known[file.path][1] if file.path in self._known else {}, notes.get(file.path, ""))
-            for file, one in zip(files, found, strict=True)
-        ]
+def held_files(files: Sequence[QueueFile]) -> Sequence[QueueFile]:
+    """Those that somebody may have: claims and files that are being written, as far as they are judged."""
+    return [file for file in files if file.match is not None and file.match.box in ("cur", "tmp")][:JUDGED_AT_MOST]
 
-    def was_read(self, path: str) -> bool:
-        """True for a file whose facts are known as of the last look."""
-        return path in self._known
 
-    def _status(self, path: str) -> os.stat_result | None:
-        try:
-            return status(self._root, path)
-        except OSError:
-            return None  # gone meanwhile
+class _Rows(Sequence[Row]):
+    """The messages of a box as of one look, made into rows when they are asked for, as there may be many. ``notes`` and the
+    verdicts on holders are by path."""
 
-    def _facts(self, file: QueueFile, is_directory: bool) -> Facts:
-        rules = file.match.facts if file.match is not None else {}
-        facts = {name: fact_of(fact, self._root, file) for name, fact in rules.items()}
-        if is_directory:
-            facts[_SIZE] = self._size(file.path)
-        return facts
+    def __init__(
+        self, seen: Sequence[QueueFile | AsideMessage], notes: Mapping[str, str], verdicts: Mapping[str, HolderVerdict]
+    ) -> None:
+        self.seen = seen
+        self._notes = notes
+        self._verdicts = verdicts
 
-    def _size(self, path: str) -> int | None:
-        try:
-            with parent(self._root, path) as (folder, name):
-                return size_of_directory(folder, name)
-        except OSError:
-            return None  # gone meanwhile, or it cannot be read
+    def __len__(self) -> int:
+        return len(self.seen)
 
-    def _row(self, file: QueueFile, found: os.stat_result | None, facts: Facts, note: str) -> Row:
-        box = Box.TRASH if file.match is None else box_of(file.match.box)
-        owner = file.fields.get("owner")
-        pid = pid if len(pid := file.fields.get("pid", "")) <= _PID_DIGITS else ""
-        since, enqueued_at = _time(facts.get("since")), _time(facts.get("enqueued_at"))
-        is_bound = since is None and box is not Box.NEW
-        if since is None and box is Box.NEW:
-            since = enqueued_at  # what waits is there since its put, as in a spool and a stream
-        elif since is None and found is not None:
-            since = found.st_mtime if box is Box.TMP else found.st_ctime
-        attempts = _int(facts.get("attempts"))
-        reason = facts.get("reason")
-        return Row(
-            key=(box.value, file.path), box=box, id=file.id, name=file.path,
-            size=_int(facts.get(_SIZE)) if _is_directory(found) else None if found is None else found.st_size,
-            enqueued_at=enqueued_at, in_box_since=since, since_is_bound=is_bound,
-            source=_text(facts.get("source")) or file.fields.get("source"),
-            attempt=attempts if attempts is not None and attempts >= 0 else None,
-            owner=Owner(pid=int(pid) if pid else None, command=owner) if owner or pid else None, note=note,
-            not_before=_time(facts.get("not_before")), written_at=None if found is None else found.st_mtime,
-            reason=_text(reason) or "", expires_at=_time(facts.get("expires")),
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Row]: ...
+
+    def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
+        return [*map(self._row, self.seen[place])] if isinstance(place, slice) else self._row(self.seen[place])
+
+    def __iter__(self) -> Iterator[Row]:
+        return map(self._row, self.seen)
+
+    def where(self, test: Callable[[QueueFile | AsideMessage], bool]) -> Iterator[Row]:
+        """The rows of the messages for which ``test`` is true."""
+        return map(self._row, filter(test, self.seen))
+
+    def _row(self, seen: QueueFile | AsideMessage) -> Row:
+        if isinstance(seen, QueueFile):
+            return row_of(seen, self._notes.get(seen.path, ""), self._verdicts.get(seen.path))
+        return replace(
+            row_of(seen.file), key=(seen.box.value, seen.path), box=seen.box, in_box_since=seen.in_box_since,
+            since_is_bound=seen.at is None, reason=seen.reason, owner=None,
         )  # fmt: skip
-
-
-def _time(value: float | int | str | None) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and is_time(value) else None
-
-
-def _int(value: float | int | str | None) -> int | None:
-    return value if isinstance(value, int) else None
-
-
-def _text(value: float | int | str | None) -> str | None:
-    return None if value is None else str(value)[:_LONGEST]
-
-
-def _is_directory(found: os.stat_result | None) -> bool:
-    return found is not None and stat.S_ISDIR(found.st_mode)
-
-
-def _may_grow(file: QueueFile, found: os.stat_result | None) -> bool:
-    """True for a directory that is being written: bytes in its files leave its own times as they are."""
-    return file.match is not None and file.match.box == "tmp" and _is_directory(found)
-
-
-def _is_read(file: QueueFile) -> bool:
-    """True where the file is read for its facts."""
-    return file.match is not None and any(fact.kind in _READS for fact in file.match.facts.values())
-
-
-def _evenly(places: Sequence[int], most: int) -> list[int]:
-    return [places[turn * len(places) // most] for turn in range(most)]
 
 
 _PERIOD = 2.0
@@ -299,13 +269,13 @@ class LayoutReader:
         self._most = most
         self._since = clock()
         self._root = open_root(path)
-        self._rows = RowMaker(layout, self._root)
+        self._files: list[QueueFile] = []
         self._lost = LostEntries(layout, self._root)
         self._absent = absent_views(layout)
         self._conditions = Conditions(self._root, self._read_locks)
-        self._listed: dict[Box, list[Row]] = {}
-        self._aside: dict[str, tuple[str, ...]] = {}
-        self._held: list[QueueFile] = []
+        self._seen: tuple[object, ...] = ()
+        self._listed: dict[str, _Rows] = {}
+        self._aside: dict[str, AsideMessage] = {}
         self.lost: Mapping[str, str] = {}
         """Paths of the entries of registers whose messages are nowhere, by the id of the message."""
         self.alone: Mapping[str, tuple[str, str]] = {}
@@ -327,21 +297,24 @@ class LayoutReader:
         self._step = f"reading {self._path}"
         try:
             self._conditions.next_look()
-            files, hidden = sort_files(self._layout, self._root, self._most, self._conditions)
+            known = {file.path: file for file in self._files}
+            files, hidden = sort_files(self._layout, self._root, self._most, self._conditions, known)
+            del known  # of all files
         except OSError as problem:
             files, error = [], os.strerror(problem.errno or 0)
             hidden = error
         self._complete = not hidden
-        found = [file for file in files if file.match is not None]
+        self._files = found = [file for file in files if file.match is not None]
+        read_some(self._root, found)
         states = read_states(self._layout, self._root, files)
-        rows = self._rows.rows(found, notes_of(self._layout, found, states))
         self._step = f"asking who works on {self._path}"
-        rows = judged_rows(self._layout, self._root, found, rows, self._around, now)
-        self._keep([*rows, *self._set_aside()])
-        claims = self._listed.get(Box.CUR, [])
-        writers = self._listed.get(Box.TMP, [])
+        verdicts = judge(self._layout, self._root, held_files(found), self._around, now)
+        self._step = "reading what was set aside"
+        self._aside = {one.path: one for one in self._set_aside()}
+        self._keep(found, notes_of(self._layout, found, states), verdicts)
+        claims, writers = [*self.rows(Box.CUR)], [*self.rows(Box.TMP)]
         capabilities = self._capabilities()
-        lost = self._lost.look([*files, *self._held], states, now, self._again)
+        lost = self._lost.look([*files, *self._held()], states, now, self._again)
         self.lost, self.alone = lost_ids(self._layout, lost), locks_alone(self._layout, self._root, files)
         observation = Observation(
             target=self._path,
@@ -349,8 +322,8 @@ class LayoutReader:
             taken_at=now,
             complete=self._complete,
             boxes=self._boxes(now, error),
-            claims=tuple(sorted(claims, key=_held)[:JUDGED_AT_MOST]),
-            tmp=tuple(sorted(writers, key=_held)[:JUDGED_AT_MOST]),
+            claims=tuple(sorted(claims, key=_held_since)[:JUDGED_AT_MOST]),
+            tmp=tuple(sorted(writers, key=_held_since)[:JUDGED_AT_MOST]),
             counts=_counts(claims, writers),
             ages=self._ages(now),
             judged_all=max(len(claims), len(writers)) <= JUDGED_AT_MOST,
@@ -376,7 +349,7 @@ class LayoutReader:
             files = sort_files(self._layout, self._root, self._most, self._conditions)[0]
         except OSError:
             return (), {}
-        return [*files, *self._held], read_states(self._layout, self._root, files)
+        return [*files, *self._held()], read_states(self._layout, self._root, files)
 
     def _read_locks(self) -> Callable[[os.stat_result], Users]:
         return self._around.locks(self._root)
@@ -396,67 +369,61 @@ class LayoutReader:
 
     def together(self, location: str) -> Sequence[str]:
         """The locations of all files of a message that was set aside, its own last."""
-        return self._aside.get(location, (location,))
+        return self._aside[location].locations if location in self._aside else (location,)
 
-    def _set_aside(self) -> list[Row]:
+    def _set_aside(self) -> list[AsideMessage]:
         """The messages that spooltop has set aside."""
-        self._step = "reading what was set aside"
-        rows: list[Row] = []
-        self._aside, self._held = {}, []
         try:
             with QueueDirs(self._path, self._layout.side_dir, REAL_FILES) as dirs:
-                for fd, one in messages_aside(self._layout, dirs, self._most):
-                    (row,) = RowMaker(self._layout, fd).rows([one.file], {})
-                    since = row.in_box_since if one.at is None else one.at
-                    key = one.box.value, one.location
-                    self._aside[one.location] = one.locations
-                    if one.box is Box.HELD:
-                        self._held.append(one.file)
-                    rows.append(
-                        replace(
-                            row, key=key, box=one.box, in_box_since=since, since_is_bound=one.at is None, reason=one.reason,
-                            owner=None,
-                        )
-                    )  # fmt: skip
+                return [*messages_aside(self._layout, dirs, self._most)]
         except OSError:
-            return rows  # the directory is gone: the boxes say so
-        return rows
+            return []  # the directory is gone: the boxes say so
 
-    def _keep(self, rows: Sequence[Row]) -> None:
-        listed: dict[Box, list[Row]] = {}
-        for row in rows:
-            listed.setdefault(row.box, []).append(row)
-        self._generation += listed != self._listed
-        self._listed = listed
+    def _held(self) -> list[QueueFile]:
+        return [one.file for one in self._aside.values() if one.box is Box.HELD]
+
+    def _keep(self, files: Sequence[QueueFile], notes: Mapping[str, str], verdicts: Mapping[str, HolderVerdict]) -> None:
+        boxes: dict[str, list[QueueFile | AsideMessage]] = {}
+        for file in files:
+            if file.match is not None:
+                boxes.setdefault(file.match.box, []).append(file)
+        for one in self._aside.values():
+            boxes.setdefault(one.box, []).append(one)
+        self._generation += self._seen != (boxes, notes, verdicts)
+        self._seen = boxes, notes, verdicts
+        self._listed = {box: _Rows(seen, notes, verdicts) for box, seen in boxes.items()}
+
+    def _in(self, box: Box) -> Sequence[QueueFile | AsideMessage]:
+        return self._listed[box].seen if box in self._listed else ()
 
     def _boxes(self, now: float, error: str) -> dict[Box, BoxState]:
-        known = {box_of(match.box) for match in self._layout.matches}
+        known = {Box(match.box) for match in self._layout.matches}
         known |= {box for box in ASIDE_BOXES if self._listed.get(box) or _has(self._layout, box)}
         states = {box: self._box(box, now, error) for box in Box if box in known}
         for name, why in self._layout.blind.items():
-            box = box_of(name)
+            box = Box(name)
             states[box] = BoxState(box, None, complete=False, as_of=now, note=why)
         return states
 
     def _ages(self, now: float) -> Ages | None:
-        """The ages of what waits, where the layout knows when it was put. Rows that were not read yet are left out: those that
+        """The ages of what waits, where the layout knows when it was put. Files that were not read yet are left out: those that
         were read are an even sample."""
         if not any("enqueued_at" in match.facts for match in self._layout.matches if match.box == "new"):
             return None
-        rows = self._listed.get(Box.NEW, [])
-        return AgeCounter(((row.source, row.enqueued_at) for row in rows if self._rows.was_read(row.name)), len(rows)).ages(now)
+        seen = self._in(Box.NEW)
+        read = (one.facts for one in seen if isinstance(one, QueueFile) and one.facts is not None)
+        return AgeCounter(((facts.source, facts.enqueued_at) for facts in read), len(seen)).ages(now)
 
     def _box(self, box: Box, now: float, error: str) -> BoxState:
-        rows = self._listed.get(box, [])
+        seen = self._in(box)
         if error:
             return BoxState(box, None, complete=False, error=error, as_of=now)
-        due = [row for row in rows if row.not_before is None or row.not_before <= now] if box is Box.NEW else rows
-        times = [row.in_box_since for row in due if row.in_box_since is not None]
-        sizes = [row.size for row in rows]
-        total = None if any(size is None for size in sizes) else sum(size for size in sizes if size is not None)
+        due = [one for one in seen if box is not Box.NEW or _is_due(one, now)]
+        times = [since for one in due if (since := one.in_box_since) is not None]
+        sizes = [size for one in seen if (size := one.size) is not None]
         return BoxState(
-            box, len(rows), self._complete, total, oldest_at=min(times, default=None), as_of=now,
-            due=len(due) if len(due) < len(rows) else None,
+            box, len(seen), self._complete, sum(sizes) if len(sizes) == len(seen) else None, oldest_at=min(times, default=None),
+            as_of=now, due=len(due) if len(due) < len(seen) else None,
         )  # fmt: skip
 
     def _locks(self, now: float) -> tuple[Lock, ...]:
@@ -466,9 +433,9 @@ class LayoutReader:
                 status(self._root, rule.path)
             except OSError:
                 continue
-            file = QueueFile(rule.path, None, {})
-            holder = None if rule.holder is None else fact_of(rule.holder, self._root, file)
-            until = None if rule.until is None else fact_of(rule.until, self._root, file)
+            pieces = pieces_of(rule.path, {})
+            holder = None if rule.holder is None else fact_of(rule.holder, self._root, pieces)
+            until = None if rule.until is None else fact_of(rule.until, self._root, pieces)
             ended = isinstance(until, float) and until < now
             words = "its lease cannot be read" if not isinstance(until, float) else ""
             verdict = "unknown" if words else "free" if ended else "held"
@@ -491,8 +458,7 @@ class LayoutReader:
     def listing(
         self, query: ListQuery, cancelled: Callable[[], bool] = lambda: False, progress: ListProgress | None = None
     ) -> Listing:
-        rows = self._listed.get(query.box, [])
-        return RowListing(query, rows, now=self._clock(), complete=self._complete, generation=self._generation)
+        return RowListing(query, self.rows(query.box), now=self._clock(), complete=self._complete, generation=self._generation)
 
     def read(self, key: Key, limit: int) -> Payload:
         row = self._row(key)
@@ -520,14 +486,16 @@ class LayoutReader:
         return shown_location(_location(row), self._layout.side_dir, self._path)
 
     def _row(self, key: Key) -> Row:
-        found = next((row for rows in self._listed.values() for row in rows if row.key == key), None)
+        box, path = key if isinstance(key, tuple) else ("", "")
+        rows = self._listed[box].where(lambda one: one.path == path) if box in self._listed else ()
+        found = next(iter(rows), None)
         if found is None:
             raise Unreadable("no message of this queue", path=escape(str(key)), advice="look again")
         return found
 
     def follow(self, ids: Sequence[str], since: float) -> Mapping[str, TrackedMessage]:
         wanted = set(ids[:1000])
-        rows = {row.id: row for rows in self._listed.values() for row in rows if row.id in wanted}
+        rows = {row.id: row for rows in self._listed.values() for row in rows.where(lambda one: one.id in wanted)}
         before, self._followed = self._followed, {}
         found = {}
         for id in wanted:
@@ -544,7 +512,7 @@ class LayoutReader:
         return found
 
     def consumers(self) -> ConsumerList:
-        return consumers_of(self._listed.get(Box.CUR, []), self._clock())
+        return consumers_of(self.rows(Box.CUR), self._clock())
 
     def holders(self, key: Key) -> Holders:
         if isinstance(key, tuple):
@@ -587,7 +555,12 @@ def _has(layout: Layout, box: Box) -> bool:
     return any(step.verb == box.value for action in layout.actions for step in action.steps)
 
 
-def _held(row: Row) -> float:
+def _is_due(one: QueueFile | AsideMessage, now: float) -> bool:
+    facts = one.facts if isinstance(one, QueueFile) else None
+    return facts is None or facts.not_before is None or facts.not_before <= now
+
+
+def _held_since(row: Row) -> float:
     return row.in_box_since or row.enqueued_at or 0.0
 
 

@@ -7,17 +7,19 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 
 from spooltop.engine.system.files import read_small
 from spooltop.model.text import escape
 from spooltop.model.vocabulary import Box
 
 from ..surroundings import Users
-from .definition import DOMAIN, Fact, FileCondition, Layout, Match, Sign, domain_of, time_of
-from .queue_dirs import MOST, PathEntry, QueueDirs, aside, exists, read, read_end, status, walk
+from .definition import DOMAIN, Fact, FileCondition, Layout, Match, Sign, Template, domain_of, is_time, time_of
+from .queue_dirs import MOST, QueueDirs, QueueFolder, aside, exists, parent, read, read_end, size_of_directory, status, walk
 
 # Reads the envelope of a queue file of Postfix: records of a letter, a length of seven bits a byte, and that many bytes. A file
 # comes from anywhere. Only its beginning is read. A record that is longer than the rest of it ends the search, and so does the
@@ -87,7 +89,7 @@ class Conditions:
         """True where ``when`` holds for the file; False also where the file is gone."""
         other = path
         if when.path is not None:
-            filled = when.path.path_of({**fields, "path": path, "name": os.path.basename(path)})
+            filled = when.path.path_of(pieces_of(path, fields))
             if filled is None:
                 return False
             other = filled
@@ -144,11 +146,7 @@ def why_not(layout: Layout, root: int) -> str | None:
         if not sign.optional and not _has(sign, root):
             return f"there is no {sign.template.text} in it (detect)"
     needs = layout.needs_any
-    if not needs or any(
-        template.directory == entry.directory and template.match(entry.path) is not None
-        for template in needs
-        for entry in walk(root, template.depth + 1, _SAMPLE)
-    ):
+    if not needs or any(template.directory == directory for template in needs for directory in _matching(template, root)):
         return None
     return f"there is no {' or '.join(template.text for template in needs)} in it (needs_any)"
 
@@ -161,8 +159,15 @@ def _has(sign: Sign, root: int) -> bool:
         except OSError:
             return False
         return stat.S_ISDIR(mode) or not template.directory
-    entries = walk(root, template.depth + 1, _SAMPLE)
-    return any(template.match(entry.path) is not None and (entry.directory or not template.directory) for entry in entries)
+    return any(directory or not template.directory for directory in _matching(template, root))
+
+
+def _matching(template: Template, root: int) -> Iterator[bool]:
+    """Tells of each of the first names that match if it is a directory."""
+    for folder in walk(root, template.depth + 1, _SAMPLE):
+        for name in folder.names:
+            if template.match(folder.prefix + name) is not None:
+                yield name in folder.directories
 
 
 def open_root(path: str) -> int:
@@ -180,54 +185,128 @@ def first_layout(layouts: Iterable[Layout], root: int) -> Layout | None:
 
 _JSON_LIMIT = 65_536
 _SMALL = 4096
+_LONGEST_TEXT = 1000
+"""Characters of a text that are kept."""
 _LARGEST = 1 << 63
 """Numbers from here on tell nothing of a message, and some are too large for a calendar or a column."""
 
 
-class QueueFile(Struct, frozen=True):
-    """A file of a queue. ``match`` is the rule that put it into its box, None where none fits; ``fields`` are the pieces of its
-    path; ``role`` says of a file without a box what else it is ("a cross_check")."""
+class Facts(Struct, frozen=True, gc=False):
+    """The facts that a layout tells about a message: times in epoch seconds, numbers and texts."""
+
+    enqueued_at: float | None = None
+    since: float | None = None
+    not_before: float | None = None
+    expires: float | None = None
+    attempts: int | None = None
+    reason: str | None = None
+    source: str | None = None
+
+
+_NO_FACTS = Facts()
+
+
+class QueueFile(Struct, frozen=True, gc=False):
+    """A file of a queue, which the garbage collector leaves alone: there may be 200,000. ``match`` is the rule that put it into
+    its box, None where none fits; ``id`` is that of the message: the piece of that name, else the file name; ``role`` says of a
+    file without a box what else it is ("a cross_check"). ``ino`` is 0 if it has gone meanwhile; times are in epoch seconds;
+    ``size`` is in bytes, of a directory None until it was read; ``facts`` are None until they were."""
 
     path: str
-    match: Match | None
-    fields: Mapping[str, str]
+    match: Match | None = None
+    id: str = ""
     role: str = ""
+    ino: int = 0
+    mtime: float | None = None
+    ctime: float | None = None
+    size: int | None = None
+    is_dir: bool = False
+    facts: Facts | None = None
 
     @property
-    def id(self) -> str:
-        """The id of the message: the piece of that name, else its file name."""
-        return self.fields.get("id") or os.path.basename(self.path)
+    def fields(self) -> Mapping[str, str]:
+        """The pieces of its path."""
+        return (self.match and self.match.template.match(self.path)) or {}
+
+    @property
+    def pieces(self) -> Mapping[str, str]:
+        """The pieces that may be filled in for it."""
+        return pieces_of(self.path, self.fields)
+
+    @property
+    def in_box_since(self) -> float | None:
+        """When it came into its box; of one that waits when it was put, as in a spool and a stream."""
+        facts, box = self.facts, "" if self.match is None else self.match.box
+        if facts is not None and facts.since is not None:
+            return facts.since
+        if box == "new":
+            return None if facts is None else facts.enqueued_at
+        return self.mtime if box == "tmp" else self.ctime
+
+
+def pieces_of(path: str, fields: Mapping[str, str]) -> dict[str, str]:
+    """The pieces that may be filled in for the file at ``path``: ``fields``, and those that every message has."""
+    return {**fields, "path": path, "name": path.rpartition("/")[2]}
 
 
 def sort_files(
-    layout: Layout, root: int, most: int = MOST, conditions: Conditions | None = None
+    layout: Layout, root: int, most: int = MOST, conditions: Conditions | None = None, known: Mapping[str, QueueFile] = {}
 ) -> tuple[list[QueueFile], str]:
     """Returns the files below ``root`` (a descriptor), and why these may not be all of them, "" if they are: at most ``most``
     names are read, and only directories that may be. Directories are left out unless a match takes them, and so is spooltop's
-    own. Raises ``OSError`` where the root cannot be read."""
+    own. A file that has not changed since it was ``known``, by its path, is the same value. Raises ``OSError`` where the root
+    cannot be read."""
     hidden: list[str] = []
 
     def unread(folder: str, error: OSError) -> None:
         if any(match.template.leads_through(folder) for match in layout.matches):
             hidden.append(f"{folder}/: {error.strerror or error}")
 
-    entries = list(walk(root, layout.depth, most, without=layout.side_dir, unread=unread))
     asked = conditions or Conditions(root)
-    found = (_sorted(layout, asked, entry) for entry in entries)
-    files = [file for file in found if file is not None]
-    if len(entries) >= most:
+    files: list[QueueFile] = []
+    left = most
+    for folder in walk(root, layout.depth, most, without=layout.side_dir, unread=unread):
+        left -= len(folder.names)
+        found = (_sorted(layout, root, asked, folder, name, known) for name in folder.names)
+        files += [file for file in found if file is not None]
+    if left <= 0:
         return files, f"more than {most:,} names"
     return files, hidden[0] + (f", and {len(hidden) - 1} more" if len(hidden) > 1 else "") if hidden else ""
 
 
-def _sorted(layout: Layout, conditions: Conditions, entry: PathEntry) -> QueueFile | None:
+def _sorted(
+    layout: Layout, root: int, conditions: Conditions, folder: QueueFolder, name: str, known: Mapping[str, QueueFile]
+) -> QueueFile | None:
+    path, directory = folder.prefix + name, name in folder.directories
     for match in layout.matches:
-        fields = match.template.match(entry.path) if match.template.directory == entry.directory else None
-        if fields is not None and (match.when is None or conditions.hold(match.when, entry.path, fields)):
-            return QueueFile(entry.path, match, fields)
-    if entry.directory:
-        return None
-    return QueueFile(entry.path, None, {}, _role(layout, entry.path))
+        if match.template.directory != directory or (found := match.template.pattern.match(path)) is None:
+            continue
+        if match.when is not None and not conditions.hold(match.when, path, found.groupdict()):
+            continue
+        before = known.get(path)
+        try:
+            status = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
+        except OSError:  # gone meanwhile, or it may not be looked at
+            return QueueFile(path, match, found.groupdict().get("id") or name)
+        if before is not None and before.match is match and _is_as_known(status, before):
+            return before
+        fields, is_dir = found.groupdict(), stat.S_ISDIR(status.st_mode)
+        file = QueueFile(
+            path, match, fields.get("id") or name, "", status.st_ino, status.st_mtime, status.st_ctime,
+            None if is_dir else status.st_size, is_dir,
+        )  # fmt: skip
+        if not (is_dir or match.is_read):
+            force_setattr(file, "facts", facts_of(root, file, fields))  # not yet seen by anybody else
+        return file
+    return None if directory else QueueFile(path, None, name, _role(layout, path))
+
+
+def _is_as_known(found: os.stat_result, before: QueueFile) -> bool:
+    """True for a file that has not changed. A directory that is being written has always: bytes in its files leave its own times
+    as they are."""
+    if before.is_dir and before.match is not None and before.match.box == "tmp":
+        return False
+    return before.mtime == found.st_mtime and before.ctime == found.st_ctime and before.ino == found.st_ino
 
 
 def _role(layout: Layout, path: str) -> str:
@@ -242,19 +321,54 @@ def _role(layout: Layout, path: str) -> str:
     return ""
 
 
-def fact_of(fact: Fact, root: int, file: QueueFile) -> float | int | str | None:
-    """Reads a fact about a message out of its file or its name. A time is in epoch seconds, any other fact a number or a text.
-    None if it is missing, or is no such value."""
-    fields = {**file.fields, "path": file.path, "name": os.path.basename(file.path)}
+def read_facts(root: int, file: QueueFile) -> QueueFile:
+    """The file with its facts, and where it is a directory its size."""
+    size = file.size
+    if file.is_dir:
+        try:
+            with parent(root, file.path) as (folder, name):
+                size = size_of_directory(folder, name)
+        except OSError:
+            size = None  # gone meanwhile, or it cannot be read
+    return replace(file, size=size, facts=facts_of(root, file, file.fields))
+
+
+def facts_of(root: int, file: QueueFile, fields: Mapping[str, str]) -> Facts:
+    """Reads the facts about a message with these ``fields``."""
+    if file.match is None or not (file.match.facts or "source" in fields):
+        return _NO_FACTS
+    pieces = pieces_of(file.path, fields)
+    facts = {name: fact_of(fact, root, pieces, file) for name, fact in file.match.facts.items()}
+    attempts = facts.get("attempts")
+    return Facts(
+        _time(facts.get("enqueued_at")), _time(facts.get("since")), _time(facts.get("not_before")), _time(facts.get("expires")),
+        attempts if isinstance(attempts, int) and attempts >= 0 else None, _text(facts.get("reason")),
+        _text(facts.get("source")) or fields.get("source"),
+    )  # fmt: skip
+
+
+def _time(value: float | int | str | None) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and is_time(value) else None
+
+
+def _text(value: float | int | str | None) -> str | None:
+    return None if value is None else str(value)[:_LONGEST_TEXT]
+
+
+def fact_of(fact: Fact, root: int, pieces: Mapping[str, str], file: QueueFile | None = None) -> float | int | str | None:
+    """Reads a fact about a message with these ``pieces`` out of its ``file`` or its name. A time is in epoch seconds, any other
+    fact a number or a text. None if it is missing, or is no such value."""
+    if fact.kind == "name":
+        return time_of(fact.unit, pieces[fact.name]) if fact.unit else pieces[fact.name]
     try:
-        path = file.path if fact.path is None else fact.path.path_of(fields)
+        path = pieces["path"] if fact.path is None else fact.path.path_of(pieces)
         if path is None:
             return None
         if fact.kind in ("mtime", "ctime"):
+            if file is not None and fact.path is None:
+                return file.mtime if fact.kind == "mtime" else file.ctime
             found = status(root, path)
             return found.st_mtime if fact.kind == "mtime" else found.st_ctime
-        if fact.kind == "name":
-            return time_of(fact.unit, fields[fact.name]) if fact.unit else fields[fact.name]
         if fact.kind == "json":
             return _member(read(root, path, _JSON_LIMIT), fact)
         if fact.kind == "file":
@@ -292,9 +406,10 @@ def _of_last_line(data: bytes, fact: Fact) -> str | None:
     return None if not fields else fields.get("reason") or next(iter(fields.values()))
 
 
-# Messages of another program's queue that spooltop has set aside: held, or in the trash. ``held/OPERATION/NUMBER/`` holds one
-# message under the path that it had in the queue, with everything of it that was set aside together. ``held/OPERATION/.meta``
-# says who did it, when and by which action. Somebody else may have put all of this there.
+# Messages of another program's queue that spooltop has set aside: held, or in the trash. ``held/OPERATION/NUMBER/`` holds the
+# messages of a batch, whose first has that number, under the paths that they had in the queue, with everything that was set aside
+# together with each. ``held/OPERATION/.meta`` says who did it, when and by which action. Somebody else may have put all of this
+# there.
 
 BOXES = (Box.HELD, Box.TRASH)
 META = ".meta"
@@ -312,8 +427,21 @@ class AsideMessage(Struct, frozen=True):
     at: float | None
 
     @property
-    def location(self) -> str:
+    def path(self) -> str:
+        """Its location."""
         return self.locations[-1]
+
+    @property
+    def id(self) -> str:
+        return self.file.id
+
+    @property
+    def size(self) -> int | None:
+        return self.file.size
+
+    @property
+    def in_box_since(self) -> float | None:
+        return self.file.in_box_since if self.at is None else self.at
 
 
 def encode_meta(action: str, user: str, at: float) -> bytes:
@@ -321,66 +449,73 @@ def encode_meta(action: str, user: str, at: float) -> bytes:
     return json.dumps({"action": action, "user": escape(user), "time": at}, separators=(",", ":")).encode() + b"\n"
 
 
-def messages_aside(layout: Layout, dirs: QueueDirs, most: int = MOST) -> Iterator[tuple[int, AsideMessage]]:
-    """Yields at most ``most`` messages that were set aside, each with the descriptor of the directory that stands for the queue
-    there, which is valid until the next. What cannot be read is passed over."""
+def messages_aside(layout: Layout, dirs: QueueDirs, most: int = MOST) -> Iterator[AsideMessage]:
+    """Yields at most ``most`` messages that were set aside. What cannot be read is passed over."""
     for box in BOXES:
         for operation in _names(dirs, aside(box.value)):
             reason, at = _noted(dirs, aside(box.value, operation))
             for number in _names(dirs, aside(box.value, operation)):
-                if most <= 0:
-                    return
-                fd = _opened(dirs, aside(box.value, operation, number))
-                if fd is None:
-                    continue
-                try:
-                    found = _message(layout, fd)
-                    if found is not None:
-                        most -= 1
-                        file, paths = found
-                        locations = tuple(aside(box.value, operation, number, path) for path in paths)
-                        yield fd, AsideMessage(box, file, locations, reason, at)
-                finally:
-                    os.close(fd)
+                folder = aside(box.value, operation, number)
+                for file, paths in _messages(layout, dirs, folder, most):
+                    if most <= 0:
+                        return
+                    most -= 1
+                    yield AsideMessage(box, file, tuple(f"{folder}/{path}" for path in paths), reason, at)
 
 
-def _opened(dirs: QueueDirs, location: str) -> int | None:
+@contextmanager
+def _opened(dirs: QueueDirs, location: str) -> Iterator[int]:
+    with dirs.parent(location) as (at, name):
+        fd = dirs.files.open_dir(name, at)
     try:
-        with dirs.parent(location) as (at, name):
-            return dirs.files.open_dir(name, at)
-    except OSError:
-        return None
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _names(dirs: QueueDirs, location: str) -> Sequence[str]:
-    fd = _opened(dirs, location)
-    if fd is None:
-        return ()
     try:
-        return sorted((name for name in os.listdir(fd) if not name.startswith(".")), key=_by_number)
+        with _opened(dirs, location) as fd:
+            return sorted((name for name in os.listdir(fd) if not name.startswith(".")), key=_by_number)
     except OSError:
         return ()
-    finally:
-        os.close(fd)
 
 
 def _by_number(name: str) -> tuple[int, str]:
     return (int(name), "") if name.isascii() and name.isdigit() and len(name) < 12 else (1 << 40, name)
 
 
-def _message(layout: Layout, root: int) -> tuple[QueueFile, list[str]] | None:
-    """The message below ``root``, and the paths of all files there, its own last; None where there is none. A register or a lock
+def _messages(layout: Layout, dirs: QueueDirs, folder: str, most: int) -> Iterator[tuple[QueueFile, list[str]]]:
+    """The messages of a batch, each with the paths of all files that were set aside with it, its own last. A register or a lock
     that was removed alone counts as one."""
     try:
-        files, _ = sort_files(layout, root)
-        paths = [entry.path for entry in walk(root, layout.depth) if not entry.directory]
+        with _opened(dirs, folder) as root:
+            files = sort_files(layout, root, most)[0]
+            files = [file if file.facts is not None else read_facts(root, file) for file in files]
     except OSError:
-        return None
-    if not files:
-        return None
-    message = next((file for file in files if file.match is not None), files[0])
-    others = [path for path in paths if path != message.path and not path.startswith(f"{message.path}/")]
-    return message, [*others, message.path]
+        return
+    here = {file.path for file in files}
+    folders = {file.path for file in files if file.is_dir}
+    others = {file.path: [path for path in went_with(layout, file) if path in here] for file in files}
+    taken = {path for paths in others.values() for path in paths}
+    for file in files:
+        inside = any(file.path[:end] in folders for end, character in enumerate(file.path) if character == "/")
+        if file.path not in taken and not inside:
+            yield file, [*others[file.path], file.path]
+
+
+def went_with(layout: Layout, file: QueueFile) -> list[str]:
+    """The paths of what an action sets aside together with a message."""
+    words = [
+        step.words[0]
+        for action in layout.actions
+        if file.match is not None and file.match.box in action.boxes
+        for step in action.steps
+        if step.verb in ("trash", "held")
+    ]
+    pieces = file.pieces if words else {}
+    paths = [word.path_of(pieces, next_number=lambda piece: 0) for word in words]
+    return [path for path in dict.fromkeys(paths) if path is not None and path != file.path]
 
 
 def _noted(dirs: QueueDirs, location: str) -> tuple[str, float | None]:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from spooltop.model.look.observation import QueueFinding
-from spooltop.model.row import Row
 from spooltop.model.text import escape
 from spooltop.model.units import age
 from spooltop.model.vocabulary import Box, Verdict
@@ -115,6 +114,8 @@ def notes_of(layout: Layout, files: Sequence[QueueFile], states: Mapping[str, st
 
 def _lost(layout: Layout, files: Sequence[QueueFile], states: Mapping[str, str]) -> dict[str, str]:
     """Entries whose message lies in none of the boxes that they want: their texts by path."""
+    if not layout.checks:
+        return {}
     boxes = defaultdict(set)
     for file in files:
         if file.match is not None:
@@ -241,20 +242,6 @@ def _is_same(before: os.stat_result | None, after: os.stat_result | None) -> boo
     )  # fmt: skip
 
 
-def judged_rows(
-    layout: Layout, root: int, files: Sequence[QueueFile], rows: Sequence[Row], around: Surroundings, now: float
-) -> list[Row]:
-    """Returns the rows of ``files``, in the same order, with the verdicts on claims and on files that are being written."""
-    asked = [file for file, row in zip(files, rows, strict=True) if row.box in (Box.CUR, Box.TMP)][:JUDGED_AT_MOST]
-    verdicts = judge(layout, root, asked, around, now)
-    return [row if (one := verdicts.get(file.path)) is None else _with(row, one) for file, row in zip(files, rows, strict=True)]
-
-
-def _with(row: Row, judged: HolderVerdict) -> Row:
-    owner = row.owner if judged.pid is None or row.owner is None else row.owner._replace(pid=judged.pid)
-    return row.judged(judged.verdict, judged.evidence, owner)
-
-
 class _Judging:
     """Keeps the answers that several files have in common for one look."""
 
@@ -279,7 +266,7 @@ class _Judging:
                 continue
             if rule.pid and (here := found.get(file.path)) is not None:
                 pids[int(file.fields[rule.pid]), here.st_ctime] = None
-            if rule.open is not None and (path := rule.open.path_of(_fields(file))) is not None:
+            if rule.open is not None and (path := rule.open.path_of(file.pieces)) is not None:
                 other = found.get(path) or _status(self._root, path)
                 if other is not None:
                     statuses[path] = other
@@ -295,7 +282,7 @@ class _Judging:
         nobody = HolderVerdict(Verdict.UNKNOWN, _NOBODY)
         if (rule := _rule(file)) is None:
             return nobody
-        fields = _fields(file)
+        fields = file.pieces
         locked = self._by_flock(rule, file)
         if locked is not None and locked.verdict is Verdict.ALIVE:
             return locked
@@ -310,7 +297,7 @@ class _Judging:
         return judged
 
     def _by_flock(self, rule: VerdictRule, file: QueueFile) -> HolderVerdict | None:
-        return None if rule.flock is None else self._once("flock", rule.flock.path_of(_fields(file)), self._by_lock)
+        return None if rule.flock is None else self._once("flock", rule.flock.path_of(file.pieces), self._by_lock)
 
     def _once(self, kind: str, path: str | None, ask: Callable[[str], HolderVerdict]) -> HolderVerdict | None:
         if path is None:
@@ -396,10 +383,6 @@ class _Judging:
 
 def _rule(file: QueueFile) -> VerdictRule | None:
     return None if file.match is None else file.match.verdict
-
-
-def _fields(file: QueueFile) -> Mapping[str, str]:
-    return {**file.fields, "path": file.path, "name": os.path.basename(file.path)}
 
 
 def _is_alive(judged: HolderVerdict | None) -> bool:

@@ -233,7 +233,7 @@ class LayoutOperator(ItemOperator[LayoutIntent, LayoutOutcome]):
         path = item.row.name
         if path not in known:
             found = match_of(self._layout, item.row)
-            file = QueueFile(path, None, {}) if found is None else QueueFile(path, found[0], found[1])
+            file = QueueFile(path, None if found is None else found[0])
             one = judge(self._layout, dirs.root, [file], self._around, self._clock())[path]
             words = "" if one.verdict in (Verdict.DEAD, Verdict.ABANDONED) else one.evidence or "no longer provable"
             known = {**known, path: words}
