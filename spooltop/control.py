@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .model.look.consumers import ConsumerList
     from .operate.operations import Operations
 
+__all__ = ["Control", "open_control"]
 
 # Keeps the files of a Control open while it is called, also if another thread closes it meanwhile.
 
