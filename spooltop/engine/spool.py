@@ -189,7 +189,9 @@ class SpoolLifetime(Closing):
     def __reduce__(self) -> tuple[object, ...]:
         """Pickles the arguments with which the spool was opened; another process opens the directory again, with its own
         presence."""
-        return partial(type(self), **self._options), (self.path,)
+        default = self.__init__.__kwdefaults__  # type: ignore[misc]  # of the class
+        options = {name: value for name, value in self._options.items() if name not in default or value is not default[name]}
+        return partial(type(self), **options), (self.path,)
 
     def __del__(self) -> None:
         self.close()
