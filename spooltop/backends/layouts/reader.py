@@ -373,11 +373,13 @@ class LayoutReader:
 
     def _set_aside(self) -> list[AsideMessage]:
         """The messages that spooltop has set aside."""
+        found: list[AsideMessage] = []
         try:
             with QueueDirs(self._path, self._layout.side_dir, REAL_FILES) as dirs:
-                return [*messages_aside(self._layout, dirs, self._most)]
+                found.extend(messages_aside(self._layout, dirs, self._most))  # keeps what came before an error
         except OSError:
-            return []  # the directory is gone: the boxes say so
+            return found  # the directory is gone: the boxes say so
+        return found
 
     def _held(self) -> list[QueueFile]:
         return [one.file for one in self._aside.values() if one.box is Box.HELD]

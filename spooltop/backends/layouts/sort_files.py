@@ -306,7 +306,8 @@ def _is_as_known(found: os.stat_result, before: QueueFile) -> bool:
     as they are."""
     if before.is_dir and before.match is not None and before.match.box == "tmp":
         return False
-    return before.mtime == found.st_mtime and before.ctime == found.st_ctime and before.ino == found.st_ino
+    same_size = before.is_dir or before.size == found.st_size  # two writes may have one time
+    return same_size and before.mtime == found.st_mtime and before.ctime == found.st_ctime and before.ino == found.st_ino
 
 
 def _role(layout: Layout, path: str) -> str:
@@ -406,10 +407,9 @@ def _of_last_line(data: bytes, fact: Fact) -> str | None:
     return None if not fields else fields.get("reason") or next(iter(fields.values()))
 
 
-# Messages of another program's queue that spooltop has set aside: held, or in the trash. ``held/OPERATION/NUMBER/`` holds the
-# messages of a batch, whose first has that number, under the paths that they had in the queue, with everything that was set aside
-# together with each. ``held/OPERATION/.meta`` says who did it, when and by which action. Somebody else may have put all of this
-# there.
+# Messages of another program's queue that spooltop has set aside: held, or in the trash. ``held/OPERATION/NUMBER/`` holds one
+# message under the path that it had in the queue, with everything of it that was set aside together. ``held/OPERATION/.meta``
+# says who did it, when and by which action. Somebody else may have put all of this there.
 
 BOXES = (Box.HELD, Box.TRASH)
 META = ".meta"
@@ -455,11 +455,12 @@ def messages_aside(layout: Layout, dirs: QueueDirs, most: int = MOST) -> Iterato
         for operation in _names(dirs, aside(box.value)):
             reason, at = _noted(dirs, aside(box.value, operation))
             for number in _names(dirs, aside(box.value, operation)):
+                if most <= 0:
+                    return
                 folder = aside(box.value, operation, number)
-                for file, paths in _messages(layout, dirs, folder, most):
-                    if most <= 0:
-                        return
+                if (found := _message(layout, dirs, folder)) is not None:
                     most -= 1
+                    file, paths = found
                     yield AsideMessage(box, file, tuple(f"{folder}/{path}" for path in paths), reason, at)
 
 
@@ -485,37 +486,24 @@ def _by_number(name: str) -> tuple[int, str]:
     return (int(name), "") if name.isascii() and name.isdigit() and len(name) < 12 else (1 << 40, name)
 
 
-def _messages(layout: Layout, dirs: QueueDirs, folder: str, most: int) -> Iterator[tuple[QueueFile, list[str]]]:
-    """The messages of a batch, each with the paths of all files that were set aside with it, its own last. A register or a lock
+def _message(layout: Layout, dirs: QueueDirs, folder: str) -> tuple[QueueFile, list[str]] | None:
+    """The message in a folder, and the paths of all files there, its own last; None where there is none. A register or a lock
     that was removed alone counts as one."""
     try:
         with _opened(dirs, folder) as root:
-            files = sort_files(layout, root, most)[0]
-            files = [file if file.facts is not None else read_facts(root, file) for file in files]
+            files = sort_files(layout, root)[0]
+            paths = [
+                at.prefix + name for at in walk(root, layout.depth) for name in at.names if name not in at.directories
+            ]
+            if not files:
+                return None
+            message = next((file for file in files if file.match is not None), files[0])
+            if message.facts is None:
+                message = read_facts(root, message)
     except OSError:
-        return
-    here = {file.path for file in files}
-    folders = {file.path for file in files if file.is_dir}
-    others = {file.path: [path for path in went_with(layout, file) if path in here] for file in files}
-    taken = {path for paths in others.values() for path in paths}
-    for file in files:
-        inside = any(file.path[:end] in folders for end, character in enumerate(file.path) if character == "/")
-        if file.path not in taken and not inside:
-            yield file, [*others[file.path], file.path]
-
-
-def went_with(layout: Layout, file: QueueFile) -> list[str]:
-    """The paths of what an action sets aside together with a message."""
-    words = [
-        step.words[0]
-        for action in layout.actions
-        if file.match is not None and file.match.box in action.boxes
-        for step in action.steps
-        if step.verb in ("trash", "held")
-    ]
-    pieces = file.pieces if words else {}
-    paths = [word.path_of(pieces, next_number=lambda piece: 0) for word in words]
-    return [path for path in dict.fromkeys(paths) if path is not None and path != file.path]
+        return None
+    others = [path for path in paths if path != message.path and not path.startswith(f"{message.path}/")]
+    return message, [*others, message.path]
 
 
 def _noted(dirs: QueueDirs, location: str) -> tuple[str, float | None]:

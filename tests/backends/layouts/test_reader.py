@@ -360,3 +360,23 @@ def test_a_name_that_a_rule_fills_in_leads_nowhere_else(memory: Path, monkeypatc
     assert (row.id, row.reason) == ("..", "")
     assert not plan.items and [refusal.reason for refusal in plan.refused] == ["its name leads out of the queue"]
     assert (memory / "victim").exists()
+
+
+def test_all_that_was_set_aside_together_is_one_message_whatever_the_layout_says_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, side = tmp_path / "queue", tmp_path / "queue/.spooltop/trash/op1/0/q"
+    (tmp_path / "mine.toml").write_text(
+        'name = "mine"\ndetect = ["q/"]\n[[match]]\nbox = "new"\npath = "q/{id}.msg"\n'
+        '[[action]]\nname = "purge"\nfrom = "new"\nsteps = ["trash {path}"]\n'
+    )
+    (queue / "q").mkdir(parents=True)
+    side.mkdir(parents=True)
+    for name in ("a.msg", "a.state"):  # by steps that took the state along
+        (side / name).write_text(name)
+    use_own_layouts(tmp_path, monkeypatch)
+    with open_control(str(queue), as_kind="mine", watch=False) as control:
+        assert list(rows_of(control, Box.TRASH)) == ["a"]
+        back = control.plan(Action.RESTORE, Selection(box=Box.TRASH, everything=True))
+        assert len(back.items) == 1 and control.apply(back).items[0].outcome == "done"
+    assert sorted(path.name for path in (queue / "q").iterdir()) == ["a.msg", "a.state"]

@@ -51,7 +51,7 @@ class _Listener:
     def __init__(self, name: str) -> None:
         self._lock = threading.Lock()
         self._fd = self._end = self._ending = -1
-        self._thread = threading.Thread(target=self._listen, name=name, daemon=True)
+        self._name = name
 
     def close(self) -> None:
         """Ends the thread. May be called twice."""
@@ -71,6 +71,7 @@ class _Listener:
             os.close(fd)
             raise
         self._fd = fd
+        self._thread = threading.Thread(target=self._listen, name=self._name, daemon=True)
         self._thread.start()
 
     def _listen(self) -> None:
