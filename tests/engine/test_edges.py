@@ -146,6 +146,21 @@ def test_a_forged_record_of_a_key_leads_nowhere(path: Path, clock: Clock, name: 
         assert (path / "victim").read_text() == (path / "tmp/.hidden").read_text() == "stays"
 
 
+@pytest.mark.parametrize(
+    "record", [b'{"name":"\xff\xfe","at":1}', b'{"name":"a\\u0000b","at":1}', b'{"name":"a","at":1e300}', b"["]
+)
+def test_a_record_of_a_key_that_is_of_no_use_is_removed_in_any_put(path: Path, clock: Clock, record: bytes) -> None:
+    with Spool.create(path, False, clock=clock, key_window=2400) as spool:
+        spool.put(b"first", key="other")
+        for key in (b"k", b"never put"):
+            (path / ".spooltop/keys" / sha256(key).hexdigest()).write_bytes(record)
+        assert not spool.was_put(key="k")
+        clock.advance(200)  # the records of all keys are looked at
+        spool.put(b"second", key="k")
+        assert spool.depth() == 2 and not any((path / "tmp").iterdir())
+        assert len([name for name in names_in(path / ".spooltop/keys") if not name.startswith(".")]) == 2
+
+
 # Recover
 
 

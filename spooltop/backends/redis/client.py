@@ -382,6 +382,8 @@ class _ResolvingConnection(Connection):
         try:
             addresses = self._resolving.result(self.allowance.timeout())
         except TimeoutError:
+            if self._resolving.done():  # the C library's own
+                self._resolving = None
             raise TimeoutError(f"the name {name} is not resolved") from None
         except OSError:
             self._resolving = None

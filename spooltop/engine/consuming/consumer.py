@@ -95,7 +95,7 @@ class Claim:
     def parsed(self) -> Name:
         """Parsed name of the claim; parsed on first use."""
         parsed = self._parsed
-        if parsed is None:
+        if parsed is None or parsed.raw != self.name:  # another thread may have taken a new token and renamed it
             parsed = self._parsed = parse(self.name, claimed=True)
         return parsed
 
@@ -187,7 +187,6 @@ class Claim:
 
     def move_on(self, name: str) -> None:
         """Takes another name in ``cur``, with the token that the consumer has now."""
-        self._parsed = None
         self.name = name
 
     def of(self, consumer: Consumer) -> bool:

@@ -98,8 +98,8 @@ _SWEPT_AT_ONCE = 1000
 class Record(Struct, frozen=True):
     """The final name of a message, and when it was put (epoch seconds)."""
 
-    name: Annotated[str, Meta(pattern=r"\A[^./][^/]*\Z")]  # whoever may write the spool wrote it: no name may lead out of tmp
-    at: float
+    name: Annotated[str, Meta(pattern=r"\A[^./\0][^/\0]*\Z")]  # whoever may write the spool wrote it: none may lead out of tmp
+    at: Annotated[float, Meta(gt=-1e18, lt=1e18)]
 
     @property
     def id(self) -> str:
@@ -170,7 +170,7 @@ class KeyRecords:
         try:
             data = read_small(called, self._keys(), files=self._dirs.files, limit=_CAP).data
             record = json.decode(data, type=Record)
-        except (NotRegular, MsgspecError, RecursionError):
+        except (NotRegular, MsgspecError, UnicodeDecodeError, RecursionError):
             return None
         return record if self._window is None or record.at > self._clock() - self._window else None
 

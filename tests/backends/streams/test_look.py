@@ -248,6 +248,15 @@ def test_a_window_is_anywhere_and_a_row_is_found_again(jobs: Any, control: Contr
     assert [oldest.find(key) for key in (("new", "5-5"), ("cur", ids[0]), "x")] == [None] * 3
 
 
+def test_claims_of_a_consumer_without_a_name_are_claims(jobs: Any, control: Control) -> None:
+    ids = add(jobs, 30)
+    assert take(jobs, "", 20) == ids[:20]
+    control.look()
+    listing = control.listing(ListQuery(Box.CUR))
+    assert len(listing) == 20 and set(ids_of(listing, 0, 20)) == set(ids[:20])
+    assert {row.owner.name for row in listing.window(0, 20) if row.owner is not None} == {""}
+
+
 def test_claims_are_in_the_order_of_their_verdicts(jobs: Any, control: Control) -> None:
     ids = add(jobs, 2_300, old=True)
     take(jobs, "alive", 1_000)

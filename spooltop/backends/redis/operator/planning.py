@@ -20,7 +20,7 @@ from spooltop.model.queue import again_words
 from spooltop.model.row import Row
 from spooltop.model.text import escape, escape_text, fill, json_object
 from spooltop.model.units import size as size_words
-from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Verdict
+from spooltop.model.vocabulary import RUNNING, Action, Box, Json, Owner, Verdict
 
 from ..client import ErrorReply, Reply, fields_of, list_of, number_of, text_of
 from ..stream_names import HANDED_BACK, LATER
@@ -399,7 +399,9 @@ class GroupChooser:
             key = self._server.names.of_box(box)
             for page in self._pages(HEADS, lambda *span: ("XRANGE", key, *span[:2], "COUNT", span[2]), begin, _HEADS, wanted):
                 for one in heads_of(page):
-                    yield PinnedRow(waiting_row(one) if box is Box.NEW else aside_row(box, one), one)
+                    row = waiting_row(one) if box is Box.NEW else aside_row(box, one)
+                    by = one.notes.get("~by")  # a selection may name who set it aside
+                    yield PinnedRow(row if by is None or box is Box.NEW else replace(row, owner=Owner(name=by)), one)
 
     def _claims(self, ids: Sequence[str] | None, *, heads: bool, back: bool) -> Iterator[PinnedRow]:
         """Yields the claims of programs, or those that were handed ``back``."""

@@ -159,7 +159,7 @@ class StreamFetcher:
 
     def heads(self, begin: str, end: str, most: int, *, back: bool = False) -> list[PendingEntry]:
         """Returns up to ``most`` entries between two ids, the last ones first with ``back``."""
-        return self._fetched(HEADS, heads_of, self.fitting(PAGE), begin, end, most, "", back=back)
+        return self._fetched(HEADS, heads_of, self.fitting(PAGE), begin, end, most, None, back=back)
 
     def claims(self, consumer: str, begin: str, end: str, most: int, now: float) -> list[PendingEntry]:
         """Returns up to ``most`` claims of a consumer, oldest id first, with size and source where scripts may run."""
@@ -167,7 +167,7 @@ class StreamFetcher:
 
     def _fetched(
         self, script: str, parse: Callable[[Reply], list[PendingEntry]], step: int, begin: str, end: str, most: int,
-        consumer: str, *, back: bool = False,
+        consumer: str | None, *, back: bool = False,
     ) -> list[PendingEntry]:  # fmt: skip
         found: list[PendingEntry] = []
         while len(found) < most:
@@ -180,9 +180,9 @@ class StreamFetcher:
                 break
         return found
 
-    def skip(self, begin: str, end: str, most: int, consumer: str = "", *, back: bool = False) -> tuple[int, str]:
+    def skip(self, begin: str, end: str, most: int, consumer: str | None = None, *, back: bool = False) -> tuple[int, str]:
         """Returns how many entries or claims, up to ``most``, lie between two ids, and the id of the last of them."""
-        step, count, last = _CLAIMS_SKIPPED if consumer else self.fitting(_SKIPPED), 0, ""
+        step, count, last = _CLAIMS_SKIPPED if consumer is not None else self.fitting(_SKIPPED), 0, ""
         while count < most:
             wanted = min(step if self._scripts else PAGE, most - count)
             some, at, _ = skipped(self._run(SKIP, self._range(begin, end, last, wanted, consumer, back=back)))
@@ -193,19 +193,19 @@ class StreamFetcher:
                 break
         return count, last
 
-    def _range(self, begin: str, end: str, last: str, most: int, consumer: str, *, back: bool) -> Command:
+    def _range(self, begin: str, end: str, last: str, most: int, consumer: str | None, *, back: bool) -> Command:
         """Returns the command for what goes on behind ``last`` between two ids."""
         names = self._names
         if back:
             return ("XREVRANGE", names.stream, f"({last}" if last else end, begin, "COUNT", most)
         begin = f"({last}" if last else begin
-        if consumer:
+        if consumer is not None:  # a name may be empty
             return ("XPENDING", names.stream, names.group, begin, end, most, consumer)
         return ("XRANGE", names.stream, begin, end, "COUNT", most)
 
     def first_command(self, begin: str) -> Command:
         """Returns the command that asks for the first entry from an id on, to be sent along with others."""
-        return self._command(SKIP, self._range(begin, "+", "", 1, "", back=False))
+        return self._command(SKIP, self._range(begin, "+", "", 1, None, back=False))
 
     def first_of(self, reply: Reply, begin: str) -> str | None:
         """Returns the id in the answer to ``first_command``; None where there is no entry."""
@@ -284,10 +284,11 @@ class Part(ABC):
     and last row, as far as they are known."""
 
     def __init__(
-        self, fetcher: StreamFetcher, count: int, before: str = "", span: tuple[str, str] | None = None, consumer: str = ""
-    ) -> None:
+        self, fetcher: StreamFetcher, count: int, before: str = "", span: tuple[str, str] | None = None,
+        consumer: str | None = None,
+    ) -> None:  # fmt: skip
         self.count = count
-        self.consumer = consumer
+        self._of = consumer
         self._fetcher = fetcher
         self._span = span
         self._marks = {0: before}
@@ -319,7 +320,7 @@ class Part(ABC):
         if 0 not in known or not self.between(id, id, 1):
             return None
         at = max(known)
-        counted, last = self._fetcher.skip(id_after(self._marks[at]), id, min(_WALKED, self.count), self.consumer)
+        counted, last = self._fetcher.skip(id_after(self._marks[at]), id, min(_WALKED, self.count), self._of)
         if last == id:
             return at + counted - 1
         if self._span is None:
@@ -351,7 +352,7 @@ class Part(ABC):
             before = self._marks[start] = f"{first + (last - first) * start // self.count}-0"
             return before
         while position < start:
-            counted, last_id = self._fetcher.skip(id_after(before), "+", min(1_000, start - position), self.consumer)
+            counted, last_id = self._fetcher.skip(id_after(before), "+", min(1_000, start - position), self._of)
             if counted == 0:
                 break
             position, before = position + counted, last_id
@@ -392,6 +393,7 @@ class PendingPart(Part):
         judged: JudgedMember | None = None, span: tuple[str, str] | None = None, delayed: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(fetcher, count, span=span, consumer=consumer)
+        self.consumer = consumer
         self.judged = judged
         self._now = now
         self._delayed = delayed

@@ -166,11 +166,11 @@ end
 
 # Returns id, size and source of each entry, and its notes of spooltop: names and values.
 HEADS = DESCRIBED + """
-local out = {}
+local out, known = {}, {['~id'] = true, ['~tries'] = true, ['~why'] = true, ['~from'] = true, ['~by'] = true}
 for _, entry in ipairs(redis.call(unpack(ARGV))) do
   local fields, notes = entry[2], {}
   for at = 1, #fields, 2 do
-    if string.sub(fields[at], 1, 1) == '~' then notes[#notes + 1] = fields[at]; notes[#notes + 1] = fields[at + 1] end
+    if known[fields[at]] then notes[#notes + 1] = fields[at]; notes[#notes + 1] = fields[at + 1] end
   end
   local size, source = described(fields)
   out[#out + 1] = {entry[1], size, source, notes}
