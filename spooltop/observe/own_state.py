@@ -125,13 +125,14 @@ def _until(end: float, now: float) -> str:
 class MuteFile:
     """The mutes of one target, kept in ``folder`` (None: not kept) under ``target``, its real path.
 
-    Thread-safe. Every call reads the file, so mutes set in another dashboard of the same user count here too.
+    Thread-safe. Mutes set in another dashboard of the same user count here too: a file that has changed is read again.
     """
 
     def __init__(self, folder: str | None, target: str, *, clock: Callable[[], float]) -> None:
         self._folder = folder
         self._target = target
         self._clock = clock
+        self._known: tuple[tuple[int, int, int] | None, dict[str, float], str] = None, {}, ""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -139,11 +140,24 @@ class MuteFile:
         return () if self._folder is None else (os.path.join(self._folder, _MUTES),)
 
     def ends(self) -> tuple[Mapping[str, float], str]:
-        """Returns source → end, and in words why they are not known ("")."""
+        """Returns source → end, and in words why they are not known (""). Reads the file if it has changed: each look asks."""
+        if self._folder is None:
+            return {}, ""
+        state = None
         try:
-            return self._read().get(self._target, {}), ""
-        except Unreadable as error:
-            return {}, escape(str(error))
+            found = os.stat(os.path.join(self._folder, _MUTES), follow_symlinks=False)
+            state = found.st_ino, found.st_mtime_ns, found.st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return {}, ""
+        except OSError:
+            pass  # reading it says why
+        known = self._known
+        if state is None or known[0] != state:
+            try:
+                known = self._known = state, self._read().get(self._target, {}), ""
+            except Unreadable as error:
+                known = self._known = state, {}, escape(str(error))
+        return known[1:]
 
     def set(self, source: str, seconds: float) -> float:
         """Mutes ``source`` for ``seconds`` and returns the end. Raises ``UsageError`` for an invalid duration, ``Unreadable`` if

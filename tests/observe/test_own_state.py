@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spooltop.control import Control, open_control
+from spooltop.engine.system.files import read_small
 from spooltop.errors import Refused, Unreadable, UsageError
 from spooltop.model.look.snapshot import Severity
 from spooltop.model.protocols import KeptView, Sort
@@ -78,6 +80,24 @@ def test_a_shared_file_that_does_not_parse_is_not_one_sources_trouble(world: Cur
         assert codes(control) == [*left, "muted"]
         control.mute("imessage", 2 * DAY)
         assert re.search(r"imessage until \d{4}-\d\d-\d\d \d\d:\d\d\Z", control.look().problems[-1].text), "it does not end today"
+
+
+def test_mutes_are_read_again_only_where_the_file_has_changed(
+    world: CursorWorld, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+
+    def counted(name: str, *arguments: Any, **options: Any) -> Any:
+        reads.append(name)
+        return read_small(name, *arguments, **options)
+
+    with world.control(clock=clock) as control, world.control(clock=clock) as other:
+        end = other.mute("mail", 60)
+        control.look()
+        monkeypatch.setattr("spooltop.observe.own_state.read_small", counted)
+        assert control.look().muted == {"mail": end} and "mutes.json" not in reads
+        later = other.mute("mail", 120)
+        assert control.look().muted == {"mail": later} and "mutes.json" in reads
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 366 * DAY + 1])
