@@ -18,7 +18,6 @@ from ..journal.record_log import (
     ItemOutcome,
     LoggedOperation,
     Number,
-    RecordLog,
     RecordType,
     Told,
     Whole,
@@ -222,7 +221,6 @@ def unsure_moves(logged: MoveOperation) -> Iterator[LoggedMove]:
     return (move for _, (batch, outcome) in sorted(logged.steps.items()) if outcome is None for move in batch.each())
 
 
-MoveLog = RecordLog[MoveIntent, BatchOutcome]
 # Journals are large, and nearly all of them is names and inodes. For the list of operations a line is shortened in its text, so
 # that the rest is not parsed.
 

@@ -204,7 +204,7 @@ def row_of(file: QueueFile, note: str = "", judged: HolderVerdict | None = None)
 
 
 def held_files(files: Sequence[QueueFile]) -> Sequence[QueueFile]:
-    """Those that somebody may have: claims and files that are being written, as far as they are judged."""
+    """The files that somebody may have: claims and those that are being written, as far as they are judged."""
     return [file for file in files if file.match is not None and file.match.box in ("cur", "tmp")][:JUDGED_AT_MOST]
 
 

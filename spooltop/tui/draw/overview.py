@@ -44,7 +44,7 @@ def overview_panels(
     panels = _sections(snapshot, events, zone, 17 if two_columns else 9, 8 if two_columns else 6)
 
     def column(*names: str) -> list[Section]:
-        """Those of these panels that there are."""
+        """The panels with these names, as far as there are any."""
         return [panels[name] if not stale else _dimmed(panels[name]) for name in names if name in panels]
 
     if two_columns:
