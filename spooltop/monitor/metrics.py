@@ -8,8 +8,8 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate, product
-from typing import NamedTuple
+from itertools import accumulate, islice, product
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -46,6 +46,8 @@ _BOUNDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1800.0, 3600.0)
 _RECENT = 1_000
 """Operations that are remembered one by one, since their counts may still grow."""
 
+_Sample = tuple[Any, ...]
+
 
 class _Durations:
     """A histogram of durations."""
@@ -58,9 +60,9 @@ class _Durations:
         self._counts[bisect_left(_BOUNDS, seconds)] += weight
         self._sum += seconds * weight
 
-    def put(self, family: HistogramMetricFamily, target: str) -> None:
-        names = [*map(str, _BOUNDS), "+Inf"]
-        family.add_metric([target], list(zip(names, accumulate(self._counts), strict=True)), self._sum)
+    def values(self) -> tuple[list[tuple[str, float]], float]:
+        """Returns the values of the buckets, and their sum."""
+        return list(zip([*map(str, _BOUNDS), "+Inf"], accumulate(self._counts), strict=True)), self._sum
 
 
 class _Source(Struct):
@@ -159,49 +161,47 @@ class TargetMetrics:
         """True once there was a look."""
         return self._snapshot is not None
 
-    def put(self, families: _Families) -> None:
-        """Adds the samples of this target."""
+    def samples(self) -> Iterator[_Sample]:
+        """Yields the name of a metric of ``_FAMILIES``, the labels besides ``target``, and the value; of a histogram the values
+        of its buckets and their sum."""
         with self._lock:
             snapshot = self._snapshot
             stale = self._failed or snapshot is None or self._clock() - self._at > max(_STALE, 3 * self._seconds)
-            complete = snapshot is not None and snapshot.observation.complete and not stale
-            families.complete.add_metric([self.target], float(complete))
+            yield "scan_complete", (), float(snapshot is not None and snapshot.observation.complete and not stale)
             if snapshot is None:
                 return
-            families.looked_at.add_metric([self.target], self._at)
-            families.seconds.add_metric([self.target], self._seconds)
-            self._put_messages(families, snapshot.observation)
-            self._put_cursors(families)
+            yield "scan_timestamp_seconds", (), self._at
+            yield "scan_seconds", (), self._seconds
+            yield from self._of_messages(snapshot.observation)
+            yield from self._of_cursors()
             found = Counter(problem.code for problem in snapshot.problems)
             for code in CODES:
-                families.problems.add_metric([self.target, code], found[code])
-            for (action, outcome), many in sorted(self._operations.counts().items()):
-                families.operations.add_metric([self.target, action, outcome], many)
-            self._waited.put(families.waited, self.target)
-            self._worked.put(families.worked, self.target)
+                yield "problems", (code,), found[code]
+            for labels, many in sorted(self._operations.counts().items()):
+                yield "operations", labels, many
+            yield "wait_seconds", (), *self._waited.values()
+            yield "processing_seconds", (), *self._worked.values()
 
-    def _put_messages(self, families: _Families, observation: Observation) -> None:
-        target, now = self.target, observation.taken_at
+    def _of_messages(self, observation: Observation) -> Iterator[_Sample]:
         for box, state in observation.boxes.items():
             if state.count is not None:
-                families.messages.add_metric([target, str(box)], state.count)
+                yield "messages", (box,), state.count
             if state.oldest_at is not None:
-                families.oldest.add_metric([target, str(box)], max(0.0, now - state.oldest_at))
+                yield "oldest_age_seconds", (box,), max(0.0, observation.taken_at - state.oldest_at)
         if observation.judges_claims:
             counts = observation.counts
             for verdict, many in (("alive", counts.alive), ("dead", counts.dead), ("unknown", counts.unknown)):
                 if verdict != "dead" or observation.proves_death:
-                    families.claims.add_metric([target, verdict], many)
-            families.paused.add_metric([target], float(observation.paused is not None))
+                    yield "claims", (verdict,), many
+            yield "paused", (), float(observation.paused is not None)
         if observation.ages is not None:
             for bound, share in _older_than(observation.ages):
-                families.older.add_metric([target, Box.NEW, f"{bound:g}"], share)
+                yield "messages_older_than", (Box.NEW, f"{bound:g}"), share
         if observation.disk is not None and observation.disk.bytes_free is not None:
-            families.free.add_metric([target], observation.disk.bytes_free)
-        families.timeouts.add_metric([target], observation.lock_timeouts)
-        if observation.suppressed:
-            for source, many in self._by_source(observation.suppressed).items():
-                families.suppressed.add_metric([target, source], many)
+            yield "disk_free_bytes", (), observation.disk.bytes_free
+        yield "lock_timeouts", (), observation.lock_timeouts
+        for source, many in self._by_source(observation.suppressed).items():
+            yield "duplicates_suppressed", (source,), many
 
     def _by_source(self, counts: Mapping[str, int]) -> Mapping[str, int]:
         named = {escape(source): many for source, many in counts.items()}
@@ -218,59 +218,46 @@ class TargetMetrics:
         for key in [key for key, one in self._sources.items() if now - one.at > _KEPT]:
             del self._sources[key]
 
-    def _put_cursors(self, families: _Families) -> None:
-        named = dict(list(self._sources.items())[:_MOST_SOURCES])
+    def _of_cursors(self) -> Iterator[_Sample]:
         others = list(self._sources.values())[_MOST_SOURCES:]
-        for key, one in named.items():
+        for key, one in islice(self._sources.items(), _MOST_SOURCES):
             for verdict in VERDICTS:
-                families.verdicts.add_metric([self.target, key, verdict], float(one.verdict == verdict))
-            families.reverts.add_metric([self.target, key], one.reverts)
+                yield "cursor_verdict", (key, verdict), float(one.verdict == verdict)
+            yield "cursor_reverts", (key,), one.reverts
             if one.value is not None:
-                families.values.add_metric([self.target, key], one.value)
+                yield "cursor_value", (key,), one.value
         if others:
             found = Counter(one.verdict for one in others)
             for verdict in VERDICTS:
-                families.verdicts.add_metric([self.target, OTHER, verdict], found[verdict])
-            families.reverts.add_metric([self.target, OTHER], sum(one.reverts for one in others))
-        families.left_out.add_metric([self.target], len(others))
+                yield "cursor_verdict", (OTHER, verdict), found[verdict]
+            yield "cursor_reverts", (OTHER,), sum(one.reverts for one in others)
+        yield "cursor_sources_left_out", (), len(others)
 
 
-class _Families:
-    """The metrics, without samples at first."""
-
-    def __init__(self) -> None:
-        def gauge(name: str, does: str, *labels: str, unit: str = "") -> GaugeMetricFamily:
-            return GaugeMetricFamily(f"spooltop_{name}", does, labels=("target", *labels), unit=unit)
-
-        def counter(name: str, does: str, *labels: str) -> CounterMetricFamily:
-            return CounterMetricFamily(f"spooltop_{name}", does, labels=("target", *labels))
-
-        def histogram(name: str, does: str) -> HistogramMetricFamily:
-            return HistogramMetricFamily(f"spooltop_{name}", does, labels=("target",), unit="seconds")
-
-        self.messages = gauge("messages", "Messages in a box.", "box")
-        self.oldest = gauge("oldest_age_seconds", "Age of the oldest message in a box.", "box", unit="seconds")
-        self.claims = gauge("claims", "Claims by what is known of their holder.", "verdict")
-        self.older = gauge("messages_older_than", "Messages that wait for longer than so many seconds.", "box", "seconds")
-        self.paused = gauge("paused", "1 while consumers claim nothing because the spool is paused, else 0.")
-        self.waited = histogram("wait_seconds", "Time from the put to the claim, of the messages that were seen to end.")
-        self.worked = histogram("processing_seconds", "Time from the claim to the end, of the messages that were seen to end.")
-        self.verdicts = gauge("cursor_verdict", "1 for the verdict on a source's cursor, else 0.", "source", "verdict")
-        self.values = gauge("cursor_value", "The cursor of a source, where it is a number.", "source")
-        self.reverts = counter("cursor_reverts", "Lost updates of a source's cursor that were seen.", "source")
-        self.left_out = gauge("cursor_sources_left_out", f"Sources that are counted under source={OTHER!r}: past the first "
-                              f"{_MOST_SOURCES}.")  # fmt: skip
-        self.timeouts = counter("lock_timeouts", "Waits for the spool's own locks that timed out.")
-        self.suppressed = counter("duplicates_suppressed", "Puts of a message that existed already.", "source")
-        self.operations = counter("operations", "Items of operators' operations by outcome.", "action", "outcome")
-        self.problems = gauge("problems", "Lines of the list of problems with this code.", "code")
-        self.seconds = gauge("scan_seconds", "Time that the last look took.", unit="seconds")
-        self.complete = gauge("scan_complete", "1 if the last look saw all and is not old, 0 if the target cannot be looked at.")
-        self.looked_at = gauge("scan_timestamp_seconds", "Time of the last look (epoch).", unit="seconds")
-        self.free = gauge("disk_free_bytes", "Free space for the user that looks.", unit="bytes")
-
-    def __iter__(self) -> Iterator[Metric]:
-        return iter(vars(self).values())
+_FAMILIES: Mapping[str, tuple[Any, ...]] = {
+    "messages": (GaugeMetricFamily, "Messages in a box.", "box"),
+    "oldest_age_seconds": (GaugeMetricFamily, "Age of the oldest message in a box.", "box"),
+    "claims": (GaugeMetricFamily, "Claims by what is known of their holder.", "verdict"),
+    "messages_older_than": (GaugeMetricFamily, "Messages that wait for longer than so many seconds.", "box", "seconds"),
+    "paused": (GaugeMetricFamily, "1 while consumers claim nothing because the spool is paused, else 0."),
+    "wait_seconds": (HistogramMetricFamily, "Time from the put to the claim, of the messages that were seen to end."),
+    "processing_seconds": (HistogramMetricFamily, "Time from the claim to the end, of the messages that were seen to end."),
+    "cursor_verdict": (GaugeMetricFamily, "1 for the verdict on a source's cursor, else 0.", "source", "verdict"),
+    "cursor_value": (GaugeMetricFamily, "The cursor of a source, where it is a number.", "source"),
+    "cursor_reverts": (CounterMetricFamily, "Lost updates of a source's cursor that were seen.", "source"),
+    "cursor_sources_left_out": (
+        GaugeMetricFamily, f"Sources that are counted under source={OTHER!r}: past the first {_MOST_SOURCES}.",
+    ),
+    "lock_timeouts": (CounterMetricFamily, "Waits for the spool's own locks that timed out."),
+    "duplicates_suppressed": (CounterMetricFamily, "Puts of a message that existed already.", "source"),
+    "operations": (CounterMetricFamily, "Items of operators' operations by outcome.", "action", "outcome"),
+    "problems": (GaugeMetricFamily, "Lines of the list of problems with this code.", "code"),
+    "scan_seconds": (GaugeMetricFamily, "Time that the last look took."),
+    "scan_complete": (GaugeMetricFamily, "1 if the last look saw all and is not old, 0 if the target cannot be looked at."),
+    "scan_timestamp_seconds": (GaugeMetricFamily, "Time of the last look (epoch)."),
+    "disk_free_bytes": (GaugeMetricFamily, "Free space for the user that looks."),
+}  # fmt: skip
+"""Metrics by name, which ends in the unit if there is one: type, help, and the labels besides ``target``."""
 
 
 class Metrics(Collector):
@@ -282,10 +269,19 @@ class Metrics(Collector):
         self.registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
-        families = _Families()
+        families = {
+            name: kind(f"spooltop_{name}", help, labels=("target", *labels), unit=_unit(name))
+            for name, (kind, help, *labels) in _FAMILIES.items()
+        }
         for target in self.targets:
-            target.put(families)
-        return [InfoMetricFamily("spooltop_build", "The version that runs.", {"version": __version__}), *families]
+            for name, labels, *values in target.samples():
+                families[name].add_metric([target.target, *labels], *values)
+        return [InfoMetricFamily("spooltop_build", "The version that runs.", {"version": __version__}), *families.values()]
+
+
+def _unit(name: str) -> str:
+    last = name.rpartition("_")[2]
+    return last if last in ("seconds", "bytes") else ""
 
 
 def _older_than(ages: Ages) -> Iterator[tuple[float, float]]:
