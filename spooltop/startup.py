@@ -179,6 +179,5 @@ def _end_with_parent(parent: int) -> None:
     """Arranges for SIGHUP when the parent ends, as if the terminal were gone, prctl(2): no process would wait for this one."""
     from spooltop.engine.system.syscalls import end_with_parent
 
-    end_with_parent(signal.SIGHUP)
-    if os.getppid() != parent:  # before the kernel was asked
+    if not end_with_parent(signal.SIGHUP, parent):
         sys.exit(128 + signal.SIGHUP)

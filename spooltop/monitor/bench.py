@@ -328,9 +328,8 @@ Job = Callable[[int], Measured]
 def work(pipe: Connection, parent: int) -> None:
     """Does the jobs that arrive on ``pipe`` with their seconds: for each it sends ``ready``, receives the moment to begin (ns of
     the monotonic clock), and sends an ``Answer``, or in words why there is none. Ends with its parent."""
-    end_with_parent(signal.SIGKILL)
-    if os.getppid() != parent:
-        return  # it ended before the kernel was asked
+    if not end_with_parent(signal.SIGKILL, parent):
+        return
     with suppress(EOFError):
         while True:
             job, seconds = pipe.recv()

@@ -6,7 +6,6 @@ end-of-file from the lifeline when the demo ends; and the demo reads end-of-file
 
 from __future__ import annotations
 
-import math
 import os
 import select
 import signal
@@ -31,10 +30,6 @@ class Child(Struct, frozen=True):
     def wait(self, seconds: float) -> bool:
         """Waits; False, at once, when the demo is over."""
         return not _readable(self.lifeline, seconds)
-
-    def until(self, moment: float) -> bool:
-        """Waits until ``time.monotonic()`` is ``moment``; False when the demo is over."""
-        return self.wait(moment - time.monotonic())
 
     def report(self) -> None:
         """Reports one more dead claim to the demo."""
@@ -92,9 +87,7 @@ class ProcessGroup:
 
 
 def _readable(fd: int, seconds: float) -> bool:
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(max(0, math.ceil(seconds * 1000))))
+    return bool(select.select([fd], [], [], max(0.0, seconds))[0])
 
 
 def fork(title: str, act: Callable[[], None]) -> int:
@@ -107,8 +100,7 @@ def fork(title: str, act: Callable[[], None]) -> int:
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        end_with_parent(signal.SIGKILL)
-        if os.getppid() == parent:  # else it ended before the kernel was asked
+        if end_with_parent(signal.SIGKILL, parent):
             _call_it(title)
             act()
             code = 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import io
 import json
+import logging
 import os
 import random
 import signal
@@ -19,16 +20,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import count
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spooltop.engine import CursorFile, Spool, names
 from spooltop.errors import ClaimLost, SpooltopError
 from spooltop.model.queue import Queue, QueueClaim
 from spooltop.model.vocabulary import Json
 
-from .process_group import Act, Child, fork
+from .process_group import Child, fork
 
 SETTINGS = {
     "SPOOLTOP_TMP_OLD": "5s",
@@ -42,8 +43,8 @@ SETTINGS = {
 
 POLL = 2.0
 ROUND = 6.0
-EMAIL_WRITES = 0.2
 EMAIL_READS = 1.6
+EMAIL_WRITES_AFTER = 4.4
 DRAFT_STANDS = 0.2
 """Time for which the unsafe writer's ``cursors.json.tmp`` is visible before it is renamed."""
 
@@ -135,16 +136,15 @@ class Export(io.BytesIO):
 
     def __init__(self, child: Child, pieces: int, every: float, *, dies: bool = False) -> None:
         super().__init__()
-        self._child, self._left, self._every, self._dies = child, pieces, every, dies
-        self._piece = b"".join(json.dumps(json.loads(row("email", rowid))).encode() + b"\n" for rowid in range(_ROWS))
+        piece = b"".join(json.dumps(json.loads(row("email", rowid))).encode() + b"\n" for rowid in range(_ROWS))
+        self._pieces = (piece for _ in range(pieces) if child.wait(every))
+        self._dies = dies
 
     def read(self, size: int | None = -1) -> bytes:
-        if self._left == 0:
-            if self._dies:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return b""
-        self._left -= 1
-        return self._piece if self._child.wait(self._every) else b""
+        piece = next(self._pieces, b"")
+        if not piece and self._dies:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return piece
 
 
 def write_slowly(child: Child, spool: str) -> None:
@@ -224,8 +224,6 @@ CURSORS = "cursors.json"
 LOGS = "logs"
 _ROWS_AT_ONCE = 50
 _LOG_MOST = 64 << 10
-_UNTOUCHED = 4
-"""Rounds without new rows for imessage; then four new rows arrive."""
 
 
 def begin(spool: str) -> None:
@@ -245,106 +243,66 @@ def section(source: str, value: int) -> Json:
     return {FIELDS[source]: value} if source in FIELDS else value
 
 
-class Poller:
-    """Reads a source from its cursor on. ``newest`` is the last row of the source."""
-
-    def __init__(self, spool: str, source: str) -> None:
-        self.source = source
-        self.newest = NEWEST[source]
-        self._box = Spool(spool, durable=False)
-        self._path = Path(spool, CURSORS)
-        self._cursors = CursorFile(self._path)
-        self._log = Path(spool, LOGS, f"poll-{source}.log")
-
-    def poll(self, whole: Mapping[str, Json] | None = None, pause: Callable[[], object] = lambda: None) -> int:
-        """Puts the new rows, then saves the cursor, only its own section. Returns the number of rows. With ``whole``, an earlier
-        result of ``read_whole``, it writes all of that back; ``pause`` is called while the draft exists, whose name is the same
-        for all pollers."""
-        try:
-            value = self._value(self._cursors.read() if whole is None else whole)
-            self._box.put_many([row(self.source, rowid) for rowid in range(value + 1, self.newest + 1)], source=self.source)
-            own = section(self.source, self.newest)
-            if whole is not None:
-                draft = self._path.with_name(f"{CURSORS}.tmp")
-                draft.write_text(json.dumps({**whole, self.source: own}), encoding="utf-8")
-                pause()
-                draft.replace(self._path)
-            elif value != self.newest:
-                self._cursors.advance(self.source, own)
-        except (SpooltopError, OSError) as error:
-            self._write_log(f"poll failed: {error}")
-            return 0
-        new = self.newest - value
-        self._write_log(f"poll ok: {new} new ({f'cursor {value} -> {self.newest}' if new else f'cursor={value}'})")
-        return new
-
-    def read_whole(self) -> Mapping[str, Json] | None:
-        try:
-            return self._cursors.read()
-        except (SpooltopError, OSError):
-            return None  # the poll says so
-
-    def _value(self, cursors: Mapping[str, Json]) -> int:
-        value = cursors.get(self.source)
-        if isinstance(value, dict):
-            value = value.get(FIELDS.get(self.source, ""))
-        usable = isinstance(value, int) and 0 <= value <= self.newest
-        return max(int(str(value)), self.newest - _ROWS_AT_ONCE) if usable else self.newest
-
-    def _write_log(self, line: str) -> None:
-        """Appends a line to the log. A log that has grown too long is renamed to ``….log.1`` first."""
-        with suppress(OSError):  # a log on a full disk: the poll went well all the same
-            if self._log.exists() and self._log.stat().st_size > _LOG_MOST:
-                self._log.replace(self._log.with_suffix(".log.1"))
-            with self._log.open("a", encoding="utf-8") as file:
-                file.write(f"{time.strftime('%H:%M:%S')} {line}\n")
+def poll(
+    child: Child, spool: str, source: str, first: float, arrived: Callable[[int], int], whole: bool = False, lag: float = 0.0
+) -> None:  # fmt: skip
+    """Polls from ``first`` (``time.monotonic``) on: puts the new rows, then saves the cursor. ``arrived`` says how many rows have
+    come by a round. ``whole``: saves all that it has read before, not only its own section; ``lag`` are the seconds in between,
+    of a poller that polls once in a round."""
+    path, every = Path(spool, CURSORS), ROUND if lag else POLL
+    cursors = CursorFile(path)
+    log_path = Path(spool, LOGS, f"poll-{source}.log")
+    log = RotatingFileHandler(log_path, maxBytes=_LOG_MOST, backupCount=1, encoding="utf-8", delay=True)
+    log.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logging.raiseExceptions = False  # a log on a full disk: the poll went well all the same
+    with Spool(spool, durable=False) as box:
+        for turn in _turns(child, first, every):
+            newest = NEWEST[source] + arrived(int(turn * every / ROUND))
+            try:
+                read = cursors.read()
+                if lag and not child.wait(lag):
+                    return
+                value = _usable(source, read, newest)
+                box.put_many([row(source, rowid) for rowid in range(value + 1, newest + 1)], source=source)
+                if whole:
+                    draft = path.with_name(f"{CURSORS}.tmp")  # the same name for all pollers
+                    draft.write_text(json.dumps({**read, source: section(source, newest)}), encoding="utf-8")
+                    if lag:
+                        child.wait(DRAFT_STANDS)
+                    draft.replace(path)
+                elif value != newest:
+                    cursors.advance(source, section(source, newest))
+                said = f"cursor {value} -> {newest}" if newest != value else f"cursor={value}"
+                line = f"poll ok: {newest - value} new ({said})"
+            except (SpooltopError, OSError) as error:
+                line = f"poll failed: {error}"
+            log.emit(logging.makeLogRecord({"msg": line}))
 
 
-def _turns(child: Child, first: float) -> Iterator[int]:
+def _usable(source: str, cursors: Mapping[str, Json], newest: int) -> int:
+    """Returns the cursor of ``source``, or ``newest`` where what is stored is none: a person may have stored anything."""
+    value = cursors.get(source)
+    if isinstance(value, dict):
+        value = value.get(FIELDS.get(source, ""))
+    return max(value, newest - _ROWS_AT_ONCE) if isinstance(value, int) and 0 <= value <= newest else newest
+
+
+def _turns(child: Child, first: float, every: float) -> Iterator[int]:
     """Counts the polls from ``first`` on as they become due; polls that were missed are skipped."""
-    for turn in count(max(0, int((time.monotonic() - first) / POLL))):
-        due = first + turn * POLL
-        if time.monotonic() < due + POLL:
-            if not child.until(due):
-                return
-            yield turn
-
-
-def poll_steadily(child: Child, poller: Poller, first: float, arrive: Callable[[int], int], *, whole: bool = False) -> None:
-    """Polls from ``first`` (``time.monotonic``) on. ``arrive`` says how many rows are new in a round."""
-    every = round(ROUND / POLL)
-    for turn in _turns(child, first):
-        if turn % every == 0:
-            poller.newest += arrive(turn // every)
-        poller.poll(poller.read_whole() if whole else None)
-
-
-def poll_imessage(child: Child, poller: Poller, first: float) -> None:
-    """Adds four rows once. ``email`` is the reason that they are new again and again."""
-    still = 0
-    for turn in _turns(child, first):
-        if turn == 0:
-            continue  # a look or two at the old value first
-        if turn == 1 or still > _UNTOUCHED * ROUND / POLL:
-            poller.newest += 4
-        still = 0 if poller.poll() else still + 1
-
-
-def poll_email(child: Child, poller: Poller, began: float) -> None:
-    """Reads the whole file early in a round, then slowly reads the mail, and writes the whole file back."""
-    turn = max(0, int((time.monotonic() - began) / ROUND))
-    while child.until(began + turn * ROUND + EMAIL_READS):
-        read = poller.read_whole()
-        turn += 1
-        if not child.until(began + turn * ROUND + EMAIL_WRITES - DRAFT_STANDS):
+    turn = -1
+    while True:
+        turn = max(turn + 1, int((time.monotonic() - first) // every))
+        if not child.wait(first + turn * every - time.monotonic()):
             return
-        poller.newest += 3
-        poller.poll(read, lambda: child.wait(DRAFT_STANDS))
+        yield turn
 
 
 # The process that starts the actors, kills some of them, and replaces those that died. It has no threads, so it may fork.
 
 WORKERS = ("worker-1.py", "worker-2.py")
+
+Acts = Mapping[str, tuple[Any, ...]]
+"""Functions of actors, each with what it is called with after the ``Child``, by the names of their processes."""
 
 
 class HeldMessage(NamedTuple):
@@ -370,7 +328,8 @@ class Scenario(ABC):
         self._counted: set[str] = set()
 
     def run(self, *, kept: bool) -> None:
-        """Plays until the demo is over. ``kept``: consumers then give their claims back."""
+        """Plays until the demo is over. ``kept``: consumers then give their claims back; who is still at work when this process
+        ends is killed, as its work is not needed."""
         self.began = time.monotonic()
         self._crash_at = self.began + FIRST_CRASH
         self._acts = self.acts()
@@ -381,16 +340,27 @@ class Scenario(ABC):
             self._reap(now)
             for title in [title for title, at in self.due.items() if at <= now]:
                 del self.due[title]
-                self.start(title, self._acts[title])
+                self.start(title, *self._acts[title])
             self._casualties(now)
             self.further(now)
             if not self.child.wait(TICK):
                 break
-        self._end(gently=kept)
+        end = time.monotonic() + (LAST_WORK if kept else 0.0)
+        while self.running and time.monotonic() < end:
+            time.sleep(0.02)
+            self._reap(end)
 
     @abstractmethod
-    def acts(self) -> Mapping[str, Act]:
-        """Returns what the actors do that always run, by the names of their processes."""
+    def acts(self) -> Acts:
+        """Returns what the actors do that always run, and with what, by the names of their processes."""
+
+    def consumers(self) -> Acts:
+        """Those of the actors that every queue has."""
+        return {
+            WORKERS[0]: (consume, self.open_queue, 0.4, 0.8),
+            WORKERS[1]: (consume, self.open_queue, 0.3, 0.6),
+            "indexer.py": (consume, self.open_queue, SLOW_CLAIM, SLOW_CLAIM, SLOW_CLAIM_PAUSE),
+        }
 
     @abstractmethod
     def held(self) -> Sequence[HeldMessage]:
@@ -422,9 +392,9 @@ class Scenario(ABC):
             assert claim is not None
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def start(self, title: str, act: Act) -> int:
+    def start(self, title: str, act: Callable[..., None], *more: object) -> int:
         """Starts an actor and returns its pid."""
-        pid = fork(title, lambda: act(self.child))
+        pid = fork(title, lambda: act(self.child, *more))
         self.dead.discard(pid)  # the number is used again
         self.running[pid] = title
         return pid
@@ -479,20 +449,6 @@ class Scenario(ABC):
             self._crash_at = now + NEXT_CRASH
         self._reap(now)
 
-    def _end(self, *, gently: bool) -> None:
-        """Waits for the actors, which have all read the end of the demo from the lifeline. If the queue is not kept, they are
-        killed at once, as their work is not needed."""
-        end = time.monotonic() + (LAST_WORK if gently else 0.0)
-        while self.running:
-            if time.monotonic() >= end:
-                for pid in self.running:
-                    os.kill(pid, signal.SIGKILL)
-            pid, _ = os.waitpid(-1, os.WNOHANG if time.monotonic() < end else 0)
-            if pid:
-                del self.running[pid]
-            else:
-                time.sleep(0.02)
-
 
 # The scenario in a directory: producers with cursors, consumers, writers that die, and programs that share a lock.
 
@@ -508,25 +464,19 @@ class SpoolScenario(Scenario):
         self.spool = spool
         self._litterers: set[int] = set()
 
-    def acts(self) -> Mapping[str, Act]:
+    def acts(self) -> Acts:
         self._litter_at = self.began + FIRST_LITTER
-        spool, began, queue = self.spool, self.began, self.open_queue
-
-        def steadily(source: str, first: float, arrive: Callable[[int], int], *, whole: bool = False) -> Act:
-            return lambda child: poll_steadily(child, Poller(spool, source), began + first, arrive, whole=whole)
-
+        spool, began = self.spool, self.began
         return {
-            "poll_imessage.py": lambda child: poll_imessage(child, Poller(spool, "imessage"), began + 1.9),
-            "poll_teams.py": steadily("teams", 0.8, lambda turn: 2),
-            "poll_messenger.py": steadily("messenger", 1.1, lambda turn: 2 if turn % 5 == 0 else 0),
-            "poll_signal.py": steadily("signal", 0.5, lambda turn: 18 if turn % 10 == 3 else 3, whole=True),
-            "poll_email.py": lambda child: poll_email(child, Poller(spool, "email"), began),
-            WORKERS[0]: lambda child: consume(child, queue, 0.4, 0.8),
-            WORKERS[1]: lambda child: consume(child, queue, 0.3, 0.6),
-            "indexer.py": lambda child: consume(child, queue, SLOW_CLAIM, SLOW_CLAIM, SLOW_CLAIM_PAUSE),
-            "export_mail.py": lambda child: write_slowly(child, spool),
-            "import.py": lambda child: share_lock(child, spool, LOCK_HELD, 0.0, LOCK_PAUSE),
-            "backup.py": lambda child: share_lock(child, spool, 1.0, 1.0, 1.0),
+            "poll_imessage.py": (poll, spool, "imessage", began + 3.9, lambda turn: 4),
+            "poll_teams.py": (poll, spool, "teams", began + 0.8, lambda turn: 2 * turn + 2),
+            "poll_messenger.py": (poll, spool, "messenger", began + 1.1, lambda turn: 2 * (turn // 5) + 2),
+            "poll_signal.py": (poll, spool, "signal", began + 0.5, lambda turn: 3 * turn + 3 + (turn + 7) // 10 * 15, True),
+            "poll_email.py": (poll, spool, "email", began + EMAIL_READS, lambda turn: 3 * turn + 3, True, EMAIL_WRITES_AFTER),
+            **self.consumers(),
+            "export_mail.py": (write_slowly, spool),
+            "import.py": (share_lock, spool, LOCK_HELD, 0.0, LOCK_PAUSE),
+            "backup.py": (share_lock, spool, 1.0, 1.0, 1.0),
         }
 
     def held(self) -> Sequence[HeldMessage]:
@@ -547,4 +497,4 @@ class SpoolScenario(Scenario):
             return
         self._litter_at = now + NEXT_LITTER
         if left < MOST_LITTER:
-            self._litterers.add(self.start(LITTERER, lambda child: die_writing(child, self.spool)))
+            self._litterers.add(self.start(LITTERER, die_writing, self.spool))

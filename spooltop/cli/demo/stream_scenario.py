@@ -23,8 +23,8 @@ from spooltop.model.text import escape
 from spooltop.model.vocabulary import Action, Box
 
 from .demo_dir import STREAM, WORKING, socket_in
-from .process_group import Act, Child, fork
-from .scenario import NEWEST, SLOW_CLAIM, SLOW_CLAIM_PAUSE, WORKERS, HeldMessage, OpenQueue, Scenario, consume, row
+from .process_group import Child, fork
+from .scenario import NEWEST, Acts, HeldMessage, OpenQueue, Scenario, row
 
 # The Redis or Valkey server of a demo: found, started on a socket in the demo's own directory, and ended with the demo.
 
@@ -64,8 +64,7 @@ def running_server(program: str, folder: str) -> Iterator[None]:
     parent = os.getpid()
 
     def end_with_demo() -> None:
-        end_with_parent(signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before the kernel was asked
+        if not end_with_parent(signal.SIGKILL, parent):
             os._exit(1)
 
     log = Path(folder, "server.log")
@@ -139,7 +138,7 @@ def message(source: str, rowid: int) -> bytes:
     return row(source, rowid)
 
 
-def read_group(child: Child, address: str, group: str, name: str, seconds: float, *, named: bool) -> None:
+def read_group(child: Child, address: str, group: str, name: str, seconds: float, named: bool) -> None:
     """Reads a group as the consumer ``name``, without a lease, with ``seconds`` for each message. ``named``: its connection has
     that name too, by which it is known."""
     with connect(address) as client:
@@ -172,24 +171,18 @@ class StreamScenario(Scenario):
         self._settings = settings
         self._redis: Any = connect(address)
 
-    def acts(self) -> Mapping[str, Act]:
-        address, queue = self.address, self.open_queue
-
-        def imports(source: str, every: float, burst: int = 1) -> Act:
-            return lambda child: produce(child, queue, source, every, burst)
-
+    def acts(self) -> Acts:
+        queue = self.open_queue
         return {
-            "import_imessage.py": imports("imessage", 1.5),
-            "import_teams.py": imports("teams", 3.0),
-            "import_signal.py": imports("signal", 2.0, burst=20),
-            "import_email.py": imports("email", 2.0),
-            "import_messenger.py": imports("messenger", 15.0),
-            WORKERS[0]: lambda child: consume(child, queue, 0.4, 0.8),
-            WORKERS[1]: lambda child: consume(child, queue, 0.3, 0.6),
-            "indexer.py": lambda child: consume(child, queue, SLOW_CLAIM, SLOW_CLAIM, SLOW_CLAIM_PAUSE),
-            "archive.py": lambda child: read_group(child, address, ARCHIVE, "archive.py", _ARCHIVED_EVERY, named=True),
+            "import_imessage.py": (produce, queue, "imessage", 1.5),
+            "import_teams.py": (produce, queue, "teams", 3.0),
+            "import_signal.py": (produce, queue, "signal", 2.0, 20),
+            "import_email.py": (produce, queue, "email", 2.0),
+            "import_messenger.py": (produce, queue, "messenger", 15.0),
+            **self.consumers(),
+            "archive.py": (read_group, self.address, ARCHIVE, "archive.py", _ARCHIVED_EVERY, True),
             # It knows nothing of spooltop: no lease, and no name of its connection.
-            "report.py": lambda child: read_group(child, address, WORKING, "report", _REPORT, named=False),
+            "report.py": (read_group, self.address, WORKING, "report", _REPORT, False),
         }
 
     def before(self) -> None:

@@ -200,11 +200,12 @@ def clock_state() -> tuple[bool, float]:
     return code != _TIME_ERROR and not state.status & _STA_UNSYNC, state.maxerror / 1e6
 
 
-def end_with_parent(number: int) -> None:
-    """``prctl(2)`` PR_SET_PDEATHSIG: the kernel sends the signal ``number`` to this process when its parent ends. A parent that
-    ended before the call sends none: the caller compares ``os.getppid()`` afterwards. Does nothing if there is no such
+def end_with_parent(number: int, parent: int) -> bool:
+    """``prctl(2)`` PR_SET_PDEATHSIG: the kernel sends the signal ``number`` to this process when its parent, the process
+    ``parent``, ends. False if that ended before the kernel was asked: then no signal comes. Does nothing if there is no such
     call."""
     _prctl(_PR_SET_PDEATHSIG, number)
+    return os.getppid() == parent
 
 
 def set_process_name(name: bytes) -> None:
