@@ -6,6 +6,7 @@ import os
 import queue
 import struct
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -81,7 +82,7 @@ def test_what_watchfiles_tells_is_counted(spool: Path, opened: Opened, told: Tol
 def test_what_is_read_late_is_counted_and_no_sample_of_times(spool: Path, opened: Opened, told: Told, claim: str) -> None:
     control = opened(spool, watch=True)
     see_until(control, lambda observation: observation.flow.measured)
-    boxes = {"new": {NEW}, "cur": {claim}}
+    boxes = {"new": Counter([NEW]), "cur": Counter([claim])}
     told.put(Events(added=boxes, deleted=boxes, count=4, late=60.0))
     flow = see_until(control, lambda observation: observation.flow.done == 1).flow
     assert [(passage.put_at, passage.claimed_at) for passage in flow.completions] == [(None, None)]
@@ -92,7 +93,8 @@ def test_the_put_of_a_claim_that_was_listed_before_its_events_came_has_arrived(s
     see_until(control, lambda observation: observation.flow.measured)
     (spool / "cur" / "plain:2,P4242").touch()
     assert len(see(control).claims) == 1
-    told.put(Events(added={"new": {"plain"}, "cur": {"plain:2,P4242"}}, deleted={"new": {"plain"}}, count=3))
+    added = {"new": Counter(["plain"]), "cur": Counter(["plain:2,P4242"])}
+    told.put(Events(added=added, deleted={"new": Counter(["plain"])}, count=3))
     flow = see_until(control, lambda observation: observation.flow.claimed == 1).flow
     assert (flow.arrived, flow.retried) == (1, 0)
 
@@ -193,7 +195,7 @@ def event(wd: int, mask: int, name: bytes = b"") -> bytes:
 def test_lost_events_and_a_lost_directory_are_told() -> None:
     events = Events()
     parsed(event(-1, OVERFLOW) + event(1, MOVED_TO, b"m"), {1: "new"}, events)
-    assert events.lost and not events.ended and events.added["new"] == {"m"}
+    assert events.lost and not events.ended and events.added["new"] == {"m": 1}
     parsed(event(1, IGNORED), {1: "new"}, events)
     assert events.ended
 

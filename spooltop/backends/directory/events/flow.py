@@ -42,9 +42,9 @@ other name. Later attempts are counted one by one, because their names tell how 
 def short_lived(batch: Events) -> dict[str, ShortLived]:
     """Returns the messages that arrived and were finished within a batch, by id: those with plain names of the engine that came
     and went once."""
-    waiting = batch.added.get(Box.NEW, set()) & batch.deleted.get(Box.NEW, set()) - batch.back_in(Box.NEW)
-    waiting -= batch.repeats.get(Box.NEW, {}).keys() | batch.gone_again.get(Box.NEW, {}).keys()
-    claims = batch.added.get(Box.CUR, set()) & batch.deleted.get(Box.CUR, set()) - batch.back_in(Box.CUR)
+    (came, left), (taken, ended) = batch.of(Box.NEW), batch.of(Box.CUR)
+    waiting = {name for name in came.keys() & left.keys() - batch.back_in(Box.NEW) if came[name] == left[name] == 1}
+    claims = taken.keys() & ended.keys() - batch.back_in(Box.CUR)
     found = [one for one in _FIRST_CLAIM.findall("/".join([*claims, ""])) if one[1] in waiting]
     often = Counter(one[2] for one in found)
     return {one[2]: one for one in found if often[one[2]] == 1}
@@ -71,9 +71,10 @@ _SAMPLES = 100
 def difference(at: float, before: tuple[Set[str], Set[str]], after: tuple[Set[str], Set[str]]) -> Events:
     """Returns the difference of two scans of (``new``, ``cur``) as a batch of events. Messages that came and went in between are
     missing."""
+    (new, cur), (old_new, old_cur) = after, before
     return Events(
-        {Box.NEW: set(after[0] - before[0]), Box.CUR: set(after[1] - before[1])},
-        {Box.NEW: set(before[0] - after[0]), Box.CUR: set(before[1] - after[1])},
+        {Box.NEW: Counter(new - old_new), Box.CUR: Counter(cur - old_cur)},
+        {Box.NEW: Counter(old_new - new), Box.CUR: Counter(old_cur - cur)},
         at=at,
     )
 
@@ -190,13 +191,14 @@ class FlowMeter:
             in_new = self._in_new if back is None else back.__contains__
             passed = short_lived(batch)
             claims, waiting = ({one[place] for one in passed.values()} for place in (0, 1))
+            (came, left), (taken, ended) = batch.of(Box.NEW), batch.of(Box.CUR)
             moves: dict[str, _Moves] = {}
             known: dict[tuple[bool, str], Name] = {}
             for claimed, changes, attribute in (
-                (False, batch.added.get(Box.NEW, set()) - waiting, "new_added"),
-                (False, batch.deleted.get(Box.NEW, set()) - waiting, "new_gone"),
-                (True, batch.added.get(Box.CUR, set()) - claims, "cur_added"),
-                (True, batch.deleted.get(Box.CUR, set()) - batch.back_in(Box.CUR) - claims, "cur_gone"),
+                (False, came.keys() - waiting, "new_added"),
+                (False, left.keys() - waiting, "new_gone"),
+                (True, taken.keys() - claims, "cur_added"),
+                (True, ended.keys() - batch.back_in(Box.CUR) - claims, "cur_gone"),
             ):
                 for raw in changes:
                     name = known.get((claimed, raw)) or known.setdefault((claimed, raw), grammar.parse(raw, claimed=claimed))
@@ -251,7 +253,7 @@ class FlowMeter:
         arrived: list[Name] = []
         requeued = 0
         for name in moved.new_added:
-            many = batch.times_added(Box.NEW, name.raw)
+            many = batch.added[Box.NEW][name.raw]
             back_again = operators.take("put back", name.raw, many)
             again = operators.take("requeued", name.raw, many - back_again)
             requeued += again
@@ -261,7 +263,7 @@ class FlowMeter:
             if back_again + again < many:
                 arrived.append(name)
         for name in moved.new_gone:
-            self._shifted -= operators.take("out of new", name.raw, batch.times_deleted(Box.NEW, name.raw))
+            self._shifted -= operators.take("out of new", name.raw, batch.deleted[Box.NEW][name.raw])
         self._requeued += requeued
         if id in aside and not (moved.cur_added or moved.cur_gone or id in self._gone):
             put_back, arrived = put_back + arrived, []  # by an operator whose journal cannot be read here
@@ -317,8 +319,8 @@ class FlowMeter:
         arrived, left, taken, ended = moved.new_added, moved.new_gone, moved.cur_added, moved.cur_gone
         passed = bool({name.raw for name in taken} & {name.raw for name in ended}) and len(taken) == len(ended)
         here = back or (bool(arrived) and (not left or any(in_new(name.raw) for name in arrived)))
-        puts = sum(batch.times_added(Box.NEW, name.raw) for name in arrived)
-        claims = sum(batch.times_added(Box.CUR, name.raw) for name in taken)
+        puts = sum(batch.added[Box.NEW][name.raw] for name in arrived)
+        claims = sum(batch.added[Box.CUR][name.raw] for name in taken)
         began_claimed = gone is not None or (bool(ended) and not passed) or id in self._claimed_at
         # Each return ends a claim; of the claims one may stand there still, or have ended for good.
         returns = max(0, claims + began_claimed - (0 if here or not claims else 1))

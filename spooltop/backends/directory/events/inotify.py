@@ -45,18 +45,14 @@ _BEAT = 1.0
 
 
 class Events(Struct):
-    """Change events that were read together: names by box, unordered. ``lost``: the kernel's queue overflowed. ``ended``: a
-    directory was removed, moved or unmounted."""
+    """Change events that were read together: by box how often each name was added and deleted, unordered. A foreign consumer
+    gives a message back under the same name every time. ``lost``: the kernel's queue overflowed. ``ended``: a directory was
+    removed, moved or unmounted."""
 
-    added: dict[str, set[str]] = field(default_factory=dict)
-    deleted: dict[str, set[str]] = field(default_factory=dict)
+    added: dict[str, Counter[str]] = field(default_factory=dict)
+    deleted: dict[str, Counter[str]] = field(default_factory=dict)
     back: dict[str, set[str]] | None = None
     """Names that were both added and deleted and whose last event was the addition. None: the order is unknown."""
-    repeats: dict[str, Counter[str]] = field(default_factory=dict)
-    """Number of times each name was added again after its first addition: a foreign consumer gives a message back under the same
-    name every time."""
-    gone_again: dict[str, Counter[str]] = field(default_factory=dict)
-    """Number of times each name was deleted again after its first deletion."""
     count: int = 0
     lost: bool = False
     ended: bool = False
@@ -69,13 +65,9 @@ class Events(Struct):
         """Returns the names in ``back`` of a box; none where that is not known."""
         return frozenset() if self.back is None else self.back.get(box, set())
 
-    def times_added(self, box: str, name: str) -> int:
-        """Returns how often ``name``, one of ``added``, was added."""
-        return 1 + (self.repeats[box][name] if box in self.repeats else 0)
-
-    def times_deleted(self, box: str, name: str) -> int:
-        """Returns how often ``name``, one of ``deleted``, was deleted."""
-        return 1 + (self.gone_again[box][name] if box in self.gone_again else 0)
+    def of(self, box: str) -> tuple[Counter[str], Counter[str]]:
+        """Returns what was added to a box and deleted from it."""
+        return self.added.get(box, Counter()), self.deleted.get(box, Counter())
 
 
 class Event(NamedTuple):
@@ -128,24 +120,25 @@ def parsed(data: bytes, watched: Mapping[int, str], into: Events) -> None:
     watches. Dot files are no messages: they are only counted."""
     if into.back is None:
         into.back = {}
-    for names_by_box in (into.added, into.deleted, into.back):
-        names_by_box.update({box: set() for box in watched.values() if box not in names_by_box})
+    for box in watched.values():
+        into.added.setdefault(box, Counter())
+        into.deleted.setdefault(box, Counter())
+        into.back.setdefault(box, set())
     for watch, mask, raw in _split(data):
         into.count += 1
-        box = watched.get(watch)
-        if box is None or not mask & _NAMED:
+        where = watched.get(watch)
+        if where is None or not mask & _NAMED:
             into.lost |= bool(mask & _OVERFLOW)
             into.ended |= bool(mask & _ENDED)
         elif raw and raw[:1] != b".":
             name = os.fsdecode(raw)
-            names, again = (into.added, into.repeats) if mask & _ADDED else (into.deleted, into.gone_again)
-            if name in names[box]:
-                again.setdefault(box, Counter())[name] += 1
-            names[box].add(name)
             if not mask & _ADDED:
-                into.back[box].discard(name)
-            elif name in into.deleted[box]:
-                into.back[box].add(name)
+                into.deleted[where][name] += 1
+                into.back[where].discard(name)
+                continue
+            into.added[where][name] += 1
+            if name in into.deleted[where]:
+                into.back[where].add(name)
 
 
 def in_order(data: bytes) -> Iterator[Event]:

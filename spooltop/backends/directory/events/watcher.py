@@ -10,7 +10,7 @@ from __future__ import annotations
 import glob
 import os
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -327,5 +327,5 @@ def _as_events(changes: Changes, boxes: Mapping[str, Box]) -> Events:
     for kind, path in changes:
         folder, _, name = path.rpartition("/")
         if folder in boxes and kind in (1, 3) and name and name[0] != ".":
-            (events.added if kind == 1 else events.deleted).setdefault(boxes[folder], set()).add(name)
+            (events.added if kind == 1 else events.deleted).setdefault(boxes[folder], Counter())[name] += 1
     return events
